@@ -1,0 +1,36 @@
+# The whole road, and the checks. `make demo` and `make test` set up .venv by themselves.
+
+PYTHON ?= python3
+BIN := .venv/bin
+RUN := runs/dates
+export TF_CPP_MIN_LOG_LEVEL ?= 3
+export KERAS_BACKEND ?= tensorflow
+
+.PHONY: demo test test-slow lint bench clean
+
+# The versions of requirements.lock, so that everybody gets the same environment.
+.venv/ready: pyproject.toml requirements.lock
+	@echo "Setting up .venv (a few minutes the first time) ..."
+	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed: make PYTHON=python3.11 ..."'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --disable-pip-version-check --progress-bar on -c requirements.lock -e '.[dev]'
+	touch $@
+
+demo: .venv/ready
+	@PATH="$(CURDIR)/$(BIN):$$PATH" sh training/demo.sh $(RUN)
+
+test: .venv/ready
+	$(BIN)/python -m pytest
+
+test-slow: .venv/ready
+	$(BIN)/python -m pytest -m slow
+
+lint: .venv/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+bench: .venv/ready
+	$(BIN)/python -m benchmarks.training
+
+clean:
+	rm -rf $(RUN)
