@@ -1,0 +1,165 @@
+"""Attention: the function of equation 1, then the layer of section 3.2.2 around it."""
+
+import keras
+from keras import ops
+
+from tfformer.layers.masks import attention_mask
+
+
+def attention_weights(query, key, mask=None):
+    """softmax(Q K^T / sqrt(d_k)), computed in float32 whatever the compute dtype.
+
+    Args:
+        query: [..., T, K].
+        key: [..., S, K].
+        mask: boolean that broadcasts to [..., T, S], True = may be attended to.
+
+    Returns:
+        float32 [..., T, S]. A row sums to 1; a row that may see nothing is all zeros, so that it
+        neither is NaN nor depends on how much padding there is.
+    """
+    # (q / sqrt(d_k)) k^T: the same product, scaled where it is smallest.
+    scale = query.shape[-1] ** -0.5
+    scores = ops.matmul(query * ops.cast(scale, query.dtype), ops.swapaxes(key, -1, -2))
+    scores = ops.cast(scores, "float32")
+    if mask is None:
+        return ops.softmax(scores, axis=-1)
+    weights = ops.softmax(ops.where(mask, scores, -1e9), axis=-1)
+    return ops.where(mask, weights, 0.0)
+
+
+def scaled_dot_product_attention(query, key, value, mask=None):
+    """Attention(Q, K, V) = softmax(Q K^T / sqrt(d_k)) V  (Vaswani et al. 2017, equation 1).
+
+    Args:
+        query: [..., T, K].
+        key: [..., S, K].
+        value: [..., S, M].
+        mask: boolean that broadcasts to [..., T, S], True = may be attended to. Default: all.
+
+    Returns:
+        [..., T, M] in the dtype of `value`. A query that may attend to nothing gets zeros.
+    """
+    query, key, value = (ops.convert_to_tensor(x) for x in (query, key, value))
+    return ops.matmul(ops.cast(attention_weights(query, key, mask), value.dtype), value)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class MultiHeadAttention(keras.layers.Layer):
+    """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O,
+    head_i = Attention(Q W_Q_i, K W_K_i, V W_V_i)  (Vaswani et al. 2017, section 3.2.2).
+
+    The h matrices of each kind stand side by side in one matrix [D, D], so that all heads are one
+    product. Keys and values come from the same sequence: the query's own in self-attention, the
+    encoder's output in cross-attention.
+
+    Args:
+        d_model: D, the width of input and output.
+        num_heads: h; D is a multiple of it, and each head has K = D / h.
+        dropout: on the attention weights, in training. Default 0.
+
+    Call arguments:
+        query: [B, T, D].
+        value: [B, S, D], what is attended to. Default: `query` itself (self-attention).
+        mask: boolean [B, T], True = token: the padding of `query`, in self-attention.
+        value_mask: boolean [B, S], True = token: the padding of `value`.
+        causal: position t sees only the positions up to t. Default False.
+
+    Both masks are filled in by Keras's mask propagation where the inputs carry one.
+
+    Returns:
+        [B, T, D].
+
+    Example:
+        >>> attention = MultiHeadAttention(d_model=512, num_heads=8)
+        >>> attention(keras.ops.ones((2, 5, 512)), causal=True).shape
+        (2, 5, 512)
+    """
+
+    def __init__(self, d_model, num_heads, dropout=0.0, **kwargs):
+        super().__init__(**kwargs)
+        if d_model < 1 or num_heads < 1 or d_model % num_heads:
+            raise ValueError(
+                "d_model must be a positive multiple of num_heads, got "
+                f"d_model={d_model} and num_heads={num_heads}"
+            )
+        self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
+        self.head_size = d_model // num_heads
+        self.supports_masking = True
+        self.query_projection = self._projection("query")
+        self.key_projection = self._projection("key")
+        self.value_projection = self._projection("value")
+        self.output_projection = self._projection("output")
+        self.weights_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+
+    def _projection(self, name):
+        return keras.layers.Dense(self.d_model, name=name, dtype=self.dtype_policy)
+
+    def build(self, query_shape, value_shape=None):
+        if query_shape[-1] != self.d_model:
+            raise ValueError(
+                f"query must be [B, T, D] with D = d_model = {self.d_model}, got {query_shape}"
+            )
+        self.query_projection.build(query_shape)
+        self.key_projection.build(value_shape or query_shape)
+        self.value_projection.build(value_shape or query_shape)
+        self.output_projection.build(query_shape)
+
+    def call(
+        self, query, value=None, mask=None, value_mask=None, causal=False, training=None
+    ):
+        keys, values = self.keys_and_values(query if value is None else value)
+        mask = self._mask(query, value, mask, value_mask, causal)
+        return self.attend(query, keys, values, mask, training)
+
+    def attention_weights(self, query, value=None, mask=None, value_mask=None, causal=False):
+        """The attention weights, float32 [B, H, T, S], for the arguments of a call."""
+        keys, _ = self.keys_and_values(query if value is None else value)
+        mask = self._mask(query, value, mask, value_mask, causal)
+        return attention_weights(self._split(self.query_projection(query)), keys, mask)
+
+    def keys_and_values(self, value):
+        """K W_K and V W_V of [B, S, D], split into heads: two tensors [B, H, S, K]."""
+        value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
+        return self._split(self.key_projection(value)), self._split(self.value_projection(value))
+
+    def attend(self, query, keys, values, mask=None, training=None):
+        """The attention of `query` [B, T, D] to projected keys and values [B, H, S, K].
+
+        Returns [B, T, D]. With more axes in front of H than B, as in a cache of beams, `query`
+        has as many: [B, W, T, D] to [B, W, H, S, K].
+        """
+        heads = self._split(self.query_projection(query))
+        if training and self.dropout:
+            weights = ops.cast(attention_weights(heads, keys, mask), values.dtype)
+            heads = ops.matmul(self.weights_dropout(weights, training=training), values)
+        else:
+            heads = scaled_dot_product_attention(heads, keys, values, mask)
+        return self.output_projection(self._merge(heads))
+
+    @staticmethod
+    def _mask(query, value, mask, value_mask, causal):
+        key_mask = mask if value is None else value_mask
+        return attention_mask(key_mask, ops.shape(query)[1] if causal else None)
+
+    def _split(self, x):
+        """[..., T, D] -> [..., H, T, K]"""
+        shape = ops.shape(x)
+        x = ops.reshape(x, (*shape[:-1], self.num_heads, self.head_size))
+        return ops.swapaxes(x, -3, -2)
+
+    def _merge(self, x):
+        """[..., H, T, K] -> [..., T, D]"""
+        x = ops.swapaxes(x, -3, -2)
+        return ops.reshape(x, (*ops.shape(x)[:-2], self.d_model))
+
+    def compute_output_shape(self, query_shape, value_shape=None):
+        return (*query_shape[:-1], self.d_model)
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+        }

@@ -1,0 +1,244 @@
+"""The decoder: N layers of causal self-attention, cross-attention and feed-forward.
+
+Each layer runs in two ways that agree: over a whole target at once, as in training, and one
+position at a time over a cache of the keys and values that came before, as in search.
+"""
+
+import keras
+from keras import ops
+
+from tfformer.layers.attention import MultiHeadAttention
+from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.masks import attention_mask
+from tfformer.layers.sublayer import Residual, layer_norm
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class DecoderLayer(keras.layers.Layer):
+    """x = Residual(x, causal SelfAttention); x = Residual(x, CrossAttention to the memory);
+    x = Residual(x, FFN)  (Vaswani et al. 2017, section 3.1).
+
+    Args:
+        d_model: D.
+        num_heads: h.
+        d_ff: the width of the feed-forward layer.
+        dropout: P_drop, on each sub-layer's output. Default 0.1.
+        activation: of the feed-forward layer. Default `"relu"`.
+        norm: `"post"` (default) or `"pre"`.
+
+    Call arguments:
+        x: [B, T, D].
+        memory: [B, S, D], the encoder's output.
+        x_mask: boolean [B, T], True = token.
+        memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
+
+    Returns:
+        [B, T, D].
+    """
+
+    def __init__(
+        self, d_model, num_heads, d_ff, dropout=0.1, activation="relu", norm="post", **kwargs
+    ):
+        super().__init__(**kwargs)
+        self.d_model, self.num_heads, self.d_ff = d_model, num_heads, d_ff
+        self.dropout, self.activation, self.norm = dropout, activation, norm
+        self.supports_masking = True
+        dtype = self.dtype_policy
+        self.self_attention = MultiHeadAttention(
+            d_model, num_heads, dtype=dtype, name="self_attention"
+        )
+        self.cross_attention = MultiHeadAttention(
+            d_model, num_heads, dtype=dtype, name="cross_attention"
+        )
+        self.feed_forward = FeedForward(
+            d_model, d_ff, activation, dtype=dtype, name="feed_forward"
+        )
+        self.self_residual = Residual(dropout, norm, dtype=dtype, name="self_residual")
+        self.cross_residual = Residual(dropout, norm, dtype=dtype, name="cross_residual")
+        self.feed_forward_residual = Residual(
+            dropout, norm, dtype=dtype, name="feed_forward_residual"
+        )
+
+    def build(self, x_shape, memory_shape=None):
+        self.self_attention.build(x_shape)
+        self.cross_attention.build(x_shape, memory_shape)
+        self.feed_forward.build(x_shape)
+        self.self_residual.build(x_shape)
+        self.cross_residual.build(x_shape)
+        self.feed_forward_residual.build(x_shape)
+
+    def call(self, x, memory, x_mask=None, memory_mask=None, training=None):
+        x = self._attend_to_self(x, x_mask, training)
+        x = self.cross_residual(
+            x,
+            sublayer=lambda x: self.cross_attention(
+                x, memory, value_mask=memory_mask, training=training
+            ),
+            training=training,
+        )
+        return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training)
+
+    def _attend_to_self(self, x, x_mask, training=None):
+        return self.self_residual(
+            x,
+            sublayer=lambda x: self.self_attention(x, mask=x_mask, causal=True, training=training),
+            training=training,
+        )
+
+    def cross_attention_weights(self, x, memory, x_mask=None, memory_mask=None):
+        """The weights of the attention to the memory, float32 [B, H, T, S], of a call."""
+        x = self._attend_to_self(x, x_mask)
+        if self.norm == "pre":
+            x = self.cross_residual.layer_norm(x)
+        return self.cross_attention.attention_weights(x, memory, value_mask=memory_mask)
+
+    def step(self, x, memory_keys, memory_values, memory_mask, cache):
+        """One position of W beams a sentence.
+
+        The beams are to cross-attention what the positions are in training, queries to one
+        memory, so the memory is never copied for them.
+
+        Args:
+            x: [B, W, D], the newest position.
+            memory_keys, memory_values: [B, H, S, K], from `cross_attention.keys_and_values`.
+            memory_mask: boolean [B, S], True = token, or None.
+            cache: keys and values [B, W, H, T, K] of the T positions before.
+
+        Returns:
+            [B, W, D], and the cache [B, W, H, T + 1, K].
+        """
+        cache_out = []
+
+        def self_attention(x):
+            # Each beam attends to its own past, so the axis of queries has length 1.
+            x = ops.expand_dims(x, 2)
+            new = self.self_attention.keys_and_values(x)
+            keys, values = (ops.concatenate(pair, axis=-2) for pair in zip(cache, new, strict=True))
+            cache_out.extend((keys, values))
+            return ops.squeeze(self.self_attention.attend(x, keys, values), 2)
+
+        x = self.self_residual(x, sublayer=self_attention)
+        mask = attention_mask(memory_mask)
+        x = self.cross_residual(
+            x, sublayer=lambda x: self.cross_attention.attend(x, memory_keys, memory_values, mask)
+        )
+        return self.feed_forward_residual(x, sublayer=self.feed_forward), tuple(cache_out)
+
+    def compute_output_shape(self, x_shape, memory_shape=None):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "d_ff": self.d_ff,
+            "dropout": self.dropout,
+            "activation": self.activation,
+            "norm": self.norm,
+        }
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class Decoder(keras.layers.Layer):
+    """A stack of `num_layers` decoder layers; with `norm="pre"`, one LayerNorm behind the last.
+
+    Args:
+        num_layers: N.
+        d_model, num_heads, d_ff, dropout, activation, norm: of each `DecoderLayer`.
+
+    Call arguments:
+        x: [B, T, D], embedded and with positions.
+        memory: [B, S, D], the encoder's output.
+        x_mask: boolean [B, T], True = token.
+        memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
+
+    Returns:
+        [B, T, D].
+    """
+
+    def __init__(
+        self,
+        num_layers,
+        d_model,
+        num_heads,
+        d_ff,
+        dropout=0.1,
+        activation="relu",
+        norm="post",
+        **kwargs,
+    ):
+        super().__init__(**kwargs)
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, got num_layers={num_layers}")
+        self.num_layers, self.d_model, self.num_heads, self.d_ff = (
+            num_layers,
+            d_model,
+            num_heads,
+            d_ff,
+        )
+        self.dropout, self.activation, self.norm = dropout, activation, norm
+        self.supports_masking = True
+        dtype = self.dtype_policy
+        self.layers = [
+            DecoderLayer(
+                d_model, num_heads, d_ff, dropout, activation, norm, dtype=dtype, name=f"layer_{n}"
+            )
+            for n in range(num_layers)
+        ]
+        if norm == "pre":
+            self.final_norm = layer_norm(dtype, name="final_norm")
+
+    def build(self, x_shape, memory_shape=None):
+        for layer in self.layers:
+            layer.build(x_shape, memory_shape)
+        if self.norm == "pre":
+            self.final_norm.build(x_shape)
+
+    def call(self, x, memory, x_mask=None, memory_mask=None, training=None):
+        for layer in self.layers:
+            x = layer(x, memory, x_mask=x_mask, memory_mask=memory_mask, training=training)
+        return self.final_norm(x) if self.norm == "pre" else x
+
+    def project_memory(self, memory):
+        """The keys and values of the memory for every layer: N pairs of [B, H, S, K]."""
+        return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]
+
+    def empty_cache(self, batch, width):
+        """The cache before the first step: N pairs of [B, W, H, 0, K]."""
+        attention = self.layers[0].self_attention
+        shape = (batch, width, attention.num_heads, 0, attention.head_size)
+        return [(ops.zeros(shape, self.compute_dtype),) * 2 for _ in self.layers]
+
+    def step(self, x, projected_memory, memory_mask, cache):
+        """`DecoderLayer.step` through all layers.
+
+        Args:
+            x: [B, W, D].
+            projected_memory: from `project_memory`.
+            memory_mask: boolean [B, S], True = token, or None.
+            cache: N pairs of [B, W, H, T, K].
+
+        Returns:
+            [B, W, D], and the cache, N pairs of [B, W, H, T + 1, K].
+        """
+        grown = []
+        for layer, (keys, values), past in zip(self.layers, projected_memory, cache, strict=True):
+            x, past = layer.step(x, keys, values, memory_mask, past)
+            grown.append(past)
+        return (self.final_norm(x) if self.norm == "pre" else x), grown
+
+    def compute_output_shape(self, x_shape, memory_shape=None):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_layers": self.num_layers,
+            "d_model": self.d_model,
+            "num_heads": self.num_heads,
+            "d_ff": self.d_ff,
+            "dropout": self.dropout,
+            "activation": self.activation,
+            "norm": self.norm,
+        }

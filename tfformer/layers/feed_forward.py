@@ -1,0 +1,65 @@
+"""The position-wise feed-forward layer of section 3.3, and its gated form."""
+
+import keras
+
+from tfformer.config import ACTIVATIONS
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class FeedForward(keras.layers.Layer):
+    """FFN(x) = act(x W_1 + b_1) W_2 + b_2  (Vaswani et al. 2017, equation 2, with act = relu).
+
+    With `"swiglu"`, FFN(x) = (silu(x W_1 + b_1) * (x W_3 + b_3)) W_2 + b_2  (Shazeer 2020,
+    equation 6, with biases): half as many parameters again for the same `d_ff`.
+
+    Args:
+        d_model: D.
+        d_ff: the width in the middle.
+        activation: `"relu"` (default), `"gelu"`, `"silu"` or `"swiglu"`.
+
+    Call arguments:
+        x: [..., D].
+
+    Returns:
+        [..., D].
+    """
+
+    def __init__(self, d_model, d_ff, activation="relu", **kwargs):
+        super().__init__(**kwargs)
+        if d_model < 1 or d_ff < 1:
+            raise ValueError(
+                f"d_model and d_ff must be at least 1, got d_model={d_model} and d_ff={d_ff}"
+            )
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {ACTIVATIONS}, got {activation!r}")
+        self.d_model, self.d_ff, self.activation = d_model, d_ff, activation
+        self.gated = activation == "swiglu"
+        self.supports_masking = True
+        act = "silu" if self.gated else activation
+        self.inner = keras.layers.Dense(d_ff, act, name="inner", dtype=self.dtype_policy)
+        if self.gated:
+            self.gate = keras.layers.Dense(d_ff, name="gate", dtype=self.dtype_policy)
+        self.outer = keras.layers.Dense(d_model, name="outer", dtype=self.dtype_policy)
+
+    def build(self, x_shape):
+        self.inner.build(x_shape)
+        if self.gated:
+            self.gate.build(x_shape)
+        self.outer.build((*x_shape[:-1], self.d_ff))
+
+    def call(self, x):
+        hidden = self.inner(x)
+        if self.gated:
+            hidden = hidden * self.gate(x)
+        return self.outer(hidden)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "d_model": self.d_model,
+            "d_ff": self.d_ff,
+            "activation": self.activation,
+        }

@@ -1,0 +1,113 @@
+"""Positions: sinusoids (section 3.5 of the paper) or one learned vector for each."""
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def sinusoids(positions, d_model):
+    """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same angle).
+
+    PE(pos + k) is a linear function of PE(pos): each pair (sin, cos) is rotated by k / 10000^...
+    (Vaswani et al. 2017, section 3.5). Angles are float32 whatever the compute dtype, for
+    bfloat16 cannot count past 256.
+
+    Args:
+        positions: [T], integers.
+        d_model: D, even.
+
+    Returns:
+        float32 [T, D].
+    """
+    frequencies = 10000.0 ** (-np.arange(0, d_model, 2, dtype="float64") / d_model)
+    angles = ops.cast(positions, "float32")[:, None] * frequencies.astype("float32")
+    interleaved = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
+    return ops.reshape(interleaved, (-1, d_model))
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class SinusoidalPositionalEncoding(keras.layers.Layer):
+    """x + PE, for sequences of any length; see `sinusoids` for the equation. No weights.
+
+    Args:
+        d_model: D, even.
+
+    Call arguments:
+        x: [B, T, D].
+        start: the position of x[:, 0], an integer or a scalar tensor. Default 0.
+
+    Returns:
+        [B, T, D].
+    """
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(**kwargs)
+        if d_model < 2 or d_model % 2:
+            raise ValueError(f"d_model must be even and positive, got d_model={d_model}")
+        self.d_model = d_model
+        self.supports_masking = True
+
+    def call(self, x, start=0):
+        encoding = sinusoids(ops.arange(ops.shape(x)[1]) + start, self.d_model)
+        return x + ops.cast(encoding, x.dtype)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {**super().get_config(), "d_model": self.d_model}
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class LearnedPositionalEmbedding(keras.layers.Layer):
+    """x + P[pos], one learned vector a position (Gehring et al. 2017; section 3.5's row E).
+
+    Args:
+        max_positions: the number of positions. A sequence that is known to be longer is refused;
+            where the length is only known inside a graph, the last vector serves all behind it.
+        d_model: D.
+
+    Call arguments:
+        x: [B, T, D].
+        start: the position of x[:, 0], an integer or a scalar tensor. Default 0.
+
+    Returns:
+        [B, T, D].
+    """
+
+    def __init__(self, max_positions, d_model, **kwargs):
+        super().__init__(**kwargs)
+        if max_positions < 1 or d_model < 1:
+            raise ValueError(
+                "max_positions and d_model must be at least 1, got "
+                f"max_positions={max_positions} and d_model={d_model}"
+            )
+        self.max_positions, self.d_model = max_positions, d_model
+        self.supports_masking = True
+
+    def build(self, x_shape=None):
+        self.embeddings = self.add_weight(
+            name="embeddings",
+            shape=(self.max_positions, self.d_model),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+        )
+
+    def call(self, x, start=0):
+        if x.shape[1] is not None and isinstance(start, int):
+            if start + x.shape[1] > self.max_positions:
+                raise ValueError(
+                    f"x must end within max_positions={self.max_positions}, got positions "
+                    f"{start} to {start + x.shape[1] - 1}"
+                )
+        positions = ops.minimum(ops.arange(ops.shape(x)[1]) + start, self.max_positions - 1)
+        return x + ops.cast(ops.take(self.embeddings, positions, axis=0), x.dtype)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "max_positions": self.max_positions,
+            "d_model": self.d_model,
+        }
