@@ -1,0 +1,199 @@
+"""The run directory: everything that a trained model is, and nothing that is not checked.
+
+    config.json          format, model, tokenizer and weights with their sha256, search limits
+    source.model         SentencePiece; target.model too, where the two sides differ
+    weights-<sha>.npz    one array a variable, by its path in the model
+
+`config.json` names the other files by content, and is replaced in one rename: a reader sees the
+old run or the new one whole, whatever kills the writer in between.
+"""
+
+import hashlib
+import io
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from tfformer.config import TransformerConfig
+from tfformer.transformer import Transformer
+
+FORMAT = 1
+
+
+class RunError(ValueError):
+    """A run directory that is none, or is damaged, or was mixed from two."""
+
+
+def write_atomically(path, content):
+    """Writes the bytes so that `path` holds the old content or the new, never a part of it."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def variable_name(variable):
+    """The path of a variable inside its model: "encoder/layer_0/self_attention/query/kernel"."""
+    return variable.path.split("/", 1)[1]
+
+
+def model_weights(model):
+    """The weights of a model by name, as NumPy arrays."""
+    return {variable_name(v): np.array(v) for v in model.weights}
+
+
+def pack(arrays):
+    """Arrays by name -> the bytes of an .npz file."""
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def unpack(content):
+    """The bytes of an .npz file -> arrays by name. No pickles."""
+    with np.load(io.BytesIO(content), allow_pickle=False) as file:
+        return {name: file[name] for name in file.files}
+
+
+def save(directory, model, tokenizer, search=None, training=None, weights=None):
+    """Writes a run directory, or replaces the model in one.
+
+    Args:
+        directory: made if missing.
+        model: a `Transformer`.
+        tokenizer: its `Tokenizer`.
+        search: keyword arguments of the `Translator`. Default: its own defaults.
+        training: anything JSON that is worth remembering of the training.
+        weights: arrays by name in place of the model's own, as `model_weights` gives.
+
+    Raises:
+        OSError: nothing of what was there before is lost.
+    """
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    content = pack(model_weights(model) if weights is None else weights)
+    digest = hashlib.sha256(content).hexdigest()
+    weights_name = f"weights-{digest[:16]}.npz"
+    files = {weights_name: content, "source.model": tokenizer.source_model}
+    if not tokenizer.is_shared:
+        files["target.model"] = tokenizer.target_model
+    for name, content in files.items():
+        path = directory / name
+        if not path.exists() or path.read_bytes() != content:
+            write_atomically(path, content)
+    config = {
+        "format": FORMAT,
+        "model": model.config.to_dict(),
+        "search": search or {},
+        "weights": weights_name,
+        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+        "training": training or {},
+    }
+    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    write_atomically(directory / "config.json", text.encode())
+    for path in directory.glob("weights-*.npz"):
+        if path.name != weights_name:
+            path.unlink()
+
+
+def read_config(directory):
+    """The parsed `config.json` of a run directory.
+
+    Raises:
+        RunError: there is none, it is no JSON, or of a format that this version does not know.
+    """
+    directory = Path(directory)
+    if not directory.is_dir():
+        raise RunError(f"{directory} is no directory")
+    try:
+        config = json.loads((directory / "config.json").read_bytes())
+    except FileNotFoundError as error:
+        raise RunError(f"{directory} is no run directory: it has no config.json") from error
+    except ValueError as error:
+        raise RunError(f"{directory / 'config.json'} is damaged: {error}") from error
+    if not isinstance(config, dict) or config.get("format") != FORMAT:
+        found = config.get("format") if isinstance(config, dict) else config
+        raise RunError(f"{directory / 'config.json'} must be of format {FORMAT}, got {found!r}")
+    return config
+
+
+def read_checked(directory, config, name):
+    """The bytes of a file of the run, refused unless they are those that `config` names."""
+    path = Path(directory) / name
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror}") from error
+    expected, received = config["sha256"].get(name), hashlib.sha256(content).hexdigest()
+    if received != expected:
+        raise RunError(
+            f"{path} is damaged or belongs to another run: its sha256 must be {expected}, "
+            f"got {received} ({len(content)} bytes)"
+        )
+    return content
+
+
+def load_model(directory, dtype="float32"):
+    """The model of a run directory, without its tokenizer (needs no TensorFlow)."""
+    config = read_config(directory)
+    model = Transformer(TransformerConfig.from_dict(config["model"]), dtype=dtype)
+    set_weights(model, unpack(read_checked(directory, config, config["weights"])))
+    return model
+
+
+def set_weights(model, weights):
+    """Puts arrays by name into a model; every weight, and no other, must be there."""
+    variables = {variable_name(v): v for v in model.weights}
+    if set(variables) != set(weights):
+        missing = sorted(set(variables) - set(weights)) or sorted(set(weights) - set(variables))
+        raise RunError(f"weights must be the model's own, got a difference at {missing[0]}")
+    for name, variable in variables.items():
+        variable.assign(weights[name])
+
+
+def load(directory, dtype="float32"):
+    """The model and the tokenizer of a run directory.
+
+    Args:
+        directory: a run directory.
+        dtype: the compute dtype (a Keras dtype policy). Default `"float32"`, in whatever dtype
+            the model was trained.
+
+    Returns:
+        (Transformer, Tokenizer)
+
+    Raises:
+        RunError: naming the file and what is wrong with it. A tokenizer that is not the one of
+            the weights is refused.
+    """
+    return load_model(directory, dtype), load_tokenizer(directory)
+
+
+def load_tokenizer(directory):
+    """The tokenizer of a run directory."""
+    from tfformer.tokenizer import Tokenizer
+
+    config = read_config(directory)
+    names = [n for n in ("source.model", "target.model") if n in config["sha256"]]
+    return Tokenizer(*(read_checked(directory, config, name) for name in names))
+
+
+def load_translator(directory, **options):
+    """The `Translator` of a run directory with the run's own search limits, or `options`."""
+    from tfformer.translator import Translator
+
+    return Translator(*load(directory), **{**read_config(directory)["search"], **options})
