@@ -1,0 +1,1 @@
+"""Produces weights: corpora, input pipeline, recipes, fit and evaluation."""

@@ -1,0 +1,327 @@
+"""The embedded corpus `dates`: dates as people write them -> ISO 8601.
+
+    Freitag, 4. Juli 2031        ->  2031-07-04
+    4 de julio de 2031           ->  2031-07-04
+    2031年7月4日金曜日           ->  2031-07-04
+
+Why this task: it is small enough for a CPU, it needs what a Transformer is for (the parts of a
+date come in another order in another language, and a month may be a word, an abbreviation or a
+number), and each answer is right or wrong, so that exact match says everything. Nothing is stored
+and nothing is downloaded: the pairs are made on the fly from a seed.
+
+Where the patterns come from: the Unicode Common Locale Data Repository (CLDR) records how dates
+are written in each language, and the library Babel carries a copy of it. A pattern such as
+`EEEE, d. MMMM y` is a row of date fields (a letter, repeated) and of literal text:
+
+    field            meaning
+    d, dd            day of the month; dd has two digits
+    M, MM / L, LL    number of the month; MM and LL have two digits
+    MMM, MMMM        name of the month, short and full, as it stands within a date
+    LLL, LLLL        the same, as it stands alone (in many languages another case of the noun)
+    E, EEE, EEEE     name of the weekday, short, short and full
+    ccc, cccc        the same, as it stands alone
+    y, yyyy          the full year
+    'de'             literal text
+
+Sources: Unicode CLDR, https://cldr.unicode.org, and the table of date fields in UTS #35,
+https://unicode.org/reports/tr35/tr35-dates.html#Date_Field_Symbol_Table.
+
+A text that means two different days (1/2/2003 is 2 January in the United States and 1 February in
+Spain) has no right answer, so `pairs` never gives one: it keeps a text only if `readings`, which
+tries the patterns of all languages together, finds exactly one day in it.
+"""
+
+import argparse
+import datetime
+import hashlib
+import itertools
+import os
+import random
+import re
+import sys
+import unicodedata
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from babel import Locale
+from babel.dates import format_date, tokenize_pattern
+
+# Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
+# Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and
+# year-month-day, and languages that inflect the month's name.
+LANGUAGES = (
+    "en", "es", "fr", "de", "it", "pt", "nl", "sv", "fi", "pl", "ru", "tr", "hu", "ja", "zh", "ko",
+)  # fmt: skip
+
+FIRST_YEAR, LAST_YEAR = 1950, 2049  # a hundred years: every pair of last digits once
+
+SPLITS = ("train", "val", "test")
+
+
+class DatePair(NamedTuple):
+    """A date as `language` writes it (`source`) and in ISO 8601 (`target`)."""
+
+    source: str
+    target: str
+    language: str
+
+
+def patterns(language: str) -> tuple[str, ...]:
+    """The CLDR patterns by which `language` writes a whole date, without repetitions.
+
+    They are the full, long and medium formats, then the skeleton patterns (CLDR's patterns for a
+    chosen set of fields) in the order of their names. Each has one day, one month, one full year,
+    perhaps a weekday, and no other field: no era, quarter or week, no two-digit year.
+
+    Args:
+        language: one of `LANGUAGES`.
+
+    Raises:
+        ValueError: `language` is not one of `LANGUAGES`.
+    """
+    if language not in LANGUAGES:
+        raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
+    return _patterns(language)
+
+
+@cache
+def _patterns(language: str) -> tuple[str, ...]:
+    locale = _locale(language)
+    formats = [locale.date_formats[width].pattern for width in ("full", "long", "medium")]
+    skeletons = [str(pattern) for _, pattern in sorted(locale.datetime_skeletons.items())]
+    return tuple(dict.fromkeys(filter(_names_a_whole_date, formats + skeletons)))
+
+
+# The other letters that UTS #35 has for a month and a weekday: their stand-alone forms.
+_SAME_FIELD = {"L": "M", "c": "E"}
+
+
+def _names_a_whole_date(pattern: str) -> bool:
+    fields = [value for kind, value in tokenize_pattern(pattern) if kind == "field"]
+    letters = sorted(_SAME_FIELD.get(letter, letter) for letter, _ in fields)
+    return letters in (["M", "d", "y"], ["E", "M", "d", "y"]) and ("y", 2) not in fields
+
+
+@cache
+def _locale(language: str) -> Locale:
+    return Locale.parse(language)
+
+
+def split_of(day: datetime.date) -> str:
+    """The split that `day` belongs to: of ten days about eight are "train", one "val", one "test".
+
+    It depends on the day alone, so whatever the seeds and the counts, no day is in two splits.
+    """
+    digest = hashlib.sha256(day.isoformat().encode()).digest()  # hash() differs between processes
+    return {0: "test", 1: "val"}.get(int.from_bytes(digest[:8], "big") % 10, "train")
+
+
+def days(split: str) -> tuple[datetime.date, ...]:
+    """The days of a split, from `FIRST_YEAR` to `LAST_YEAR` inclusive, in order.
+
+    Args:
+        split: "train", "val" or "test".
+
+    Raises:
+        ValueError: `split` is none of them.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    return _calendar()[split]
+
+
+@cache
+def _calendar() -> dict[str, tuple[datetime.date, ...]]:
+    first = datetime.date(FIRST_YEAR, 1, 1).toordinal()
+    last = datetime.date(LAST_YEAR, 12, 31).toordinal()
+    century = [datetime.date.fromordinal(number) for number in range(first, last + 1)]
+    return {split: tuple(day for day in century if split_of(day) == split) for split in SPLITS}
+
+
+def pairs(split: str, count: int, seed: int = 0) -> Iterator[DatePair]:
+    """Yields `count` pairs of a split, all different, each with one meaning only.
+
+    The languages take turns. Each goes through the split's days in an order of its own and writes
+    each day once, by a pattern drawn uniformly; a text that is ambiguous, or that another language
+    has written already (7/7/2031), is drawn again. So no source comes twice, and a split gives at
+    most `len(days(split)) * len(LANGUAGES)` pairs.
+
+    The same `split` and `seed` give the same pairs, in every process and with every release of
+    Babel that carries the same patterns and names; a smaller `count` gives the first of them.
+
+    Args:
+        split: "train", "val" or "test"; they share no day.
+        count: how many pairs, from 0 to the maximum above.
+        seed: any whole number; 0 by default.
+
+    Raises:
+        ValueError: an argument is not as described. It is raised by the call itself, before the
+            first pair is asked for.
+    """
+    most = len(days(split)) * len(LANGUAGES)
+    if type(count) is not int or not 0 <= count <= most:
+        raise ValueError(
+            f"count must be a whole number from 0 to {most} (split {split!r} has "
+            f"{len(days(split))} days, each written once in {len(LANGUAGES)} languages), "
+            f"got {count!r}"
+        )
+    if type(seed) is not int:
+        raise ValueError(f"seed must be a whole number, got {seed!r}")
+    return itertools.islice(_all_pairs(split, seed), count)
+
+
+def _all_pairs(split: str, seed: int) -> Iterator[DatePair]:
+    chance = random.Random(f"dates {split} {seed}")
+    orders = [chance.sample(days(split), len(days(split))) for _ in LANGUAGES]
+    written = set()
+    for turn in zip(*orders, strict=True):
+        for language, day in zip(LANGUAGES, turn, strict=True):
+            source = _draw(day, language, chance, written)
+            written.add(source)
+            yield DatePair(source, day.isoformat(), language)
+
+
+def _draw(day: datetime.date, language: str, chance: random.Random, written: set[str]) -> str:
+    for pattern in chance.sample(patterns(language), len(patterns(language))):
+        source = write(day, pattern, language)
+        if source not in written and readings(source) == {day}:
+            return source
+    raise RuntimeError(f"{language} has no text of its own for {day}")  # a test rules it out
+
+
+def write(day: datetime.date, pattern: str, language: str) -> str:
+    """`day` as `pattern` writes it in `language`, as plain text.
+
+    CLDR sets no-break spaces (U+00A0, and the narrow U+202F) where a line must not break, as in
+    the Russian `2031\\u202fг.`. A keyboard has none, so people type a plain space, and so does
+    this corpus. The text is in Unicode's composed form, NFC.
+    """
+    text = format_date(day, pattern, _locale(language))
+    return unicodedata.normalize("NFC", text.replace("\u00a0", " ").replace("\u202f", " "))
+
+
+def readings(text: str) -> set[datetime.date]:
+    """Every day that `text`, as a whole, can mean under any pattern of any language.
+
+    A day or a month in digits may have a leading zero or not, whatever its pattern says, because
+    people do not keep to that: both 1/2/2003 and 01/02/2003 are two days. A weekday must fit the
+    day. Texts that Unicode holds compatible (NFKC: full-width digits, no-break spaces) read alike,
+    as they do to the tokenizer; case matters.
+
+    Args:
+        text: any text.
+
+    Returns:
+        No day if `text` is no date, one if it is clear, several if it is ambiguous.
+    """
+    text = unicodedata.normalize("NFKC", text)
+    found = {reader.read(text) for reader in _readers()}
+    return found - {None}
+
+
+class _Reader(NamedTuple):
+    """A pattern turned round: a regular expression with a group for each field.
+
+    `names` gives the numbers of the fields that are words: {"M": {"July": 7, ...}, "E": ...}.
+    """
+
+    regex: re.Pattern[str]
+    names: dict[str, dict[str, int]]
+
+    def read(self, text: str) -> datetime.date | None:
+        match = self.regex.fullmatch(text)
+        if match is None:
+            return None
+        number = {
+            field: self.names[field][word] if field in self.names else int(word)
+            for field, word in match.groupdict().items()
+        }
+        try:
+            day = datetime.date(number["y"], number["M"], number["d"])
+        except ValueError:  # there is no 31 February and no month 13
+            return None
+        return day if number.get("E", day.weekday()) == day.weekday() else None
+
+
+@cache
+def _readers() -> tuple[_Reader, ...]:
+    readers = []
+    for language in LANGUAGES:
+        for pattern in patterns(language):
+            reader = _reader(pattern, language)
+            if reader not in readers:  # d/M/y and dd/MM/y read the same texts
+                readers.append(reader)
+    return tuple(readers)
+
+
+def _reader(pattern: str, language: str) -> _Reader:
+    regex, names = "", {}
+    for kind, value in tokenize_pattern(pattern):
+        if kind == "chars":
+            regex += re.escape(unicodedata.normalize("NFKC", value))
+            continue
+        letter, length = value
+        field = _SAME_FIELD.get(letter, letter)
+        if field == "E" or (field == "M" and length > 2):
+            names[field] = _names(letter * length, language)
+            words = "|".join(map(re.escape, sorted(names[field], key=len, reverse=True)))
+            regex += f"(?P<{field}>{words})"
+        else:
+            regex += f"(?P<{field}>[0-9]{'{4}' if field == 'y' else '{1,2}'})"
+    return _Reader(re.compile(regex), names)
+
+
+def _names(field: str, language: str) -> dict[str, int]:
+    """The words that Babel writes for a month or weekday field, and the number of each."""
+    if field[0] in "ML":
+        numbers = {datetime.date(2001, month, 1): month for month in range(1, 13)}
+    else:  # 1 January 2001 was a Monday, and Python numbers weekdays from Monday, 0
+        numbers = {datetime.date(2001, 1, day): day - 1 for day in range(1, 8)}
+    return {
+        unicodedata.normalize("NFKC", write(day, field, language)): number
+        for day, number in numbers.items()
+    }
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints pairs as tab-separated lines: source, target, language.
+
+    Args:
+        arguments: the command line, without the program's name; by default that of the process.
+
+    Returns:
+        The exit status 0; wrong arguments leave by `SystemExit(2)` with one line.
+    """
+    parser = _Parser(
+        prog="python -m training.dates",
+        description="Print date pairs, one a line: source, target, language, with tabs between.",
+        epilog="example: python -m training.dates --split test --count 5 --seed 1",
+    )
+    parser.add_argument("--count", type=int, default=20, help="pairs to print (default 20)")
+    parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
+    parser.add_argument("--seed", type=int, default=0, help="default 0")
+    options = parser.parse_args(arguments)
+    try:
+        chosen = pairs(options.split, options.count, options.seed)
+    except ValueError as error:
+        parser.error(str(error))
+    sys.stdout.reconfigure(encoding="utf-8")
+    try:
+        for pair in chosen:
+            print(*pair, sep="\t")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader, `head` say, has seen enough. Python flushes once more when it exits: into
+        # the null device, lest it meet the closed pipe again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""The corpus Multi30K: image descriptions, English and German, 31,014 pairs in three splits.
+
+    A group of men are loading cotton onto a truck
+    Eine Gruppe von Männern lädt Baumwolle auf einen Lastwagen
+
+Small, and of simple sentences, so a Transformer learns it in minutes, and many papers report a
+score on it: the usual first test on a real language pair. The text is raw: cased, not tokenised.
+
+    split              pairs   use
+    train              29,000  training, and the vocabulary
+    val                1,014   choosing checkpoints and settings
+    test_2016_flickr   1,000   reporting only
+
+The data is for research and education, NOT for commercial use, so it is no part of this project:
+`fetch` loads it from its public home and refuses whatever has another checksum than here.
+
+    python -m training.multi30k multi30k
+
+Reference: D. Elliott, S. Frank, K. Sima'an, L. Specia, "Multi30K: Multilingual English-German Image
+Descriptions", 2016, https://aclanthology.org/W16-3210; data: https://github.com/multi30k/dataset.
+"""
+
+import argparse
+import contextlib
+import gzip
+import hashlib
+import http.client
+import os
+import sys
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from training.reader import CorpusError
+
+BASE_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
+
+SOURCE_LANGUAGE, TARGET_LANGUAGE = "en", "de"
+
+SPLITS = {"train": 29_000, "val": 1_014, "test_2016_flickr": 1_000}  # pairs
+
+# Of the unpacked files; a gzip file also holds a date, and differs when it is packed anew.
+SHA256 = {
+    "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
+    "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
+    "val.en": "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227",
+    "val.de": "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660",
+    "test_2016_flickr.en": "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182",
+    "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
+}
+
+CHUNK_SIZE = 1 << 16  # unpacked bytes: the progress bar moves a few dozen times a file
+
+TIMEOUT = 30.0  # seconds without a byte, not for the whole download
+
+
+def fetch(
+    folder: str | os.PathLike,
+    base_url: str = BASE_URL,
+    *,
+    checksums: Mapping[str, str] = SHA256,
+    timeout: float = TIMEOUT,
+) -> list[Path]:
+    """Downloads and unpacks the files that `folder` lacks, with a progress bar on stderr.
+
+    A file gets its name only when it is whole and its checksum is right, so that an interrupted
+    download leaves none; call again to go on. Files that are there are never touched.
+
+    Args:
+        folder: where the files go; made if it is missing.
+        base_url: where `NAME.gz` of each file is found.
+        checksums: name of each file -> SHA-256 of its unpacked bytes, as 64 hexadecimal digits.
+        timeout: seconds without a byte until the download is given up.
+
+    Returns:
+        The paths of the files that were downloaded: none if all were there.
+
+    Raises:
+        CorpusError: the folder cannot be written, a download fails, or a file, be it downloaded
+            or there before, has another checksum.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        missing = [name for name in checksums if not (folder / name).exists()]
+        for name, checksum in checksums.items():
+            if name not in missing:
+                _verify(folder / name, checksum)
+        with _progress() as progress:
+            for name in missing:
+                url = f"{base_url.rstrip('/')}/{name}.gz"
+                _fetch_file(url, folder / name, checksums[name], timeout, progress)
+    except _DownloadFailed as error:
+        still_missing = [f"{name}.gz" for name in checksums if not (folder / name).exists()]
+        raise CorpusError(
+            f"cannot download {error}. Try again, or download by hand {', '.join(still_missing)} "
+            f"from {base_url} and unpack them into {folder}"
+        ) from error
+    except OSError as error:
+        raise CorpusError(f"cannot write to {folder}: {error.strerror or error}") from error
+    return [folder / name for name in missing]
+
+
+def paths(folder: str | os.PathLike, split: str, *, verify: bool = True) -> tuple[Path, Path]:
+    """The English (source) and the German (target) file of a split.
+
+    Args:
+        folder: where `fetch` put the files.
+        split: one of `SPLITS`.
+        verify: whether to compare the checksums; a few milliseconds.
+
+    Raises:
+        ValueError: there is no such split.
+        CorpusError: a file is missing, or has another checksum.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    folder = Path(folder)
+    found = tuple(folder / f"{split}.{side}" for side in (SOURCE_LANGUAGE, TARGET_LANGUAGE))
+    for path in found:
+        if not path.is_file():
+            raise CorpusError(
+                f"{path} is missing: fetch it with `python -m training.multi30k {folder}`"
+            )
+        if verify:
+            _verify(path, SHA256[path.name])
+    return found
+
+
+class _DownloadFailed(Exception):
+    """The URL and the reason."""
+
+
+def _verify(path: Path, expected: str) -> None:
+    """Refuses a file with another checksum: it may be the user's own, so it is not overwritten."""
+    try:
+        received = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
+    if received != expected:
+        raise CorpusError(
+            f"{path} is another file than that of Multi30K: its SHA-256 is {received}, expected "
+            f"{expected}. Move it away, or choose another folder"
+        )
+
+
+def _fetch_file(url: str, path: Path, expected: str, timeout: float, progress: Progress) -> None:
+    """Download beside, verify, fsync, rename: the name never stands for half a file."""
+    digest = hashlib.sha256()
+    with _removed_at_end(path.with_name(f"{path.name}.{os.getpid()}.part")) as part:
+        with open(part, "wb") as file:
+            for chunk in _body(url, timeout, progress):
+                digest.update(chunk)
+                file.write(chunk)
+            if digest.hexdigest() != expected:
+                raise CorpusError(
+                    f"{url} is refused, and nothing of it is kept: the SHA-256 of the unpacked "
+                    f"file is {digest.hexdigest()}, expected {expected}"
+                )
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+
+
+@contextlib.contextmanager
+def _removed_at_end(path: Path) -> Iterator[Path]:
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _body(url: str, timeout: float, progress: Progress) -> Iterator[bytes]:
+    """Yields the unpacked bytes of the gzip file at `url`; one that ends too soon is an error."""
+    try:
+        with urllib.request.urlopen(url, timeout=timeout) as response:
+            length = int(response.headers.get("Content-Length", 0))
+            packed = progress.wrap_file(response, length, description=url.rpartition("/")[2])
+            stream = gzip.GzipFile(fileobj=packed, mode="rb")
+            while chunk := stream.read(CHUNK_SIZE):
+                yield chunk
+    # ValueError: `url` is none. OSError: no network, timeouts, HTTP errors, no gzip file.
+    except (ValueError, OSError, http.client.HTTPException, EOFError, zlib.error) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it is the server's response, too
+        raise _DownloadFailed(f"{url}: {error}") from error
+
+
+def _progress() -> Progress:
+    """A bar for people: nothing of it goes into a log, or stays before an error's one line."""
+    console = Console(stderr=True)
+    console.quiet = not console.is_terminal
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=console,
+        transient=True,
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Fetches the corpus into a folder.
+
+    Args:
+        arguments: the command line, without the program's name; by default that of the process.
+
+    Returns:
+        The exit status: 0, or 1 after one line on stderr that says what is wrong; wrong arguments
+        leave by `SystemExit(2)` with one line.
+    """
+    parser = _Parser(
+        prog="python -m training.multi30k",
+        description="Fetch the corpus Multi30K, English and German (4 MB). It is for research and "
+        "education, not for commercial use. What is there already is verified, and not fetched.",
+        epilog="example: python -m training.multi30k multi30k",
+    )
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the files go")
+    parser.add_argument(
+        "--base-url", default=BASE_URL, metavar="URL", help="a mirror (default %(default)s)"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        fetched = fetch(options.folder, options.base_url, checksums=SHA256)
+    except CorpusError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{parser.prog}: interrupted; run it again to go on", file=sys.stderr)
+        return 1
+    print(
+        f"{options.folder}: {len(SHA256)} files, of which {len(fetched)} fetched now; all verified"
+    )
+    print("Multi30K is for research and education, not for commercial use.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+r"""Reads parallel text: what a line is, which pairs are used, and how many are not.
+
+A corpus is two files, line N of the one being the translation of line N of the other, or one file
+of two or three columns with tabs between (TSV). So all depends on one question: what is a line?
+Readers disagree. For the same file, `tf.data.TextLineDataset`, Python's text mode and
+`str.splitlines` give three different numbers, because U+2028, vertical tab, NEL (U+0085) or a lone
+carriage return end a line for the one and not for the other; and a pair of files cut by two
+opinions is misaligned from there on, in silence. Here:
+
+    a line ends at the byte `\n` and nowhere else; one `\r` before it is stripped;
+    a last line without `\n` is a line; after a final `\n` comes no empty line;
+    a UTF-8 byte order mark at the file's start is stripped;
+    invalid UTF-8 becomes U+FFFD and is counted: it is never an error.
+
+All else stays in its line as it is, NUL and other control characters too: cleaning characters is
+the tokenizer's task, and has to be the same when a model is served.
+
+    report = CorpusReport()
+    pairs = list(clean_pairs(read_pairs("train.en", "train.de", report=report), report))
+    report.require_some("train.en, train.de")
+    print(report)       # 29,000 pairs kept; nothing dropped
+"""
+
+import gzip
+import itertools
+import os
+import unicodedata
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+StrPath = str | os.PathLike
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b"  # no UTF-8 text begins so: 0x8b cannot follow 0x1f
+
+CHUNK_SIZE = 1 << 18  # bytes read at once: few calls, and still little memory
+
+# Longer than nearly every sentence, and a bound for the cost of tokenising one of them.
+MAX_CHARACTERS = 1000
+
+# Ratio of lengths in characters, the longer side over the shorter. 9 is the limit of Moses'
+# `clean-corpus-n.perl`. An English sentence has about 3 times the characters of its Chinese or
+# Japanese translation, so a ratio of 9 is three times what even two such scripts explain.
+MAX_LENGTH_RATIO = 9.0
+
+# Up to this length of the longer side no ratio is absurd: an abbreviation and its full name, a word
+# and its explanation, a Chinese idiom of 4 characters and the 50 that it takes in English.
+RATIO_FREE_CHARACTERS = 60
+
+# Categories of the Unicode characters that show nothing: control, format (zero-width spaces and
+# joiners, soft hyphen, byte order mark), and the separators of words, lines and paragraphs.
+INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
+
+
+class CorpusError(ValueError):
+    """A corpus cannot be used. The message names the file and says what is wrong."""
+
+
+class Pair(NamedTuple):
+    """A text and its translation; `group` (a language, a domain) is "" where there is none."""
+
+    source: str
+    target: str
+    group: str = ""
+
+
+@dataclass
+class CorpusReport:
+    """How many pairs were kept, and how many were dropped for each reason.
+
+    Attributes:
+        kept: pairs that are used.
+        blank: dropped, a side shows nothing (see `is_blank`).
+        too_long: dropped, a side has too many characters.
+        ratio: dropped, one side is absurdly longer than the other.
+        too_many_tokens: dropped later, when the tokenizer has counted; not by this file. Whoever
+            adds one here takes one from `kept`.
+        invalid_utf8: lines (not pairs) in which U+FFFD stands for invalid bytes.
+    """
+
+    kept: int = 0
+    blank: int = 0
+    too_long: int = 0
+    ratio: int = 0
+    too_many_tokens: int = 0
+    invalid_utf8: int = 0
+
+    def __str__(self) -> str:
+        counts = {
+            "blank": self.blank,
+            "too long": self.too_long,
+            "of absurd length ratio": self.ratio,
+            "of too many tokens": self.too_many_tokens,
+        }
+        dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
+        text = f"{_count(self.kept, 'pair')} kept; "
+        text += f"dropped {dropped}" if dropped else "nothing dropped"
+        if self.invalid_utf8:
+            text += f"; {_count(self.invalid_utf8, 'line')} with invalid UTF-8, replaced by U+FFFD"
+        return text
+
+    def require_some(self, what: str) -> None:
+        """Raises `CorpusError` if no pair is left of `what`, the names of the files."""
+        if self.kept == 0:
+            raise CorpusError(f"no pair to use in {what}: {self}")
+
+
+def read_lines(
+    path: StrPath, *, report: CorpusReport | None = None, chunk_size: int = CHUNK_SIZE
+) -> Iterator[str]:
+    """Yields the lines of a file of UTF-8 text, plain or gzip (known by its content, not its name).
+
+    The file is read in one pass, so a pipe will do, and no more of it is in memory than one chunk
+    and one line.
+
+    Args:
+        path: the file.
+        report: its `invalid_utf8` grows by the number of lines with invalid bytes.
+        chunk_size: bytes to read at once; it changes no line.
+
+    Raises:
+        CorpusError: the file is missing, a directory, not readable, or a damaged gzip file.
+    """
+    for line in _split(_chunks(path, chunk_size)):
+        line = line.removesuffix(b"\r")
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError:
+            text = line.decode("utf-8", errors="replace")
+            if report is not None:
+                report.invalid_utf8 += 1
+        yield text
+
+
+def read_pairs(
+    source: StrPath, target: StrPath | None = None, *, report: CorpusReport | None = None
+) -> Iterator[Pair]:
+    """Yields the pairs of two parallel files, or of one TSV file if `target` is None.
+
+    A TSV line has the columns source, target and perhaps group. Nothing is quoted or escaped in
+    it: each tab ends a column.
+
+    Raises:
+        CorpusError: a file cannot be read; a TSV line has another number of columns; or the two
+            files differ in length. That is known only at the end, after the pairs that they have
+            in common: trust none of them before the iteration has ended.
+    """
+    if target is None:
+        return _read_columns(source, report)
+    return _read_parallel(source, target, report)
+
+
+def clean_pairs(
+    pairs: Iterable[Pair],
+    report: CorpusReport,
+    *,
+    max_characters: int = MAX_CHARACTERS,
+    max_length_ratio: float = MAX_LENGTH_RATIO,
+) -> Iterator[Pair]:
+    """Yields the pairs that are fit for training, unchanged, and counts them and all others.
+
+    A pair is dropped, for the first reason that holds, if
+
+        blank     a side shows nothing;
+        too_long  a side has more than `max_characters` characters;
+        ratio     the longer side has more than 60 characters and more than `max_length_ratio`
+                  times those of the shorter: it is hardly a translation of it.
+
+    Summaries are much shorter than their sources: for them set `max_length_ratio=math.inf`.
+
+    Args:
+        pairs: from `read_pairs`, say.
+        report: grows by the counts while the pairs are taken.
+        max_characters: at least 1.
+        max_length_ratio: at least 1.
+
+    Raises:
+        ValueError: a limit is below 1.
+    """
+    if not max_characters >= 1:
+        raise ValueError(f"max_characters must be at least 1, got {max_characters}")
+    if not max_length_ratio >= 1:
+        raise ValueError(f"max_length_ratio must be at least 1, got {max_length_ratio}")
+
+    def fit(pair: Pair) -> bool:
+        shorter, longer = sorted((len(pair.source), len(pair.target)))
+        if is_blank(pair.source) or is_blank(pair.target):
+            report.blank += 1
+        elif longer > max_characters:
+            report.too_long += 1
+        elif longer > RATIO_FREE_CHARACTERS and longer > max_length_ratio * shorter:
+            report.ratio += 1
+        else:
+            report.kept += 1
+            return True
+        return False
+
+    return filter(fit, pairs)
+
+
+def is_blank(text: str) -> bool:
+    """Whether `text` shows nothing: empty, or spaces, controls and zero-width characters only.
+
+    The answer is the same before and after the tokenizer's NFKC normalisation, which turns the
+    wide space U+3000 and the no-break space U+00A0 into a plain one.
+    """
+    return all(unicodedata.category(character) in INVISIBLE for character in text)
+
+
+def _chunks(path: StrPath, size: int) -> Iterator[bytes]:
+    """The unpacked bytes of a file, without its byte order mark."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC)
+            stream = gzip.GzipFile(fileobj=file) if packed else file
+            yield stream.read(len(BYTE_ORDER_MARK)).removeprefix(BYTE_ORDER_MARK)
+            while chunk := stream.read(size):
+                yield chunk
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CorpusError(f"{os.fspath(path)} is a damaged gzip file: {error}") from error
+    except OSError as error:
+        raise CorpusError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from error
+
+
+def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    r"""Splits at `\n`. The parts of a line are joined once, however many chunks it spans."""
+    parts = []
+    for chunk in chunks:
+        end, *others = chunk.split(b"\n")
+        parts.append(end)
+        for start in others:
+            yield b"".join(parts)
+            parts = [start]
+    if last := b"".join(parts):
+        yield last
+
+
+def _read_parallel(source: StrPath, target: StrPath, report: CorpusReport | None) -> Iterator[Pair]:
+    sources = targets = 0
+    both = itertools.zip_longest(
+        read_lines(source, report=report), read_lines(target, report=report)
+    )
+    for source_line, target_line in both:
+        sources += source_line is not None
+        targets += target_line is not None
+        if sources == targets:  # never again, once a file has ended before the other
+            yield Pair(source_line, target_line)
+    if sources != targets:
+        raise CorpusError(
+            f"{os.fspath(source)} has {_count(sources, 'line')} and {os.fspath(target)} has "
+            f"{_count(targets, 'line')}: line N of one must translate line N of the other"
+        )
+
+
+def _read_columns(path: StrPath, report: CorpusReport | None) -> Iterator[Pair]:
+    for number, line in enumerate(read_lines(path, report=report), start=1):
+        columns = line.split("\t")
+        if len(columns) not in (2, 3):
+            raise CorpusError(
+                f"{os.fspath(path)}, line {number:,}: {_count(len(columns), 'column')}, but a line "
+                "must be source, target and perhaps group, with tabs between"
+            )
+        yield Pair(*columns)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
