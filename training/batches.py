@@ -1,0 +1,154 @@
+"""Batches: shuffled, of sentences of like length, of a few fixed shapes, in a replayable order.
+
+The order is a pure function of (seed, epoch), so that a run can go on at batch k of epoch e
+exactly where it was. Nothing of it is kept in memory but the batches that are being filled.
+"""
+
+import itertools
+
+import numpy as np
+import tensorflow as tf
+
+from tfformer.config import BOS, PAD
+from training.corpus import SOURCE_TOKENS
+
+EDGES = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+CHUNK = 65_536
+
+
+def permuted(positions, size, key):
+    """A pseudo-random permutation of range(size), computed at these positions alone.
+
+    A Feistel network (Luby and Rackoff 1988) permutes 0 ... 4^k - 1, the power of four that
+    holds `size`; what falls outside the range is sent through it again until it falls inside.
+
+    Args:
+        positions: integers in [0, size), [n].
+        size: of the range.
+        key: a sequence of integers; another key is another permutation.
+
+    Returns:
+        int64 [n].
+    """
+    half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    round_keys = np.random.default_rng(key).integers(2**63, size=6, dtype=np.uint64)
+
+    def scramble(x):
+        left, right = x >> half, x & mask
+        for round_key in round_keys:
+            left, right = right, left ^ (_hash(right + round_key) & mask)
+        return (left << half) | right
+
+    x = scramble(np.asarray(positions, dtype=np.uint64))
+    while (outside := x >= size).any():
+        x[outside] = scramble(x[outside])
+    return x.astype(np.int64)
+
+
+def _hash(x):
+    """64 well-mixed bits of 64 (the finaliser of SplitMix64, Steele et al. 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+class Batches:
+    """The batches of a corpus.
+
+    A pair belongs into the first bucket that holds both its sides; a batch is of one bucket, and
+    all batches of a bucket have one shape: `batch_tokens // edge` rows of `edge` tokens a side.
+    Rows that the last batch of a bucket cannot fill are padding.
+
+    Args:
+        corpus: a `Corpus`.
+        tokenizer: its `Tokenizer`; texts become ids as they are read.
+        batch_tokens: tokens a side in a batch, padding counted.
+        seed: of the order.
+        shuffle: False gives the corpus's own order, as for validation.
+    """
+
+    def __init__(self, corpus, tokenizer, batch_tokens, seed=0, shuffle=True):
+        self.corpus, self.tokenizer = corpus, tokenizer
+        self.seed, self.shuffle = seed, shuffle
+        counts = np.zeros(len(EDGES), "int64")
+        for start in range(0, len(corpus), CHUNK):
+            counts += np.bincount(self._buckets(slice(start, start + CHUNK)), minlength=len(EDGES))
+        self.rows = [max(1, batch_tokens // edge) for edge in EDGES]
+        self.shapes = [
+            (rows, edge)
+            for rows, edge, count in zip(self.rows, EDGES, counts, strict=True)
+            if count
+        ]
+        self.count = int(sum(-(-n // rows) for n, rows in zip(counts, self.rows, strict=True)))
+
+    def __len__(self):
+        """Batches in an epoch: the same in every epoch."""
+        return self.count
+
+    def _buckets(self, numbers):
+        lengths = self.corpus.index[numbers, SOURCE_TOKENS:].max(axis=1)
+        return np.searchsorted(EDGES, lengths)
+
+    def plan(self, epoch):
+        """Yields (bucket, the numbers of its pairs) for each batch of the epoch."""
+        size = len(self.corpus)
+        filling = [[] for _ in EDGES]
+        for start in range(0, size, CHUNK):
+            numbers = np.arange(start, min(start + CHUNK, size))
+            if self.shuffle:
+                numbers = permuted(numbers, size, (self.seed, epoch))
+            for number, bucket in zip(numbers.tolist(), self._buckets(numbers), strict=True):
+                filling[bucket].append(number)
+                if len(filling[bucket]) == self.rows[bucket]:
+                    yield bucket, filling[bucket]
+                    filling[bucket] = []
+        for bucket, numbers in enumerate(filling):
+            if numbers:
+                yield bucket, numbers
+
+    def tokens(self, epoch):
+        """The real tokens of each batch of the epoch, source + target."""
+        return [self.corpus.tokens(numbers) for _, numbers in self.plan(epoch)]
+
+    def dataset(self, epoch=0, skip=0):
+        """The epoch from batch `skip` on, as a `tf.data.Dataset` of known cardinality.
+
+        An element is ({"source_ids": [B, S], "target_ids": [B, T]}, labels [B, T]), S = T, with
+        target_ids = bos + y and labels = y + eos.
+        """
+
+        batches = iter(())
+
+        def texts(n):
+            nonlocal batches
+            if n == skip:
+                # A new pass over the dataset begins.
+                batches = itertools.islice(self.plan(epoch), skip, None)
+            bucket, numbers = next(batches)
+            sources, targets = self.corpus.texts(numbers)
+            size = np.array([self.rows[bucket], EDGES[bucket]], "int32")
+            return np.array(sources, object), np.array(targets, object), size
+
+        # Not `from_generator`: its length would be unknown, for which `fit` makes a step too many
+        # in each epoch; and it makes malloc return memory at once, half as fast again in all.
+        types = (tf.string, tf.string, tf.int32)
+        dataset = tf.data.Dataset.range(skip, len(self))
+        dataset = dataset.map(lambda n: tf.numpy_function(texts, [n], types))
+        return dataset.map(self._element, num_parallel_calls=2, deterministic=True).prefetch(4)
+
+    @tf.autograph.experimental.do_not_convert
+    def _element(self, sources, targets, size):
+        sources, targets = tf.ensure_shape(sources, [None]), tf.ensure_shape(targets, [None])
+
+        def padded(ids):
+            dense = ids.to_tensor(PAD)
+            missing = size - tf.shape(dense)
+            padded = tf.pad(dense, [[0, missing[0]], [0, missing[1]]], constant_values=PAD)
+            return tf.ensure_shape(padded, [None, None])
+
+        source_ids = padded(self.tokenizer.encode_source(sources))
+        y = self.tokenizer.encode_target(targets)
+        bos = tf.fill([tf.shape(targets)[0], 1], BOS)
+        target_ids = padded(tf.concat([bos, y[:, :-1]], axis=1))
+        return {"source_ids": source_ids, "target_ids": target_ids}, padded(y)

@@ -1,0 +1,48 @@
+#!/bin/sh
+# The whole road on the embedded corpus: `make demo`. Each step is a command you can type yourself;
+# what is there already is not made again.
+set -eu
+RUN=${1:-runs/dates}
+EXPORTED=$RUN/exported
+
+step() { printf '\n\033[1m== %s\033[0m\n' "$1"; shift; echo "\$ $*"; "$@"; }
+
+step "1. Train on dates as people write them in 16 languages" \
+    python -m training.train dates --run "$RUN" --resume
+
+step "2. Evaluate on 1,000 dates that no training pair has" \
+    python -m training.evaluate "$RUN" --recipe dates
+
+step "3. A picture of the attention of one sentence" \
+    sh -c "echo 'viernes, 4 de julio de 2031' | python -m training.translate $RUN --picture $RUN/attention.png"
+
+if [ -d "$EXPORTED/1" ] && [ "$EXPORTED/1" -nt "$RUN/config.json" ]; then
+    printf '\n\033[1m== 4. Exported before: %s\033[0m\n' "$EXPORTED/1"
+else
+    step "4. Export a SavedModel and verify it as the server will load it" \
+        python -m export.saved_model "$RUN" "$EXPORTED"
+fi
+
+printf '\n\033[1m== 5. Five translations through the exported signature\033[0m\n'
+DATES='Friday, July 4, 2031
+den 24 december 1998
+29 февраля 2024 г.
+2008年8月8日金曜日
+lundi 14 juillet 2036'
+echo "$DATES" | python -m export.translate "$EXPORTED" > "$RUN/translated.txt"
+echo "$DATES" | paste -d '	' - "$RUN/translated.txt"
+
+cat <<END
+
+The training curve is $RUN/curve.png, the attention $RUN/attention.png, the scores
+$RUN/evaluation.json, the SavedModel $EXPORTED/1 and what was verified $EXPORTED/1.report.json.
+
+Serve it with a stock TensorFlow Serving (2.14 or newer):
+  docker run -p 8501:8501 -v "$(cd "$EXPORTED" && pwd)":/models/dates -e MODEL_NAME=dates tensorflow/serving
+  curl -d '{"instances": ["4 July 2031"]}' localhost:8501/v1/models/dates:predict
+
+Train on two text files of your own, line N of one the translation of line N of the other:
+  . .venv/bin/activate
+  python -m training.train --source train.en --target train.de --run runs/mine --preset tiny
+  python -m export.saved_model runs/mine exported/mine
+END

@@ -1,0 +1,209 @@
+"""Scores a run on a test set: `python -m training.evaluate RUN`.
+
+    python -m training.evaluate runs/dates --recipe dates
+    python -m training.evaluate runs/multi30k --recipe multi30k --data data/multi30k
+    python -m training.evaluate runs/mine --source test.en --target test.de
+
+It prints a table and writes RUN/evaluation.json: BLEU in two protocols and chrF with sacreBLEU's
+signatures, exact match, perplexity under teacher forcing, and the speed of the search. A third
+column of a TSV, or a recipe's own groups, gives a line to each group.
+
+Exit codes: 0 scored; 1 the run or the corpus is at fault; 2 wrong usage.
+"""
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+
+from training.recipe import load_recipe, recipe_names
+
+
+def parser():
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training.evaluate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, help="the run directory")
+    parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
+    parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
+    parser.add_argument("--split", default="test", help="of the recipe: test (default) or val")
+    parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
+    parser.add_argument("--target", type=Path, help="its reference, line by line")
+    parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
+    parser.add_argument("--beam-width", type=int, help="default: the run's own")
+    parser.add_argument("--length-penalty", type=float, help="default: the run's own")
+    parser.add_argument("--batch-size", type=int, default=64, help="default 64")
+    parser.add_argument("--language", default="de", help="of the target, for Moses; default de")
+    parser.add_argument("--output", type=Path, help="default: RUN/evaluation.json")
+    parser.add_argument("--translations", type=Path, help="write the translations into this file")
+    return parser
+
+
+def read_test_set(arguments):
+    """The pairs to be scored, checked. Raises ValueError or CorpusError."""
+    from training.reader import CorpusError, read_pairs
+
+    if bool(arguments.recipe) == bool(arguments.source):
+        raise ValueError("give either --recipe or --source and --target")
+    if arguments.recipe:
+        pairs = list(load_recipe(arguments.recipe).pairs(arguments.split, arguments.data))
+    else:
+        pairs = list(read_pairs(arguments.source, arguments.target))
+    if not pairs:
+        raise CorpusError(f"{arguments.source or arguments.recipe} has no pair to be scored")
+    return pairs
+
+
+def exact_match(translations, references):
+    """The share, in percent, of translations that are their reference to the letter."""
+    hits = sum(a == b for a, b in zip(translations, references, strict=True))
+    return 100 * hits / len(references)
+
+
+def forced_perplexity(translator, pairs, batch_size):
+    """exp(total -log P(target | source) / total tokens), each target under teacher forcing."""
+    import math
+
+    import tensorflow as tf
+
+    log_prob, length = 0.0, 0
+    pairs = sorted(pairs, key=lambda pair: len(pair.target))
+    for start in range(0, len(pairs), batch_size):
+        chunk = pairs[start : start + batch_size]
+        scored = translator.functions["score"](
+            tf.constant([pair.source for pair in chunk]),
+            tf.constant([pair.target for pair in chunk]),
+        )
+        log_prob += float(tf.reduce_sum(scored["log_prob"]))
+        length += int(tf.reduce_sum(scored["length"]))
+    return math.exp(-log_prob / length)
+
+
+def evaluate(translator, pairs, *, greedy=False, batch_size=64, language="de"):
+    """The scores of a translator on pairs with references.
+
+    Returns:
+        (scores, translations): a dict that JSON can hold, and a list of strings.
+    """
+    import tensorflow as tf
+
+    from training.bleu import bleu, bleu_multi30k, chrf
+
+    sources = [pair.source for pair in pairs]
+    references = [pair.target for pair in pairs]
+    translator.translate(sources[:1], greedy=greedy)
+    started = time.monotonic()
+    translations = translator.translate(sources, batch_size, greedy=greedy)
+    seconds = time.monotonic() - started
+    tokens = int(tf.size(translator.tokenizer.encode_target(tf.constant(translations)).values))
+    metrics = {"bleu": bleu, "chrf": chrf}
+    scores = {}
+    for name, metric in metrics.items():
+        scores[name], scores[f"{name}_signature"] = metric(translations, references)
+    score, signature = bleu_multi30k(translations, references, language)
+    scores["bleu_multi30k"], scores["bleu_multi30k_signature"] = score, signature
+    scores |= {
+        "exact_match": exact_match(translations, references),
+        "perplexity": forced_perplexity(translator, pairs, batch_size),
+        "pairs": len(pairs),
+        "search": "greedy" if greedy else f"beam {translator.beam_width}",
+        "length_penalty": 0.0 if greedy else translator.length_penalty,
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+        "sentences_per_second": len(pairs) / seconds,
+    }
+    groups = sorted({pair.group for pair in pairs} - {""})
+    if groups:
+        scores["groups"] = {
+            group: _group_scores(group, pairs, translations) for group in groups
+        }
+    return scores, translations
+
+
+def _group_scores(group, pairs, translations):
+    from training.bleu import bleu
+
+    chosen = [(t, p.target) for t, p in zip(translations, pairs, strict=True) if p.group == group]
+    found, references = zip(*chosen, strict=True)
+    return {
+        "pairs": len(chosen),
+        "exact_match": exact_match(found, references),
+        "bleu": bleu(list(found), list(references))[0],
+    }
+
+
+def print_scores(scores, name):
+    """The scores as tables on standard output."""
+    from rich import print as show
+    from rich.table import Table
+
+    table = Table(title=f"{name}: {scores['pairs']:,} pairs, {scores['search']}")
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    table.add_column("how it is counted")
+    table.add_row("BLEU", f"{scores['bleu']:.2f}", scores["bleu_signature"])
+    table.add_row(
+        "BLEU (Multi30K)", f"{scores['bleu_multi30k']:.2f}", scores["bleu_multi30k_signature"]
+    )
+    table.add_row("chrF2", f"{scores['chrf']:.2f}", scores["chrf_signature"])
+    table.add_row("exact match", f"{scores['exact_match']:.2f} %", "to the letter")
+    table.add_row("perplexity", f"{scores['perplexity']:.3f}", "a target token, teacher forcing")
+    speed = f"{scores['tokens_per_second']:,.0f} tokens/s"
+    table.add_row("speed", speed, f"{scores['sentences_per_second']:.1f} sentences/s, warm")
+    show(table)
+    if "groups" in scores:
+        table = Table(title="by group")
+        for column in ("group", "pairs", "exact match", "BLEU"):
+            table.add_column(column, justify="left" if column == "group" else "right")
+        for group, figures in scores["groups"].items():
+            exact = f"{figures['exact_match']:.1f} %"
+            table.add_row(group, str(figures["pairs"]), exact, f"{figures['bleu']:.1f}")
+        show(table)
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    arguments = parser().parse_args(arguments)
+    try:
+        pairs = read_test_set(arguments)
+    except (ValueError, OSError) as error:
+        wrong_usage = type(error) is ValueError
+        return _fail(error, 2 if wrong_usage else 1)
+
+    from tfformer.run import load_translator, write_atomically
+
+    options = {"beam_width": arguments.beam_width, "length_penalty": arguments.length_penalty}
+    options = {name: value for name, value in options.items() if value is not None}
+    try:
+        translator = load_translator(arguments.run, **options)
+        print(f"translating {len(pairs):,} sources ...", file=sys.stderr)
+        scores, translations = evaluate(
+            translator,
+            pairs,
+            greedy=arguments.greedy,
+            batch_size=arguments.batch_size,
+            language=arguments.language,
+        )
+        output = arguments.output or arguments.run / "evaluation.json"
+        text = json.dumps(scores, indent=2, ensure_ascii=False) + "\n"
+        write_atomically(output, text.encode())
+        if arguments.translations:
+            lines = "".join(f"{translation}\n" for translation in translations)
+            write_atomically(arguments.translations, lines.encode())
+    except (ValueError, OSError) as error:
+        return _fail(error, 1)
+    print_scores(scores, str(arguments.run))
+    return 0
+
+
+def _fail(error, code):
+    print(f"training.evaluate: error: {error}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

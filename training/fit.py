@@ -1,0 +1,369 @@
+"""The training itself: a plain `compile` and `fit`, epoch by epoch, that can be killed anywhere.
+
+A run directory of a training holds, beside what `tfformer.run` describes (the best model):
+
+    prepared/                 settings, tokenizer and corpus: made once, there whole or not at all
+    checkpoints/last.npz      the whole state, to go on from
+    checkpoints/epoch-7.npz   the weights behind an epoch, to average
+    log.csv, curve.png, tensorboard/
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from tfformer import run
+from tfformer.config import TransformerConfig
+from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
+from tfformer.schedule import WarmupSchedule
+from tfformer.tokenizer import Tokenizer
+from tfformer.transformer import Transformer
+from tfformer.translator import Translator
+from training import checkpoint
+from training.batches import Batches
+from training.bleu import bleu
+from training.corpus import Corpus, write_corpus
+from training.progress import Diverged, EpochProgress, console, write_csv, write_curve
+from training.reader import CorpusReport, clean_pairs
+
+PREPARED = "prepared"
+
+
+class Interrupted(Exception):
+    """A signal asked the training to stop; its state is saved."""
+
+    def __init__(self, number):
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+
+class Training:
+    """A training in a run directory.
+
+    Args:
+        directory: the run directory. A new one is prepared from the recipe; one that was begun
+            goes on with what it has prepared.
+        recipe: a `Recipe`. Of a run that goes on, only the settings are used.
+        data: the folder that the recipe's corpus is read from, if it needs one.
+
+    Raises:
+        RunError, CorpusError: what is wrong with the directory or the corpus, before a step is
+            made.
+    """
+
+    def __init__(self, directory, recipe, data=None):
+        self.directory, self.recipe = Path(directory), recipe
+        self.say = console().print
+        self.checkpoints = self.directory / "checkpoints"
+        self.last = self.checkpoints / "last.npz"
+        # One seed for the initial weights and the generators of dropout. Before there is a
+        # tokenizer: seeding clears TensorFlow's kernels, and with them SentencePiece's models.
+        keras.utils.set_random_seed(recipe.seed)
+        prepared = self.directory / PREPARED
+        if not prepared.is_dir():
+            self._prepare(prepared, data)
+        self.tokenizer = _read_tokenizer(prepared)
+        self.train = Batches(
+            Corpus(prepared / "train"), self.tokenizer, recipe.batch_tokens, recipe.seed
+        )
+        val = Corpus(prepared / "val")
+        self.val = Batches(val, self.tokenizer, recipe.batch_tokens, shuffle=False)
+        self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
+        self.checkpoints.mkdir(exist_ok=True)
+        config = TransformerConfig.preset(
+            recipe.preset,
+            self.tokenizer.source_vocabulary_size,
+            target_vocabulary_size=self.tokenizer.target_vocabulary_size,
+            **recipe.model_changes,
+        )
+        self.model = Transformer(config, dtype=recipe.dtype)
+        self.model.compile(
+            optimizer=keras.optimizers.Adam(
+                WarmupSchedule(config.d_model, recipe.warmup_steps, recipe.learning_rate_scale),
+                beta_1=0.9,
+                beta_2=0.98,
+                epsilon=1e-9,
+                global_clipnorm=recipe.clip_norm or None,
+            ),
+            loss=SmoothedCrossEntropy(recipe.smoothing),
+            metrics=[TokenAccuracy(), Perplexity()],
+        )
+        self.search = {
+            "beam_width": recipe.beam_width,
+            "length_penalty": recipe.length_penalty,
+            "max_source_length": recipe.max_tokens,
+            "max_target_length": recipe.max_tokens,
+        }
+        self.translator = Translator(self.model, self.tokenizer, **self.search)
+        self.progress = {"epoch": 0, "batch": 0, "seconds": 0.0, "history": [], "best": None}
+        self.stop_signal = None
+
+    def _prepare(self, folder, data):
+        """Settings, tokenizer and corpus, written beside and renamed."""
+        recipe = self.recipe
+        partial = folder.with_name(f"{PREPARED}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        try:
+            self.say("learning the vocabulary ...")
+
+            def cleaned(split, report):
+                return clean_pairs(
+                    recipe.pairs(split, data),
+                    report,
+                    max_characters=recipe.max_characters,
+                    max_length_ratio=recipe.max_length_ratio,
+                )
+
+            def side(name):
+                report = CorpusReport()
+                yield from (getattr(pair, name) for pair in cleaned("train", report))
+                report.require_some("the training corpus")
+
+            tokenizer = Tokenizer.train(
+                side("source"),
+                side("target"),
+                vocabulary_size=recipe.vocabulary_size,
+                kind=recipe.vocabulary_kind,
+                shared=recipe.shared_vocabulary,
+                split_digits=recipe.split_digits,
+            )
+            text = json.dumps(recipe.settings(), indent=2) + "\n"
+            run.write_atomically(partial / "recipe.json", text.encode())
+            run.write_atomically(partial / "source.model", tokenizer.source_model)
+            run.write_atomically(partial / "target.model", tokenizer.target_model)
+            for split in ("train", "val"):
+                report = CorpusReport()
+                write_corpus(
+                    partial / split, cleaned(split, report), tokenizer, recipe.max_tokens, report
+                )
+                self.say(f"{split}: {report}")
+            os.replace(partial, folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+
+    def resume(self):
+        """Puts the last checkpoint back. A run that was killed before its first one starts."""
+        # The first step makes the variables of optimizer and metrics; without one, they are
+        # made here, from a batch that is not learned from.
+        if self.last.exists():
+            self._build()
+            self.progress = checkpoint.restore(self.last, self.model)
+
+    def _build(self):
+        self.model.optimizer.build(self.model.trainable_variables)
+        ids = tf.zeros([1, 2], tf.int32)
+        batch = ({"source_ids": ids, "target_ids": ids}, ids)
+        self.model.evaluate(tf.data.Dataset.from_tensors(batch), verbose=0)
+
+    def run(self):
+        """Trains to the end of the recipe; leaves the best model in the run directory.
+
+        Returns:
+            The history, a dict an epoch.
+
+        Raises:
+            Interrupted: by SIGINT or SIGTERM, the state saved.
+            Diverged: naming the step; the last good checkpoint stays.
+        """
+        recipe, progress = self.recipe, self.progress
+        started = time.monotonic() - progress["seconds"]
+        self.clock = lambda: time.monotonic() - started
+        writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
+        with self._signals(), writer.as_default():
+            while progress["epoch"] < recipe.epochs and not self._should_stop():
+                row = self._train_epoch()
+                if (row["epoch"] % recipe.validate_every == 0) or row["epoch"] == recipe.epochs:
+                    row.update(self._validate(row))
+                self._finish_epoch(row)
+                writer.flush()
+            self._average()
+        return progress["history"]
+
+    def _should_stop(self):
+        """Whether patience or time has run out."""
+        recipe, history = self.recipe, self.progress["history"]
+        if recipe.max_minutes and self.clock() > 60 * recipe.max_minutes:
+            return True
+        scores = [row["val_bleu"] for row in history if "val_bleu" in row]
+        since_best = len(scores) - 1 - scores.index(max(scores)) if scores else 0
+        return bool(recipe.patience) and since_best >= recipe.patience
+
+    def _train_epoch(self):
+        """The rest of the epoch; what to log of it."""
+        progress, epoch = self.progress, self.progress["epoch"]
+        tokens = self.train.tokens(epoch)
+        bar = EpochProgress(epoch + 1, self.recipe.epochs, tokens, progress["batch"])
+        if progress["batch"] < len(tokens):
+            with bar.shown():
+                self.model.fit(
+                    self.train.dataset(epoch, skip=progress["batch"]),
+                    initial_epoch=epoch,
+                    epochs=epoch + 1,
+                    verbose=0,
+                    shuffle=False,
+                    # The bar first: it refuses a NaN before the keeper could save it.
+                    callbacks=[bar, _Keeper(self)],
+                )
+            progress["fit"] = {
+                "loss": bar.logs["loss"],
+                "accuracy": bar.logs["accuracy"],
+                "learning_rate": bar.learning_rate(),
+                "tokens_per_second": bar.tokens_per_second(),
+            }
+            # Killed from here on, the run goes on with the validation.
+            self._save()
+        return {"epoch": epoch + 1, "step": _step(self.model), **progress["fit"]}
+
+    def _validate(self, row):
+        """Validation loss and greedy BLEU; publishes the model if it is the best so far."""
+        self.say(f"epoch {row['epoch']}: validating ...")
+        losses = self.model.evaluate(self.val.dataset(), verbose=0, return_dict=True)
+        sources, references = self.val_texts
+        score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
+        figures = {
+            "val_loss": losses["loss"],
+            "val_accuracy": losses["accuracy"],
+            "val_perplexity": losses["perplexity"],
+            "val_bleu": score,
+        }
+        best = self.progress["best"]
+        if best is None or score > best["val_bleu"]:
+            self.progress["best"] = {"epoch": row["epoch"], "val_bleu": score}
+            self._publish(self.progress["best"])
+        return figures
+
+    def _publish(self, training, weights=None):
+        run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
+
+    def _finish_epoch(self, row):
+        """Logs the epoch, keeps its weights, and steps into the next."""
+        progress = self.progress
+        row["seconds"] = round(self.clock(), 1)
+        for name, value in row.items():
+            tf.summary.scalar(name, value, step=row["step"])
+        progress["history"].append(row)
+        line = (
+            f"epoch {row['epoch']}/{self.recipe.epochs}: loss {row['loss']:.3f}, "
+            f"accuracy {100 * row['accuracy']:.1f} %, {row['tokens_per_second']:,.0f} tokens/s"
+        )
+        if "val_bleu" in row:
+            line += (
+                f"; validation: loss {row['val_loss']:.3f}, perplexity "
+                f"{row['val_perplexity']:.2f}, greedy BLEU {row['val_bleu']:.2f}"
+            )
+        self.say(line)
+        write_csv(self.directory / "log.csv", progress["history"])
+        if progress["best"]:
+            write_curve(self.directory / "curve.png", progress["history"])
+        weights = run.pack(run.model_weights(self.model))
+        run.write_atomically(self._epoch_file(row["epoch"]), weights)
+        self._epoch_file(row["epoch"] - self.recipe.average).unlink(missing_ok=True)
+        progress["epoch"], progress["batch"] = row["epoch"], 0
+        self._save()
+
+    def _epoch_file(self, epoch):
+        return self.checkpoints / f"epoch-{epoch}.npz"
+
+    def _average(self):
+        """Tries the mean of the last epochs' weights, and publishes it if it is better."""
+        last = self.progress["epoch"]
+        epochs = range(max(1, last - self.recipe.average + 1), last + 1)
+        paths = [path for path in map(self._epoch_file, epochs) if path.exists()]
+        if len(paths) < 2 or self.progress.get("averaged"):
+            return
+        own = run.model_weights(self.model)
+        mean = checkpoint.average(paths)
+        run.set_weights(self.model, mean)
+        sources, references = self.val_texts
+        score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
+        run.set_weights(self.model, own)
+        best = self.progress["best"]
+        self.say(
+            f"average of the last {len(paths)} epochs: greedy BLEU {score:.2f} "
+            f"(best epoch {best['epoch']}: {best['val_bleu']:.2f})"
+        )
+        if score > best["val_bleu"]:
+            self.progress["best"] = {"average_of_epochs": [epochs[0], last], "val_bleu": score}
+            self._publish(self.progress["best"], mean)
+        self.progress["averaged"] = True
+        self._save()
+
+    def _save(self):
+        self.progress["seconds"] = self.clock()
+        try:
+            checkpoint.save(self.last, self.model, self.progress)
+        except checkpoint.NotFinite as error:
+            raise Diverged(f"{error} at step {_step(self.model)}") from error
+
+    @contextlib.contextmanager
+    def _signals(self):
+        """SIGINT and SIGTERM end the training behind the batch that is being computed."""
+
+        def stop(number, frame):
+            self.stop_signal = number
+
+        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _step(model):
+    return int(model.optimizer.iterations)
+
+
+class _Keeper(keras.callbacks.Callback):
+    """Inside an epoch: counts batches, saves now and then, and obeys signals."""
+
+    def __init__(self, training):
+        super().__init__()
+        self.training = training
+        # `fit` resets the metrics when an epoch begins; one that goes on has some already.
+        self.metrics = None
+        if training.progress["batch"]:
+            self.metrics = [v.numpy() for v in training.model.metrics_variables]
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if self.metrics:
+            for variable, value in zip(self.model.metrics_variables, self.metrics, strict=True):
+                variable.assign(value)
+
+    def on_train_batch_end(self, batch, logs=None):
+        training = self.training
+        training.progress["batch"] += 1
+        if training.stop_signal:
+            training._save()
+            raise Interrupted(training.stop_signal)
+        if training.progress["batch"] % training.recipe.checkpoint_steps == 0:
+            training._save()
+
+
+def _read_tokenizer(folder):
+    return Tokenizer(*(Path(folder, f"{side}.model").read_bytes() for side in ("source", "target")))
+
+
+def read_settings(directory, recipe):
+    """The recipe with the settings that a run was begun with.
+
+    Raises:
+        RunError: it was never begun.
+    """
+    path = Path(directory) / PREPARED / "recipe.json"
+    try:
+        settings = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise run.RunError(f"{directory} has no training to resume") from error
+    except ValueError as error:
+        raise run.RunError(f"{path} is damaged: {error}") from error
+    return dataclasses.replace(recipe, **settings)

@@ -1,0 +1,126 @@
+"""What a training shows while it runs: a bar, a line an epoch, CSV and TensorBoard."""
+
+import contextlib
+import csv
+import io
+import math
+import sys
+import time
+
+import keras
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from tfformer.run import write_atomically
+
+
+def console():
+    """Where progress goes: standard error, so that standard output stays the results'."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Diverged(ArithmeticError):
+    """The loss or a weight is NaN or infinite."""
+
+
+class EpochProgress(keras.callbacks.Callback):
+    """A bar with loss, accuracy, learning rate and tokens a second; stops at a loss of NaN.
+
+    Args:
+        epoch, epochs: from 1.
+        tokens: the real tokens of each batch of the epoch.
+        first: the number of batches of the epoch that were done before.
+    """
+
+    def __init__(self, epoch, epochs, tokens, first=0):
+        super().__init__()
+        self.epoch, self.epochs, self.tokens, self.done = epoch, epochs, tokens, first
+        self.seen, self.logs = 0, {}
+        columns = (
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+        )
+        # On a terminal only: a log file gets the line that ends the epoch.
+        self.bar = Progress(
+            *columns, console=console(), transient=True, disable=not sys.stderr.isatty()
+        )
+        self.task = self.bar.add_task(
+            "", total=len(tokens), completed=first, epoch=f"{epoch}/{epochs}", figures=""
+        )
+
+    @contextlib.contextmanager
+    def shown(self):
+        """The bar stands on the terminal inside this block, and not behind it."""
+        self.started = time.monotonic()
+        with self.bar:
+            yield
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.logs = {name: float(value) for name, value in logs.items()}
+        self.seen += self.tokens[self.done]
+        self.done += 1
+        if not math.isfinite(self.logs["loss"]):
+            raise Diverged(f"the loss is {self.logs['loss']} at step {self.step()}")
+        self.bar.update(self.task, completed=self.done, figures=self.figures())
+
+    def step(self):
+        return int(self.model.optimizer.iterations)
+
+    def tokens_per_second(self):
+        return self.seen / max(time.monotonic() - self.started, 1e-9)
+
+    def learning_rate(self):
+        return float(self.model.optimizer.learning_rate)
+
+    def figures(self):
+        """Loss, accuracy, learning rate and speed as one line."""
+        return (
+            f"loss {self.logs['loss']:.3f}  accuracy {100 * self.logs['accuracy']:.1f} %  "
+            f"lr {self.learning_rate():.2e}  {self.tokens_per_second():,.0f} tokens/s"
+        )
+
+
+def write_csv(path, rows):
+    """The rows of a history, dicts of numbers, as CSV; replaced whole, never half written."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_atomically(path, text.getvalue().encode())
+
+
+def write_curve(path, rows):
+    """The training curve as a picture: the losses left, BLEU right, over the epochs."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    epochs = [row["epoch"] for row in rows]
+    axes.plot(epochs, [row["loss"] for row in rows], label="training loss")
+    validated = [row for row in rows if "val_loss" in row]
+    axes.plot(
+        [row["epoch"] for row in validated],
+        [row["val_loss"] for row in validated],
+        label="validation loss",
+    )
+    axes.set(xlabel="epoch", ylabel="nats a token")
+    right = axes.twinx()
+    right.plot(
+        [row["epoch"] for row in validated],
+        [row["val_bleu"] for row in validated],
+        color="tab:green",
+        label="validation BLEU (greedy)",
+    )
+    right.set(ylabel="BLEU", ylim=(0, 100 if max(r["val_bleu"] for r in validated) > 60 else None))
+    lines = axes.get_lines() + right.get_lines()
+    axes.legend(lines, [line.get_label() for line in lines], loc="center right")
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    pyplot.close(figure)
+    write_atomically(path, picture.getvalue())

@@ -1,0 +1,119 @@
+"""A recipe: every number of a training, each with its reason in the file that sets it."""
+
+import dataclasses
+import importlib
+import importlib.util
+import pkgutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from training.reader import Pair
+
+
+def setting(default, help):
+    """A field of a recipe that is an option of the command as well."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What `python -m training.train` needs to know.
+
+    Args:
+        pairs: a function of a split (`"train"`, `"val"` or `"test"`) and the folder given with
+            `--data` (or None) that gives the split's pairs.
+        model_changes: fields of `TransformerConfig` that replace the preset's.
+    """
+
+    pairs: Callable[[str, Path | None], Iterable[Pair]]
+    model_changes: dict = dataclasses.field(default_factory=dict)
+    preset: str = setting("base", "the model's size: tiny, base or big")
+    vocabulary_size: int = setting(8000, "ids a SentencePiece model has at most")
+    vocabulary_kind: str = setting("unigram", "unigram, bpe or char")
+    shared_vocabulary: bool = setting(True, "one SentencePiece model for both sides")
+    split_digits: bool = setting(False, "every digit is a piece of its own")
+    max_characters: int = setting(1000, "a pair with a longer side is dropped")
+    max_tokens: int = setting(128, "a pair with a longer side is dropped")
+    max_length_ratio: float = setting(9.0, "a pair with a larger ratio of lengths is dropped")
+    batch_tokens: int = setting(4096, "tokens of one side in a batch, padding counted")
+    epochs: int = setting(20, "passes over the corpus at most")
+    max_minutes: float = setting(0.0, "stop behind the epoch that passes this time; 0 is no limit")
+    warmup_steps: int = setting(4000, "steps in which the learning rate rises")
+    learning_rate_scale: float = setting(1.0, "factor of the paper's learning rate")
+    smoothing: float = setting(0.1, "label smoothing")
+    clip_norm: float = setting(1.0, "global norm of the gradient at most; 0 does not clip")
+    dtype: str = setting("float32", "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16")
+    seed: int = setting(0, "of the weights, the dropout and the order of the data")
+    validate_every: int = setting(1, "epochs from one validation to the next")
+    patience: int = setting(0, "stop after so many validations without a better BLEU; 0 never")
+    average: int = setting(5, "checkpoints of the last epochs whose average is tried at the end")
+    checkpoint_steps: int = setting(500, "steps from one checkpoint to the next inside an epoch")
+    beam_width: int = setting(4, "of the search that the model is served with")
+    length_penalty: float = setting(0.6, "of the search that the model is served with")
+
+    def __post_init__(self):
+        for name, least in (
+            ("max_characters", 1),
+            ("max_tokens", 2),
+            ("batch_tokens", 2),
+            ("epochs", 1),
+            ("warmup_steps", 1),
+            ("validate_every", 1),
+            ("average", 1),
+            ("checkpoint_steps", 1),
+            ("patience", 0),
+            ("seed", 0),
+            ("max_minutes", 0),
+            ("clip_norm", 0),
+        ):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        if self.learning_rate_scale <= 0:
+            raise ValueError(
+                f"learning_rate_scale must be positive, got {self.learning_rate_scale}"
+            )
+        if self.batch_tokens < self.max_tokens:
+            raise ValueError(
+                "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "
+                f"got batch_tokens={self.batch_tokens} and max_tokens={self.max_tokens}"
+            )
+
+    def settings(self):
+        """All that is a number or a word, by name: what a run is resumed with."""
+        fields = dataclasses.fields(self)
+        return {f.name: getattr(self, f.name) for f in fields if f.name != "pairs"}
+
+
+def options():
+    """The fields that are options of the command: (name, type, help, default)."""
+    for field in dataclasses.fields(Recipe):
+        if "help" in field.metadata:
+            yield field.name, type(field.default), field.metadata["help"], field.default
+
+
+def recipe_names():
+    """The recipes of this folder by name."""
+    import training.recipes
+
+    return sorted(module.name for module in pkgutil.iter_modules(training.recipes.__path__))
+
+
+def load_recipe(name):
+    """The `RECIPE` of a recipe of this project by name, or of any Python file by path.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise ValueError(f"recipe must be a Python file or a name, got {name}: no such file")
+        spec = importlib.util.spec_from_file_location("recipe", name)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    elif name in recipe_names():
+        module = importlib.import_module(f"training.recipes.{name}")
+    else:
+        raise ValueError(f"recipe must be one of {recipe_names()} or a path, got {name!r}")
+    if not isinstance(getattr(module, "RECIPE", None), Recipe):
+        raise ValueError(f"recipe {name} must define RECIPE = Recipe(...)")
+    return module.RECIPE

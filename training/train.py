@@ -1,0 +1,151 @@
+"""Trains a model: `python -m training.train`.
+
+With a recipe, or with two text files (or one TSV) and options:
+
+    python -m training.train dates --run runs/dates
+    python -m training.train --source train.en --target train.de --run runs/mine --preset tiny
+    python -m training.train --run runs/mine --resume
+
+Exit codes: 0 trained; 1 the corpus, the run directory or the disk is at fault; 2 wrong usage;
+3 the training diverged (NaN); 130 or 143 stopped by Ctrl-C or SIGTERM, the state saved.
+"""
+
+import argparse
+import dataclasses
+import functools
+import itertools
+import sys
+import zlib
+from pathlib import Path
+
+from training.recipe import Recipe, load_recipe, options, recipe_names
+
+HELD_OUT = 1000
+
+
+def held_out(pair):
+    """Whether a pair belongs to the validation set made of a corpus that has none.
+
+    It depends on the source alone, so that repeated sources do not come on both sides.
+    """
+    return zlib.crc32(pair.source.encode()) % 20 == 0
+
+
+def file_pairs(files, val_files, split, data):
+    """The pairs of the user's files. Without validation files, 1 pair in 20 (at most 1,000)."""
+    from training.reader import read_pairs
+
+    if val_files or split != "val":
+        found = read_pairs(*(val_files if split == "val" else files))
+        return found if val_files else _without_held_out(found)
+    return itertools.islice(filter(held_out, read_pairs(*files)), HELD_OUT)
+
+
+def _without_held_out(pairs):
+    """The pairs that `file_pairs` does not give as validation."""
+    taken = 0
+    for pair in pairs:
+        if taken < HELD_OUT and held_out(pair):
+            taken += 1
+        else:
+            yield pair
+
+
+def parser():
+    """The command's arguments; every setting of a recipe is an option."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training.train",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
+    parser.add_argument("--run", required=True, type=Path, help="the run directory")
+    parser.add_argument("--resume", action="store_true", help="go on where the run was stopped, if it was begun")
+    corpus = parser.add_argument_group("corpus")
+    corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
+    corpus.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
+    corpus.add_argument("--target", type=Path, help="its translation, line by line")
+    corpus.add_argument(
+        "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
+    )
+    corpus.add_argument("--val-target", type=Path)
+    settings = parser.add_argument_group("settings", "Each replaces the recipe's own value.")
+    for name, kind, help, default in options():
+        flag = "--" + name.replace("_", "-")
+        shown = f"{help}; default {default}"
+        if kind is bool:
+            settings.add_argument(
+                flag, action=argparse.BooleanOptionalAction, default=None, help=shown
+            )
+        else:
+            settings.add_argument(flag, type=kind, metavar=kind.__name__.upper(), help=shown)
+    return parser
+
+
+def read_recipe(arguments):
+    """The recipe that the arguments describe. Raises ValueError."""
+    if arguments.recipe and arguments.source:
+        raise ValueError("a recipe brings its own corpus: give a recipe or --source, not both")
+    if arguments.recipe:
+        recipe = load_recipe(arguments.recipe)
+    elif arguments.source:
+        files = (arguments.source, arguments.target)
+        val_files = (arguments.val_source, arguments.val_target) if arguments.val_source else None
+        if val_files and bool(arguments.val_target) != bool(arguments.target):
+            raise ValueError("--val-source needs --val-target where --source has --target")
+        recipe = Recipe(pairs=functools.partial(file_pairs, files, val_files))
+    elif arguments.resume and arguments.run.exists():
+        recipe = Recipe(pairs=lambda split, data: ())
+    else:
+        raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
+    return dataclasses.replace(recipe, **changed_settings(arguments))
+
+
+def changed_settings(arguments):
+    """The settings that were given as options."""
+    values = {name: getattr(arguments, name) for name, *_ in options()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    arguments = parser().parse_args(arguments)
+    try:
+        recipe = read_recipe(arguments)
+    except (ValueError, OSError) as error:
+        return _fail(error, 2)
+    begun = (arguments.run / "prepared").exists()
+    if begun and not arguments.resume:
+        return _fail(f"{arguments.run} holds a training: add --resume, or choose another --run", 2)
+
+    # TensorFlow is loaded only for a command line that makes sense.
+    from tfformer.run import RunError
+    from training.progress import Diverged
+    from training import fit
+
+    try:
+        if begun:
+            recipe = fit.read_settings(arguments.run, recipe)
+            recipe = dataclasses.replace(recipe, **changed_settings(arguments))
+        training = fit.Training(arguments.run, recipe, arguments.data)
+        training.resume()
+        training.run()
+    except fit.Interrupted as stop:
+        training.say(f"{stop}; saved: go on with --run {arguments.run} --resume")
+        return 128 + stop.number
+    except Diverged as error:
+        return _fail(f"training diverged: {error}; the last good checkpoint is kept", 3)
+    except (RunError, ValueError, OSError) as error:
+        return _fail(error, 1)
+    best = training.progress["best"]
+    training.say(f"best model: validation BLEU {best['val_bleu']:.2f} (greedy), in {arguments.run}")
+    return 0
+
+
+def _fail(error, code):
+    print(f"training.train: error: {error}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

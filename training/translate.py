@@ -1,0 +1,98 @@
+"""Translates standard input, a line at a time, with a run: `python -m training.translate RUN`.
+
+    echo "4 July 2031" | python -m training.translate runs/dates
+    python -m training.translate runs/mine < text.en > text.de
+    python -m training.translate runs/dates --picture attention.png <<< "4 July 2031"
+
+Exit codes: 0 translated; 1 the run or the output is at fault; 2 wrong usage.
+"""
+
+import argparse
+import itertools
+import os
+import sys
+from pathlib import Path
+
+
+def parser():
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training.translate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, help="the run directory")
+    parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
+    parser.add_argument("--beam-width", type=int, help="default: the run's own")
+    parser.add_argument("--length-penalty", type=float, help="default: the run's own")
+    parser.add_argument("--batch-size", type=int, default=32, help="lines at once; default 32")
+    parser.add_argument(
+        "--picture", type=Path, metavar="PNG", help="draw the attention of the first line"
+    )
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    arguments = parser().parse_args(arguments)
+
+    from tfformer.run import load_translator
+    from training.reader import read_lines
+
+    options = {"beam_width": arguments.beam_width, "length_penalty": arguments.length_penalty}
+    options = {name: value for name, value in options.items() if value is not None}
+    try:
+        translator = load_translator(arguments.run, **options)
+        lines = read_lines("/dev/stdin")
+        first = True
+        while chunk := list(itertools.islice(lines, arguments.batch_size)):
+            for line, translation in zip(
+                chunk, translator.translate(chunk, greedy=arguments.greedy), strict=True
+            ):
+                print(translation, flush=len(chunk) < arguments.batch_size)
+                if first and arguments.picture:
+                    draw_attention(translator, line, translation, arguments.picture)
+                first = False
+    except BrokenPipeError:
+        # Whoever read the translations has seen enough.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (ValueError, OSError) as error:
+        print(f"training.translate: error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def draw_attention(translator, source, target, path):
+    """A picture of which source pieces each target piece attended to, written as PNG."""
+    import io
+
+    import matplotlib
+    import tensorflow as tf
+
+    from tfformer.run import write_atomically
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    aligned = translator.functions["align"](tf.constant([source]), tf.constant([target]))
+    names = {
+        side: [piece.decode() for piece in aligned[f"{side}_tokens"][0].numpy()]
+        for side in ("source", "target")
+    }
+    size = [2 + 0.35 * len(names["source"]), 2 + 0.35 * len(names["target"])]
+    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    image = axes.imshow(aligned["attention"][0], cmap="Blues", vmin=0, vmax=1)
+    axes.set_xticks(range(len(names["source"])), names["source"], rotation=90)
+    axes.set_yticks(range(len(names["target"])), names["target"])
+    axes.set(xlabel="source", ylabel="target")
+    axes.set_title("attention to the source\n(last layer, mean over the heads)", fontsize="medium")
+    figure.colorbar(image, shrink=0.8)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    pyplot.close(figure)
+    write_atomically(path, picture.getvalue())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
