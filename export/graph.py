@@ -1,0 +1,217 @@
+"""What a SavedModel's graph says, without running it: signatures, ops, weights, files.
+
+A stock server has no Python and no XLA, and links TensorFlow's and tensorflow-text's ops only.
+A SavedModel that needs more saves without a word and loads in Python; the graph already tells.
+A function's body counts as much as the main graph: that is where `tf.function` puts the model.
+"""
+
+import functools
+import hashlib
+import importlib.util
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+MAIN = "the main graph"
+
+
+class UsageError(ValueError):
+    """The caller's mistake, in one line: what was given and what is wanted."""
+
+
+class BrokenModel(Exception):
+    """A SavedModel that no server can load, and why, in one line."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    name: str  # in the graph, as "serving_default_text:0"
+    dtype: str
+    shape: tuple[int | None, ...] | None  # None: any rank; a None in it: any size
+
+
+@dataclass(frozen=True)
+class Signature:
+    inputs: dict[str, TensorInfo]
+    outputs: dict[str, TensorInfo]
+    defaults: dict[str, np.ndarray]  # what the server feeds for an input that a request lacks
+
+
+@dataclass(frozen=True)
+class Graph:
+    signatures: dict[str, Signature]
+    ops: dict[str, Counter]  # op -> place (a function's name, or MAIN) -> how many
+    jit_compiled: list[str]  # places that must be compiled by XLA
+
+    def python_ops(self) -> list[str]:
+        """Ops that call back into the Python process that built the graph."""
+        return self._where(lambda op: "PyFunc" in op)
+
+    def xla_ops(self) -> list[str]:
+        """What needs XLA, which TF Serving disables when it starts."""
+        return self._where(_is_xla) + [f"jit_compile=True in {p}" for p in self.jit_compiled]
+
+    def custom_ops(self) -> list[str]:
+        """Ops of a library that a stock server does not link."""
+        return self._where(lambda op: not (_is_xla(op) or _is_stock(op) or _bare(op) in _text()))
+
+    def _where(self, wanted) -> list[str]:
+        return [
+            f"{op} in {place}"
+            for op, places in sorted(self.ops.items())
+            if wanted(op)
+            for place in sorted(places)
+        ]
+
+    def to_dict(self) -> dict:
+        def tensors(infos):
+            return {key: vars(info) for key, info in infos.items()}
+
+        return {
+            "signatures": {
+                name: {
+                    "inputs": tensors(signature.inputs),
+                    "outputs": tensors(signature.outputs),
+                    "defaults": {k: v.tolist() for k, v in signature.defaults.items()},
+                }
+                for name, signature in self.signatures.items()
+            },
+            "ops": {op: places.total() for op, places in sorted(self.ops.items())},
+        }
+
+
+def find_saved_model(directory) -> Path:
+    """The SavedModel itself: `directory`, or the newest version in a base directory of versions."""
+    path = Path(directory)
+    if not path.exists():
+        raise UsageError(f"directory must exist, got {str(path)!r}")
+    if not path.is_dir():
+        raise UsageError(f"directory must be a folder, got the file {str(path)!r}")
+    if (path / "saved_model.pb").is_file():
+        return path
+    versions = [file.parent for file in path.glob("*/saved_model.pb")]
+    versions = [version for version in versions if version.name.isdecimal()]
+    if not versions:
+        raise UsageError(
+            "directory must hold a saved_model.pb or numbered versions with one,"
+            f" {str(path)!r} holds neither"
+        )
+    return max(versions, key=lambda version: int(version.name))
+
+
+def read_graph(directory) -> Graph:
+    """The MetaGraph tagged `serve`: its signatures, and every op of the graph and its functions."""
+    try:
+        saved_model = SavedModel.FromString(Path(directory, "saved_model.pb").read_bytes())
+    except DecodeError as error:
+        raise BrokenModel("saved_model.pb is truncated or damaged: it does not parse") from error
+    tagged = [m for m in saved_model.meta_graphs if list(m.meta_info_def.tags) == ["serve"]]
+    if not tagged:
+        raise BrokenModel("saved_model.pb has no MetaGraph with the one tag 'serve'")
+    [meta_graph] = tagged[:1]
+    functions = meta_graph.graph_def.library.function
+    bodies = [(MAIN, meta_graph.graph_def.node)]
+    bodies += [(function.signature.name, function.node_def) for function in functions]
+    own = {function.signature.name for function in functions}  # a function is called like an op
+    ops: dict[str, Counter] = {}
+    for place, nodes in bodies:
+        for node in nodes:
+            if node.op not in own:
+                ops.setdefault(node.op, Counter())[place] += 1
+    jit_compiled = {f.signature.name for f in functions if _must_compile(f)}
+    jit_compiled |= {place for place, nodes in bodies if any(map(_must_compile, nodes))}
+    signatures = {
+        name: Signature(
+            {key: _tensor_info(info) for key, info in sorted(definition.inputs.items())},
+            {key: _tensor_info(info) for key, info in sorted(definition.outputs.items())},
+            {key: tf.make_ndarray(proto) for key, proto in sorted(definition.defaults.items())},
+        )
+        for name, definition in sorted(meta_graph.signature_def.items())
+        if not name.startswith("__saved_model_")  # the loader's own, never a request's
+    }
+    return Graph(signatures, ops, sorted(jit_compiled))
+
+
+def read_variables(directory, graph: Graph) -> dict[str, int]:
+    """Read every weight back, against its checksum: {"variables": how many, "parameters": ...}.
+
+    A SavedModel without its `variables/` folder loads on the server, which takes it for a model
+    that has none, and fails at the first request.
+    """
+    prefix = Path(directory, "variables", "variables")
+    if not prefix.with_suffix(".index").is_file():
+        if any(re.fullmatch(r"VarHandleOp|Variable(V2)?", op) for op in graph.ops):
+            raise BrokenModel("the graph has variables, but variables/variables.index is missing")
+        return {"variables": 0, "parameters": 0}
+    sizes = []
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        for name in reader.get_variable_to_shape_map():
+            value = reader.get_tensor(name)
+            if name != "_CHECKPOINTABLE_OBJECT_GRAPH":
+                sizes.append(np.size(value))
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        raise BrokenModel(f"variables/ does not read back: {one_line(error)}") from error
+    return {"variables": len(sizes), "parameters": int(sum(sizes))}
+
+
+def read_files(directory) -> dict[str, dict]:
+    """Size and SHA-256 of every file, by its path in the SavedModel."""
+    facts = {}
+    for path in sorted(p for p in Path(directory).rglob("*") if p.is_file()):
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        name = path.relative_to(directory).as_posix()
+        facts[name] = {"bytes": path.stat().st_size, "sha256": digest}
+    return facts
+
+
+def one_line(error, limit: int = 300) -> str:
+    """The first line of an error's message, which says what went wrong; the rest says where."""
+    lines = str(getattr(error, "message", None) or error).strip().splitlines()
+    return (lines or [type(error).__name__])[0][:limit]
+
+
+def _tensor_info(info) -> TensorInfo:
+    shape = tf.TensorShape(info.tensor_shape)
+    shape = None if shape.rank is None else tuple(shape.as_list())
+    return TensorInfo(info.name, tf.as_dtype(info.dtype).name, shape)
+
+
+def _must_compile(definition) -> bool:
+    """Whether a FunctionDef or NodeDef was made with `jit_compile=True`."""
+    return "_XlaMustCompile" in definition.attr and definition.attr["_XlaMustCompile"].b
+
+
+def _is_xla(op: str) -> bool:
+    return "Xla" in op
+
+
+def _is_stock(op: str) -> bool:
+    """Whether TensorFlow itself has the op, whatever libraries this process has loaded."""
+    return hasattr(tf.raw_ops, op)
+
+
+@functools.cache
+def _text() -> frozenset[str]:
+    """The ops in tensorflow-text's own libraries; the stock server links all of them."""
+    spec = importlib.util.find_spec("tensorflow_text")
+    if spec is None:
+        return frozenset()
+    folder = Path(spec.submodule_search_locations[0], "python", "ops")
+    modules = [tf.load_op_library(str(path)) for path in sorted(folder.glob("_*.so"))]
+    return frozenset(_bare(name) for module in modules for name in dir(module))
+
+
+def _bare(op: str) -> str:
+    """`TFText>RougeL` and the Python name of its wrapper, `TFText_Rouge_L`, are one op."""
+    return re.sub(r"[^a-z0-9]", "", op.lower())

@@ -1,0 +1,63 @@
+"""Beam search written the slow, obvious way, in NumPy: what the served search must agree with.
+
+No cache, no batch, no graph: each step runs the whole model over every hypothesis from its start,
+and Python lists hold the beam. See `tfformer.search` for the rules; they are written again here
+because a second writing is what makes it a check.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+PAD, BOS, EOS = 0, 2, 3
+
+
+class Hypothesis(NamedTuple):
+    tokens: tuple
+    log_prob: float
+
+    @property
+    def finished(self):
+        return self.tokens[-1:] == (EOS,)
+
+
+def score(hypothesis, alpha, form):
+    """log P / penalty(length), with the penalty of GNMT (equation 14) or a power."""
+    length = len(hypothesis.tokens)
+    return hypothesis.log_prob / (((5 + length) / 6 if form == "gnmt" else length) ** alpha)
+
+
+def log_softmax(logits):
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def beam_search(model, source_ids, max_length, beam_width, alpha, form):
+    """The `beam_width` best hypotheses of one sentence, best first.
+
+    Args:
+        model: a function of {"source_ids": [N, S], "target_ids": [N, T]} that gives [N, T, V].
+        source_ids: int32 [S].
+        max_length: target tokens at most, eos counted.
+        beam_width, alpha, form: as in `tfformer.beam_search`.
+
+    Returns:
+        A list of `Hypothesis`, tokens without bos, each ending with eos.
+    """
+    beam = [Hypothesis((), 0.0)]
+    for length in range(1, max_length + 1):
+        open_ones = [h for h in beam if not h.finished]
+        if not open_ones:
+            break
+        target_ids = np.array([(BOS, *h.tokens) for h in open_ones], "int32")
+        sources = np.tile(source_ids, (len(open_ones), 1))
+        logits = np.asarray(model({"source_ids": sources, "target_ids": target_ids}))[:, -1]
+        candidates = [h for h in beam if h.finished]
+        for hypothesis, gains in zip(open_ones, log_softmax(logits.astype("float64")), strict=True):
+            for token in [EOS] if length == max_length else range(len(gains)):
+                if token not in (PAD, BOS):
+                    tokens = (*hypothesis.tokens, token)
+                    candidates.append(Hypothesis(tokens, hypothesis.log_prob + gains[token]))
+        candidates.sort(key=lambda h: score(h, alpha, form), reverse=True)
+        beam = candidates[:beam_width]
+    return beam

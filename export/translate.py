@@ -1,0 +1,78 @@
+"""Translates standard input with an exported SavedModel: `python -m export.translate DIRECTORY`.
+
+    echo "4 July 2031" | python -m export.translate exported/dates
+
+The text goes through the signature `serving_default`, in a process of its own that loads the model
+as the server does: through TensorFlow's C API, without Python TensorFlow and with XLA off. What
+comes out is what TensorFlow Serving will answer.
+
+Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage.
+"""
+
+import argparse
+import sys
+
+import numpy as np
+
+
+def parser():
+    """The command's arguments."""
+    parser = argparse.ArgumentParser(
+        prog="python -m export.translate",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("directory", help="a SavedModel, or a base directory of numbered versions")
+    parser.add_argument("--batch-size", type=int, default=32, help="lines a request; default 32")
+    return parser
+
+
+def translate(directory, texts, batch_size=32):
+    """The translations of texts by `serving_default`, as a server would give them.
+
+    Raises:
+        UsageError: `directory` holds no SavedModel, or one without that signature.
+        BrokenModel, ServingError: the model cannot be served.
+    """
+    from export.graph import UsageError, find_saved_model, read_graph
+    from export.session import ServingError, serve_calls
+
+    path = find_saved_model(directory)
+    signature = read_graph(path).signatures.get("serving_default")
+    if signature is None or set(signature.inputs) != {"text"}:
+        raise UsageError(f"{path} must have a signature serving_default whose input is text")
+    text, translation = signature.inputs["text"].name, signature.outputs["translation"].name
+    texts = [line.encode() for line in texts]
+    calls = [
+        ({text: np.array(texts[start : start + batch_size], object)}, [translation])
+        for start in range(0, len(texts), batch_size)
+    ]
+    translations = []
+    for answer in serve_calls(path, calls):
+        if isinstance(answer, ServingError):
+            raise answer
+        translations += [value.decode() for value in answer[translation]]
+    return translations
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    arguments = parser().parse_args(arguments)
+    lines = sys.stdin.buffer.read().decode(errors="replace").split("\n")
+    if lines[-1] == "":
+        lines.pop()
+
+    from export.graph import BrokenModel, UsageError
+    from export.session import ServingError
+
+    try:
+        for translation in translate(arguments.directory, lines, arguments.batch_size):
+            print(translation)
+    except (UsageError, BrokenModel, ServingError, OSError) as error:
+        print(f"export.translate: error: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
