@@ -6,7 +6,7 @@ RUN := runs/dates
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export KERAS_BACKEND ?= tensorflow
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow lint clean
 
 # The versions of requirements.lock, so that everybody gets the same environment.
 .venv/ready: pyproject.toml requirements.lock
@@ -28,9 +28,6 @@ test-slow: .venv/ready
 lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-
-bench: .venv/ready
-	$(BIN)/python -m benchmarks.training
 
 clean:
 	rm -rf $(RUN)

@@ -24,7 +24,7 @@ def label_logits(labels, logits):
     """
     size = logits.shape[-1]
     flat = ops.reshape(logits, (-1,))
-    labels = ops.reshape(labels, (-1,))
+    labels = ops.cast(ops.reshape(labels, (-1,)), "int32")
     rows = ops.arange(ops.shape(labels)[0], dtype="int32") * size
     return ops.reshape(ops.take(flat, rows + labels), ops.shape(logits)[:-1])
 

@@ -15,6 +15,7 @@ import os
 from pathlib import Path
 
 import numpy as np
+from keras import ops
 
 from tfformer.config import TransformerConfig
 from tfformer.transformer import Transformer
@@ -53,7 +54,7 @@ def variable_name(variable):
 
 def model_weights(model):
     """The weights of a model by name, as NumPy arrays."""
-    return {variable_name(v): np.array(v) for v in model.weights}
+    return {variable_name(v): ops.convert_to_numpy(ops.convert_to_tensor(v)) for v in model.weights}
 
 
 def pack(arrays):

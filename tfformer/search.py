@@ -71,9 +71,11 @@ def allowed_log_probs(logits, position, max_length, prefix=None):
     allowed &= (tokens == EOS) | (position < max_length - 1)
     if prefix is None:
         return tf.where(allowed, log_probs, IMPOSSIBLE)
-    # Behind the last column of `prefix` every row is free, as it is where its prefix is padding.
+    # Behind the last column of `prefix` every row is free, as it is where its prefix is padding;
+    # a prefix that leaves no place for eos is cut.
+    end = tf.minimum(tf.shape(prefix)[1], max_length - 1)
     inside = tf.minimum(position, tf.shape(prefix)[1] - 1)
-    forced = tf.where(position < tf.shape(prefix)[1], prefix[:, inside], PAD)[:, None, None]
+    forced = tf.where(position < end, prefix[:, inside], PAD)[:, None, None]
     allowed = tf.where(forced == PAD, allowed, tokens == forced)
     return tf.where(allowed, log_probs, IMPOSSIBLE)
 
@@ -173,7 +175,9 @@ def keep_likeliest(logits, top_k, top_p):
     ordered = tf.where(tf.range(size) < count, ordered, IMPOSSIBLE)
     probs = tf.nn.softmax(ordered)
     before = tf.cumsum(probs, axis=-1, exclusive=True)
-    kept = tf.where((before < top_p) & (ordered > IMPOSSIBLE), ordered, float("inf"))
+    # A sum in float32 reaches 1 before the last of the tokens.
+    inside = (before < top_p) | tf.equal(top_p, 1.0)
+    kept = tf.where(inside & (ordered > IMPOSSIBLE), ordered, float("inf"))
     return tf.where(logits >= tf.reduce_min(kept, -1, keepdims=True), logits, IMPOSSIBLE)
 
 
@@ -259,6 +263,8 @@ def beam_search(
     width = beam_width
     wanted = width if num_results is None else num_results
     _check(max_length, num_results=(wanted, 1))
+    if not tf.is_tensor(width) and wanted > width:
+        raise ValueError(f"num_results must be at most beam_width = {width}, got {wanted}")
 
     def penalty(length):
         return length_penalty(length, alpha, penalty_form)

@@ -50,9 +50,7 @@ class Tokenizer(tf.Module):
         self.source_model = source_model
         self.target_model = source_model if target_model is None else target_model
         self._source = _side(self.source_model, "source_model")
-        self._target = (
-            self._source if self.is_shared else _side(self.target_model, "target_model")
-        )
+        self._target = self._source if self.is_shared else _side(self.target_model, "target_model")
 
     @classmethod
     def train(
@@ -141,7 +139,12 @@ def _side(model, name):
         raise ValueError(
             f"{name} must have pad, unk, bos, eos = {(PAD, UNK, BOS, EOS)}, got {special}"
         )
-    return tensorflow_text.SentencepieceTokenizer(model, out_type=tf.int32, add_eos=True)
+    # `tf.saved_model.load` gives models of one name one kernel, in all that a process loads: two
+    # sides, or two SavedModels, would be tokenised by the first of them.
+    unique = f"sentencepiece_{hashlib.sha256(model).hexdigest()}"
+    return tensorflow_text.SentencepieceTokenizer(
+        model, out_type=tf.int32, add_eos=True, name=unique
+    )
 
 
 def _train(sides, vocabulary_size, kind, split_digits):

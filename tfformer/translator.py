@@ -7,10 +7,10 @@ import math
 
 import tensorflow as tf
 
+from tfformer import search
 from tfformer.config import BOS, EOS, PAD
 from tfformer.layers.masks import padding_mask
 from tfformer.loss import label_logits
-from tfformer import search
 from tfformer.tokenizer import clean
 
 MAX_BEAM_WIDTH = 64
@@ -70,7 +70,8 @@ class Translator:
             raise ValueError(f"length_penalty must be in [0, 10], got {length_penalty}")
         if length_penalty_form not in search.PENALTY_FORMS:
             raise ValueError(
-                f"length_penalty_form must be one of {search.PENALTY_FORMS}, got {length_penalty_form!r}"
+                f"length_penalty_form must be one of {search.PENALTY_FORMS}, "
+                f"got {length_penalty_form!r}"
             )
         most = config.max_positions if config.positions == "learned" else math.inf
         for name, value in (
@@ -150,8 +151,8 @@ class Translator:
             return {**self._best(found, blank), "truncated": truncated}
 
         def n_best(source_ids, beam_width, length_penalty, max_length):
-            _require_in("beam_width", beam_width, 1, MAX_BEAM_WIDTH)
-            _require_in("length_penalty", length_penalty, 0.0, 10.0)
+            beam_width = _require_in("beam_width", beam_width, 1, MAX_BEAM_WIDTH)
+            length_penalty = _require_in("length_penalty", length_penalty, 0.0, 10.0)
             max_length = self._max_length(max_length)
             found, blank = self._beam_search(
                 source_ids, beam_width, length_penalty, max_length=max_length
@@ -207,9 +208,10 @@ class Translator:
             top_p=all_mass,
             max_length=own_limit,
         ):
-            _require_in("temperature", temperature, 1e-3, 1e3)
-            _require_in("top_k", top_k, 0, self.model.config.target_vocabulary_size)
-            _require_in("top_p", top_p, 1e-6, 1.0)
+            size = self.model.config.target_vocabulary_size
+            temperature = _require_in("temperature", temperature, 1e-3, 1e3)
+            top_k = _require_in("top_k", top_k, 0, size)
+            top_p = _require_in("top_p", top_p, 1e-6, 1.0)
             max_length = self._max_length(max_length)
             step, cache, batch, blank = self._decoding(self._source_ids(text)[0], width=1)
             found = search.sample_search(
@@ -220,7 +222,7 @@ class Translator:
 
         @_graph([text, prefix])
         def complete(text, prefix):
-            _require_equal_batches(text=text, prefix=prefix)
+            text, prefix = _require_equal_batches(text=text, prefix=prefix)
             prefix_ids = self._target_ids(prefix)
             # The translation goes on behind the prefix: without its eos.
             prefix_ids = tf.where(prefix_ids == EOS, PAD, prefix_ids)
@@ -266,7 +268,7 @@ class Translator:
 
     def _forced(self, source, target):
         """The model's inputs under teacher forcing, bos + y, and the labels, y + eos."""
-        _require_equal_batches(source=source, target=target)
+        source, target = _require_equal_batches(source=source, target=target)
         source_ids, _ = self._source_ids(source)
         labels = self._target_ids(target)
         target_ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
@@ -278,13 +280,12 @@ class Translator:
         """Source ids that somebody else made: inside the vocabulary and not too long."""
         source_ids = tf.ensure_shape(source_ids, [None, None])
         size, longest = self.model.config.source_vocabulary_size, self.max_source_length
-        _require_in("source_ids", source_ids, 0, size - 1)
-        _require_in("source_ids' length", tf.shape(source_ids)[1], 0, longest)
-        return source_ids
+        length = _require_in("the length of source_ids", tf.shape(source_ids)[1], 0, longest)
+        return _require_in("source_ids", source_ids[:, :length], 0, size - 1)
 
     def _max_length(self, max_length):
         """The option `max_length`, in which 0 stands for the limit."""
-        _require_in("max_length", max_length, 0, self.max_target_length)
+        max_length = _require_in("max_length", max_length, 0, self.max_target_length)
         return tf.where(tf.equal(max_length, 0), self.max_target_length, max_length)
 
     def _decoding(self, source_ids, width):
@@ -353,15 +354,20 @@ def _encode(text, encode, length):
 
 
 def _require_in(name, value, least, most):
-    """INVALID_ARGUMENT on the server unless every number of `value` is in [least, most]."""
+    """`value`; INVALID_ARGUMENT on the server unless every number of it is in [least, most]."""
     inside = tf.reduce_all((value >= least) & (value <= most))
-    tf.debugging.Assert(inside, [f"{name} must be in [{least}, {most}], got", value])
+    return _behind(inside, [f"{name} must be in [{least}, {most}], got", value], value)
 
 
 def _require_equal_batches(**texts):
-    """INVALID_ARGUMENT on the server unless the two texts have as many rows."""
+    """The two texts; INVALID_ARGUMENT on the server unless they have as many rows."""
     (name, text), (other, second) = texts.items()
     sizes = [tf.shape(text)[0], tf.shape(second)[0]]
-    tf.debugging.Assert(
-        tf.equal(*sizes), [f"{name} and {other} must have as many rows, got", *sizes]
-    )
+    message = [f"{name} and {other} must have as many rows, got", *sizes]
+    return _behind(tf.equal(*sizes), message, (text, second))
+
+
+def _behind(condition, message, values):
+    """`values`, for use behind the check: else an op that they break may fail before it."""
+    with tf.control_dependencies([tf.debugging.Assert(condition, message)]):
+        return tf.nest.map_structure(tf.identity, values)

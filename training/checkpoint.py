@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+from keras import ops
 
 from tfformer.run import RunError, pack, unpack, write_atomically
 
@@ -35,7 +36,7 @@ def save(path, model, progress):
     arrays = {}
     for group, variables in _groups(model).items():
         for n, variable in enumerate(variables):
-            arrays[f"{group}/{n:04d}"] = value = np.array(variable)
+            arrays[f"{group}/{n:04d}"] = value = ops.convert_to_numpy(ops.convert_to_tensor(variable))
             if group == "model" and not np.isfinite(value).all():
                 raise NotFinite(f"{variable.path} is not finite")
     arrays["progress"] = np.frombuffer(json.dumps(progress).encode(), dtype=np.uint8)
@@ -59,9 +60,7 @@ def restore(path, model):
         for group, members in _groups(model).items()
         for n, variable in enumerate(members)
     }
-    if {k: tuple(v.shape) for k, v in variables.items()} != {
-        k: v.shape for k, v in arrays.items()
-    }:
+    if {k: tuple(v.shape) for k, v in variables.items()} != {k: v.shape for k, v in arrays.items()}:
         raise RunError(f"{path} is the checkpoint of another model")
     for name, variable in variables.items():
         variable.assign(arrays[name])

@@ -118,9 +118,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language="de"):
     }
     groups = sorted({pair.group for pair in pairs} - {""})
     if groups:
-        scores["groups"] = {
-            group: _group_scores(group, pairs, translations) for group in groups
-        }
+        scores["groups"] = {group: _group_scores(group, pairs, translations) for group in groups}
     return scores, translations
 
 

@@ -181,7 +181,8 @@ class Training:
         with self._signals(), writer.as_default():
             while progress["epoch"] < recipe.epochs and not self._should_stop():
                 row = self._train_epoch()
-                if (row["epoch"] % recipe.validate_every == 0) or row["epoch"] == recipe.epochs:
+                last = row["epoch"] == recipe.epochs or self._out_of_time()
+                if last or row["epoch"] % recipe.validate_every == 0:
                     row.update(self._validate(row))
                 self._finish_epoch(row)
                 writer.flush()
@@ -190,12 +191,14 @@ class Training:
 
     def _should_stop(self):
         """Whether patience or time has run out."""
-        recipe, history = self.recipe, self.progress["history"]
-        if recipe.max_minutes and self.clock() > 60 * recipe.max_minutes:
-            return True
-        scores = [row["val_bleu"] for row in history if "val_bleu" in row]
+        scores = [row["val_bleu"] for row in self.progress["history"] if "val_bleu" in row]
         since_best = len(scores) - 1 - scores.index(max(scores)) if scores else 0
-        return bool(recipe.patience) and since_best >= recipe.patience
+        impatient = self.recipe.patience and since_best >= self.recipe.patience
+        return bool(impatient) or (bool(scores) and self._out_of_time())
+
+    def _out_of_time(self):
+        minutes = self.recipe.max_minutes
+        return bool(minutes) and self.clock() > 60 * minutes
 
     def _train_epoch(self):
         """The rest of the epoch; what to log of it."""
@@ -278,7 +281,7 @@ class Training:
         last = self.progress["epoch"]
         epochs = range(max(1, last - self.recipe.average + 1), last + 1)
         paths = [path for path in map(self._epoch_file, epochs) if path.exists()]
-        if len(paths) < 2 or self.progress.get("averaged"):
+        if len(paths) < 2 or self.progress.get("averaged") == last:
             return
         own = run.model_weights(self.model)
         mean = checkpoint.average(paths)
@@ -294,7 +297,7 @@ class Training:
         if score > best["val_bleu"]:
             self.progress["best"] = {"average_of_epochs": [epochs[0], last], "val_bleu": score}
             self._publish(self.progress["best"], mean)
-        self.progress["averaged"] = True
+        self.progress["averaged"] = last
         self._save()
 
     def _save(self):

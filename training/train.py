@@ -60,7 +60,9 @@ def parser():
     )
     parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
     parser.add_argument("--run", required=True, type=Path, help="the run directory")
-    parser.add_argument("--resume", action="store_true", help="go on where the run was stopped, if it was begun")
+    parser.add_argument(
+        "--resume", action="store_true", help="go on where the run was stopped, if it was begun"
+    )
     corpus = parser.add_argument_group("corpus")
     corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
     corpus.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
@@ -120,8 +122,8 @@ def main(arguments=None):
 
     # TensorFlow is loaded only for a command line that makes sense.
     from tfformer.run import RunError
-    from training.progress import Diverged
     from training import fit
+    from training.progress import Diverged
 
     try:
         if begun:
@@ -129,13 +131,16 @@ def main(arguments=None):
             recipe = dataclasses.replace(recipe, **changed_settings(arguments))
         training = fit.Training(arguments.run, recipe, arguments.data)
         training.resume()
+    except (ValueError, OSError) as error:
+        return _fail(error, 1)
+    try:
         training.run()
     except fit.Interrupted as stop:
         training.say(f"{stop}; saved: go on with --run {arguments.run} --resume")
         return 128 + stop.number
     except Diverged as error:
         return _fail(f"training diverged: {error}; the last good checkpoint is kept", 3)
-    except (RunError, ValueError, OSError) as error:
+    except (RunError, OSError) as error:
         return _fail(error, 1)
     best = training.progress["best"]
     training.say(f"best model: validation BLEU {best['val_bleu']:.2f} (greedy), in {arguments.run}")

@@ -37,22 +37,21 @@ def main(arguments=None):
     arguments = parser().parse_args(arguments)
 
     from tfformer.run import load_translator
-    from training.reader import read_lines
 
     options = {"beam_width": arguments.beam_width, "length_penalty": arguments.length_penalty}
     options = {name: value for name, value in options.items() if value is not None}
     try:
         translator = load_translator(arguments.run, **options)
-        lines = read_lines("/dev/stdin")
-        first = True
-        while chunk := list(itertools.islice(lines, arguments.batch_size)):
-            for line, translation in zip(
-                chunk, translator.translate(chunk, greedy=arguments.greedy), strict=True
-            ):
-                print(translation, flush=len(chunk) < arguments.batch_size)
-                if first and arguments.picture:
-                    draw_attention(translator, line, translation, arguments.picture)
-                first = False
+        # Whoever types wants an answer to each line.
+        batch_size = 1 if sys.stdin.isatty() else arguments.batch_size
+        lines = stdin_lines()
+        picture = arguments.picture
+        while chunk := list(itertools.islice(lines, batch_size)):
+            translations = translator.translate(chunk, greedy=arguments.greedy)
+            print(*translations, sep="\n", flush=True)
+            if picture:
+                draw_attention(translator, chunk[0], translations[0], picture)
+                picture = None
     except BrokenPipeError:
         # Whoever read the translations has seen enough.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -61,6 +60,13 @@ def main(arguments=None):
         print(f"training.translate: error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def stdin_lines():
+    """The lines of standard input, which end at the byte newline alone."""
+    for line in sys.stdin.buffer:
+        line = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield line.decode(errors="replace")
 
 
 def draw_attention(translator, source, target, path):

@@ -105,9 +105,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value_projection.build(value_shape or query_shape)
         self.output_projection.build(query_shape)
 
-    def call(
-        self, query, value=None, mask=None, value_mask=None, causal=False, training=None
-    ):
+    def call(self, query, value=None, mask=None, value_mask=None, causal=False, training=None):
         keys, values = self.keys_and_values(query if value is None else value)
         mask = self._mask(query, value, mask, value_mask, causal)
         return self.attend(query, keys, values, mask, training)

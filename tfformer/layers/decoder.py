@@ -50,9 +50,7 @@ class DecoderLayer(keras.layers.Layer):
         self.cross_attention = MultiHeadAttention(
             d_model, num_heads, dtype=dtype, name="cross_attention"
         )
-        self.feed_forward = FeedForward(
-            d_model, d_ff, activation, dtype=dtype, name="feed_forward"
-        )
+        self.feed_forward = FeedForward(d_model, d_ff, activation, dtype=dtype, name="feed_forward")
         self.self_residual = Residual(dropout, norm, dtype=dtype, name="self_residual")
         self.cross_residual = Residual(dropout, norm, dtype=dtype, name="cross_residual")
         self.feed_forward_residual = Residual(

@@ -40,9 +40,7 @@ class EncoderLayer(keras.layers.Layer):
         self.self_attention = MultiHeadAttention(
             d_model, num_heads, dtype=dtype, name="self_attention"
         )
-        self.feed_forward = FeedForward(
-            d_model, d_ff, activation, dtype=dtype, name="feed_forward"
-        )
+        self.feed_forward = FeedForward(d_model, d_ff, activation, dtype=dtype, name="feed_forward")
         self.attention_residual = Residual(dropout, norm, dtype=dtype, name="attention_residual")
         self.feed_forward_residual = Residual(
             dropout, norm, dtype=dtype, name="feed_forward_residual"

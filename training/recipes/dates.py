@@ -1,13 +1,13 @@
 """Dates as people write them in 16 languages, to ISO 8601.
 
-    python -m training.train dates --run runs/dates
+python -m training.train dates --run runs/dates
 """
 
 from training import dates
 from training.reader import Pair
 from training.recipe import Recipe
 
-COUNTS = {"train": 40_000, "val": 800, "test": 1_000}
+COUNTS = {"train": 30_000, "val": 800, "test": 1_000}
 
 
 def pairs(split, data):
@@ -18,13 +18,21 @@ def pairs(split, data):
 RECIPE = Recipe(
     pairs=pairs,
     preset="tiny",
-    model_changes={"num_encoder_layers": 2, "num_decoder_layers": 2, "dropout": 0.1},
-    vocabulary_size=800,
+    # Reading a date is easy: a quarter of the preset's work a token is enough.
+    model_changes={
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 2,
+        "d_model": 64,
+        "dropout": 0.1,
+    },
+    # The 256 bytes, the characters of 16 languages, and room for the names of months.
+    vocabulary_size=500,
+    # A year is four digits, not one of a hundred pieces.
     split_digits=True,
     max_tokens=64,
-    batch_tokens=2048,
-    epochs=6,
+    # Small batches: 5 epochs are to be enough, and they make more steps of them.
+    batch_tokens=1024,
+    epochs=5,
     warmup_steps=400,
-    learning_rate_scale=1.0,
     average=3,
 )
