@@ -1,0 +1,86 @@
+"""A recipe that dies where the environment variable DIE says; see test_train.py.
+
+It learns to reverse words, with dropout and shuffling on, in a second or two.
+"""
+
+import itertools
+import os
+import random
+import signal
+
+from training import fit
+from training.reader import Pair
+from training.recipe import Recipe
+
+
+def pairs(split, data):
+    letters = random.Random(split)
+    for _ in range({"train": 211, "val": 13}[split]):
+        word = "".join(letters.choices("abcdefg", k=letters.randint(2, 11)))
+        yield Pair(word, word[::-1])
+
+
+RECIPE = Recipe(
+    pairs=pairs,
+    preset="test",
+    model_changes={"num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.2},
+    vocabulary_size=300,
+    max_tokens=16,
+    batch_tokens=128,
+    epochs=3,
+    warmup_steps=40,
+    average=2,
+    checkpoint_steps=5,
+)
+
+
+def die_on_call(owner, name, number, before=True):
+    """Kills the process at the `number`th call of owner.name, before or behind it."""
+    original, calls = getattr(owner, name), itertools.count(1)
+
+    def dying(*args, **kwargs):
+        fatal = next(calls) == number
+        if fatal and before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = original(*args, **kwargs)
+        if fatal:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    setattr(owner, name, dying)
+
+
+def nan_from_step(number):
+    """Makes a weight NaN before the batch behind step `number`."""
+    original = fit._Keeper.on_train_batch_end
+
+    def poisoned(keeper, batch, logs=None):
+        original(keeper, batch, logs)
+        if int(keeper.model.optimizer.iterations) == number:
+            weight = keeper.model.weights[0]
+            weight.assign(weight.numpy() * float("nan"))
+
+    fit._Keeper.on_train_batch_end = poisoned
+
+
+match os.environ.get("DIE"):
+    case "middle of an epoch":
+        die_on_call(fit._Keeper, "on_train_batch_end", 8)
+    case "during a save":
+        # The new file is written, but not yet renamed over the old one.
+        die_on_call(os, "replace", 2)
+    case "during validation":
+        die_on_call(fit.Translator, "translate", 1)
+    case "end of an epoch":
+        die_on_call(fit.Training, "_finish_epoch", 1, before=False)
+    case "terminated":
+        original = fit._Keeper.on_train_batch_end
+
+        def terminated(keeper, batch, logs=None):
+            if batch == 6:
+                os.kill(os.getpid(), signal.SIGTERM)
+            original(keeper, batch, logs)
+
+        fit._Keeper.on_train_batch_end = terminated
+    case "nan":
+        nan_from_step(12)

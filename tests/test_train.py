@@ -1,0 +1,219 @@
+"""The command training.train: exact resume, signals, divergence, bad input."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tfformer
+from tfformer.run import load_model, model_weights, read_config, unpack
+from training import train
+
+HERE = Path(__file__).parent
+RECIPE = str(HERE / "killing_recipe.py")
+
+
+def start(run, *options, die=None, **kwargs):
+    """Runs the command in a process of its own."""
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+    if die:
+        environment["DIE"] = die
+    return subprocess.run(
+        [sys.executable, "-m", "training.train", RECIPE, "--run", str(run), *options],
+        cwd=HERE.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        **kwargs,
+    )
+
+
+def last_state(run):
+    """The arrays of the last checkpoint and what it says of the progress, without the clock."""
+    arrays = unpack((Path(run) / "checkpoints" / "last.npz").read_bytes())
+    progress = json.loads(arrays.pop("progress").tobytes())
+    for figures in (progress, *progress["history"]):
+        figures.pop("seconds")
+    for figures in (progress["fit"], *progress["history"]):
+        figures.pop("tokens_per_second")
+    return arrays, progress
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    run = tmp_path_factory.mktemp("uninterrupted") / "run"
+    done = start(run)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
+def test_resumed_equals_uninterrupted_whatever_killed_it(uninterrupted, tmp_path):
+    run = tmp_path / "run"
+    for moment in (
+        "middle of an epoch",
+        "during a save",
+        "during validation",
+        "end of an epoch",
+    ):
+        killed = start(run, "--resume", die=moment)
+        assert killed.returncode == -signal.SIGKILL, f"{moment}: {killed.stderr}"
+    done = start(run, "--resume")
+    assert done.returncode == 0, done.stderr
+    arrays, progress = last_state(run)
+    expected_arrays, expected_progress = last_state(uninterrupted)
+    assert progress == expected_progress
+    assert arrays.keys() == expected_arrays.keys()
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(value, expected_arrays[name], err_msg=name)
+    ours, theirs = model_weights(load_model(run)), model_weights(load_model(uninterrupted))
+    for name, value in ours.items():
+        np.testing.assert_array_equal(value, theirs[name], err_msg=name)
+
+
+def test_sigterm_saves_and_resume_goes_on(uninterrupted, tmp_path):
+    run = tmp_path / "run"
+    stopped = start(run, die="terminated")
+    assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
+    assert "--resume" in stopped.stderr and "Traceback" not in stopped.stderr
+    assert start(run, "--resume").returncode == 0
+    arrays, expected = last_state(run)[0], last_state(uninterrupted)[0]
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+
+
+def test_nan_stops_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path):
+    run = tmp_path / "run"
+    stopped = start(run, die="nan")
+    assert stopped.returncode == 3, stopped.stderr
+    assert "diverged" in stopped.stderr and "step 13" in stopped.stderr
+    assert "Traceback" not in stopped.stderr
+    arrays, progress = last_state(run)
+    assert progress["batch"] == 10
+    assert all(np.isfinite(value).all() for value in arrays.values())
+
+
+def test_a_full_disk_is_one_line_and_loses_nothing(uninterrupted, tmp_path):
+    run = tmp_path / "run"
+    stopped = start(run, die="terminated")
+    assert stopped.returncode == 128 + signal.SIGTERM
+    before = last_state(run)[0]
+    size = (run / "checkpoints" / "last.npz").stat().st_size
+
+    def no_large_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
+
+    full = start(run, "--resume", preexec_fn=no_large_files)
+    assert full.returncode == 1
+    assert full.stderr.strip().splitlines()[-1].startswith("training.train: error: ")
+    assert "Traceback" not in full.stderr
+    for name, value in last_state(run)[0].items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    assert not list(run.rglob("*.partial"))
+
+
+def test_a_run_holds_what_it_promises(uninterrupted):
+    history = (uninterrupted / "log.csv").read_text().splitlines()
+    assert len(history) == 1 + 3
+    assert (uninterrupted / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert list((uninterrupted / "tensorboard").glob("events*"))
+    config = read_config(uninterrupted)
+    assert config["search"]["max_source_length"] == 16
+    model, tokenizer = tfformer.load(uninterrupted)
+    assert tfformer.Translator(model, tokenizer, max_target_length=16).translate(["abc"])
+
+
+def test_iterations_are_the_batches(uninterrupted):
+    _, progress = last_state(uninterrupted)
+    steps = [row["step"] for row in progress["history"]]
+    assert steps == [steps[0], 2 * steps[0], 3 * steps[0]]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Writes text files and gives the arguments that name them."""
+
+    def write(source=b"a b c\n" * 7, target=b"c b a\n" * 7):
+        paths = []
+        for name, content in (("source", source), ("target", target)):
+            path = tmp_path / f"{name}.txt"
+            if content is not None:
+                path.write_bytes(content)
+            paths += [f"--{name}", str(path)]
+        return [*paths, "--run", str(tmp_path / "run"), "--preset", "test", "--epochs", "1"]
+
+    return write
+
+
+def fails(arguments, capsys, code):
+    """The one line that the command fails with."""
+    try:
+        assert train.main(arguments) == code
+    except SystemExit as stop:
+        assert stop.code == code
+    lines = [line for line in capsys.readouterr().err.splitlines() if "error:" in line]
+    assert len(lines) == 1, lines
+    return lines[0]
+
+
+def test_missing_file(files, capsys):
+    arguments = files(source=None)
+    assert "source.txt" in fails(arguments, capsys, 1)
+
+
+def test_directory_instead_of_a_file(files, capsys, tmp_path):
+    arguments = files()
+    arguments[1] = str(tmp_path)
+    assert str(tmp_path) in fails(arguments, capsys, 1)
+
+
+def test_files_of_different_lengths_name_both_counts(files, capsys):
+    line = fails(files(source=b"a\n" * 11, target=b"a\n" * 13), capsys, 1)
+    assert "11" in line and "13" in line
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n \n", b"\xef\xbb\xbf"])
+def test_nothing_to_learn_from(files, capsys, content, tmp_path):
+    fails(files(source=content, target=content), capsys, 1)
+    assert not (tmp_path / "run" / "prepared").exists()
+
+
+def test_unknown_recipe_and_option(capsys, tmp_path):
+    run = ["--run", str(tmp_path / "run")]
+    assert "dates" in fails(["no-such-recipe", *run], capsys, 2)
+    assert "--epoch-count" in fails(["dates", *run, "--epoch-count", "3"], capsys, 2)
+    assert "epochs" in fails(["dates", *run, "--epochs", "0"], capsys, 2)
+    assert "--source" in fails(run, capsys, 2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_begun_run_is_not_overwritten(uninterrupted, capsys):
+    before = (uninterrupted / "config.json").read_bytes()
+    assert "--resume" in fails([RECIPE, "--run", str(uninterrupted)], capsys, 2)
+    assert (uninterrupted / "config.json").read_bytes() == before
+
+
+def test_a_damaged_checkpoint_is_named(uninterrupted, tmp_path, capsys):
+    import shutil
+
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    last = run / "checkpoints" / "last.npz"
+    last.write_bytes(last.read_bytes()[:-100])
+    assert "last.npz is damaged" in fails([RECIPE, "--run", str(run), "--resume"], capsys, 1)
+
+
+def test_awkward_text_trains(files, tmp_path):
+    """CRLF, BOM, invalid UTF-8, NUL, blank lines and a line of 1 MB among good ones."""
+    awkward = b"\xef\xbb\xbfone two\r\n\xff\xfe bad\na\x00b\n\n" + b"x" * 1_000_000 + b"\n"
+    good = b"".join(b"word %d and more\n" % n for n in range(80))
+    arguments = files(source=awkward + good, target=awkward + good)
+    arguments += ["--batch-tokens", "256", "--vocabulary-size", "300", "--max-tokens", "48"]
+    assert train.main(arguments) == 0
+    assert (tmp_path / "run" / "config.json").exists()
