@@ -94,4 +94,4 @@ def test_translate_gives_a_line_for_a_line(run, tmp_path, monkeypatch, capsys):
 def test_translate_refuses_what_is_no_run(tmp_path, monkeypatch, capsys):
     feed(monkeypatch, b"x\n", tmp_path)
     assert translate.main([str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith("training.translate: error: ")
+    assert capsys.readouterr().err.startswith("python -m training.translate: error: ")

@@ -111,7 +111,7 @@ def test_a_full_disk_is_one_line_and_loses_nothing(uninterrupted, tmp_path):
 
     full = start(run, "--resume", preexec_fn=no_large_files)
     assert full.returncode == 1
-    assert full.stderr.strip().splitlines()[-1].startswith("training.train: error: ")
+    assert full.stderr.strip().splitlines()[-1].startswith("python -m training.train: error: ")
     assert "Traceback" not in full.stderr
     for name, value in last_state(run)[0].items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)

@@ -115,7 +115,8 @@ def read_config(directory):
     """The parsed `config.json` of a run directory.
 
     Raises:
-        RunError: there is none, it is no JSON, or of a format that this version does not know.
+        RunError: there is none, it is no JSON, incomplete, or of a format that this version does
+            not know.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -129,6 +130,9 @@ def read_config(directory):
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format") if isinstance(config, dict) else config
         raise RunError(f"{directory / 'config.json'} must be of format {FORMAT}, got {found!r}")
+    for name, kind in (("model", dict), ("search", dict), ("weights", str), ("sha256", dict)):
+        if not isinstance(config.get(name), kind):
+            raise RunError(f"{directory / 'config.json'} is damaged: it has no {name!r}")
     return config
 
 
@@ -151,8 +155,16 @@ def read_checked(directory, config, name):
 def load_model(directory, dtype="float32"):
     """The model of a run directory, without its tokenizer (needs no TensorFlow)."""
     config = read_config(directory)
-    model = Transformer(TransformerConfig.from_dict(config["model"]), dtype=dtype)
-    set_weights(model, unpack(read_checked(directory, config, config["weights"])))
+    try:
+        sizes = TransformerConfig.from_dict(config["model"])
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{Path(directory) / 'config.json'} is damaged: {error}") from error
+    model = Transformer(sizes, dtype=dtype)
+    weights = unpack(read_checked(directory, config, config["weights"]))
+    try:
+        set_weights(model, weights)
+    except RunError as error:
+        raise RunError(f"{Path(directory) / config['weights']}: {error}") from error
     return model
 
 
@@ -162,6 +174,10 @@ def set_weights(model, weights):
     if set(variables) != set(weights):
         missing = sorted(set(variables) - set(weights)) or sorted(set(weights) - set(variables))
         raise RunError(f"weights must be the model's own, got a difference at {missing[0]}")
+    for name, variable in variables.items():
+        expected, received = tuple(variable.shape), np.shape(weights[name])
+        if expected != received:
+            raise RunError(f"{name} must be of shape {expected}, got {received}")
     for name, variable in variables.items():
         variable.assign(weights[name])
 

@@ -117,7 +117,12 @@ class Translator:
         The exported root is a plain `tf.Module` over the raw `tf.Variable`s: one that reached a
         Keras object would load in Python and fail on the server, which restores the second copy
         that Keras makes of its variables.
+
+        Raises:
+            FileExistsError: there is something at `directory`, which stays as it is.
         """
+        if tf.io.gfile.exists(directory):
+            raise FileExistsError(f"directory must not exist yet, got {directory}")
         root = tf.Module()
         root.weights = [variable.value for variable in self.model.weights]
         root.tokenizer = self.tokenizer

@@ -36,7 +36,9 @@ def save(path, model, progress):
     arrays = {}
     for group, variables in _groups(model).items():
         for n, variable in enumerate(variables):
-            arrays[f"{group}/{n:04d}"] = value = ops.convert_to_numpy(ops.convert_to_tensor(variable))
+            arrays[f"{group}/{n:04d}"] = value = ops.convert_to_numpy(
+                ops.convert_to_tensor(variable)
+            )
             if group == "model" and not np.isfinite(value).all():
                 raise NotFinite(f"{variable.path} is not finite")
     arrays["progress"] = np.frombuffer(json.dumps(progress).encode(), dtype=np.uint8)

@@ -31,11 +31,9 @@ Spain) has no right answer, so `pairs` never gives one: it keeps a text only if 
 tries the patterns of all languages together, finds exactly one day in it.
 """
 
-import argparse
 import datetime
 import hashlib
 import itertools
-import os
 import random
 import re
 import sys
@@ -46,6 +44,8 @@ from typing import NamedTuple
 
 from babel import Locale
 from babel.dates import format_date, tokenize_pattern
+
+from training.command import Parser, close_stdout
 
 # Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
 # Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and
@@ -284,11 +284,6 @@ def _names(field: str, language: str) -> dict[str, int]:
     }
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str):
-        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Prints pairs as tab-separated lines: source, target, language.
 
@@ -298,10 +293,10 @@ def main(arguments: list[str] | None = None) -> int:
     Returns:
         The exit status 0; wrong arguments leave by `SystemExit(2)` with one line.
     """
-    parser = _Parser(
-        prog="python -m training.dates",
-        description="Print date pairs, one a line: source, target, language, with tabs between.",
-        epilog="example: python -m training.dates --split test --count 5 --seed 1",
+    parser = Parser(
+        "training.dates",
+        "Print date pairs, one a line: source, target, language, with tabs between.\n\n"
+        "example: python -m training.dates --split test --count 5 --seed 1",
     )
     parser.add_argument("--count", type=int, default=20, help="pairs to print (default 20)")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
@@ -317,9 +312,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(*pair, sep="\t")
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader, `head` say, has seen enough. Python flushes once more when it exits: into
-        # the null device, lest it meet the closed pipe again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        close_stdout()
     return 0
 
 

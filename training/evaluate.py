@@ -11,22 +11,18 @@ column of a TSV, or a recipe's own groups, gives a line to each group.
 Exit codes: 0 scored; 1 the run or the corpus is at fault; 2 wrong usage.
 """
 
-import argparse
 import json
 import sys
 import time
 from pathlib import Path
 
+from training.command import Parser
 from training.recipe import load_recipe, recipe_names
 
 
 def parser():
     """The command's arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m training.evaluate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("training.evaluate", __doc__)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
@@ -165,12 +161,13 @@ def print_scores(scores, name):
 
 def main(arguments=None):
     """The command; returns its exit code."""
-    arguments = parser().parse_args(arguments)
+    command = parser()
+    arguments = command.parse_args(arguments)
     try:
         pairs = read_test_set(arguments)
     except (ValueError, OSError) as error:
         wrong_usage = type(error) is ValueError
-        return _fail(error, 2 if wrong_usage else 1)
+        return command.fail(error, 2 if wrong_usage else 1)
 
     from tfformer.run import load_translator, write_atomically
 
@@ -193,14 +190,9 @@ def main(arguments=None):
             lines = "".join(f"{translation}\n" for translation in translations)
             write_atomically(arguments.translations, lines.encode())
     except (ValueError, OSError) as error:
-        return _fail(error, 1)
+        return command.fail(error, 1)
     print_scores(scores, str(arguments.run))
     return 0
-
-
-def _fail(error, code):
-    print(f"training.evaluate: error: {error}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ class Training:
         self.model = Transformer(config, dtype=recipe.dtype)
         self.model.compile(
             optimizer=keras.optimizers.Adam(
-                WarmupSchedule(config.d_model, recipe.warmup_steps, recipe.learning_rate_scale),
+                self._schedule(config.d_model),
                 beta_1=0.9,
                 beta_2=0.98,
                 epsilon=1e-9,
@@ -105,6 +105,17 @@ class Training:
         self.translator = Translator(self.model, self.tokenizer, **self.search)
         self.progress = {"epoch": 0, "batch": 0, "seconds": 0.0, "history": [], "best": None}
         self.stop_signal = None
+
+    def _schedule(self, d_model):
+        """The paper's learning rate, with the recipe's cool-down at the end of its epochs."""
+        recipe, steps = self.recipe, self.recipe.epochs * len(self.train)
+        return WarmupSchedule(
+            d_model,
+            recipe.warmup_steps,
+            recipe.learning_rate_scale,
+            total_steps=steps,
+            cooldown_steps=round(recipe.cooldown * steps),
+        )
 
     def _prepare(self, folder, data):
         """Settings, tokenizer and corpus, written beside and renamed."""

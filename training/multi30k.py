@@ -20,7 +20,6 @@ Reference: D. Elliott, S. Frank, K. Sima'an, L. Specia, "Multi30K: Multilingual 
 Descriptions", 2016, https://aclanthology.org/W16-3210; data: https://github.com/multi30k/dataset.
 """
 
-import argparse
 import contextlib
 import gzip
 import hashlib
@@ -36,6 +35,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
+from training.command import Parser
 from training.reader import CorpusError
 
 BASE_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
@@ -205,11 +205,6 @@ def _progress() -> Progress:
     )
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str):
-        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Fetches the corpus into a folder.
 
@@ -220,11 +215,11 @@ def main(arguments: list[str] | None = None) -> int:
         The exit status: 0, or 1 after one line on stderr that says what is wrong; wrong arguments
         leave by `SystemExit(2)` with one line.
     """
-    parser = _Parser(
-        prog="python -m training.multi30k",
-        description="Fetch the corpus Multi30K, English and German (4 MB). It is for research and "
-        "education, not for commercial use. What is there already is verified, and not fetched.",
-        epilog="example: python -m training.multi30k multi30k",
+    parser = Parser(
+        "training.multi30k",
+        "Fetch the corpus Multi30K, English and German (4 MB). It is for research and education,\n"
+        "not for commercial use. What is there already is verified, and not fetched.\n\n"
+        "    python -m training.multi30k data/multi30k",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the files go")
     parser.add_argument(
@@ -234,11 +229,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         fetched = fetch(options.folder, options.base_url, checksums=SHA256)
     except CorpusError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 1
+        return parser.fail(error)
     except KeyboardInterrupt:
-        print(f"{parser.prog}: interrupted; run it again to go on", file=sys.stderr)
-        return 1
+        return parser.fail("interrupted; run it again to go on")
     print(
         f"{options.folder}: {len(SHA256)} files, of which {len(fetched)} fetched now; all verified"
     )

@@ -40,6 +40,7 @@ class Recipe:
     max_minutes: float = setting(0.0, "stop behind the epoch that passes this time; 0 is no limit")
     warmup_steps: int = setting(4000, "steps in which the learning rate rises")
     learning_rate_scale: float = setting(1.0, "factor of the paper's learning rate")
+    cooldown: float = setting(0.0, "share of the steps, at the end, in which it falls to zero")
     smoothing: float = setting(0.1, "label smoothing")
     clip_norm: float = setting(1.0, "global norm of the gradient at most; 0 does not clip")
     dtype: str = setting("float32", "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16")
@@ -72,6 +73,8 @@ class Recipe:
             raise ValueError(
                 f"learning_rate_scale must be positive, got {self.learning_rate_scale}"
             )
+        if not 0 <= self.cooldown <= 1:
+            raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
         if self.batch_tokens < self.max_tokens:
             raise ValueError(
                 "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "

@@ -18,6 +18,7 @@ import sys
 import zlib
 from pathlib import Path
 
+from training.command import Parser
 from training.recipe import Recipe, load_recipe, options, recipe_names
 
 HELD_OUT = 1000
@@ -53,11 +54,7 @@ def _without_held_out(pairs):
 
 def parser():
     """The command's arguments; every setting of a recipe is an option."""
-    parser = argparse.ArgumentParser(
-        prog="python -m training.train",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("training.train", __doc__)
     parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
     parser.add_argument("--run", required=True, type=Path, help="the run directory")
     parser.add_argument(
@@ -111,14 +108,17 @@ def changed_settings(arguments):
 
 def main(arguments=None):
     """The command; returns its exit code."""
-    arguments = parser().parse_args(arguments)
+    command = parser()
+    arguments = command.parse_args(arguments)
     try:
         recipe = read_recipe(arguments)
     except (ValueError, OSError) as error:
-        return _fail(error, 2)
+        return command.fail(error, 2)
     begun = (arguments.run / "prepared").exists()
     if begun and not arguments.resume:
-        return _fail(f"{arguments.run} holds a training: add --resume, or choose another --run", 2)
+        return command.fail(
+            f"{arguments.run} holds a training: add --resume, or choose another --run", 2
+        )
 
     # TensorFlow is loaded only for a command line that makes sense.
     from tfformer.run import RunError
@@ -132,24 +132,19 @@ def main(arguments=None):
         training = fit.Training(arguments.run, recipe, arguments.data)
         training.resume()
     except (ValueError, OSError) as error:
-        return _fail(error, 1)
+        return command.fail(error, 1)
     try:
         training.run()
     except fit.Interrupted as stop:
         training.say(f"{stop}; saved: go on with --run {arguments.run} --resume")
         return 128 + stop.number
     except Diverged as error:
-        return _fail(f"training diverged: {error}; the last good checkpoint is kept", 3)
+        return command.fail(f"training diverged: {error}; the last good checkpoint is kept", 3)
     except (RunError, OSError) as error:
-        return _fail(error, 1)
+        return command.fail(error, 1)
     best = training.progress["best"]
     training.say(f"best model: validation BLEU {best['val_bleu']:.2f} (greedy), in {arguments.run}")
     return 0
-
-
-def _fail(error, code):
-    print(f"training.train: error: {error}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

@@ -7,20 +7,16 @@
 Exit codes: 0 translated; 1 the run or the output is at fault; 2 wrong usage.
 """
 
-import argparse
 import itertools
-import os
 import sys
 from pathlib import Path
+
+from training.command import Parser, close_stdout
 
 
 def parser():
     """The command's arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m training.translate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("training.translate", __doc__)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
     parser.add_argument("--beam-width", type=int, help="default: the run's own")
@@ -34,7 +30,8 @@ def parser():
 
 def main(arguments=None):
     """The command; returns its exit code."""
-    arguments = parser().parse_args(arguments)
+    command = parser()
+    arguments = command.parse_args(arguments)
 
     from tfformer.run import load_translator
 
@@ -53,12 +50,10 @@ def main(arguments=None):
                 draw_attention(translator, chunk[0], translations[0], picture)
                 picture = None
     except BrokenPipeError:
-        # Whoever read the translations has seen enough.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        close_stdout()
         return 0
     except (ValueError, OSError) as error:
-        print(f"training.translate: error: {error}", file=sys.stderr)
-        return 1
+        return command.fail(error)
     return 0
 
 

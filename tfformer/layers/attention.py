@@ -22,10 +22,11 @@ def attention_weights(query, key, mask=None):
     scale = query.shape[-1] ** -0.5
     scores = ops.matmul(query * ops.cast(scale, query.dtype), ops.swapaxes(key, -1, -2))
     scores = ops.cast(scores, "float32")
-    if mask is None:
-        return ops.softmax(scores, axis=-1)
-    weights = ops.softmax(ops.where(mask, scores, -1e9), axis=-1)
-    return ops.where(mask, weights, 0.0)
+    if mask is not None:
+        scores = ops.where(mask, scores, -1e9)
+    # A single key has all the weight. (Keras warns of a softmax over one number.)
+    weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
+    return weights if mask is None else ops.where(mask, weights, 0.0)
 
 
 def scaled_dot_product_attention(query, key, value, mask=None):

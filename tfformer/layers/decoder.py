@@ -7,14 +7,12 @@ position at a time over a cache of the keys and values that came before, as in s
 import keras
 from keras import ops
 
-from tfformer.layers.attention import MultiHeadAttention
-from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.block import Block, Stack
 from tfformer.layers.masks import attention_mask
-from tfformer.layers.sublayer import Residual, layer_norm
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class DecoderLayer(keras.layers.Layer):
+class DecoderLayer(Block):
     """x = Residual(x, causal SelfAttention); x = Residual(x, CrossAttention to the memory);
     x = Residual(x, FFN)  (Vaswani et al. 2017, section 3.1).
 
@@ -36,26 +34,14 @@ class DecoderLayer(keras.layers.Layer):
         [B, T, D].
     """
 
-    def __init__(
-        self, d_model, num_heads, d_ff, dropout=0.1, activation="relu", norm="post", **kwargs
-    ):
-        super().__init__(**kwargs)
-        self.d_model, self.num_heads, self.d_ff = d_model, num_heads, d_ff
-        self.dropout, self.activation, self.norm = dropout, activation, norm
-        self.supports_masking = True
-        dtype = self.dtype_policy
-        self.self_attention = MultiHeadAttention(
-            d_model, num_heads, dtype=dtype, name="self_attention"
-        )
-        self.cross_attention = MultiHeadAttention(
-            d_model, num_heads, dtype=dtype, name="cross_attention"
-        )
-        self.feed_forward = FeedForward(d_model, d_ff, activation, dtype=dtype, name="feed_forward")
-        self.self_residual = Residual(dropout, norm, dtype=dtype, name="self_residual")
-        self.cross_residual = Residual(dropout, norm, dtype=dtype, name="cross_residual")
-        self.feed_forward_residual = Residual(
-            dropout, norm, dtype=dtype, name="feed_forward_residual"
-        )
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.self_attention = self._attention("self_attention")
+        self.cross_attention = self._attention("cross_attention")
+        self.feed_forward = self._feed_forward("feed_forward")
+        self.self_residual = self._residual("self_residual")
+        self.cross_residual = self._residual("cross_residual")
+        self.feed_forward_residual = self._residual("feed_forward_residual")
 
     def build(self, x_shape, memory_shape=None):
         self.self_attention.build(x_shape)
@@ -122,23 +108,9 @@ class DecoderLayer(keras.layers.Layer):
         )
         return self.feed_forward_residual(x, sublayer=self.feed_forward), tuple(cache_out)
 
-    def compute_output_shape(self, x_shape, memory_shape=None):
-        return x_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "d_ff": self.d_ff,
-            "dropout": self.dropout,
-            "activation": self.activation,
-            "norm": self.norm,
-        }
-
 
 @keras.saving.register_keras_serializable("tfformer")
-class Decoder(keras.layers.Layer):
+class Decoder(Stack):
     """A stack of `num_layers` decoder layers; with `norm="pre"`, one LayerNorm behind the last.
 
     Args:
@@ -155,48 +127,12 @@ class Decoder(keras.layers.Layer):
         [B, T, D].
     """
 
-    def __init__(
-        self,
-        num_layers,
-        d_model,
-        num_heads,
-        d_ff,
-        dropout=0.1,
-        activation="relu",
-        norm="post",
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got num_layers={num_layers}")
-        self.num_layers, self.d_model, self.num_heads, self.d_ff = (
-            num_layers,
-            d_model,
-            num_heads,
-            d_ff,
-        )
-        self.dropout, self.activation, self.norm = dropout, activation, norm
-        self.supports_masking = True
-        dtype = self.dtype_policy
-        self.layers = [
-            DecoderLayer(
-                d_model, num_heads, d_ff, dropout, activation, norm, dtype=dtype, name=f"layer_{n}"
-            )
-            for n in range(num_layers)
-        ]
-        if norm == "pre":
-            self.final_norm = layer_norm(dtype, name="final_norm")
-
-    def build(self, x_shape, memory_shape=None):
-        for layer in self.layers:
-            layer.build(x_shape, memory_shape)
-        if self.norm == "pre":
-            self.final_norm.build(x_shape)
+    layer_class = DecoderLayer
 
     def call(self, x, memory, x_mask=None, memory_mask=None, training=None):
         for layer in self.layers:
             x = layer(x, memory, x_mask=x_mask, memory_mask=memory_mask, training=training)
-        return self.final_norm(x) if self.norm == "pre" else x
+        return self._normed(x)
 
     def project_memory(self, memory):
         """The keys and values of the memory for every layer: N pairs of [B, H, S, K]."""
@@ -224,19 +160,4 @@ class Decoder(keras.layers.Layer):
         for layer, (keys, values), past in zip(self.layers, projected_memory, cache, strict=True):
             x, past = layer.step(x, keys, values, memory_mask, past)
             grown.append(past)
-        return (self.final_norm(x) if self.norm == "pre" else x), grown
-
-    def compute_output_shape(self, x_shape, memory_shape=None):
-        return x_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_layers": self.num_layers,
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "d_ff": self.d_ff,
-            "dropout": self.dropout,
-            "activation": self.activation,
-            "norm": self.norm,
-        }
+        return self._normed(x), grown

@@ -2,13 +2,11 @@
 
 import keras
 
-from tfformer.layers.attention import MultiHeadAttention
-from tfformer.layers.feed_forward import FeedForward
-from tfformer.layers.sublayer import Residual, layer_norm
+from tfformer.layers.block import Block, Stack
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class EncoderLayer(keras.layers.Layer):
+class EncoderLayer(Block):
     """x = Residual(x, SelfAttention); x = Residual(x, FFN).
 
     Args:
@@ -29,22 +27,12 @@ class EncoderLayer(keras.layers.Layer):
         [B, S, D].
     """
 
-    def __init__(
-        self, d_model, num_heads, d_ff, dropout=0.1, activation="relu", norm="post", **kwargs
-    ):
-        super().__init__(**kwargs)
-        self.d_model, self.num_heads, self.d_ff = d_model, num_heads, d_ff
-        self.dropout, self.activation, self.norm = dropout, activation, norm
-        self.supports_masking = True
-        dtype = self.dtype_policy
-        self.self_attention = MultiHeadAttention(
-            d_model, num_heads, dtype=dtype, name="self_attention"
-        )
-        self.feed_forward = FeedForward(d_model, d_ff, activation, dtype=dtype, name="feed_forward")
-        self.attention_residual = Residual(dropout, norm, dtype=dtype, name="attention_residual")
-        self.feed_forward_residual = Residual(
-            dropout, norm, dtype=dtype, name="feed_forward_residual"
-        )
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.self_attention = self._attention("self_attention")
+        self.feed_forward = self._feed_forward("feed_forward")
+        self.attention_residual = self._residual("attention_residual")
+        self.feed_forward_residual = self._residual("feed_forward_residual")
 
     def build(self, x_shape):
         self.self_attention.build(x_shape)
@@ -60,23 +48,9 @@ class EncoderLayer(keras.layers.Layer):
         )
         return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training)
 
-    def compute_output_shape(self, x_shape):
-        return x_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "d_ff": self.d_ff,
-            "dropout": self.dropout,
-            "activation": self.activation,
-            "norm": self.norm,
-        }
-
 
 @keras.saving.register_keras_serializable("tfformer")
-class Encoder(keras.layers.Layer):
+class Encoder(Stack):
     """A stack of `num_layers` encoder layers; with `norm="pre"`, one LayerNorm behind the last.
 
     Args:
@@ -93,65 +67,15 @@ class Encoder(keras.layers.Layer):
 
     Example, a classifier of token sequences:
         >>> keras.Sequential([
+        ...     keras.Input([None], dtype="int32"),
         ...     TokenEmbedding(8000, 64), SinusoidalPositionalEncoding(64),
         ...     Encoder(num_layers=2, d_model=64, num_heads=4, d_ff=128),
         ...     keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(2)])
     """
 
-    def __init__(
-        self,
-        num_layers,
-        d_model,
-        num_heads,
-        d_ff,
-        dropout=0.1,
-        activation="relu",
-        norm="post",
-        **kwargs,
-    ):
-        super().__init__(**kwargs)
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got num_layers={num_layers}")
-        self.num_layers, self.d_model, self.num_heads, self.d_ff = (
-            num_layers,
-            d_model,
-            num_heads,
-            d_ff,
-        )
-        self.dropout, self.activation, self.norm = dropout, activation, norm
-        self.supports_masking = True
-        dtype = self.dtype_policy
-        self.layers = [
-            EncoderLayer(
-                d_model, num_heads, d_ff, dropout, activation, norm, dtype=dtype, name=f"layer_{n}"
-            )
-            for n in range(num_layers)
-        ]
-        if norm == "pre":
-            self.final_norm = layer_norm(dtype, name="final_norm")
-
-    def build(self, x_shape):
-        for layer in self.layers:
-            layer.build(x_shape)
-        if self.norm == "pre":
-            self.final_norm.build(x_shape)
+    layer_class = EncoderLayer
 
     def call(self, x, mask=None, causal=False, training=None):
         for layer in self.layers:
             x = layer(x, mask=mask, causal=causal, training=training)
-        return self.final_norm(x) if self.norm == "pre" else x
-
-    def compute_output_shape(self, x_shape):
-        return x_shape
-
-    def get_config(self):
-        return {
-            **super().get_config(),
-            "num_layers": self.num_layers,
-            "d_model": self.d_model,
-            "num_heads": self.num_heads,
-            "d_ff": self.d_ff,
-            "dropout": self.dropout,
-            "activation": self.activation,
-            "norm": self.norm,
-        }
+        return self._normed(x)

@@ -34,5 +34,6 @@ RECIPE = Recipe(
     batch_tokens=1024,
     epochs=5,
     warmup_steps=400,
+    cooldown=0.5,
     average=3,
 )

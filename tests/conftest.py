@@ -1,0 +1,56 @@
+"""Fixtures of the tests of layers and model: random numbers, random weights, a `.keras` file."""
+
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+@pytest.fixture(scope="session")
+def randomise():
+    """Move every weight: biases and gains too, whose 0 and 1 would hide that they are unused."""
+
+    def run(layer):
+        rng = np.random.default_rng(11)
+        for variable in layer.trainable_variables:
+            variable.assign(variable + rng.normal(scale=0.3, size=variable.shape))
+        return layer
+
+    return run
+
+
+@pytest.fixture
+def reload(tmp_path):
+    """The model that a `.keras` file gives back; nothing is passed as `custom_objects`."""
+    import keras
+
+    def run(model):
+        model.save(tmp_path / "model.keras")
+        return keras.saving.load_model(tmp_path / "model.keras")
+
+    return run
+
+
+@pytest.fixture
+def same_dropout():
+    """`same_dropout(layer)` is a function that winds the layer's random numbers back to here."""
+
+    def run(layer):
+        states = [variable for variable in layer.variables if "seed_generator" in variable.path]
+        values = [state.numpy() for state in states]
+        assert states, "a layer without dropout proves nothing here"
+
+        def rewind():
+            for state, value in zip(states, values, strict=True):
+                state.assign(value)
+
+        return rewind
+
+    return run

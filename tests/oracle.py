@@ -1,0 +1,189 @@
+"""The Transformer in plain float64 NumPy, from the weights of the Keras layers: the second route.
+
+It is written for reading: one head at a time, a dense one-hot target, no cache. Masks are boolean,
+True = may be attended to.
+"""
+
+import math
+
+import numpy as np
+
+
+def array(x):
+    """A Keras variable or tensor as float64."""
+    return np.asarray(x.numpy(), "float64")
+
+
+def softmax(x):
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def attention_weights(query, key, mask=None):
+    """softmax(Q K^T / sqrt(d_k)) over what the mask allows; a row that may see nothing is 0."""
+    scores = query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])
+    allowed = np.broadcast_to(True if mask is None else mask, scores.shape)
+    weights = np.zeros(scores.shape)
+    for row in np.ndindex(scores.shape[:-1]):
+        if allowed[row].any():
+            weights[row][allowed[row]] = softmax(scores[row][allowed[row]])
+    return weights
+
+
+def attention(query, key, value, mask=None):
+    return attention_weights(query, key, mask) @ value
+
+
+def dense(layer, x):
+    y = x @ array(layer.kernel)
+    return y + array(layer.bias) if layer.use_bias else y
+
+
+def head_weights(layer, query, value=None, mask=None):
+    """The attention weights of each head, [B, H, T, S]; mask [B, T, S] or what broadcasts to it."""
+    value = query if value is None else value
+    queries, keys = dense(layer.query_projection, query), dense(layer.key_projection, value)
+    size = layer.d_model // layer.num_heads
+    heads = [slice(h * size, (h + 1) * size) for h in range(layer.num_heads)]
+    return np.stack([attention_weights(queries[..., h], keys[..., h], mask) for h in heads], 1)
+
+
+def multi_head_attention(layer, query, value=None, mask=None):
+    """Concat(head_1, ..., head_h) W_O."""
+    weights = head_weights(layer, query, value, mask)
+    values = dense(layer.value_projection, query if value is None else value)
+    size = layer.d_model // layer.num_heads
+    heads = [weights[:, h] @ values[..., h * size : (h + 1) * size] for h in range(layer.num_heads)]
+    return dense(layer.output_projection, np.concatenate(heads, axis=-1))
+
+
+def layer_norm(layer, x):
+    mean = x.mean(axis=-1, keepdims=True)
+    variance = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
+    return array(layer.gamma) * (x - mean) / np.sqrt(variance + 1e-6) + array(layer.beta)
+
+
+def gelu(x):
+    """x Phi(x) with the exact normal distribution, not its tanh approximation."""
+    return x * (1 + np.vectorize(math.erf)(x / math.sqrt(2))) / 2
+
+
+def silu(x):
+    return x * sigmoid(x)
+
+
+def feed_forward(layer, x):
+    inner, outer, activation = layer.inner, layer.outer, layer.activation
+    hidden = x @ array(inner.kernel) + array(inner.bias)
+    if activation == "swiglu":
+        return dense(outer, silu(hidden) * dense(layer.gate, x))
+    act = {"relu": lambda x: np.maximum(x, 0), "gelu": gelu, "silu": silu}[activation]
+    return dense(outer, act(hidden))
+
+
+def residual(layer, x, sublayer):
+    if layer.norm == "pre":
+        return x + sublayer(layer_norm(layer.layer_norm, x))
+    return layer_norm(layer.layer_norm, x + sublayer(x))
+
+
+def self_mask(mask, length, causal):
+    """Padding [B, T] and causality in one mask that broadcasts to [B, T, T]."""
+    allowed = np.tri(length, dtype=bool) if causal else np.ones((length, length), bool)
+    return allowed[None] if mask is None else allowed[None] & mask[:, None, :]
+
+
+def encoder_layer(layer, x, mask=None, causal=False):
+    allowed = self_mask(mask, x.shape[1], causal)
+    x = residual(
+        layer.attention_residual,
+        x,
+        lambda x: multi_head_attention(layer.self_attention, x, mask=allowed),
+    )
+    return residual(layer.feed_forward_residual, x, lambda x: feed_forward(layer.feed_forward, x))
+
+
+def decoder_self_attention(layer, x, x_mask=None):
+    allowed = self_mask(x_mask, x.shape[1], causal=True)
+    return residual(
+        layer.self_residual,
+        x,
+        lambda x: multi_head_attention(layer.self_attention, x, mask=allowed),
+    )
+
+
+def decoder_layer(layer, x, memory, x_mask=None, memory_mask=None):
+    allowed = None if memory_mask is None else memory_mask[:, None, :]
+    x = decoder_self_attention(layer, x, x_mask)
+    x = residual(
+        layer.cross_residual,
+        x,
+        lambda x: multi_head_attention(layer.cross_attention, x, memory, allowed),
+    )
+    return residual(layer.feed_forward_residual, x, lambda x: feed_forward(layer.feed_forward, x))
+
+
+def encoder(layer, x, mask=None, causal=False):
+    for one in layer.layers:
+        x = encoder_layer(one, x, mask, causal)
+    return layer_norm(layer.final_norm, x) if layer.norm == "pre" else x
+
+
+def decoder(layer, x, memory, x_mask=None, memory_mask=None):
+    for one in layer.layers:
+        x = decoder_layer(one, x, memory, x_mask, memory_mask)
+    return layer_norm(layer.final_norm, x) if layer.norm == "pre" else x
+
+
+def sinusoid(position, d_model):
+    """[sin(a_0), cos(a_0), sin(a_1), ...] with a_i = position / 10000^(2i / d_model)."""
+    row = []
+    for i in range(d_model // 2):
+        angle = position / 10000 ** (2 * i / d_model)
+        row += [math.sin(angle), math.cos(angle)]
+    return np.array(row)
+
+
+def sinusoids(length, d_model, start=0):
+    return np.stack([sinusoid(start + position, d_model) for position in range(length)])
+
+
+def embed(embedding, ids):
+    """onehot(id) E sqrt(D)."""
+    matrix = array(embedding.embeddings)
+    return np.eye(len(matrix))[ids] @ matrix * math.sqrt(matrix.shape[1])
+
+
+def embed_with_positions(embedding, positions, ids):
+    x = embed(embedding, ids)
+    if hasattr(positions, "embeddings"):
+        return x + array(positions.embeddings)[: ids.shape[1]]
+    return x + sinusoids(ids.shape[1], x.shape[-1])
+
+
+def transformer(model, source_ids, target_ids):
+    source, target = source_ids != 0, target_ids != 0
+    x = embed_with_positions(model.source_embedding, model.source_positions, source_ids)
+    memory = encoder(model.encoder, x, source)
+    x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)
+    x = decoder(model.decoder, x, memory, target, source)
+    if model.config.tie_embeddings == "none":
+        return dense(model.output_projection, x)
+    return x @ array(model.target_embedding.embeddings).T
+
+
+def smoothed_targets(labels, size, smoothing):
+    """(1 - a) onehot(y) + a / V, dense [B, T, V]."""
+    return (1 - smoothing) * np.eye(size)[labels] + smoothing / size
+
+
+def smoothed_cross_entropy(labels, logits, smoothing, weights=1.0):
+    """-sum q log p, the weighted mean over the tokens that are not padding."""
+    targets = smoothed_targets(labels, logits.shape[-1], smoothing)
+    loss = -(targets * np.log(softmax(logits))).sum(axis=-1)
+    weights = (labels != 0) * weights
+    return (loss * weights).sum() / weights.sum()

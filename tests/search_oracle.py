@@ -1,0 +1,73 @@
+"""Search in plain Python: the second route. `log_probs_of(prefix)` is a list of V numbers."""
+
+import itertools
+import math
+
+import numpy as np
+
+PAD, UNK, BOS, EOS = range(4)
+
+
+def penalty(length, alpha, form="gnmt"):
+    return (((5 + length) / 6) if form == "gnmt" else length) ** alpha
+
+
+def log_softmax(x):
+    x = np.asarray(x, "float64")
+    shifted = x - x.max(axis=-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+
+
+def log_prob(log_probs_of, ids):
+    """log P of a sequence that ends with eos: the chain rule."""
+    return math.fsum(log_probs_of(ids[:n])[ids[n]] for n in range(len(ids)))
+
+
+def continuations(prefix, size, max_length, forced=()):
+    """The tokens that may follow: nothing but eos at the last place, neither pad nor bos ever."""
+    if len(prefix) == max_length - 1:
+        return [EOS]
+    if len(prefix) < len(forced):
+        return [forced[len(prefix)]]
+    return [token for token in range(size) if token not in (PAD, BOS)]
+
+
+def every_sequence(size, max_length):
+    """All y_1 ... y_n = eos with n <= max_length."""
+    inner = [token for token in range(size) if token not in (PAD, BOS, EOS)]
+    for length in range(max_length):
+        for body in itertools.product(inner, repeat=length):
+            yield (*body, EOS)
+
+
+def ranked(found, alpha, form):
+    """(ids, log prob) pairs as (ids, score, log prob), best first."""
+    scored = [(ids, total / penalty(len(ids), alpha, form), total) for ids, total in found]
+    return sorted(scored, key=lambda hypothesis: -hypothesis[1])
+
+
+def best_of_all(log_probs_of, size, max_length, alpha, form="gnmt"):
+    sequences = every_sequence(size, max_length)
+    return ranked([(ids, log_prob(log_probs_of, ids)) for ids in sequences], alpha, form)
+
+
+def greedy(log_probs_of, size, max_length):
+    ids = ()
+    while EOS not in ids:
+        log_probs = log_probs_of(ids)
+        ids += (max(continuations(ids, size, max_length), key=lambda token: log_probs[token]),)
+    return ids
+
+
+def beam(log_probs_of, size, max_length, width, alpha, form="gnmt", forced=()):
+    """W places; a finished hypothesis keeps its own among them; no early end."""
+    beam = [((), 0.0)]
+    for _ in range(max_length):
+        found = [(ids, total) for ids, total in beam if EOS in ids]
+        for ids, total in beam:
+            if EOS not in ids:
+                log_probs = log_probs_of(ids)
+                for token in continuations(ids, size, max_length, forced):
+                    found.append(((*ids, token), total + log_probs[token]))
+        beam = [(ids, total) for ids, _, total in ranked(found, alpha, form)[:width]]
+    return ranked(beam, alpha, form)

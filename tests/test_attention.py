@@ -1,0 +1,249 @@
+"""Attention: the worked example, the oracle, no look at padding or at the future."""
+
+import keras
+import numpy as np
+import oracle
+import pytest
+import tensorflow as tf
+
+from tfformer import MultiHeadAttention, scaled_dot_product_attention
+from tfformer.layers.attention import attention_weights
+
+B, T, S, D, H = 2, 5, 7, 33, 3
+
+
+@pytest.fixture
+def layer(randomise):
+    layer = MultiHeadAttention(D, H)
+    layer.build((None, None, D))
+    return randomise(layer)
+
+
+@pytest.fixture
+def query(rng):
+    return rng.normal(size=(B, T, D)).astype("float32")
+
+
+@pytest.fixture
+def value(rng):
+    return rng.normal(size=(B, S, D)).astype("float32")
+
+
+@pytest.fixture
+def query_mask():
+    return np.arange(T) < np.array([[5], [3]])
+
+
+@pytest.fixture
+def value_mask():
+    return np.arange(S) < np.array([[4], [7]])
+
+
+# The function.
+
+
+def test_causal_mask_of_the_lecture_with_4_queries_and_values_of_size_6(rng):
+    query, key = rng.normal(size=(2, 4, 6)).astype("float32")
+    value = rng.normal(size=(4, 6)).astype("float32")
+    weights = attention_weights(query, key, np.tri(4, dtype=bool)).numpy()
+    np.testing.assert_allclose(weights.sum(axis=-1), np.ones(4), rtol=1e-6)
+    np.testing.assert_array_equal(weights[np.triu_indices(4, k=1)], 0)
+    assert (weights[np.tril_indices(4)] > 0).all()
+    output = scaled_dot_product_attention(query, key, value, np.tri(4, dtype=bool))
+    np.testing.assert_allclose(output[0], value[0], rtol=1e-6)
+    np.testing.assert_allclose(output, weights @ value, rtol=1e-5)
+
+
+def test_equal_keys_give_the_mean_of_the_values(rng):
+    query, value = rng.normal(size=(T, 11)), rng.normal(size=(S, 13))
+    output = scaled_dot_product_attention(query, np.ones((S, 11)), value)
+    np.testing.assert_allclose(output, np.tile(value.mean(axis=0), (T, 1)), atol=1e-6)
+
+
+def test_scores_are_divided_by_the_root_of_the_key_size():
+    # Scores 0 and 2 * ln(3) sqrt(4) / 2 / sqrt(4) = ln 3: weights 1/4 and 3/4.
+    query = np.array([[2.0, 0, 0, 0]], "float32")
+    key = np.array([[0.0, 0, 0, 0], [np.log(3), 0, 0, 0]], "float32")
+    np.testing.assert_allclose(attention_weights(query, key), [[0.25, 0.75]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_function_equals_the_oracle(rng, masked):
+    query = rng.normal(size=(B, H, T, 11)).astype("float32")
+    key = rng.normal(size=(B, H, S, 11)).astype("float32")
+    value = rng.normal(size=(B, H, S, 13)).astype("float32")
+    mask = rng.random((B, 1, T, S)) < 0.6 if masked else None
+    output = scaled_dot_product_attention(query, key, value, mask)
+    assert output.shape == (B, H, T, 13)
+    np.testing.assert_allclose(output, oracle.attention(query, key, value, mask), atol=1e-5)
+
+
+def test_row_that_may_see_nothing_is_zero_with_finite_gradient(rng):
+    query, key, value = (
+        tf.constant(rng.normal(size=size), tf.float32) for size in [(T, 11), (S, 11), (S, 13)]
+    )
+    mask = np.ones((T, S), bool)
+    mask[2] = False
+    with tf.GradientTape() as tape:
+        tape.watch([query, key, value])
+        output = scaled_dot_product_attention(query, key, value, mask)
+    np.testing.assert_array_equal(output[2], np.zeros(13))
+    gradients = tape.gradient(output, [query, key, value])
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+    np.testing.assert_array_equal(gradients[0][2], np.zeros(11))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_weights_are_float32_and_the_output_has_the_dtype_of_the_values(rng, dtype):
+    query, value = (keras.ops.cast(rng.normal(size=(n, 11)), dtype) for n in (T, S))
+    weights = attention_weights(query, value)
+    assert weights.dtype == "float32"
+    # Closer to 1 than either half precision can hold for sums of several weights.
+    np.testing.assert_allclose(np.sum(weights, axis=-1), np.ones(T), atol=1e-6)
+    assert scaled_dot_product_attention(query, value, value).dtype == dtype
+
+
+# The layer.
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_self_attention_equals_the_oracle(layer, query, query_mask, causal, masked):
+    mask = query_mask if masked else None
+    allowed = oracle.self_mask(mask, T, causal)
+    output = layer(query, mask=mask, causal=causal)
+    assert output.shape == (B, T, D)
+    expected = oracle.multi_head_attention(layer, query, mask=allowed)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_cross_attention_equals_the_oracle(layer, query, value, value_mask, masked):
+    mask = value_mask if masked else None
+    output = layer(query, value, value_mask=mask)
+    assert output.shape == (B, T, D)
+    allowed = value_mask[:, None, :] if masked else None
+    expected = oracle.multi_head_attention(layer, query, value, allowed)
+    np.testing.assert_allclose(output, expected, atol=1e-5)
+
+
+def test_attention_weights_equal_the_oracle_and_sum_to_one(layer, query, value, value_mask):
+    weights = layer.attention_weights(query, value, value_mask=value_mask).numpy()
+    assert weights.shape == (B, H, T, S)
+    expected = oracle.head_weights(layer, query, value, value_mask[:, None, :])
+    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    np.testing.assert_allclose(weights.sum(axis=-1), np.ones((B, H, T)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_causal_output_does_not_see_the_future(query, rng, randomise, same_dropout, training):
+    layer = MultiHeadAttention(D, H, dropout=0.3)
+    layer.build(query.shape)
+    randomise(layer)
+    rewind = same_dropout(layer)
+    for t in range(T - 1):
+        changed = query.copy()
+        changed[:, t + 1 :] = rng.normal(size=changed[:, t + 1 :].shape)
+        outputs = []
+        for x in (query, changed):
+            rewind()
+            outputs.append(layer(x, causal=True, training=training).numpy())
+        np.testing.assert_allclose(outputs[0][:, : t + 1], outputs[1][:, : t + 1], atol=1e-6)
+        assert np.abs(outputs[0][:, t + 1 :] - outputs[1][:, t + 1 :]).max() > 1e-2
+
+
+def test_dropout_acts_in_training_only(query):
+    layer = MultiHeadAttention(D, H, dropout=0.5)
+    assert np.abs(layer(query, training=True) - layer(query, training=False)).max() > 1e-3
+    np.testing.assert_array_equal(layer(query, training=False), layer(query))
+
+
+def test_padding_behind_the_values_changes_nothing(layer, query, value, rng):
+    mask = np.ones((B, S), bool)
+    longer = np.concatenate([value, rng.normal(size=(B, 4, D)).astype("float32")], axis=1)
+    longer_mask = np.concatenate([mask, np.zeros((B, 4), bool)], axis=1)
+    np.testing.assert_allclose(
+        layer(query, longer, value_mask=longer_mask),
+        layer(query, value, value_mask=mask),
+        atol=1e-5,
+    )
+
+
+def test_masks_are_found_on_the_inputs(layer, query, value, query_mask, value_mask):
+    query[~query_mask], value[~value_mask] = 0, 0
+    query, value = (keras.layers.Masking()(x) for x in (query, value))
+    np.testing.assert_allclose(layer(query), layer(query.numpy(), mask=query_mask), atol=1e-6)
+    np.testing.assert_allclose(
+        layer(query, value),
+        layer(query.numpy(), value.numpy(), value_mask=value_mask),
+        atol=1e-6,
+    )
+
+
+def test_wholly_padded_row_is_the_bias_with_finite_gradient(layer, query, value):
+    mask = np.zeros((B, S), bool)
+    with tf.GradientTape() as tape:
+        output = layer(query, value, value_mask=mask)
+    bias = layer.output_projection.bias.numpy()
+    np.testing.assert_allclose(output, np.broadcast_to(bias, (B, T, D)), atol=1e-6)
+    gradients = tape.gradient(output, layer.trainable_variables)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+def test_attend_takes_more_axes_in_front_of_the_heads(layer, rng):
+    W = 2
+    query = rng.normal(size=(B, W, T, D)).astype("float32")
+    value = rng.normal(size=(B, W, S, D)).astype("float32")
+    output = layer.attend(query, *layer.keys_and_values(value))
+    assert output.shape == (B, W, T, D)
+    for w in range(W):
+        np.testing.assert_allclose(output[:, w], layer(query[:, w], value[:, w]), atol=1e-5)
+
+
+def test_keys_and_values_are_split_into_heads(layer, value):
+    keys, values = layer.keys_and_values(value)
+    assert keys.shape == values.shape == (B, H, S, D // H)
+    expected = oracle.dense(layer.key_projection, value)
+    np.testing.assert_allclose(keys[:, 1], expected[..., D // H : 2 * D // H], atol=1e-5)
+
+
+def test_number_of_weights_and_parameters(layer):
+    assert len(layer.weights) == 8
+    assert layer.count_params() == 4 * (D * D + D)
+
+
+def test_config_round_trip():
+    layer = MultiHeadAttention(D, H, dropout=0.25, dtype="mixed_bfloat16", name="here")
+    again = MultiHeadAttention.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    assert (again.d_model, again.num_heads, again.dropout) == (D, H, 0.25)
+
+
+def test_keras_file_gives_the_same_outputs(query, value, randomise, reload):
+    inputs = [keras.Input((None, D)), keras.Input((None, D))]
+    attended = MultiHeadAttention(D, H)(*inputs)
+    attended = MultiHeadAttention(D, H)(attended, causal=True)
+    model = randomise(keras.Model(inputs, attended))
+    assert model.output_shape == (None, None, D)
+    np.testing.assert_array_equal(reload(model)([query, value]), model([query, value]))
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_keeps_float32_variables(policy, query, query_mask):
+    layer = MultiHeadAttention(D, H, dropout=0.1, dtype=policy)
+    for training in (False, True):
+        output = layer(query, mask=query_mask, causal=True, training=training)
+        assert output.dtype == policy.removeprefix("mixed_")
+        assert np.isfinite(keras.ops.cast(output, "float32")).all()
+    assert {variable.dtype for variable in layer.weights} == {"float32"}
+
+
+@pytest.mark.parametrize(("d_model", "num_heads"), [(33, 2), (0, 1), (33, 0), (-6, 3)])
+def test_bad_sizes_are_named(d_model, num_heads):
+    with pytest.raises(ValueError, match=f"d_model={d_model} and num_heads={num_heads}"):
+        MultiHeadAttention(d_model, num_heads)
+
+
+def test_query_of_another_width_is_refused():
+    with pytest.raises(ValueError, match=r"d_model = 33, got .*31"):
+        MultiHeadAttention(D, H)(np.zeros((B, T, 31)))

@@ -1,0 +1,107 @@
+"""TransformerConfig: validated, frozen, the same after a round trip, the paper's sizes by name."""
+
+import dataclasses
+import json
+
+import pytest
+
+from tfformer.config import BOS, EOS, PAD, PRESETS, UNK, TransformerConfig
+
+
+def test_special_ids_are_the_first_four():
+    assert (PAD, UNK, BOS, EOS) == (0, 1, 2, 3)
+
+
+def test_defaults_are_the_base_model_of_the_paper():
+    config = TransformerConfig(37000)
+    assert (config.num_encoder_layers, config.num_decoder_layers) == (6, 6)
+    assert (config.d_model, config.num_heads, config.d_ff, config.dropout) == (512, 8, 2048, 0.1)
+    assert (config.activation, config.norm, config.positions) == ("relu", "post", "sinusoidal")
+
+
+def test_target_vocabulary_defaults_to_the_source_vocabulary():
+    assert TransformerConfig(11).target_vocabulary_size == 11
+    assert TransformerConfig(11, 13).target_vocabulary_size == 13
+
+
+def test_config_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TransformerConfig(11).d_model = 7
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_dict_round_trip_through_json(name):
+    config = TransformerConfig.preset(name, 101, norm="pre")
+    assert TransformerConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_preset_takes_changes():
+    config = TransformerConfig.preset("tiny", 101, dropout=0.0, d_ff=7)
+    assert (config.dropout, config.d_ff, config.d_model) == (0.0, 7, 128)
+
+
+def test_big_is_the_row_of_table_3():
+    config = TransformerConfig.preset("big", 37000)
+    assert (config.d_model, config.d_ff, config.num_heads, config.dropout) == (1024, 4096, 16, 0.3)
+    assert (config.num_encoder_layers, config.num_decoder_layers) == (6, 6)
+
+
+def test_tiny_is_the_published_multi30k_model():
+    config = TransformerConfig.preset("tiny", 8000)
+    assert (config.d_model, config.d_ff, config.num_heads, config.dropout) == (128, 256, 4, 0.3)
+    assert (config.num_encoder_layers, config.num_decoder_layers) == (4, 4)
+    assert config.tie_embeddings == "all"
+
+
+def test_unknown_field_is_named():
+    with pytest.raises(ValueError, match="depth"):
+        TransformerConfig.from_dict({"source_vocabulary_size": 11, "depth": 3})
+
+
+def test_unknown_preset_is_named():
+    with pytest.raises(ValueError, match="name must be one of .*'base'.*'huge'"):
+        TransformerConfig.preset("huge", 11)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("source_vocabulary_size", 4),
+        ("target_vocabulary_size", 0),
+        ("num_encoder_layers", 0),
+        ("num_decoder_layers", -1),
+        ("num_encoder_layers", 2.0),
+        ("num_encoder_layers", True),
+        ("d_model", 1),
+        ("d_model", "512"),
+        ("num_heads", 0),
+        ("num_heads", 3),
+        ("d_ff", 0),
+        ("max_positions", 0),
+        ("dropout", 1.0),
+        ("dropout", -0.1),
+        ("dropout", float("nan")),
+        ("dropout", "0.1"),
+        ("activation", "tanh"),
+        ("norm", "both"),
+        ("positions", "rotary"),
+        ("tie_embeddings", True),
+    ],
+)
+def test_bad_value_is_refused_with_argument_and_value(field, value):
+    with pytest.raises(ValueError) as error:
+        TransformerConfig(**{"source_vocabulary_size": 11, field: value})
+    assert field in str(error.value)
+    assert repr(value) in str(error.value)
+
+
+def test_sinusoidal_positions_need_an_even_width():
+    with pytest.raises(ValueError, match="even.*d_model=15"):
+        TransformerConfig(11, d_model=15, num_heads=3)
+    assert TransformerConfig(11, d_model=15, num_heads=3, positions="learned").d_model == 15
+
+
+def test_one_matrix_for_all_needs_one_vocabulary():
+    with pytest.raises(ValueError, match="source_vocabulary_size=11.*target_vocabulary_size=13"):
+        TransformerConfig(11, 13, tie_embeddings="all")
+    assert TransformerConfig(11, 13, tie_embeddings="target").target_vocabulary_size == 13

@@ -1,0 +1,221 @@
+"""The encoder: the oracle, padding and the future unseen, at home in somebody else's model."""
+
+import keras
+import numpy as np
+import oracle
+import pytest
+import tensorflow as tf
+
+from tfformer import Encoder, EncoderLayer, SinusoidalPositionalEncoding, TokenEmbedding
+from tfformer.config import ACTIVATIONS
+
+B, S, V, N, D, H, F = 3, 5, 23, 2, 14, 2, 29
+
+norms = pytest.mark.parametrize("norm", ["post", "pre"])
+kinds = pytest.mark.parametrize("kind", ["layer", "stack"])
+
+
+def make(kind, **kwargs):
+    arguments = {"d_model": D, "num_heads": H, "d_ff": F, **kwargs}
+    return EncoderLayer(**arguments) if kind == "layer" else Encoder(num_layers=N, **arguments)
+
+
+def built(layer, randomise):
+    layer.build((None, None, D))
+    return randomise(layer)
+
+
+@pytest.fixture
+def x(rng):
+    return rng.normal(size=(B, S, D)).astype("float32")
+
+
+@pytest.fixture
+def mask():
+    return np.arange(S) < np.array([[5], [3], [1]])
+
+
+@norms
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_encoder_layer_equals_the_oracle(x, mask, norm, activation, causal, randomise):
+    layer = built(EncoderLayer(D, H, F, activation=activation, norm=norm), randomise)
+    output = layer(x, mask=mask, causal=causal)
+    assert output.shape == (B, S, D)
+    np.testing.assert_allclose(
+        output, oracle.encoder_layer(layer, x, mask, causal), atol=1e-5, rtol=1e-5
+    )
+
+
+@norms
+@pytest.mark.parametrize("masked", [False, True])
+def test_encoder_equals_the_oracle(x, mask, norm, masked, randomise):
+    encoder = built(Encoder(N, D, H, F, norm=norm), randomise)
+    mask = mask if masked else None
+    output = encoder(x, mask=mask)
+    assert output.shape == (B, S, D)
+    np.testing.assert_allclose(output, oracle.encoder(encoder, x, mask), atol=1e-5, rtol=1e-5)
+
+
+@norms
+@pytest.mark.parametrize("training", [False, True])
+def test_causal_encoder_does_not_see_the_future(x, rng, norm, training, randomise, same_dropout):
+    encoder = built(Encoder(N, D, H, F, dropout=0.3, norm=norm), randomise)
+    rewind = same_dropout(encoder)
+    for t in (0, S - 2):
+        changed = x.copy()
+        changed[:, t + 1 :] = rng.normal(size=changed[:, t + 1 :].shape)
+        rewind()
+        output = encoder(x, causal=True, training=training).numpy()
+        rewind()
+        other = encoder(changed, causal=True, training=training).numpy()
+        np.testing.assert_allclose(output[:, : t + 1], other[:, : t + 1], atol=1e-5)
+        assert np.abs(output[:, t + 1 :] - other[:, t + 1 :]).max() > 1e-2
+
+
+@norms
+def test_padding_changes_nothing_through_the_masks_of_a_sequential_model(norm, randomise):
+    model = keras.Sequential(
+        [TokenEmbedding(V, D), SinusoidalPositionalEncoding(D), Encoder(N, D, H, F, norm=norm)]
+    )
+    ids = np.array([[5, 7, 11], [22, 3, 0]])
+    padded = np.pad(ids, ((0, 0), (0, 4)))
+    short = model(ids)
+    randomise(model)
+    short, long = model(ids).numpy(), model(padded).numpy()
+    np.testing.assert_allclose(long[0, :3], short[0], atol=1e-5)
+    np.testing.assert_allclose(long[1, :2], short[1, :2], atol=1e-5)
+    np.testing.assert_allclose(model(ids[1:, :2])[0], short[1, :2], atol=1e-5)
+    np.testing.assert_array_equal(keras.src.backend.get_keras_mask(model(padded)), padded != 0)
+
+
+@norms
+def test_wholly_padded_row_is_finite_with_finite_gradient(x, norm, randomise):
+    encoder = built(Encoder(N, D, H, F, norm=norm), randomise)
+    mask = np.ones((B, S), bool)
+    mask[1] = False
+    with tf.GradientTape() as tape:
+        output = encoder(x, mask=mask)
+        loss = tf.reduce_sum(output**2)
+    assert np.isfinite(output).all()
+    gradients = tape.gradient(loss, encoder.trainable_variables)
+    assert all(np.isfinite(gradient).all() for gradient in gradients)
+    np.testing.assert_allclose(output[0], encoder(x[:1])[0], atol=1e-5)
+
+
+def test_every_dropout_acts_in_training_only(x):
+    encoder = Encoder(N, D, H, F, dropout=0.5)
+    assert np.abs(encoder(x, training=True) - encoder(x, training=False)).max() > 1e-2
+    np.testing.assert_array_equal(encoder(x, training=False), encoder(x))
+
+
+@pytest.mark.parametrize(("norm", "last"), [("post", 0), ("pre", 1)])
+@pytest.mark.parametrize(("activation", "matrices"), [("relu", 2), ("swiglu", 3)])
+def test_number_of_weights_and_parameters(norm, last, activation, matrices):
+    encoder = Encoder(N, D, H, F, activation=activation, norm=norm)
+    encoder.build((None, None, D))
+    attention, feed_forward = 4 * (D * D + D), matrices * D * F + (matrices - 1) * F + D
+    assert encoder.count_params() == N * (attention + feed_forward + 2 * 2 * D) + last * 2 * D
+    assert len(encoder.weights) == N * (8 + 2 * matrices + 2 * 2) + last * 2
+
+
+@kinds
+def test_config_round_trip(kind):
+    layer = make(kind, dropout=0.3, activation="swiglu", norm="pre", name="here")
+    again = type(layer).from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    assert (again.d_model, again.num_heads, again.d_ff) == (D, H, F)
+    assert (again.dropout, again.activation, again.norm) == (0.3, "swiglu", "pre")
+
+
+@kinds
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_mixed_precision_keeps_float32_variables(x, mask, kind, policy):
+    layer = make(kind, dtype=policy)
+    for training in (False, True):
+        output = layer(x, mask=mask, causal=True, training=training)
+        assert output.dtype == policy.removeprefix("mixed_")
+        assert np.isfinite(keras.ops.cast(output, "float32")).all()
+    assert {variable.dtype for variable in layer.weights} == {"float32"}
+
+
+@kinds
+def test_keras_file_gives_the_same_outputs(x, mask, kind, randomise, reload):
+    inputs = keras.Input((None, D)), keras.Input((None,), dtype="bool")
+    output = make(kind)(inputs[0], mask=inputs[1], causal=True)
+    model = randomise(keras.Model(inputs, output))
+    assert model.output_shape == (None, None, D)
+    np.testing.assert_array_equal(reload(model)([x, mask]), model([x, mask]))
+
+
+def test_bad_number_of_layers_is_named():
+    with pytest.raises(ValueError, match="num_layers must be at least 1, got num_layers=0"):
+        Encoder(0, D, H, F)
+
+
+@kinds
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"num_heads": 3}, "d_model=14 and num_heads=3"),
+        ({"d_ff": 0}, "d_ff=0"),
+        ({"activation": "tanh"}, "activation must be one of .* got 'tanh'"),
+        ({"norm": "both"}, "norm must be one of .* got 'both'"),
+    ],
+)
+def test_bad_argument_is_named(kind, change, message):
+    with pytest.raises(ValueError, match=message):
+        make(kind, **change)
+
+
+def test_classifier_of_the_docstring_learns_and_survives_a_keras_file(rng, reload):
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential(
+        [
+            TokenEmbedding(V, D),
+            SinusoidalPositionalEncoding(D),
+            Encoder(1, D, H, F, dropout=0.0),
+            keras.layers.GlobalAveragePooling1D(),
+            keras.layers.Dense(2),
+        ]
+    )
+    model.compile(
+        optimizer=keras.optimizers.Adam(1e-2),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+    )
+    # Which of the ids 4 and 5 is there, among others, in sequences of several lengths?
+    ids = rng.integers(6, V, size=(128, 7)) * (np.arange(7) < rng.integers(3, 8, size=(128, 1)))
+    labels = rng.integers(0, 2, size=128)
+    ids[np.arange(128), rng.integers(0, 3, size=128)] = 4 + labels
+    model.fit(ids, labels, batch_size=32, epochs=15, verbose=0)
+    assert model.evaluate(ids, labels, verbose=0)[1] > 0.95
+    again = reload(model)
+    np.testing.assert_allclose(
+        again.predict(ids, verbose=0), model.predict(ids, verbose=0), atol=1e-6
+    )
+
+
+def test_decoder_only_language_model_learns_and_survives_a_keras_file(reload):
+    keras.utils.set_random_seed(3)
+    ids = keras.Input((None,), dtype="int32")
+    embedding = TokenEmbedding(V, D)
+    x = SinusoidalPositionalEncoding(D)(embedding(ids))
+    x = Encoder(1, D, H, F, dropout=0.0, norm="pre")(x, causal=True)
+    model = keras.Model(ids, keras.layers.Dense(V)(x))
+    model.compile(
+        optimizer=keras.optimizers.Adam(1e-2),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    )
+    # Count upwards from anywhere: the next id is always one more.
+    sequences = np.array([np.arange(start, start + 8) for start in range(1, V - 7)])
+    many = np.tile(sequences, (16, 1))
+    history = model.fit(many[:, :-1], many[:, 1:], epochs=8, batch_size=15, verbose=0)
+    assert history.history["loss"][-1] < history.history["loss"][0] / 4
+    predicted = model.predict(sequences[:, :-1], verbose=0)
+    assert (predicted.argmax(axis=-1) == sequences[:, 1:]).mean() > 0.9
+    np.testing.assert_allclose(
+        reload(model).predict(sequences[:, :-1], verbose=0), predicted, atol=1e-5
+    )
+    # The first prediction knows nothing of what follows.
+    np.testing.assert_allclose(model(sequences[:, :3]), predicted[:, :3], atol=1e-5)

@@ -1,0 +1,95 @@
+"""The feed-forward layer: the equation, with each activation, position by position."""
+
+import keras
+import numpy as np
+import oracle
+import pytest
+
+from tfformer import FeedForward
+from tfformer.config import ACTIVATIONS
+
+B, T, D, F = 2, 5, 13, 29
+
+
+@pytest.fixture
+def x(rng):
+    return rng.normal(size=(B, T, D)).astype("float32")
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_layer_equals_the_oracle(activation, x, randomise):
+    layer = FeedForward(D, F, activation)
+    layer.build(x.shape)
+    randomise(layer)
+    assert layer(x).shape == (B, T, D)
+    np.testing.assert_allclose(layer(x), oracle.feed_forward(layer, x), atol=1e-5)
+
+
+def test_relu_by_hand():
+    layer = FeedForward(2, 3)
+    layer.build((None, 2))
+    layer.inner.kernel.assign([[1, -1, 2], [0, 1, 1]])
+    layer.inner.bias.assign([0, 0, -3])
+    layer.outer.kernel.assign([[1, 2], [3, 4], [5, 6]])
+    layer.outer.bias.assign([10, 20])
+    # (1, 2) W_1 + b_1 = (1, 1, 1); (2, 0) W_1 + b_1 = (2, -2, 1), of which relu makes (2, 0, 1).
+    np.testing.assert_allclose(layer(np.array([[1.0, 2], [2, 0]])), [[19, 32], [17, 30]])
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_positions_do_not_mix(activation, x, randomise):
+    layer = FeedForward(D, F, activation)
+    layer.build(x.shape)
+    randomise(layer)
+    changed = x.copy()
+    changed[:, 3] += 1
+    same = np.arange(T) != 3
+    y, other = layer(x).numpy(), layer(changed).numpy()
+    np.testing.assert_allclose(other[:, same], y[:, same], atol=1e-6)
+    assert np.abs(other[:, 3] - y[:, 3]).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("activation", "weights", "parameters"),
+    [(name, 4, D * F + F + F * D + D) for name in ("relu", "gelu", "silu")]
+    + [("swiglu", 6, 2 * (D * F + F) + F * D + D)],
+)
+def test_number_of_weights_and_parameters(activation, weights, parameters):
+    layer = FeedForward(D, F, activation)
+    layer.build((None, D))
+    assert (len(layer.weights), layer.count_params()) == (weights, parameters)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_config_round_trip(activation):
+    layer = FeedForward(D, F, activation, name="here")
+    again = FeedForward.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+    assert (again.d_model, again.d_ff, again.activation) == (D, F, activation)
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_keras_file_gives_the_same_outputs(activation, x, randomise, reload):
+    model = keras.Sequential([keras.Input((None, D)), FeedForward(D, F, activation)])
+    randomise(model)
+    np.testing.assert_array_equal(reload(model)(x), model(x))
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_mixed_precision_keeps_float32_variables(policy, activation, x):
+    layer = FeedForward(D, F, activation, dtype=policy)
+    assert layer(x).dtype == policy.removeprefix("mixed_")
+    assert np.isfinite(keras.ops.cast(layer(x), "float32")).all()
+    assert {variable.dtype for variable in layer.weights} == {"float32"}
+
+
+@pytest.mark.parametrize(("d_model", "d_ff"), [(0, 29), (13, 0)])
+def test_bad_sizes_are_named(d_model, d_ff):
+    with pytest.raises(ValueError, match=f"d_model={d_model} and d_ff={d_ff}"):
+        FeedForward(d_model, d_ff)
+
+
+def test_bad_activation_is_named():
+    with pytest.raises(ValueError, match="activation must be one of .*'relu'.*, got 'tanh'"):
+        FeedForward(D, F, "tanh")

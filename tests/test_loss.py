@@ -1,0 +1,205 @@
+"""The loss is the dense formula over real tokens; metrics are global, never means of means."""
+
+import keras
+import numpy as np
+import oracle
+import pytest
+import tensorflow as tf
+
+from tfformer import Perplexity, SmoothedCrossEntropy, TokenAccuracy
+
+B, T, V = 3, 5, 11
+
+smoothings = pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.37])
+
+
+@pytest.fixture
+def labels():
+    # Rows of 5, 2 and 1 tokens: a mean over rows is another number than a mean over tokens.
+    return np.array([[5, 10, 1, 7, 3], [4, 3, 0, 0, 0], [3, 0, 0, 0, 0]])
+
+
+@pytest.fixture
+def logits(rng):
+    return rng.normal(scale=2, size=(B, T, V)).astype("float32")
+
+
+@smoothings
+def test_loss_is_the_dense_formula(labels, logits, smoothing):
+    loss = SmoothedCrossEntropy(smoothing)(labels, logits)
+    assert loss.shape == ()
+    expected = oracle.smoothed_cross_entropy(labels, logits.astype("float64"), smoothing)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_loss_of_uniform_logits_is_the_log_of_the_vocabulary(labels):
+    for smoothing in (0.0, 0.1):
+        loss = SmoothedCrossEntropy(smoothing)(labels, np.zeros((B, T, V), "float32"))
+        np.testing.assert_allclose(loss, np.log(V), rtol=1e-6)
+
+
+def test_loss_without_smoothing_is_that_of_keras_on_the_tokens(labels, logits):
+    token = labels != 0
+    keras_loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    expected = keras_loss(labels[token], logits[token])
+    np.testing.assert_allclose(SmoothedCrossEntropy(0)(labels, logits), expected, rtol=1e-5)
+
+
+@smoothings
+def test_loss_of_each_token(labels, logits, smoothing):
+    losses = SmoothedCrossEntropy(smoothing).call(labels, logits)
+    assert losses.shape == (B, T)
+    for b, t in np.argwhere(labels):
+        expected = oracle.smoothed_cross_entropy(
+            labels[b : b + 1, t : t + 1], logits[b : b + 1, t : t + 1].astype("float64"), smoothing
+        )
+        np.testing.assert_allclose(losses[b, t], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [(B,), (B, T)])
+def test_sample_weight_of_a_row_or_a_token(labels, logits, rng, size):
+    weights = rng.random(size)
+    expected = oracle.smoothed_cross_entropy(
+        labels, logits.astype("float64"), 0.1, weights if size == (B, T) else weights[:, None]
+    )
+    loss = SmoothedCrossEntropy(0.1)(labels, logits, sample_weight=weights)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+
+
+def test_appended_padding_changes_nothing(labels, logits, rng):
+    longer_labels = np.pad(labels, ((0, 2), (0, 4)))
+    longer_logits = rng.normal(size=(B + 2, T + 4, V)).astype("float32")
+    longer_logits[:B, :T] = logits
+    loss = SmoothedCrossEntropy()
+    np.testing.assert_allclose(loss(longer_labels, longer_logits), loss(labels, logits), rtol=1e-5)
+
+
+def test_batch_of_padding_gives_zero_and_a_zero_gradient(logits):
+    logits = tf.constant(logits)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss = SmoothedCrossEntropy()(np.zeros((B, T), int), logits)
+    assert float(loss) == 0
+    np.testing.assert_array_equal(tape.gradient(loss, logits), np.zeros((B, T, V)))
+
+
+@smoothings
+def test_gradient_is_softmax_minus_smoothed_target_over_the_tokens(labels, logits, smoothing):
+    watched = tf.constant(logits)
+    with tf.GradientTape() as tape:
+        tape.watch(watched)
+        loss = SmoothedCrossEntropy(smoothing)(labels, watched)
+    targets = oracle.smoothed_targets(labels, V, smoothing)
+    expected = (oracle.softmax(logits.astype("float64")) - targets) / (labels != 0).sum()
+    expected[labels == 0] = 0
+    np.testing.assert_allclose(tape.gradient(loss, watched), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_loss_is_computed_in_float32(labels, logits, dtype):
+    half = tf.cast(logits, dtype)
+    loss = SmoothedCrossEntropy()(labels, half)
+    assert loss.dtype == "float32"
+    exact = oracle.smoothed_cross_entropy(labels, np.asarray(tf.cast(half, "float64")), 0.1)
+    np.testing.assert_allclose(loss, exact, rtol=1e-5)
+
+
+def test_large_logits_do_not_overflow(labels):
+    logits = np.zeros((B, T, V), "float32")
+    logits[..., 2] = 3e4
+    loss = SmoothedCrossEntropy(0.0)(labels, logits)
+    np.testing.assert_allclose(loss, 3e4, rtol=1e-6)
+
+
+def test_loss_config_round_trip(labels, logits):
+    loss = SmoothedCrossEntropy(0.37, name="here")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert isinstance(again, SmoothedCrossEntropy)
+    assert again.get_config() == loss.get_config()
+    np.testing.assert_array_equal(again(labels, logits), loss(labels, logits))
+
+
+@pytest.mark.parametrize("smoothing", [-0.1, 1.0, 2])
+def test_bad_smoothing_is_named(smoothing):
+    with pytest.raises(ValueError, match=f"smoothing must be in .* got smoothing={smoothing}"):
+        SmoothedCrossEntropy(smoothing)
+
+
+# Metrics.
+
+
+def batches(rng):
+    """Batches of 1, 2 and 4 rows, with 3, 14 and 4 tokens."""
+    for lengths in ([3], [7, 7], [1, 2, 1, 0]):
+        labels = rng.integers(1, V, size=(len(lengths), 7))
+        labels = labels * (np.arange(7) < np.array(lengths)[:, None])
+        logits = rng.normal(size=(len(lengths), 7, V)).astype("float32")
+        # Half of the labels are made likely, so that neither metric is at its chance level.
+        logits += 4 * np.eye(V)[labels].astype("float32") * (rng.random((len(lengths), 7, 1)) < 0.5)
+        yield labels, logits
+
+
+def log_probs_of_tokens(labels, logits):
+    log_probs = np.log(oracle.softmax(logits.astype("float64")))
+    return np.take_along_axis(log_probs, labels[..., None], axis=-1)[..., 0][labels != 0]
+
+
+def test_accuracy_over_batches_is_the_global_share(rng):
+    metric, hits, means = TokenAccuracy(), [], []
+    for labels, logits in batches(rng):
+        metric.update_state(labels, logits)
+        hits.append((logits.argmax(axis=-1) == labels)[labels != 0])
+        means.append(hits[-1].mean())
+    expected = np.concatenate(hits).mean()
+    assert 0 < expected < 1
+    np.testing.assert_allclose(metric.result(), expected, rtol=1e-6)
+    assert abs(np.mean(means) - expected) > 1e-3, "the test would not see a mean of means"
+
+
+def test_perplexity_over_batches_is_the_global_figure(rng):
+    metric, nlls, means = Perplexity(), [], []
+    for labels, logits in batches(rng):
+        metric.update_state(labels, logits)
+        nlls.append(-log_probs_of_tokens(labels, logits))
+        means.append(np.exp(nlls[-1].mean()))
+    expected = np.exp(np.concatenate(nlls).mean())
+    np.testing.assert_allclose(metric.result(), expected, rtol=1e-5)
+    assert abs(np.mean(means) - expected) > 1e-3, "the test would not see a mean of means"
+
+
+def test_perplexity_of_uniform_logits_is_the_size_of_the_vocabulary(labels):
+    metric = Perplexity()
+    metric.update_state(labels, np.zeros((B, T, V), "float32"))
+    np.testing.assert_allclose(metric.result(), V, rtol=1e-5)
+
+
+@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
+@pytest.mark.parametrize("size", [(B,), (B, T)])
+def test_metric_weight_0_is_padding(metric, size, labels, logits):
+    weighted, padded = metric(), metric()
+    weights = np.ones(size)
+    weights[0] = 0
+    weighted.update_state(labels, logits, sample_weight=weights)
+    labels[0] = 0
+    padded.update_state(labels, logits)
+    np.testing.assert_allclose(weighted.result(), padded.result(), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("metric", "nothing"), [(TokenAccuracy, 0.0), (Perplexity, 1.0)])
+def test_metric_of_nothing_is_finite_and_reset_forgets(metric, nothing, labels, logits):
+    metric = metric()
+    assert float(metric.result()) == nothing
+    metric.update_state(np.zeros((B, T), int), logits)
+    assert float(metric.result()) == nothing
+    metric.update_state(labels, logits)
+    assert float(metric.result()) != nothing
+    metric.reset_state()
+    assert float(metric.result()) == nothing
+
+
+@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
+def test_metric_config_round_trip(metric):
+    metric = metric(name="here")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+    assert type(again) is type(metric)
+    assert again.get_config() == metric.get_config()

@@ -1,0 +1,300 @@
+"""The public names, which way imports point, and what runs on Keras alone."""
+
+import ast
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tfformer
+
+ROOT = Path(__file__).parent.parent
+
+KERAS_ALONE = [
+    "TransformerConfig",
+    "Transformer",
+    "TokenEmbedding",
+    "SinusoidalPositionalEncoding",
+    "LearnedPositionalEmbedding",
+    "MultiHeadAttention",
+    "FeedForward",
+    "EncoderLayer",
+    "Encoder",
+    "DecoderLayer",
+    "Decoder",
+    "WarmupSchedule",
+    "SmoothedCrossEntropy",
+    "TokenAccuracy",
+    "scaled_dot_product_attention",
+]
+WITH_TENSORFLOW = [
+    "Tokenizer",
+    "Translator",
+    "greedy_search",
+    "beam_search",
+    "exhaustive_search",
+]
+PUBLIC = KERAS_ALONE + WITH_TENSORFLOW
+
+
+# The public surface.
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_name_is_importable_and_says_what_it_is(name):
+    value = getattr(tfformer, name)
+    assert value.__module__.startswith("tfformer.")
+    assert value.__doc__
+
+
+def test_dir_and_all_list_every_public_name():
+    assert set(PUBLIC) <= set(dir(tfformer))
+    assert set(PUBLIC) <= set(tfformer.__all__)
+    assert all(hasattr(tfformer, name) for name in tfformer.__all__)
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'Attention'"):
+        _ = tfformer.Attention
+    with pytest.raises(ImportError, match="Attention"):
+        from tfformer import Attention  # noqa: F401
+
+
+def test_layers_are_registered_under_the_name_of_the_package():
+    import keras
+
+    for name in KERAS_ALONE:
+        value = getattr(tfformer, name)
+        if isinstance(value, type) and name != "TransformerConfig":
+            assert keras.saving.get_registered_name(value) == f"tfformer>{name}"
+
+
+# Which way imports point.
+
+
+def imports(path: Path, module_level: bool = False) -> set[str]:
+    """The modules that a file imports; `from a import b` counts as `a` and as `a.b`."""
+    tree = ast.parse(path.read_text())
+    found = set()
+    for node in tree.body if module_level else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: an import's name is its path"
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def reaches(names: set[str], *packages: str) -> set[str]:
+    return {
+        name
+        for name in names
+        for package in packages
+        if name == package or name.startswith(package + ".")
+    }
+
+
+def files(folder: str) -> list[Path]:
+    found = sorted((ROOT / folder).rglob("*.py"))
+    assert found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("folder", "forbidden"),
+    [
+        ("tfformer", ("training", "export")),
+        ("training", ("export",)),
+        ("export", ("training",)),
+    ],
+)
+def test_packages_import_one_way(folder, forbidden):
+    for path in files(folder):
+        assert not reaches(imports(path), *forbidden), path
+
+
+# Everything in the library that a layer knows nothing of.
+ABOVE_LAYERS = [
+    f"tfformer.{name}"
+    for name in ("transformer", "search", "translator", "run", "tokenizer", "loss", "schedule")
+]
+
+
+def test_layers_know_no_model():
+    for path in files("tfformer/layers"):
+        assert not reaches(imports(path), *ABOVE_LAYERS), path
+
+
+def test_the_model_knows_no_search():
+    above = "tfformer.search", "tfformer.translator", "tfformer.run", "tfformer.tokenizer"
+    assert not reaches(imports(ROOT / "tfformer/transformer.py"), *above)
+
+
+def test_search_knows_no_model():
+    paths = [ROOT / "tfformer/search.py", *(ROOT / "tfformer").glob("search/*.py")]
+    for path in paths:
+        if path.exists():
+            assert not reaches(
+                imports(path), "tfformer.transformer", "tfformer.layers", "tfformer.translator"
+            )
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["__init__.py", "config.py", "transformer.py", "loss.py", "schedule.py", "layers"],
+)
+def test_what_needs_keras_alone_imports_no_tensorflow(path):
+    path = ROOT / "tfformer" / path
+    for file in [path] if path.is_file() else files(path):
+        assert not reaches(imports(file), "tensorflow", "tensorflow_text", "sentencepiece"), file
+
+
+# Other processes: what is imported, and what runs without TensorFlow.
+
+
+def run(program: str, folder=ROOT, backend="tensorflow") -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": backend},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    return done.stdout
+
+
+def test_import_leaves_text_ops_for_their_first_use():
+    heavy = "'tensorflow_text', 'sentencepiece', 'tfformer.search', 'tfformer.translator'"
+    printed = run(f"import sys, tfformer; print([n for n in ({heavy}) if n in sys.modules])")
+    assert printed.strip() == "[]"
+
+
+def test_a_plain_import_lets_keras_load_what_names_our_layers(tmp_path):
+    import keras
+
+    layers = [keras.Input([None], dtype="int32"), tfformer.TokenEmbedding(7, 6)]
+    keras.Sequential(layers).save(tmp_path / "model.keras")
+    program = "import tfformer, keras; print(keras.models.load_model('model.keras').count_params())"
+    assert run(program, folder=tmp_path).strip() == "42"
+
+
+@pytest.mark.parametrize("name", WITH_TENSORFLOW)
+def test_what_needs_tensorflow_says_what_is_missing(name):
+    pytest.importorskip("jax", reason="Keras needs one backend, and TensorFlow is hidden here")
+    program = f"""
+import sys
+sys.modules.update(dict.fromkeys(["tensorflow", "tensorflow_text", "sentencepiece"]))
+import tfformer
+try:
+    tfformer.{name}
+except ImportError as error:
+    print(error)
+"""
+    assert f"tfformer.{name} needs " in run(program, backend="jax")
+
+
+# Blocks what is named in BLOCKED, runs the whole Keras-only surface, and trains a little.
+ON_KERAS_ALONE = """
+import sys
+
+BLOCKED = {blocked!r}
+
+
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in BLOCKED:
+            raise ModuleNotFoundError(f"{{name}} is blocked", name=name)
+
+
+sys.meta_path.insert(0, Blocker())
+
+import keras
+import numpy as np
+import tfformer
+
+assert keras.backend.backend() == {backend!r}
+for name in {names!r}:
+    getattr(tfformer, name)
+
+data = np.load("data.npz")
+inputs = {{name: data[name] for name in ("source_ids", "target_ids")}}
+labels = data["labels"]
+config = tfformer.TransformerConfig(**{config!r})
+model = tfformer.Transformer(config)
+model.set_weights([data[f"weight_{{n}}"] for n in range(len(model.weights))])
+numpy = keras.ops.convert_to_numpy
+found = {{"logits": numpy(model(inputs))}}
+
+# Cached, as a search does it: two beams that are alike.
+memory = model.encode(inputs["source_ids"])
+projected, steps = model.decoder.project_memory(memory), []
+cache = model.decoder.empty_cache(len(labels), 2)
+for t in range(labels.shape[1]):
+    ids = np.repeat(inputs["target_ids"][:, t : t + 1], 2, axis=1)
+    step, cache = model.decode_step(ids, t, projected, inputs["source_ids"] != 0, cache)
+    steps.append(numpy(step)[:, 1])
+found["steps"] = np.stack(steps, axis=1)
+
+found["loss"] = numpy(tfformer.SmoothedCrossEntropy()(labels, found["logits"]))
+found["rate"] = numpy(tfformer.WarmupSchedule(131, 17)(5))
+accuracy = tfformer.TokenAccuracy()
+accuracy.update_state(labels, found["logits"])
+found["accuracy"] = numpy(accuracy.result())
+
+model.compile(
+    optimizer=keras.optimizers.Adam(tfformer.WarmupSchedule(config.d_model, 20)),
+    loss=tfformer.SmoothedCrossEntropy(),
+    metrics=[tfformer.TokenAccuracy(), tfformer.Perplexity()],
+)
+losses = model.fit(inputs, labels, epochs=20, verbose=0).history["loss"]
+assert losses[-1] < losses[0] - 0.2, losses
+model.save("model.keras")
+again = keras.saving.load_model("model.keras")
+np.testing.assert_allclose(numpy(again(inputs)), numpy(model(inputs)), atol=1e-6)
+assert not set(BLOCKED) & set(sys.modules)
+np.savez("found.npz", **found)
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "blocked"),
+    [
+        ("tensorflow", ["tensorflow_text", "sentencepiece"]),
+        ("jax", ["tensorflow", "tensorflow_text", "sentencepiece"]),
+    ],
+)
+def test_model_runs_and_trains_the_same_on_keras_alone(backend, blocked, tmp_path, rng, randomise):
+    if importlib.util.find_spec(backend) is None:
+        pytest.skip(f"{backend} is not installed")
+    config = tfformer.TransformerConfig.preset(
+        "test", 17, num_encoder_layers=1, num_decoder_layers=1, norm="pre", activation="swiglu"
+    )
+    model = randomise(tfformer.Transformer(config))
+    source_ids, labels = rng.integers(4, 17, size=(5, 7)), rng.integers(4, 17, size=(5, 3))
+    source_ids[1, 4:], labels[2, 2:] = 0, 0
+    target_ids = np.concatenate([np.full((5, 1), 2), labels[:, :-1]], axis=1)
+    inputs = {"source_ids": source_ids, "target_ids": target_ids}
+    weights = {f"weight_{n}": weight for n, weight in enumerate(model.get_weights())}
+    np.savez(tmp_path / "data.npz", **inputs, labels=labels, **weights)
+    program = ON_KERAS_ALONE.format(
+        blocked=blocked, backend=backend, names=KERAS_ALONE, config=config.to_dict()
+    )
+    run(program, tmp_path, backend)
+
+    found = np.load(tmp_path / "found.npz")
+    logits = model(inputs).numpy()
+    np.testing.assert_allclose(found["logits"], logits, atol=1e-5, rtol=1e-5)
+    # A padded position has no meaning, and the cached step knows no padding of its own target.
+    real = target_ids != 0
+    np.testing.assert_allclose(found["steps"][real], logits[real], atol=1e-5, rtol=1e-5)
+    loss = tfformer.SmoothedCrossEntropy()(labels, logits)
+    np.testing.assert_allclose(found["loss"], loss, rtol=1e-5)
+    np.testing.assert_allclose(found["rate"], tfformer.WarmupSchedule(131, 17)(5), rtol=1e-6)
+    accuracy = (logits.argmax(axis=-1) == labels)[labels != 0].mean()
+    np.testing.assert_allclose(found["accuracy"], accuracy, rtol=1e-6)

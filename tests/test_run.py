@@ -1,0 +1,364 @@
+"""The run directory: whole or not at all, and nothing in it is believed unchecked."""
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfformer
+from tfformer import RunError, Tokenizer, Transformer, TransformerConfig, run
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    source, target = (
+        Tokenizer.train([text] * 20, vocabulary_size=300).source_model
+        for text in ("ein Haus am See", "a house by the lake")
+    )
+    return Tokenizer(source, target)
+
+
+def make_model(tokenizer, seed=0, dtype=None, **changes):
+    config = TransformerConfig.preset(
+        "test",
+        tokenizer.source_vocabulary_size,
+        target_vocabulary_size=tokenizer.target_vocabulary_size,
+        **changes,
+    )
+    model, rng = Transformer(config, dtype=dtype), np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(scale=0.3, size=variable.shape))
+    return model
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return make_model(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def other(tokenizer):
+    """A model of the same sizes with other weights."""
+    return make_model(tokenizer, seed=1)
+
+
+@pytest.fixture(scope="module")
+def original(model, tokenizer, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("runs") / "original"
+    search = {"beam_width": 2, "max_source_length": 11, "max_target_length": 5}
+    run.save(directory, model, tokenizer, search, {"note": "größer"})
+    return directory
+
+
+@pytest.fixture
+def directory(original, tmp_path):
+    """A copy to damage."""
+    return shutil.copytree(original, tmp_path / "run")
+
+
+def logits(model):
+    ids = np.array([[5, 7, 11, 3], [13, 3, 0, 0]])
+    return model({"source_ids": ids, "target_ids": ids[:, ::-1]}).numpy()
+
+
+def weights_file(directory):
+    (path,) = directory.glob("weights-*.npz")
+    return path
+
+
+def names(directory):
+    return sorted(path.name for path in directory.iterdir())
+
+
+def assert_refused(directory, *words):
+    """`RunError` with one line that has these words in it."""
+    with pytest.raises(RunError) as error:
+        tfformer.load(directory)
+    message = str(error.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+# ---------------------------------------------------------------- there and back
+
+
+def test_a_run_gives_back_model_and_tokenizer(original, model, tokenizer):
+    loaded, its_tokenizer = tfformer.load(original)
+    assert loaded.config == model.config
+    np.testing.assert_array_equal(logits(loaded), logits(model))
+    for one, other in zip(loaded.weights, model.weights, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert its_tokenizer.sha256 == tokenizer.sha256
+    text = tf.constant(["ein Haus"])
+    np.testing.assert_array_equal(
+        its_tokenizer.encode_source(text).to_tensor(), tokenizer.encode_source(text).to_tensor()
+    )
+
+
+def test_a_string_is_a_path_too(original, model):
+    np.testing.assert_array_equal(logits(tfformer.load(str(original))[0]), logits(model))
+
+
+def test_the_config_says_what_the_run_is(original, model):
+    config = run.read_config(original)
+    assert config["format"] == run.FORMAT
+    assert TransformerConfig.from_dict(config["model"]) == model.config
+    assert config["training"] == {"note": "größer"}
+    assert set(config["sha256"]) == set(names(original)) - {"config.json"}
+
+
+def test_a_shared_vocabulary_is_stored_once(tmp_path, tokenizer):
+    shared = Tokenizer(tokenizer.source_model)
+    run.save(tmp_path / "new", make_model(shared), shared)
+    assert not (tmp_path / "new" / "target.model").exists()
+    assert tfformer.load(tmp_path / "new")[1].is_shared
+
+
+@pytest.mark.parametrize("tie", ["target", "all"])
+def test_tied_weights_are_stored_once(tmp_path, tokenizer, tie):
+    shared = Tokenizer(tokenizer.source_model)
+    tied = make_model(shared, tie_embeddings=tie)
+    run.save(tmp_path / "new", tied, shared)
+    stored = run.unpack(weights_file(tmp_path / "new").read_bytes())
+    assert len(stored) == len(tied.weights)
+    np.testing.assert_array_equal(logits(tfformer.load(tmp_path / "new")[0]), logits(tied))
+
+
+def test_a_model_of_mixed_precision_loads_in_float32(tmp_path, tokenizer):
+    mixed = make_model(tokenizer, dtype="mixed_bfloat16")
+    run.save(tmp_path / "new", mixed, tokenizer)
+    loaded, _ = tfformer.load(tmp_path / "new")
+    assert loaded.compute_dtype == "float32"
+    for one, other in zip(loaded.weights, mixed.weights, strict=True):
+        assert one.dtype == other.dtype == "float32"
+        np.testing.assert_array_equal(one, other)
+    again, _ = tfformer.load(tmp_path / "new", dtype="mixed_bfloat16")
+    assert again.compute_dtype == "bfloat16"
+
+
+def test_weights_may_be_given_in_place_of_the_model_s(tmp_path, model, other, tokenizer):
+    run.save(tmp_path / "new", model, tokenizer, weights=run.model_weights(other))
+    np.testing.assert_array_equal(logits(tfformer.load(tmp_path / "new")[0]), logits(other))
+
+
+def test_a_translator_has_the_run_s_limits_unless_it_is_given_others(original):
+    translator = run.load_translator(original)
+    assert (translator.beam_width, translator.max_source_length) == (2, 11)
+    wider = run.load_translator(original, beam_width=3)
+    assert (wider.beam_width, wider.max_target_length) == (3, 5)
+
+
+# ---------------------------------------------------------------- replacing
+
+
+def test_the_weights_of_a_replaced_model_are_removed(directory, other, tokenizer):
+    before = weights_file(directory)
+    run.save(directory, other, tokenizer)
+    assert weights_file(directory) != before
+    np.testing.assert_array_equal(logits(tfformer.load(directory)[0]), logits(other))
+
+
+def test_saving_the_same_again_changes_no_file(directory, model, tokenizer):
+    search = {"beam_width": 2, "max_source_length": 11, "max_target_length": 5}
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    run.save(directory, model, tokenizer, search, {"note": "größer"})
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+
+
+def test_other_files_of_the_directory_stay(directory, other, tokenizer):
+    (directory / "notes.txt").write_text("mine")
+    run.save(directory, other, tokenizer)
+    assert (directory / "notes.txt").read_text() == "mine"
+
+
+# ---------------------------------------------------------------- a disk that is full
+
+
+@contextlib.contextmanager
+def no_file_over(size):
+    """The limit that the kernel sets: a write over it fails, part of the file being written."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def assert_untouched(directory, original, model):
+    assert names(directory) == names(original)
+    np.testing.assert_array_equal(logits(tfformer.load(directory)[0]), logits(model))
+
+
+@pytest.mark.parametrize("function", ["replace", "fsync"])
+def test_a_failing_write_leaves_the_old_run(
+    directory, original, model, other, tokenizer, monkeypatch, function
+):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, function, full)
+        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)):
+            run.save(directory, other, tokenizer)
+    assert_untouched(directory, original, model)
+
+
+def test_a_config_that_cannot_be_written_leaves_the_old_run_loadable(
+    directory, model, other, tokenizer, monkeypatch
+):
+    replace = os.replace
+
+    def full_at_the_config(source, target):
+        if target.name == "config.json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full_at_the_config)
+        with pytest.raises(OSError):
+            run.save(directory, other, tokenizer)
+    assert not [name for name in names(directory) if "partial" in name]
+    np.testing.assert_array_equal(logits(tfformer.load(directory)[0]), logits(model))
+
+
+def test_a_file_that_may_not_grow_leaves_the_old_run(directory, original, model, other, tokenizer):
+    with no_file_over(4096), pytest.raises(OSError):
+        run.save(directory, other, tokenizer)
+    assert_untouched(directory, original, model)
+
+
+# ---------------------------------------------------------------- one file
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    run.write_atomically(path, b"old")
+    run.write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+    with no_file_over(1000), pytest.raises(OSError):
+        run.write_atomically(path, b"x" * 5000)
+    assert path.read_bytes() == b"new"
+    assert names(tmp_path) == ["file"]
+
+
+def test_arrays_come_back_from_their_bytes():
+    arrays = {"a/b": np.float32([[1, 2]]), "scalar": np.array(3), "empty": np.zeros((0, 3))}
+    found = run.unpack(run.pack(arrays))
+    assert set(found) == set(arrays)
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(found[name], value)
+        assert found[name].dtype == value.dtype
+
+
+def test_pickles_are_refused():
+    with pytest.raises(ValueError, match="pickle|Object"):
+        run.unpack(run.pack({"object": np.array([{}], dtype=object)}))
+
+
+# ---------------------------------------------------------------- damage
+
+
+@pytest.mark.parametrize("kind", ["empty", "half", "no_end", "flipped", "longer"])
+@pytest.mark.parametrize("which", ["weights", "source.model", "target.model"])
+def test_a_damaged_file_is_named(directory, which, kind):
+    path = weights_file(directory) if which == "weights" else directory / which
+    content = bytearray(path.read_bytes())
+    if kind == "flipped":
+        content[len(content) // 2] ^= 1
+    elif kind == "longer":
+        content += b"\0"
+    else:
+        content = content[: {"empty": 0, "half": len(content) // 2, "no_end": -1}[kind]]
+    path.write_bytes(content)
+    assert_refused(directory, str(path), "sha256", f"{len(content)} bytes")
+
+
+@pytest.mark.parametrize("which", ["weights", "source.model", "target.model"])
+def test_a_missing_file_is_named(directory, which):
+    path = weights_file(directory) if which == "weights" else directory / which
+    path.unlink()
+    assert_refused(directory, str(path), "cannot be read")
+
+
+def test_a_tokenizer_of_another_run_is_refused_even_if_it_has_the_same_size(directory, tokenizer):
+    for text in ("ein Maus am Fee", "ein Baum am Zaun", "ein Haus im Tal"):
+        stranger = Tokenizer.train([text] * 20, vocabulary_size=300)
+        if stranger.source_vocabulary_size == tokenizer.source_vocabulary_size:
+            break
+    (directory / "source.model").write_bytes(stranger.source_model)
+    assert_refused(directory, "source.model", "another run")
+
+
+def test_swapped_sides_are_refused(directory):
+    source, target = directory / "source.model", directory / "target.model"
+    contents = source.read_bytes(), target.read_bytes()
+    target.write_bytes(contents[0])
+    source.write_bytes(contents[1])
+    assert_refused(directory, ".model", "another run")
+
+
+def test_a_directory_without_a_config_is_no_run(directory):
+    (directory / "config.json").unlink()
+    assert_refused(directory, str(directory), "config.json")
+
+
+def test_a_missing_directory_and_a_file_are_no_run(tmp_path):
+    assert_refused(tmp_path / "none", "none is no directory")
+    (tmp_path / "file").write_bytes(b"")
+    assert_refused(tmp_path / "file", "file is no directory")
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b'{"format": 1', b"no json"])
+def test_a_config_that_is_no_json_is_refused(directory, content):
+    (directory / "config.json").write_bytes(content)
+    assert_refused(directory, "config.json", "damaged")
+
+
+@pytest.mark.parametrize("content", ["[]", "1", '"text"', "null", "{}", '{"format": 2}'])
+def test_a_config_of_another_format_is_refused(directory, content):
+    (directory / "config.json").write_text(content)
+    assert_refused(directory, "config.json", f"format {run.FORMAT}")
+
+
+@pytest.mark.parametrize("key", ["model", "search", "weights", "sha256"])
+def test_a_config_that_lacks_something_is_refused(directory, key):
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    del config[key]
+    path.write_text(json.dumps(config))
+    assert_refused(directory, "config.json", key)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"d_model": 15}, {"d_model": "large"}, {"colour": "red"}, {"norm": "none"}]
+)
+def test_a_config_of_impossible_sizes_is_refused(directory, fields):
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    config["model"].update(fields)
+    path.write_text(json.dumps(config))
+    assert_refused(directory, "config.json", next(iter(fields)))
+
+
+def test_weights_of_other_sizes_are_refused(directory):
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    config["model"]["d_ff"] += 2
+    path.write_text(json.dumps(config))
+    assert_refused(directory, "weights-", "shape")
+
+
+def test_weights_of_another_model_are_refused(model):
+    weights = run.model_weights(model)
+    name = next(iter(weights))
+    for wrong in ({k: v for k, v in weights.items() if k != name}, {**weights, "more": 1}):
+        with pytest.raises(RunError, match=f"{name}|more"):
+            run.set_weights(model, wrong)
