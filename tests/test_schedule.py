@@ -52,9 +52,16 @@ def test_first_update_of_an_optimizer_has_the_rate_of_step_1():
 
 
 def test_config_round_trip():
-    schedule = WarmupSchedule(131, 17, 2.5)
+    arguments = {
+        "d_model": 131,
+        "warmup_steps": 17,
+        "scale": 2.5,
+        "total_steps": 101,
+        "cooldown_steps": 41,
+    }
+    schedule = WarmupSchedule(**arguments)
     again = WarmupSchedule.from_config(schedule.get_config())
-    assert again.get_config() == {"d_model": 131, "warmup_steps": 17, "scale": 2.5}
+    assert again.get_config() == arguments
     optimizer = keras.optimizers.Adam(schedule)
     stored = keras.saving.serialize_keras_object(optimizer)
     again = keras.saving.deserialize_keras_object(stored)
@@ -69,3 +76,20 @@ def test_config_round_trip():
 def test_bad_argument_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         WarmupSchedule(*arguments)
+
+
+def test_cooldown_falls_linearly_to_zero_and_leaves_what_is_before_alone():
+    plain = WarmupSchedule(131, 17)
+    cooled = WarmupSchedule(131, 17, total_steps=101, cooldown_steps=41)
+    steps = np.arange(101)
+    factors = np.array([float(cooled(step)) / float(plain(step)) for step in steps])
+    np.testing.assert_allclose(factors[:60], 1, rtol=1e-6)
+    # The last step is not wasted on a rate of zero; the one behind it would be.
+    np.testing.assert_allclose(factors[60:], np.arange(41, 0, -1) / 42, rtol=1e-5)
+    assert float(cooled(101)) == 0 and float(cooled(500)) == 0
+
+
+@pytest.mark.parametrize("total_steps", [None, 40])
+def test_cooldown_is_within_the_training(total_steps):
+    with pytest.raises(ValueError, match="cooldown_steps=41"):
+        WarmupSchedule(131, 17, total_steps=total_steps, cooldown_steps=41)
