@@ -27,9 +27,7 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
             step 1.
     """
 
-    def __init__(
-        self, d_model, warmup_steps=4000, scale=1.0, total_steps=None, cooldown_steps=0
-    ):
+    def __init__(self, d_model, warmup_steps=4000, scale=1.0, total_steps=None, cooldown_steps=0):
         if d_model < 1 or warmup_steps < 1 or scale <= 0:
             raise ValueError(
                 "d_model and warmup_steps must be at least 1 and scale positive, got "

@@ -1,7 +1,7 @@
 """Multi30K, English to German: 29,000 captions of pictures (Elliott et al. 2016).
 
-    python -m training.multi30k data/multi30k
-    python -m training.train multi30k --data data/multi30k --run runs/multi30k
+python -m training.multi30k data/multi30k
+python -m training.train multi30k --data data/multi30k --run runs/multi30k
 """
 
 from training import multi30k
