@@ -82,5 +82,14 @@ match os.environ.get("DIE"):
             original(keeper, batch, logs)
 
         fit._Keeper.on_train_batch_end = terminated
+    case "terminated at the last batch":
+        original = fit._Keeper.on_train_batch_end
+
+        def terminated(keeper, batch, logs=None):
+            if keeper.training.progress["batch"] == len(keeper.training.train) - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            original(keeper, batch, logs)
+
+        fit._Keeper.on_train_batch_end = terminated
     case "nan":
         nan_from_step(12)

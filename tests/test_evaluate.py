@@ -38,6 +38,7 @@ def test_set(tmp_path):
 def test_scores_are_printed_and_written(run, test_set, tmp_path, capsys):
     translations = tmp_path / "translations.txt"
     arguments = [str(run), "--source", str(test_set), "--translations", str(translations)]
+    arguments += ["--language", "de"]
     assert evaluate.main(arguments) == 0
     scores = json.loads((run / "evaluation.json").read_text())
     assert scores["pairs"] == 11
@@ -63,6 +64,7 @@ def test_exact_match_counts_what_is_equal_to_the_letter():
         (["{run}", "--recipe", "dates", "--source", "x"], 2),
         (["{run}", "--recipe", "no-such-recipe"], 2),
         (["{run}", "--recipe", "multi30k"], 2),
+        (["{run}", "--recipe", "dates", "--batch-size", "0"], 2),
         (["{run}", "--source", "missing.tsv"], 1),
         (["{tmp}", "--source", "{test_set}"], 1),
         (["{run}", "--source", "{test_set}", "--beam-width", "0"], 1),

@@ -247,7 +247,7 @@ def test_the_command_fails_in_one_line_without_a_traceback(home, tmp_path):
 
     helped = run("--help")
     assert helped.returncode == 0
-    assert "example: python -m training.multi30k multi30k" in helped.stdout
+    assert "python -m training.multi30k data/multi30k" in helped.stdout
 
 
 def corpus() -> Path:

@@ -14,6 +14,9 @@ import pytest
 import tfformer
 from tfformer.run import load_model, model_weights, read_config, unpack
 from training import train
+from training.batches import Batches
+from training.corpus import Corpus
+from training.reader import Pair
 
 HERE = Path(__file__).parent
 RECIPE = str(HERE / "killing_recipe.py")
@@ -76,13 +79,14 @@ def test_resumed_equals_uninterrupted_whatever_killed_it(uninterrupted, tmp_path
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
 
-def test_sigterm_saves_and_resume_goes_on(uninterrupted, tmp_path):
+def test_sigterm_at_the_last_batch_saves_and_resume_goes_on(uninterrupted, tmp_path):
     run = tmp_path / "run"
-    stopped = start(run, die="terminated")
+    stopped = start(run, die="terminated at the last batch")
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
     assert "--resume" in stopped.stderr and "Traceback" not in stopped.stderr
     assert start(run, "--resume").returncode == 0
-    arrays, expected = last_state(run)[0], last_state(uninterrupted)[0]
+    (arrays, progress), (expected, expected_progress) = last_state(run), last_state(uninterrupted)
+    assert progress == expected_progress
     for name, value in arrays.items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)
 
@@ -130,9 +134,10 @@ def test_a_run_holds_what_it_promises(uninterrupted):
 
 
 def test_iterations_are_the_batches(uninterrupted):
+    prepared = uninterrupted / "prepared"
+    batches = Batches(Corpus(prepared / "train"), None, batch_tokens=128)
     _, progress = last_state(uninterrupted)
-    steps = [row["step"] for row in progress["history"]]
-    assert steps == [steps[0], 2 * steps[0], 3 * steps[0]]
+    assert [row["step"] for row in progress["history"]] == [n * len(batches) for n in (1, 2, 3)]
 
 
 @pytest.fixture
@@ -182,6 +187,37 @@ def test_files_of_different_lengths_name_both_counts(files, capsys):
 def test_nothing_to_learn_from(files, capsys, content, tmp_path):
     fails(files(source=content, target=content), capsys, 1)
     assert not (tmp_path / "run" / "prepared").exists()
+
+
+def test_what_a_run_was_prepared_with_cannot_change(uninterrupted, capsys):
+    resume = [RECIPE, "--run", str(uninterrupted), "--resume"]
+    assert "--seed was 0" in fails([*resume, "--seed", "1"], capsys, 2)
+
+
+def test_resume_without_a_training(capsys, tmp_path):
+    assert "--source" in fails(["--run", str(tmp_path), "--resume"], capsys, 2)
+
+
+def test_held_out_sources_are_on_one_side_alone(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    lines = [f"source {n % 3001}\ttarget {n}\n" for n in range(40_000)]
+    path.write_text("".join(lines))
+    sides = {
+        split: list(train.file_pairs((path, None), None, split, None)) for split in ("train", "val")
+    }
+    assert len(sides["val"]) == train.HELD_OUT
+    assert not {p.source for p in sides["train"]} & {p.source for p in sides["val"]}
+    assert Pair("source 0", "target 0") in sides["train"] + sides["val"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--preset", "tinny"), ("--max-tokens", "2048"), ("--vocabulary-kind", "words")],
+)
+def test_settings_are_refused_before_anything_is_made(files, capsys, tmp_path, option, value):
+    arguments = [*files(), option, value]
+    assert value in fails(arguments, capsys, 2)
+    assert not (tmp_path / "run").exists()
 
 
 def test_unknown_recipe_and_option(capsys, tmp_path):

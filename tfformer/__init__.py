@@ -18,7 +18,7 @@ from tfformer.layers.positional_encoding import (
     SinusoidalPositionalEncoding,
 )
 from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
-from tfformer.run import RunError, load, save
+from tfformer.run import RunError, load, load_translator, save
 from tfformer.schedule import WarmupSchedule
 from tfformer.transformer import Transformer
 
@@ -56,6 +56,7 @@ __all__ = [
     "exhaustive_search",
     "greedy_search",
     "load",
+    "load_translator",
     "sample_search",
     "save",
     "scaled_dot_product_attention",

@@ -82,10 +82,13 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
         weights: arrays by name in place of the model's own, as `model_weights` gives.
 
     Raises:
+        RunError: the directory holds a model with another tokenizer.
         OSError: nothing of what was there before is lost.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
+    if (directory / "config.json").exists():
+        _refuse_other_tokenizer(directory, tokenizer)
     content = pack(model_weights(model) if weights is None else weights)
     digest = hashlib.sha256(content).hexdigest()
     weights_name = f"weights-{digest[:16]}.npz"
@@ -109,6 +112,20 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
     for path in directory.glob("weights-*.npz"):
         if path.name != weights_name:
             path.unlink()
+
+
+def _refuse_other_tokenizer(directory, tokenizer):
+    """A run keeps its tokenizer: the files of two cannot be exchanged in one rename."""
+    expected = read_config(directory)["sha256"]
+    models = {"source.model": tokenizer.source_model}
+    if not tokenizer.is_shared:
+        models["target.model"] = tokenizer.target_model
+    for name in ("source.model", "target.model"):
+        received = hashlib.sha256(models[name]).hexdigest() if name in models else None
+        if expected.get(name) != received:
+            raise RunError(
+                f"{directory} holds a model with another {name}: choose another directory"
+            )
 
 
 def read_config(directory):

@@ -138,7 +138,7 @@ def sample_search(
 
     At each step only the `top_k` likeliest tokens are kept (Fan et al. 2018), and of those the
     fewest that hold `top_p` of the probability (Holtzman et al. 2020). Stateless: the same seed
-    draws the same sequence.
+    draws the same sequence for the same row of a batch.
 
     Args:
         step, state, batch_size, max_length, skip: as in `greedy_search`.

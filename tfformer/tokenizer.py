@@ -24,7 +24,7 @@ def clean(text):
     SentencePiece then normalises (NFKC) and squeezes spaces itself.
     """
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    return tf.strings.regex_replace(text, r"[\x00-\x1f\x7f]+", " ")
+    return tf.strings.regex_replace(text, r"\p{Cc}+", " ")
 
 
 class Tokenizer(tf.Module):

@@ -48,7 +48,7 @@ class Corpus:
         return int(self.index[numbers, SOURCE_TOKENS:].sum())
 
 
-def write_corpus(folder, pairs, tokenizer, max_tokens, report):
+def write_corpus(folder, pairs, tokenizer, max_tokens, report, split="train"):
     """Writes the pairs into a new folder, and counts in `report` what it drops.
 
     Args:
@@ -57,6 +57,7 @@ def write_corpus(folder, pairs, tokenizer, max_tokens, report):
         tokenizer: counts the tokens.
         max_tokens: a pair with a longer side, eos counted, is dropped.
         report: a `reader.CorpusReport`.
+        split: what the pairs are for, `"train"` or `"val"`: said when there are none.
 
     Returns:
         The `Corpus`. Memory does not grow with it.
@@ -86,5 +87,8 @@ def write_corpus(folder, pairs, tokenizer, max_tokens, report):
         rows = np.memmap(folder / "rows.tmp", dtype="int64", mode="r", shape=(count, COLUMNS))
         np.save(folder / "index.npy", rows)
     (folder / "rows.tmp").unlink()
-    report.require_some("the corpus")
+    what = (
+        "the corpus" if split == "train" else "the validation corpus (--val-source, --val-target)"
+    )
+    report.require_some(what)
     return Corpus(folder)

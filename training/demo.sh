@@ -5,37 +5,51 @@ set -eu
 RUN=${1:-runs/dates}
 EXPORTED=$RUN/exported
 
-step() { printf '\n\033[1m== %s\033[0m\n' "$1"; shift; echo "\$ $*"; "$@"; }
+title() { printf '\n\033[1m== %s\033[0m\n' "$1"; }
+step() { title "$1"; shift; echo "\$ $*"; "$@"; }
 
 step "1. Train on dates as people write them in 16 languages" \
     python -m training.train dates --run "$RUN" --resume
 
-step "2. Evaluate on 1,000 dates that no training pair has" \
-    python -m training.evaluate "$RUN" --recipe dates
+if [ "$RUN/evaluation.json" -nt "$RUN/config.json" ]; then
+    title "2. Evaluated before: $RUN/evaluation.json"
+else
+    step "2. Evaluate on 1,000 dates that no training pair has" \
+        python -m training.evaluate "$RUN" --recipe dates
+fi
 
-step "3. A picture of the attention of one sentence" \
-    sh -c "echo 'viernes, 4 de julio de 2031' | python -m training.translate $RUN --picture $RUN/attention.png"
+PICTURE="$RUN/attention.png"
+if [ "$PICTURE" -nt "$RUN/config.json" ]; then
+    title "3. Drawn before: $PICTURE"
+else
+    title "3. A picture of the attention of one sentence"
+    echo "\$ echo 'viernes, 4 de julio de 2031' | python -m training.translate $RUN --picture $PICTURE"
+    echo 'viernes, 4 de julio de 2031' | python -m training.translate "$RUN" --picture "$PICTURE"
+fi
 
-if [ -d "$EXPORTED/1" ] && [ "$EXPORTED/1" -nt "$RUN/config.json" ]; then
-    printf '\n\033[1m== 4. Exported before: %s\033[0m\n' "$EXPORTED/1"
+newest() { ls "$EXPORTED" 2>/dev/null | grep -E '^[0-9]+$' | sort -n | tail -n 1; }
+
+if [ -n "$(newest)" ] && [ "$EXPORTED/$(newest)" -nt "$RUN/config.json" ]; then
+    title "4. Exported before: $EXPORTED/$(newest)"
 else
     step "4. Export a SavedModel and verify it as the server will load it" \
         python -m export.saved_model "$RUN" "$EXPORTED"
 fi
 
-printf '\n\033[1m== 5. Five translations through the exported signature\033[0m\n'
+title "5. Five translations through the exported signature"
 DATES='Friday, July 4, 2031
 den 24 december 1998
 29 февраля 2024 г.
 2008年8月8日金曜日
 lundi 14 juillet 2036'
+echo "\$ python -m export.translate $EXPORTED"
 echo "$DATES" | python -m export.translate "$EXPORTED" > "$RUN/translated.txt"
 echo "$DATES" | paste -d '	' - "$RUN/translated.txt"
 
 cat <<END
 
 The training curve is $RUN/curve.png, the attention $RUN/attention.png, the scores
-$RUN/evaluation.json, the SavedModel $EXPORTED/1 and what was verified $EXPORTED/1.report.json.
+$RUN/evaluation.json, the SavedModel $EXPORTED/$(newest) and what was verified $EXPORTED/$(newest).report.json.
 
 Serve it with a stock TensorFlow Serving (2.14 or newer):
   docker run -p 8501:8501 -v "$(cd "$EXPORTED" && pwd)":/models/dates -e MODEL_NAME=dates tensorflow/serving

@@ -26,14 +26,18 @@ def parser():
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
-    parser.add_argument("--split", default="test", help="of the recipe: test (default) or val")
+    parser.add_argument(
+        "--split", default="test", choices=("test", "val"), help="of the recipe; default test"
+    )
     parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
     parser.add_argument("--target", type=Path, help="its reference, line by line")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
     parser.add_argument("--beam-width", type=int, help="default: the run's own")
     parser.add_argument("--length-penalty", type=float, help="default: the run's own")
     parser.add_argument("--batch-size", type=int, default=64, help="default 64")
-    parser.add_argument("--language", default="de", help="of the target, for Moses; default de")
+    parser.add_argument(
+        "--language", help="of the target: adds BLEU by the protocol of the Multi30K literature"
+    )
     parser.add_argument("--output", type=Path, help="default: RUN/evaluation.json")
     parser.add_argument("--translations", type=Path, help="write the translations into this file")
     return parser
@@ -52,6 +56,11 @@ def read_test_set(arguments):
     if not pairs:
         raise CorpusError(f"{arguments.source or arguments.recipe} has no pair to be scored")
     return pairs
+
+
+def language_of(recipe):
+    """The target's language that a recipe names, or None."""
+    return load_recipe(recipe).language or None if recipe else None
 
 
 def exact_match(translations, references):
@@ -79,7 +88,7 @@ def forced_perplexity(translator, pairs, batch_size):
     return math.exp(-log_prob / length)
 
 
-def evaluate(translator, pairs, *, greedy=False, batch_size=64, language="de"):
+def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     """The scores of a translator on pairs with references.
 
     Returns:
@@ -100,8 +109,9 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language="de"):
     scores = {}
     for name, metric in metrics.items():
         scores[name], scores[f"{name}_signature"] = metric(translations, references)
-    score, signature = bleu_multi30k(translations, references, language)
-    scores["bleu_multi30k"], scores["bleu_multi30k_signature"] = score, signature
+    if language:
+        score, signature = bleu_multi30k(translations, references, language)
+        scores["bleu_multi30k"], scores["bleu_multi30k_signature"] = score, signature
     scores |= {
         "exact_match": exact_match(translations, references),
         "perplexity": forced_perplexity(translator, pairs, batch_size),
@@ -138,11 +148,11 @@ def print_scores(scores, name):
     table = Table(title=f"{name}: {scores['pairs']:,} pairs, {scores['search']}")
     table.add_column("measure")
     table.add_column("value", justify="right")
-    table.add_column("how it is counted")
+    table.add_column("how it is counted", overflow="fold")
     table.add_row("BLEU", f"{scores['bleu']:.2f}", scores["bleu_signature"])
-    table.add_row(
-        "BLEU (Multi30K)", f"{scores['bleu_multi30k']:.2f}", scores["bleu_multi30k_signature"]
-    )
+    if "bleu_multi30k" in scores:
+        signature = scores["bleu_multi30k_signature"]
+        table.add_row("BLEU (Multi30K)", f"{scores['bleu_multi30k']:.2f}", signature)
     table.add_row("chrF2", f"{scores['chrf']:.2f}", scores["chrf_signature"])
     table.add_row("exact match", f"{scores['exact_match']:.2f} %", "to the letter")
     table.add_row("perplexity", f"{scores['perplexity']:.3f}", "a target token, teacher forcing")
@@ -163,6 +173,8 @@ def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
     arguments = command.parse_args(arguments)
+    if arguments.batch_size < 1:
+        return command.fail(f"--batch-size must be at least 1, got {arguments.batch_size}", 2)
     try:
         pairs = read_test_set(arguments)
     except (ValueError, OSError) as error:
@@ -181,7 +193,7 @@ def main(arguments=None):
             pairs,
             greedy=arguments.greedy,
             batch_size=arguments.batch_size,
-            language=arguments.language,
+            language=arguments.language or language_of(arguments.recipe),
         )
         output = arguments.output or arguments.run / "evaluation.json"
         text = json.dumps(scores, indent=2, ensure_ascii=False) + "\n"
@@ -191,6 +203,8 @@ def main(arguments=None):
             write_atomically(arguments.translations, lines.encode())
     except (ValueError, OSError) as error:
         return command.fail(error, 1)
+    except KeyboardInterrupt:
+        return command.fail("interrupted", 130)
     print_scores(scores, str(arguments.run))
     return 0
 

@@ -11,6 +11,7 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import shutil
 import signal
@@ -78,11 +79,18 @@ class Training:
         self.val = Batches(val, self.tokenizer, recipe.batch_tokens, shuffle=False)
         self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
         self.checkpoints.mkdir(exist_ok=True)
+        # What a killed save has left behind.
+        for partial in self.directory.rglob(".*.partial"):
+            partial.unlink()
+        changes = dict(recipe.model_changes)
+        if not self.tokenizer.is_shared:
+            # Two vocabularies have no matrix in common.
+            changes.setdefault("tie_embeddings", "target")
         config = TransformerConfig.preset(
             recipe.preset,
             self.tokenizer.source_vocabulary_size,
             target_vocabulary_size=self.tokenizer.target_vocabulary_size,
-            **recipe.model_changes,
+            **changes,
         )
         self.model = Transformer(config, dtype=recipe.dtype)
         self.model.compile(
@@ -153,9 +161,8 @@ class Training:
             run.write_atomically(partial / "target.model", tokenizer.target_model)
             for split in ("train", "val"):
                 report = CorpusReport()
-                write_corpus(
-                    partial / split, cleaned(split, report), tokenizer, recipe.max_tokens, report
-                )
+                pairs = cleaned(split, report)
+                write_corpus(partial / split, pairs, tokenizer, recipe.max_tokens, report, split)
                 self.say(f"{split}: {report}")
             os.replace(partial, folder)
         finally:
@@ -192,11 +199,13 @@ class Training:
         with self._signals(), writer.as_default():
             while progress["epoch"] < recipe.epochs and not self._should_stop():
                 row = self._train_epoch()
+                self.obey_signal()
                 last = row["epoch"] == recipe.epochs or self._out_of_time()
                 if last or row["epoch"] % recipe.validate_every == 0:
                     row.update(self._validate(row))
                 self._finish_epoch(row)
                 writer.flush()
+                self.obey_signal()
             self._average()
         return progress["history"]
 
@@ -218,21 +227,15 @@ class Training:
         bar = EpochProgress(epoch + 1, self.recipe.epochs, tokens, progress["batch"])
         if progress["batch"] < len(tokens):
             with bar.shown():
+                # The bar first: it refuses a NaN before the keeper could save it.
                 self.model.fit(
                     self.train.dataset(epoch, skip=progress["batch"]),
                     initial_epoch=epoch,
                     epochs=epoch + 1,
                     verbose=0,
                     shuffle=False,
-                    # The bar first: it refuses a NaN before the keeper could save it.
-                    callbacks=[bar, _Keeper(self)],
+                    callbacks=[bar, _Keeper(self, bar)],
                 )
-            progress["fit"] = {
-                "loss": bar.logs["loss"],
-                "accuracy": bar.logs["accuracy"],
-                "learning_rate": bar.learning_rate(),
-                "tokens_per_second": bar.tokens_per_second(),
-            }
             # Killed from here on, the run goes on with the validation.
             self._save()
         return {"epoch": epoch + 1, "step": _step(self.model), **progress["fit"]}
@@ -244,7 +247,7 @@ class Training:
         sources, references = self.val_texts
         score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
         figures = {
-            "val_loss": losses["loss"],
+            "val_loss": math.log(losses["perplexity"]),
             "val_accuracy": losses["accuracy"],
             "val_perplexity": losses["perplexity"],
             "val_bleu": score,
@@ -292,7 +295,8 @@ class Training:
         last = self.progress["epoch"]
         epochs = range(max(1, last - self.recipe.average + 1), last + 1)
         paths = [path for path in map(self._epoch_file, epochs) if path.exists()]
-        if len(paths) < 2 or self.progress.get("averaged") == last:
+        best = self.progress["best"]
+        if len(paths) < 2 or best is None or self.progress.get("averaged") == last:
             return
         own = run.model_weights(self.model)
         mean = checkpoint.average(paths)
@@ -300,10 +304,9 @@ class Training:
         sources, references = self.val_texts
         score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
         run.set_weights(self.model, own)
-        best = self.progress["best"]
         self.say(
             f"average of the last {len(paths)} epochs: greedy BLEU {score:.2f} "
-            f"(best epoch {best['epoch']}: {best['val_bleu']:.2f})"
+            f"(best so far: {best['val_bleu']:.2f})"
         )
         if score > best["val_bleu"]:
             self.progress["best"] = {"average_of_epochs": [epochs[0], last], "val_bleu": score}
@@ -317,6 +320,13 @@ class Training:
             checkpoint.save(self.last, self.model, self.progress)
         except checkpoint.NotFinite as error:
             raise Diverged(f"{error} at step {_step(self.model)}") from error
+
+    def obey_signal(self, save=False):
+        """Ends the training if SIGINT or SIGTERM has asked for it."""
+        if self.stop_signal:
+            if save:
+                self._save()
+            raise Interrupted(self.stop_signal)
 
     @contextlib.contextmanager
     def _signals(self):
@@ -340,9 +350,9 @@ def _step(model):
 class _Keeper(keras.callbacks.Callback):
     """Inside an epoch: counts batches, saves now and then, and obeys signals."""
 
-    def __init__(self, training):
+    def __init__(self, training, bar):
         super().__init__()
-        self.training = training
+        self.training, self.bar = training, bar
         # `fit` resets the metrics when an epoch begins; one that goes on has some already.
         self.metrics = None
         if training.progress["batch"]:
@@ -356,9 +366,9 @@ class _Keeper(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         training = self.training
         training.progress["batch"] += 1
-        if training.stop_signal:
-            training._save()
-            raise Interrupted(training.stop_signal)
+        # A checkpoint behind the last batch has to know what the epoch came to.
+        training.progress["fit"] = self.bar.row()
+        training.obey_signal(save=True)
         if training.progress["batch"] % training.recipe.checkpoint_steps == 0:
             training._save()
 
@@ -380,4 +390,13 @@ def read_settings(directory, recipe):
         raise run.RunError(f"{directory} has no training to resume") from error
     except ValueError as error:
         raise run.RunError(f"{path} is damaged: {error}") from error
-    return dataclasses.replace(recipe, **settings)
+    try:
+        return dataclasses.replace(recipe, **settings)
+    except TypeError as error:
+        raise run.RunError(f"{path} is of another version: {error}") from error
+
+
+def write_settings(directory, recipe):
+    """Remembers settings that were changed when a run was resumed."""
+    text = json.dumps(recipe.settings(), indent=2) + "\n"
+    run.write_atomically(Path(directory) / PREPARED / "recipe.json", text.encode())

@@ -75,6 +75,19 @@ class EpochProgress(keras.callbacks.Callback):
     def learning_rate(self):
         return float(self.model.optimizer.learning_rate)
 
+    def row(self):
+        """What the epoch has come to so far, for the log.
+
+        The loss is the mean over all tokens, without smoothing: Keras's own running loss weighs a
+        batch by its rows, of which short sentences have more.
+        """
+        return {
+            "loss": math.log(self.logs["perplexity"]),
+            "accuracy": self.logs["accuracy"],
+            "learning_rate": self.learning_rate(),
+            "tokens_per_second": self.tokens_per_second(),
+        }
+
     def figures(self):
         """Loss, accuracy, learning rate and speed as one line."""
         return (

@@ -41,6 +41,7 @@ class Recipe:
     warmup_steps: int = setting(4000, "steps in which the learning rate rises")
     learning_rate_scale: float = setting(1.0, "factor of the paper's learning rate")
     cooldown: float = setting(0.0, "share of the steps, at the end, in which it falls to zero")
+    language: str = setting("", "of the target, for BLEU as the Multi30K literature counts it")
     smoothing: float = setting(0.1, "label smoothing")
     clip_norm: float = setting(1.0, "global norm of the gradient at most; 0 does not clip")
     dtype: str = setting("float32", "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16")
@@ -53,9 +54,11 @@ class Recipe:
     length_penalty: float = setting(0.6, "of the search that the model is served with")
 
     def __post_init__(self):
+        # Here, not above: it brings Keras with it, which `--help` need not wait for.
+        from tfformer.config import PRESETS
+
         for name, least in (
             ("max_characters", 1),
-            ("max_tokens", 2),
             ("batch_tokens", 2),
             ("epochs", 1),
             ("warmup_steps", 1),
@@ -69,6 +72,22 @@ class Recipe:
         ):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+        for name, allowed in (
+            ("preset", tuple(PRESETS)),
+            ("vocabulary_kind", ("unigram", "bpe", "char")),
+            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
+        for name, value, least, most in (
+            ("max_tokens", self.max_tokens, 2, 1024),
+            ("vocabulary_size", self.vocabulary_size, 261, 1_000_000),
+            ("smoothing", self.smoothing, 0, 0.99),
+            ("beam_width", self.beam_width, 1, 64),
+            ("length_penalty", self.length_penalty, 0, 10),
+        ):
+            if not least <= value <= most:
+                raise ValueError(f"{name} must be in [{least}, {most}], got {value}")
         if self.learning_rate_scale <= 0:
             raise ValueError(
                 f"learning_rate_scale must be positive, got {self.learning_rate_scale}"

@@ -22,34 +22,40 @@ from training.command import Parser
 from training.recipe import Recipe, load_recipe, options, recipe_names
 
 HELD_OUT = 1000
+# What the prepared corpus, the order of the data and the shapes of the weights depend on.
+PREPARED_SETTINGS = {
+    "preset",
+    "vocabulary_size",
+    "vocabulary_kind",
+    "shared_vocabulary",
+    "split_digits",
+    "max_characters",
+    "max_tokens",
+    "max_length_ratio",
+    "batch_tokens",
+    "seed",
+}
 
 
 def held_out(pair):
-    """Whether a pair belongs to the validation set made of a corpus that has none.
-
-    It depends on the source alone, so that repeated sources do not come on both sides.
-    """
+    """Whether a pair may be held out for validation, by its source alone: 1 source in 20."""
     return zlib.crc32(pair.source.encode()) % 20 == 0
 
 
 def file_pairs(files, val_files, split, data):
-    """The pairs of the user's files. Without validation files, 1 pair in 20 (at most 1,000)."""
+    """The pairs of the user's files.
+
+    Without validation files 1 pair in 20, at most 1,000, is held out of the corpus; and with it
+    every other pair of the same source, so that none is on both sides.
+    """
     from training.reader import read_pairs
 
-    if val_files or split != "val":
-        found = read_pairs(*(val_files if split == "val" else files))
-        return found if val_files else _without_held_out(found)
-    return itertools.islice(filter(held_out, read_pairs(*files)), HELD_OUT)
-
-
-def _without_held_out(pairs):
-    """The pairs that `file_pairs` does not give as validation."""
-    taken = 0
-    for pair in pairs:
-        if taken < HELD_OUT and held_out(pair):
-            taken += 1
-        else:
-            yield pair
+    if val_files:
+        return read_pairs(*(val_files if split == "val" else files))
+    if split == "val":
+        return itertools.islice(filter(held_out, read_pairs(*files)), HELD_OUT)
+    sources = {pair.source for pair in file_pairs(files, val_files, "val", data)}
+    return (pair for pair in read_pairs(*files) if pair.source not in sources)
 
 
 def parser():
@@ -83,8 +89,10 @@ def parser():
 
 def read_recipe(arguments):
     """The recipe that the arguments describe. Raises ValueError."""
-    if arguments.recipe and arguments.source:
+    if arguments.recipe and (arguments.source or arguments.target):
         raise ValueError("a recipe brings its own corpus: give a recipe or --source, not both")
+    if arguments.val_target and not arguments.val_source:
+        raise ValueError("--val-target needs --val-source")
     if arguments.recipe:
         recipe = load_recipe(arguments.recipe)
     elif arguments.source:
@@ -93,7 +101,7 @@ def read_recipe(arguments):
         if val_files and bool(arguments.val_target) != bool(arguments.target):
             raise ValueError("--val-source needs --val-target where --source has --target")
         recipe = Recipe(pairs=functools.partial(file_pairs, files, val_files))
-    elif arguments.resume and arguments.run.exists():
+    elif arguments.resume and (arguments.run / "prepared").exists():
         recipe = Recipe(pairs=lambda split, data: ())
     else:
         raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
@@ -127,12 +135,24 @@ def main(arguments=None):
 
     try:
         if begun:
+            changes = changed_settings(arguments)
             recipe = fit.read_settings(arguments.run, recipe)
-            recipe = dataclasses.replace(recipe, **changed_settings(arguments))
+            for name in sorted(set(changes) & PREPARED_SETTINGS):
+                if changes[name] != getattr(recipe, name):
+                    return command.fail(
+                        f"--{name.replace('_', '-')} was {getattr(recipe, name)} when the run was "
+                        f"begun and cannot become {changes[name]}: choose another --run",
+                        2,
+                    )
+            recipe = dataclasses.replace(recipe, **changes)
         training = fit.Training(arguments.run, recipe, arguments.data)
+        if begun and changes:
+            fit.write_settings(arguments.run, recipe)
         training.resume()
     except (ValueError, OSError) as error:
         return command.fail(error, 1)
+    except KeyboardInterrupt:
+        return command.fail("interrupted before the first step", 130)
     try:
         training.run()
     except fit.Interrupted as stop:

@@ -32,6 +32,8 @@ def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
     arguments = command.parse_args(arguments)
+    if arguments.batch_size < 1:
+        return command.fail(f"--batch-size must be at least 1, got {arguments.batch_size}", 2)
 
     from tfformer.run import load_translator
 
@@ -44,7 +46,7 @@ def main(arguments=None):
         lines = stdin_lines()
         picture = arguments.picture
         while chunk := list(itertools.islice(lines, batch_size)):
-            translations = translator.translate(chunk, greedy=arguments.greedy)
+            translations = translator.translate(chunk, batch_size, arguments.greedy)
             print(*translations, sep="\n", flush=True)
             if picture:
                 draw_attention(translator, chunk[0], translations[0], picture)
@@ -54,6 +56,8 @@ def main(arguments=None):
         return 0
     except (ValueError, OSError) as error:
         return command.fail(error)
+    except KeyboardInterrupt:
+        return command.fail("interrupted", 130)
     return 0
 
 

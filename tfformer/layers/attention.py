@@ -7,7 +7,7 @@ from tfformer.layers.masks import attention_mask
 
 
 def attention_weights(query, key, mask=None):
-    """softmax(Q K^T / sqrt(d_k)), computed in float32 whatever the compute dtype.
+    """softmax(Q K^T / sqrt(d_k)), the softmax in float32 whatever the compute dtype.
 
     Args:
         query: [..., T, K].

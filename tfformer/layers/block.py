@@ -42,9 +42,6 @@ class Block(keras.layers.Layer):
     def _residual(self, name):
         return Residual(self.dropout, self.norm, dtype=self.dtype_policy, name=name)
 
-    def compute_output_shape(self, x_shape, memory_shape=None):
-        return x_shape
-
     def get_config(self):
         return {**super().get_config(), **self.sizes()}
 
@@ -81,11 +78,11 @@ class Stack(Block):
         if norm == "pre":
             self.final_norm = layer_norm(self.dtype_policy, name="final_norm")
 
-    def build(self, x_shape, memory_shape=None):
+    def _build(self, *shapes):
         for layer in self.layers:
-            layer.build(*([x_shape] if memory_shape is None else [x_shape, memory_shape]))
+            layer.build(*shapes)
         if self.norm == "pre":
-            self.final_norm.build(x_shape)
+            self.final_norm.build(shapes[0])
 
     def _normed(self, x):
         """The last LayerNorm of a pre-norm stack; a post-norm one has none."""

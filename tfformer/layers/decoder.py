@@ -108,6 +108,9 @@ class DecoderLayer(Block):
         )
         return self.feed_forward_residual(x, sublayer=self.feed_forward), tuple(cache_out)
 
+    def compute_output_shape(self, x_shape, memory_shape=None):
+        return x_shape
+
 
 @keras.saving.register_keras_serializable("tfformer")
 class Decoder(Stack):
@@ -128,6 +131,9 @@ class Decoder(Stack):
     """
 
     layer_class = DecoderLayer
+
+    def build(self, x_shape, memory_shape=None):
+        self._build(x_shape, memory_shape)
 
     def call(self, x, memory, x_mask=None, memory_mask=None, training=None):
         for layer in self.layers:
@@ -161,3 +167,6 @@ class Decoder(Stack):
             x, past = layer.step(x, keys, values, memory_mask, past)
             grown.append(past)
         return self._normed(x), grown
+
+    def compute_output_shape(self, x_shape, memory_shape=None):
+        return x_shape

@@ -48,6 +48,9 @@ class EncoderLayer(Block):
         )
         return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training)
 
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
 
 @keras.saving.register_keras_serializable("tfformer")
 class Encoder(Stack):
@@ -75,7 +78,13 @@ class Encoder(Stack):
 
     layer_class = EncoderLayer
 
+    def build(self, x_shape):
+        self._build(x_shape)
+
     def call(self, x, mask=None, causal=False, training=None):
         for layer in self.layers:
             x = layer(x, mask=mask, causal=causal, training=training)
         return self._normed(x)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
