@@ -1,1 +1,1 @@
-"""Turns trained weights into a service: the SavedModel, its verification, the serving kit."""
+"""Turns trained weights into a service: the SavedModel and its verification."""

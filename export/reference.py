@@ -32,6 +32,22 @@ def log_softmax(logits):
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
 
 
+def log_prob(model, source_ids, tokens, max_length):
+    """log P of the tokens (without bos); -inf for what no search may answer.
+
+    `model` and `source_ids` as in `beam_search`.
+    """
+    *before, last = tokens or (PAD,)
+    if last != EOS or {PAD, BOS, EOS} & set(before) or len(tokens) > max_length:
+        return -np.inf
+    target_ids = np.array([(BOS, *before)], "int32")
+    inputs = {"source_ids": np.array([source_ids], "int32"), "target_ids": target_ids}
+    log_probs = log_softmax(np.asarray(model(inputs))[0].astype("float64"))
+    if not all(0 <= token < log_probs.shape[-1] for token in tokens):
+        return -np.inf
+    return log_probs[np.arange(len(tokens)), list(tokens)].sum()
+
+
 def beam_search(model, source_ids, max_length, beam_width, alpha, form):
     """The `beam_width` best hypotheses of one sentence, best first.
 

@@ -9,26 +9,25 @@ translator; and both are those of a plain beam search in NumPy over the uncached
 rename makes it visible, and DIRECTORY/N.report.json says what was checked.
 
 Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify: nothing is
-published; 2 wrong usage.
+published; 2 wrong usage; 130 interrupted.
 """
 
-import argparse
 import os
-import shutil
 import sys
+import tempfile
 from pathlib import Path
 
-TOLERANCE = 1e-4
+from export.command import Parser
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
 SAMPLES = 5
+MAX_LENGTH = 24  # of what the slow search is asked: its time grows with the square
 
 
 def parser():
     """The command's arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m export.saved_model",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("export.saved_model", __doc__)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
     parser.add_argument("--beam-width", type=int, help="of serving_default; default: the run's own")
@@ -50,12 +49,13 @@ def sample_requests(translator):
     source_ids = source_ids[:, : translator.max_source_length]
     targets = texts[::-1]
     prefixes = [target.split(" ")[0] for target in targets]
+    short = {"max_length": min(MAX_LENGTH, translator.max_target_length)}
     small = {"beam_width": 2, "length_penalty": 0.0, "max_length": 7}
     narrow = {"seed": 7, "temperature": 0.5, "top_k": 5, "top_p": 0.9}
     return {
         "serving_default": [{"text": texts}, {"text": texts[:1]}],
         "beam_search": [{"text": texts}, {"text": texts, **small}],
-        "beam_search_ids": [{"source_ids": source_ids.tolist()}],
+        "beam_search_ids": [{"source_ids": source_ids.tolist(), **short}],
         "score": [{"source": texts, "target": targets}],
         "sample": [{"text": texts}, {"text": texts, **narrow}],
         "complete": [{"text": texts, "prefix": prefixes}],
@@ -86,45 +86,57 @@ def compare_in_process(translator, requests, report):
         for request, served in zip(asked, report.served[name], strict=True):
             specs = {spec.name: spec.dtype for spec in function.input_signature}
             inputs = {key: tf.constant(value, specs[key]) for key, value in request.items()}
-            here = {key: value.numpy() for key, value in function(**inputs).items()}
+            with tf.device("CPU:0"):  # where the served answers come from
+                here = {key: value.numpy() for key, value in function(**inputs).items()}
             faults += differences(served, here)
         report.add(f"in process: {name}", faults, f"{len(asked)} answers")
 
 
 def compare_reference(translator, requests, report):
-    """Adds to the report whether the served beam search is the plain one, sentence by sentence."""
+    """Adds to the report whether the served beam search is the plain one, sentence by sentence.
+
+    Where two hypotheses are as good as each other, rounding decides: other tokens are a fault only
+    if the plain model scores them otherwise than its own best.
+    """
     import numpy as np
     import tensorflow as tf
 
     from export import reference
+    from export.verify import TOLERANCE
 
+    alpha, form = translator.length_penalty, translator.length_penalty_form
     ids = tf.TensorSpec([None, None], tf.int32)
     model = tf.function(
         lambda inputs: translator.model(inputs, training=False),
         input_signature=[{"source_ids": ids, "target_ids": ids}],
         autograph=False,
     )
+
+    def gap(score, expected):
+        """How far apart they are; 0 within the tolerance."""
+        distance = abs(float(score) - expected)
+        return 0 if distance <= TOLERANCE * max(1, abs(expected)) else distance
+
     served, faults = report.served["beam_search_ids"][0], []
-    rows = requests["beam_search_ids"][0]["source_ids"]
+    [request] = requests["beam_search_ids"]
+    rows, max_length = request["source_ids"], request["max_length"]
     for row, source_ids in enumerate(rows):
-        found = reference.beam_search(
-            model,
-            np.trim_zeros(np.array(source_ids, "int32"), "b"),
-            translator.max_target_length,
-            translator.beam_width,
-            translator.length_penalty,
-            translator.length_penalty_form,
-        )
-        for place, hypothesis in enumerate(found):
-            score = reference.score(
-                hypothesis, translator.length_penalty, translator.length_penalty_form
+        source_ids = np.trim_zeros(np.array(source_ids, "int32"), "b")
+        with tf.device("CPU:0"):
+            found = reference.beam_search(
+                model, source_ids, max_length, translator.beam_width, alpha, form
             )
-            gap = abs(score - float(served["scores"][row, place]))
-            if gap > TOLERANCE * max(1, abs(score)):
-                faults.append(f"the score of sentence {row}, place {place} differs by {gap:.2g}")
+        scores = [reference.score(hypothesis, alpha, form) for hypothesis in found]
+        for place, score in enumerate(scores):
+            if off := gap(served["scores"][row, place], score):
+                faults.append(f"the score of sentence {row}, place {place} differs by {off:.2g}")
         tokens = tuple(served["token_ids"][row, 0, : served["lengths"][row, 0]].tolist())
         if tokens != found[0].tokens:
-            faults.append(f"sentence {row} is {tokens}, by the reference {found[0].tokens}")
+            with tf.device("CPU:0"):
+                log_prob = reference.log_prob(model, source_ids, tokens, max_length)
+            score = reference.score(reference.Hypothesis(tokens, log_prob), alpha, form)
+            if gap(score, scores[0]):
+                faults.append(f"sentence {row} is {tokens}, by the reference {found[0].tokens}")
     report.add("plain beam search in NumPy", faults, f"{len(rows)} sentences")
 
 
@@ -142,21 +154,23 @@ def export(run, directory, progress=print, **options):
         nothing is published.
 
     Raises:
-        RunError, OSError.
+        RunError, OSError, tf.errors.OpError: nothing is published.
     """
-    from export.verify import verify, write_json
+    from export.verify import verify
     from tfformer.run import load_translator
 
     directory = Path(directory)
     translator = load_translator(run, **options)
     directory.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving looks only at folders whose name is a number.
-    partial = directory / f"partial-{os.getpid()}"
-    try:
+    with tempfile.TemporaryDirectory(
+        prefix="partial-", dir=directory, ignore_cleanup_errors=True
+    ) as partial:
+        model = Path(partial, "model")
         progress("writing the SavedModel ...")
-        translator.save(str(partial))
+        translator.save(str(model))
         requests = sample_requests(translator)
-        report = verify(partial, requests, lambda line: progress(f"{line} ..."))
+        report = verify(model, requests, lambda line: progress(f"{line} ..."))
         if report.passed:
             progress("comparing with the in-process translator ...")
             compare_in_process(translator, requests, report)
@@ -164,18 +178,13 @@ def export(run, directory, progress=print, **options):
             compare_reference(translator, requests, report)
         if not report.passed:
             return None, report
-        sync(partial)
-        version = publish(partial, directory)
-        report.directory = str(version)
-        write_json(directory / f"{version.name}.report.json", report.to_dict())
-        return version, report
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        sync(*model.rglob("*"), model)
+        return publish(model, report, directory, progress), report
 
 
-def sync(directory):
-    """Everything below `directory` onto the disk, before a rename makes it visible."""
-    for path in [*directory.rglob("*"), directory]:
+def sync(*paths):
+    """Files and folders onto the disk, before a rename makes them visible."""
+    for path in paths:
         handle = os.open(path, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -183,23 +192,47 @@ def sync(directory):
             os.close(handle)
 
 
-def publish(partial, directory):
-    """Renames `partial` to the next version; another exporter may be a step ahead."""
+def publish(model, report, directory, progress):
+    """Renames `model` to the next version, and the report after it; returns the version.
+
+    The report is on the disk before anything is visible: a full disk publishes nothing. Another
+    exporter may be a step ahead.
+    """
+    from export.verify import write_json
+
+    beside = model.with_name("report.json")
     while True:
-        taken = [int(path.name) for path in directory.iterdir() if path.name.isdigit()]
+        taken = [int(path.name) for path in directory.iterdir() if path.name.isdecimal()]
         version = directory / str(max(taken, default=0) + 1)
+        report.directory = str(version)
+        write_json(beside, report.to_dict())
         try:
-            partial.rename(version)
+            model.rename(version)
         except OSError:
             if not version.exists():
                 raise
             continue
-        return version
+        break
+    try:
+        beside.replace(directory / f"{version.name}.report.json")
+        sync(directory)
+    except OSError as error:  # the model is served by now
+        progress(f"warning: {version} is published, its report is not safe on the disk: {error}")
+    return version
 
 
 def main(arguments=None):
     """The command; returns its exit code."""
-    arguments = parser().parse_args(arguments)
+    command = parser()
+    return command.run(lambda arguments: _run(command, arguments), arguments)
+
+
+def _run(command, arguments):
+    import tensorflow as tf
+
+    from export.graph import one_line
+    from export.verify import show
+
     options = {"beam_width": arguments.beam_width, "length_penalty": arguments.length_penalty}
     options = {name: value for name, value in options.items() if value is not None}
 
@@ -209,21 +242,15 @@ def main(arguments=None):
     try:
         version, report = export(arguments.run, arguments.directory, progress, **options)
     except (ValueError, OSError) as error:
-        return _fail(error)
-
-    from export.verify import show
-
+        return command.fail(error)
+    except tf.errors.OpError as error:
+        return command.fail(one_line(error))
     show(report)
     if version is None:
         faults = [check for check in report.checks if not check.passed]
-        return _fail(f"not exported: {faults[0].name}: {faults[0].detail}")
+        return command.fail(f"not exported: {faults[0].name}: {faults[0].detail}")
     print(f"exported and verified: {version}")
     return 0
-
-
-def _fail(error):
-    print(f"export.saved_model: error: {error}", file=sys.stderr)
-    return 1
 
 
 if __name__ == "__main__":

@@ -258,11 +258,12 @@ def _package(name: str) -> Path | None:
 
 
 def serve_calls(
-    directory, calls: list[tuple[dict[str, np.ndarray], list[str]]], timeout: float = 600
+    directory, calls: list[tuple[dict[str, np.ndarray], list[str]]], timeout: float | None = 600
 ) -> list[dict[str, np.ndarray] | ServingError]:
     """Make each call (feeds, fetches) in one fresh process; an answer is {fetch: array} or error.
 
-    A SavedModel that does not load, and a process that dies, raise `ServingError`.
+    A SavedModel that does not load, a process that dies, and one that takes longer than `timeout`
+    seconds (None: there is no such limit) raise `ServingError`.
     """
     root = str(Path(__file__).resolve().parent.parent)
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]

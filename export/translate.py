@@ -6,22 +6,19 @@ The text goes through the signature `serving_default`, in a process of its own t
 as the server does: through TensorFlow's C API, without Python TensorFlow and with XLA off. What
 comes out is what TensorFlow Serving will answer.
 
-Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage.
+Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 interrupted.
 """
 
-import argparse
 import sys
 
 import numpy as np
 
+from export.command import Parser, close_stdout
+
 
 def parser():
     """The command's arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m export.translate",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser("export.translate", __doc__)
     parser.add_argument("directory", help="a SavedModel, or a base directory of numbered versions")
     parser.add_argument("--batch-size", type=int, default=32, help="lines a request; default 32")
     return parser
@@ -48,7 +45,7 @@ def translate(directory, texts, batch_size=32):
         for start in range(0, len(texts), batch_size)
     ]
     translations = []
-    for answer in serve_calls(path, calls):
+    for answer in serve_calls(path, calls, timeout=None):
         if isinstance(answer, ServingError):
             raise answer
         translations += [value.decode() for value in answer[translation]]
@@ -57,7 +54,13 @@ def translate(directory, texts, batch_size=32):
 
 def main(arguments=None):
     """The command; returns its exit code."""
-    arguments = parser().parse_args(arguments)
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    if options.batch_size < 1:
+        command.error(f"--batch-size must be at least 1, got {options.batch_size}")
     lines = sys.stdin.buffer.read().decode(errors="replace").split("\n")
     if lines[-1] == "":
         lines.pop()
@@ -66,11 +69,13 @@ def main(arguments=None):
     from export.session import ServingError
 
     try:
-        for translation in translate(arguments.directory, lines, arguments.batch_size):
+        for translation in translate(options.directory, lines, options.batch_size):
             print(translation)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_stdout()
     except (UsageError, BrokenModel, ServingError, OSError) as error:
-        print(f"export.translate: error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 1
+        return command.fail(error, 2 if isinstance(error, UsageError) else 1)
     return 0
 
 

@@ -11,10 +11,9 @@ and booleans exactly, floats to 1e-4.
 
 A request is keyed by input name, as in `{"serving_default": [{"text": ["a", "b"]}]}`; an input
 that it leaves out takes the default value that the signature declares, as on the server.
-Exit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage.
+Exit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage; 130 interrupted.
 """
 
-import argparse
 import importlib.util
 import json
 import os
@@ -28,6 +27,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
+from export.command import Parser
 from export.graph import (
     BrokenModel,
     Graph,
@@ -230,10 +230,10 @@ def _to_list(array: np.ndarray) -> list:
 
 
 def write_json(path, value: dict):
-    """Whole or not at all: written beside, then renamed."""
-    beside = Path(f"{path}.{os.getpid()}.tmp")
-    beside.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    """Whole or not at all: written beside, synced, then renamed."""
+    from tfformer.run import write_atomically  # imports Keras
+
+    write_atomically(path, (json.dumps(value, indent=2) + "\n").encode())
 
 
 def show(report: Report):
@@ -251,17 +251,15 @@ def show(report: Report):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m export.verify",
-        description="Check that a SavedModel answers on a stock TensorFlow Serving.",
-        epilog="example: python -m export.verify exported/1 --report report.json"
-        "\nexit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    """The command; returns its exit code."""
+    parser = Parser("export.verify", __doc__)
     parser.add_argument("directory", help="a SavedModel, or a base directory of numbered versions")
     parser.add_argument("--requests", metavar="FILE", help="JSON: {signature: [{input: value}]}")
     parser.add_argument("--report", metavar="FILE", help="write the whole report here, as JSON")
-    options = parser.parse_args(arguments)
+    return parser.run(lambda options: _run(parser, options), arguments)
+
+
+def _run(parser: Parser, options) -> int:
     try:
         if options.report and not Path(options.report).parent.is_dir():
             raise UsageError(f"--report must be in a folder that exists, got {options.report!r}")
@@ -272,12 +270,11 @@ def main(arguments: list[str] | None = None) -> int:
         if options.report:
             write_json(options.report, report.to_dict())
     except (UsageError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return parser.fail(error, 2)
     show(report)
     for check in report.checks:
         if not check.passed:
-            print(f"not verified: {check.name}: {check.detail}", file=sys.stderr)
+            parser.fail(f"not verified: {check.name}: {check.detail}")
     if report.passed:
         print("verified")
     return 0 if report.passed else 1

@@ -154,7 +154,9 @@ def test_cached_steps_equal_the_whole(
     outputs = steps(decoder, beams, memory, mask)
     for w in range(W):
         whole = decoder(beams[:, w], memory, memory_mask=mask)
-        np.testing.assert_allclose(outputs[:, w], whole, atol=1e-5, rtol=1e-5)
+        # 1e-5 of the largest value: the weights are random, and some sums nearly cancel.
+        largest = np.abs(whole).max()
+        np.testing.assert_allclose(outputs[:, w] / largest, whole / largest, atol=1e-5)
 
 
 @norms

@@ -253,7 +253,8 @@ def test_truncated_graph_is_refused_in_one_line(copy, capsys):
     assert main([str(copy)]) == 1
     reasons = [line for line in capsys.readouterr().err.splitlines() if "not verified" in line]
     assert reasons == [
-        "not verified: graph: saved_model.pb is truncated or damaged: it does not parse"
+        "python -m export.verify: error: not verified: graph: "
+        "saved_model.pb is truncated or damaged: it does not parse"
     ]
 
 
@@ -293,7 +294,8 @@ def test_wrong_usage_takes_one_line(what, tmp_path, capsys):
         path.mkdir()
     assert main([str(path)]) == 2
     output, error = capsys.readouterr()
-    assert not output and error.startswith("error: directory must ") and error.count("\n") == 1
+    assert not output and error.count("\n") == 1
+    assert error.startswith("python -m export.verify: error: directory must ")
 
 
 def test_command_line_shows_no_traceback(tmp_path):

@@ -1,7 +1,12 @@
 """The whole road: a run is exported, verified as the server loads it, and answers on its own."""
 
+import io
 import json
+import resource
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -10,10 +15,9 @@ import pytest
 import tensorflow as tf
 
 import tfformer
-from export import saved_model, verify
+from export import reference, saved_model, translate, verify
 from export.graph import read_graph
 from export.session import ServingError, serve_calls
-from export.translate import translate
 from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 
 TEXTS = [f"word {n} and {n * 7} more" for n in range(97)]
@@ -86,7 +90,7 @@ def test_exported_equals_in_process(exported, translator):
     here = translator.functions["serving_default"](tf.constant(texts))
     assert answer["translation"].tolist() == here["translation"].numpy().tolist()
     np.testing.assert_allclose(answer["score"], here["score"], atol=1e-4)
-    assert translate(exported, TEXTS[:5]) == translator.translate(TEXTS[:5])
+    assert translate.translate(exported, TEXTS[:5]) == translator.translate(TEXTS[:5])
 
 
 def test_a_blank_text_is_empty_and_leaves_the_others_alone(exported):
@@ -146,7 +150,8 @@ def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsy
 def test_a_wrong_search_is_caught_by_the_reference(translator):
     requests = saved_model.sample_requests(translator)
     source_ids = tf.constant(requests["beam_search_ids"][0]["source_ids"])
-    right = translator.functions["beam_search_ids"](source_ids)
+    max_length = tf.constant(requests["beam_search_ids"][0]["max_length"])
+    right = translator.functions["beam_search_ids"](source_ids, max_length=max_length)
     right = {key: value.numpy() for key, value in right.items()}
     for key, wrong in (("scores", right["scores"] - 0.01), ("token_ids", right["token_ids"] + 1)):
         faults = []
@@ -167,4 +172,131 @@ def test_bad_arguments_are_one_line(run, tmp_path, capsys):
         [str(run), str(tmp_path / "out"), "--beam-width", "0"],
     ):
         assert saved_model.main(arguments) == 1
-        assert capsys.readouterr().err.strip().startswith("export.saved_model: error: ")
+        assert_one_line(capsys)
+
+
+def assert_one_line(capsys, module="export.saved_model"):
+    """What was wrong, in the last line of standard error; before it, progress at most."""
+    *before, last = capsys.readouterr().err.splitlines()
+    assert last.startswith(f"python -m {module}: error: ")
+    assert all(line.endswith(" ...") for line in before), before
+    return last
+
+
+@pytest.mark.parametrize("main", [saved_model.main, verify.main, translate.main])
+def test_wrong_usage_is_one_line(main, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--no-such-option"])
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("python -m export.") and line.endswith(" (see --help)")
+
+
+def test_a_batch_size_below_1_is_wrong_usage(exported, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        translate.main([str(exported), "--batch-size", "0"])
+    assert "must be at least 1, got 0" in assert_one_line(capsys, "export.translate")
+
+
+@pytest.mark.parametrize(
+    "error, code, message",
+    [
+        (tf.errors.ResourceExhaustedError(None, None, "disk full\nmore"), 1, "disk full"),
+        (tf.errors.PermissionDeniedError(None, None, "not yours"), 1, "not yours"),
+        (OSError("no\nspace"), 1, "no space"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_a_failed_write_is_one_line_and_leaves_nothing(
+    error, code, message, run, tmp_path, monkeypatch, capsys
+):
+    def fail(self, directory):
+        Path(directory).mkdir()
+        Path(directory, "saved_model.pb").write_text("half")
+        raise error
+
+    monkeypatch.setattr(Translator, "save", fail)
+    assert saved_model.main([str(run), str(tmp_path)]) == code
+    assert assert_one_line(capsys) == f"python -m export.saved_model: error: {message}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        code = saved_model.main([str(run), str(tmp_path)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert code == 1
+    assert_one_line(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_of_the_other_commands_is_one_line(exported, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify, "serve_calls", interrupt)
+    assert verify.main([str(exported)]) == 130
+    assert "interrupted" in assert_one_line(capsys, "export.verify")
+    monkeypatch.setattr(translate, "translate", interrupt)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word")))
+    assert translate.main([str(exported)]) == 130
+    assert "interrupted" in assert_one_line(capsys, "export.translate")
+
+
+def test_a_closed_pipe_is_no_error(exported):
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m export.translate {exported} | true"],
+        input=b"word 5\n" * 3, cwd=Path(verify.__file__).parents[1], capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert b"Traceback" not in done.stderr and b"rror" not in done.stderr
+
+
+def test_publication_goes_on_without_a_report(tmp_path):
+    lines = []
+    (tmp_path / "²").mkdir()
+    for number in ("1", "2"):
+        model = tmp_path / "partial" / "model"
+        model.mkdir(parents=True)
+        if number == "2":  # where its report goes there is a folder
+            (tmp_path / "2.report.json" / "full").mkdir(parents=True)
+        report = verify.Report("")
+        version = saved_model.publish(model, report, tmp_path, lines.append)
+        assert version == tmp_path / number and version.is_dir() and not model.exists()
+    assert json.loads((tmp_path / "1.report.json").read_text())["directory"].endswith("/1")
+    [warning] = lines
+    assert warning.startswith("warning: ") and str(version) in warning
+
+
+def test_a_near_tie_is_no_fault(translator, monkeypatch):
+    requests = saved_model.sample_requests(translator)
+    [request] = requests["beam_search_ids"]
+    request["source_ids"] = request["source_ids"][:1]
+    answer = translator.functions["beam_search_ids"](
+        tf.constant(request["source_ids"]), max_length=tf.constant(request["max_length"])
+    )
+    answer = {key: value.numpy() for key, value in answer.items()}
+    swapped = {key: answer[key][:, [1, 0, *range(2, 4)]] for key in ("token_ids", "lengths")}
+
+    def checked(answer):
+        report = verify.Report("", served={"beam_search_ids": [answer]})
+        saved_model.compare_reference(translator, requests, report)
+        return report.passed
+
+    assert checked(answer) and not checked({**answer, **swapped})
+    plain = reference.beam_search
+
+    def tied(*arguments):
+        """As if the second best were as good as the best."""
+        best, second, *others = plain(*arguments)
+        alpha, form = arguments[-2:]
+        wanted = reference.score(best, *arguments[-2:])
+        log_prob = second.log_prob * wanted / reference.score(second, *arguments[-2:])
+        return [reference.Hypothesis(second.tokens, log_prob), second, *others]
+
+    monkeypatch.setattr(reference, "beam_search", tied)
+    assert checked(answer)
