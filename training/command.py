@@ -4,6 +4,9 @@ import argparse
 import os
 import sys
 
+# Before TensorFlow is imported: its remarks on this machine's processor are no user's concern.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that answers wrong usage with one line and exit code 2.
