@@ -1,7 +1,13 @@
 """Multi30K, English to German: 29,000 captions of pictures (Elliott et al. 2016).
 
-python -m training.multi30k data/multi30k
-python -m training.train multi30k --data data/multi30k --run runs/multi30k
+    python -m training.multi30k data/multi30k
+    python -m training.train multi30k --data data/multi30k --run runs/multi30k
+    python -m training.evaluate runs/multi30k --recipe multi30k --data data/multi30k
+
+On 2 cores of an AMD EPYC without AVX-512 (2026-11-21), 28 epochs in 91 minutes beside other work:
+on test_2016_flickr, beam 4, BLEU 36.7 by the literature's protocol and 36.3 cased 13a; on val 36.3
+and 36.3, greedy 34.8. That run was not this file from end to end: it was stopped and resumed with
+other `epochs` and `cooldown` until epoch 18.
 """
 
 from training import multi30k
