@@ -244,8 +244,7 @@ class Training:
         """Validation loss and greedy BLEU; publishes the model if it is the best so far."""
         self.say(f"epoch {row['epoch']}: validating ...")
         losses = self.model.evaluate(self.val.dataset(), verbose=0, return_dict=True)
-        sources, references = self.val_texts
-        score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
+        score = self._greedy_bleu()
         figures = {
             "val_loss": math.log(losses["perplexity"]),
             "val_accuracy": losses["accuracy"],
@@ -257,6 +256,12 @@ class Training:
             self.progress["best"] = {"epoch": row["epoch"], "val_bleu": score}
             self._publish(self.progress["best"])
         return figures
+
+    def _greedy_bleu(self):
+        """BLEU of the model as it is on the validation corpus, by greedy search."""
+        sources, references = self.val_texts
+        score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
+        return score
 
     def _publish(self, training, weights=None):
         run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
@@ -301,8 +306,7 @@ class Training:
         own = run.model_weights(self.model)
         mean = checkpoint.average(paths)
         run.set_weights(self.model, mean)
-        sources, references = self.val_texts
-        score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
+        score = self._greedy_bleu()
         run.set_weights(self.model, own)
         self.say(
             f"average of the last {len(paths)} epochs: greedy BLEU {score:.2f} "
