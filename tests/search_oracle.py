@@ -71,3 +71,60 @@ def beam(log_probs_of, size, max_length, width, alpha, form="gnmt", forced=()):
                     found.append(((*ids, token), total + log_probs[token]))
         beam = [(ids, total) for ids, _, total in ranked(found, alpha, form)[:width]]
     return ranked(beam, alpha, form)
+
+
+def repeats_ngram(ids, n):
+    """Whether the last n of `ids` stand among them before."""
+    return n > 0 and any(ids[k : k + n] == ids[-n:] for k in range(len(ids) - n))
+
+
+def penalised(logits, ids, penalty):
+    """The logits of tokens that `ids` has, divided where positive, multiplied where negative."""
+    logits = np.array(logits, "float64")
+    for token in set(ids):
+        logits[token] = logits[token] / penalty if logits[token] > 0 else logits[token] * penalty
+    return logits
+
+
+def coverage(attentions, beta):
+    """beta * sum over the source of log(min(sum over the target of the attention, 1))."""
+    had = np.clip(np.sum(attentions, axis=0), 1e-6, 1)
+    return beta * np.log(had).sum()
+
+
+def beam_with(
+    logits_of,
+    size,
+    max_length,
+    width,
+    alpha,
+    form="gnmt",
+    *,
+    min_length=0,
+    repetition=1.0,
+    ngram=0,
+    beta=0.0,
+    attention_of=None,
+):
+    """`beam` with every option. `attention_of(prefix)` is a list of S numbers."""
+
+    def score(hypothesis):
+        ids, gains = hypothesis
+        prefixes = [ids[:n] for n in range(len(ids))]
+        covered = coverage([attention_of(prefix) for prefix in prefixes], beta) if beta else 0
+        return math.fsum(gains) / penalty(len(ids), alpha, form) + covered
+
+    beam = [((), ())]
+    for _ in range(max_length):
+        found = [hypothesis for hypothesis in beam if EOS in hypothesis[0]]
+        for ids, gains in beam:
+            if EOS in ids:
+                continue
+            log_probs = log_softmax(penalised(logits_of(ids), ids, repetition))
+            for token in continuations(ids, size, max_length):
+                last = len(ids) == max_length - 1
+                early = token == EOS and len(ids) < min_length - 1 and not last
+                if not early and (last or not repeats_ngram((*ids, token), ngram)):
+                    found.append(((*ids, token), (*gains, log_probs[token])))
+        beam = sorted(found, key=score, reverse=True)[:width]
+    return [(ids, score((ids, gains)), gains) for ids, gains in beam]

@@ -9,7 +9,9 @@ import tensorflow as tf
 from search_oracle import BOS, EOS, PAD
 
 from tfformer import beam_search, exhaustive_search, greedy_search, sample_search
-from tfformer.search import SearchResult, allowed_log_probs, keep_likeliest, length_penalty
+from tfformer.search import SearchResult, State, StepResult, keep_likeliest, length_penalty
+from tfformer.search.constraints import allowed_log_probs
+from tfformer.search.rounds import ROUND
 
 V, T, ROWS = 6, 5, 997
 FACTORS = np.random.default_rng(3).integers(1, ROWS, size=64)
@@ -22,7 +24,8 @@ penalties = pytest.mark.parametrize(
 class Toy:
     """Logits that depend on the sentence and on the whole prefix, which only the state knows.
 
-    The state is two leaves [B, W, 1, T, K] that grow: the tokens fed, and their doubles.
+    The memory is the sentence's table, the cache the tokens fed at each position, and their
+    doubles.
     """
 
     def __init__(self, seed=0, batch=2, size=V, eos_bonus=0.0):
@@ -31,26 +34,28 @@ class Toy:
         self.table[:, :, EOS] += eos_bonus
         self.batch, self.size, self.seen = batch, size, []
 
-    def state(self, width=1):
-        return (
-            tf.zeros([self.batch, width, 1, 0, 1], tf.int32),
-            {"doubled": tf.zeros([self.batch, width, 1, 0, 1], tf.int32)},
-        )
+    def state(self, width=1, table=None):
+        table = tf.constant(self.table) if table is None else table
+        empty = tf.zeros([tf.shape(table)[0], 1, width], tf.int32)
+        return State(table, (empty, {"doubled": empty}))
 
-    def step(self, ids, position, state, table=None):
-        tokens, others = state
-        new = ids[:, :, None, None, None]
-        tokens = tf.concat([tokens, new], axis=-2)
-        doubled = tf.concat([others["doubled"], 2 * new], axis=-2)
+    def step(self, ids, position, visible, state):
+        now = (tf.range(tf.shape(visible)[2]) == position)[:, None]
+        tokens, others = state.cache
+        tokens = tf.where(now, ids[:, None], tokens)
+        doubled = tf.where(now, 2 * ids[:, None], others["doubled"])
+        # Each hypothesis sees one place at each position up to this one.
+        known = tf.reduce_sum(tf.where(visible, tokens[:, None], 0), axis=-1)[:, :, : position + 1]
         if tf.executing_eagerly():
             np.testing.assert_array_equal(doubled, 2 * tokens)
-            assert tokens.shape[-2] == position + 1
-            self.seen.append(tokens[:, :, 0, :, 0].numpy())
-        known = tokens[:, :, 0, :, 0]
+            seen = tf.reduce_sum(tf.cast(visible, tf.int32), axis=-1)
+            assert (seen[:, :, : position + 1] == 1).numpy().all()
+            assert (seen[:, :, position + 1 :] == 0).numpy().all()
+            self.seen.append(known.numpy())
         factors = tf.constant(FACTORS, tf.int32)[: position + 1]
         row = tf.reduce_sum((known + 1) * factors, axis=-1) % ROWS
-        table = self.table if table is None else table
-        return tf.gather(table, row, batch_dims=1), (tokens, {"doubled": doubled})
+        logits = tf.gather(state.memory, row, batch_dims=1)
+        return StepResult(logits, (tokens, {"doubled": doubled}))
 
     def log_probs_of(self, b=0):
         def of(prefix):
@@ -193,11 +198,12 @@ def test_the_probabilities_of_all_sequences_of_an_eos_at_the_end_sum_to_one():
     toy = Toy(seed=5, batch=1)
     # No mass on what may never be chosen, and all of it on eos wherever a sequence must end.
     toy.table[:, :, [PAD, BOS]] = -1e9
-    step_at = toy.step
 
-    def step(ids, position, state):
-        logits, state = step_at(ids, position, state)
-        return (logits + tf.one_hot(EOS, V, 1e9) if position == T - 1 else logits), state
+    def step(ids, position, visible, state):
+        result = toy.step(ids, position, visible, state)
+        if position < T - 1:
+            return result
+        return result._replace(logits=result.logits + tf.one_hot(EOS, V, 1e9))
 
     count = len(list(oracle.every_sequence(V, T)))
     found = exhaustive_search(step, toy.state(), 1, T, num_results=count)
@@ -205,9 +211,11 @@ def test_the_probabilities_of_all_sequences_of_an_eos_at_the_end_sum_to_one():
 
 
 def test_exhaustive_refuses_more_than_a_million_sequences():
-    toy = Toy(batch=1, size=200)
+    def step(ids, position, visible, state):
+        return StepResult(tf.zeros([tf.shape(ids)[0], 1, 200]), ())
+
     with pytest.raises(ValueError, match="max_length=4 and 200 ids"):
-        exhaustive_search(toy.step, toy.state(), 1, 4)
+        exhaustive_search(step, State(), 1, 4)
 
 
 # ---------------------------------------------------------------- beam search
@@ -225,7 +233,7 @@ def test_beam_is_the_plain_beam(max_length, width, alpha, form):
         for b in range(toy.batch):
             expected = oracle.beam(toy.log_probs_of(b), 7, max_length, width, alpha, form)
             real = [ids for ids in sequences(found, b) if ids]
-            assert_found(SearchResult(*(x[:, : len(real)] for x in found)), b, expected)
+            assert_found(SearchResult(*(x[:, : len(real)] for x in found[:4])), b, expected)
 
 
 def test_n_best_are_ordered_different_complete_and_scored_by_their_penalty():
@@ -261,21 +269,27 @@ def test_only_eos_fits_into_a_length_of_one():
 def test_the_best_of_a_search_that_stops_early_is_the_best_of_the_whole(alpha, form):
     toy, longest = Toy(batch=1), 23
 
+    steps = tf.Variable(0)
+
     @tf.function(autograph=False)
     def search(table, num_results):
-        def step(ids, position, state):
-            return toy.step(ids, position, state, table)
+        def step(*arguments):
+            with tf.control_dependencies([steps.assign_add(1)]):
+                return toy.step(*arguments)
 
-        return beam_search(step, toy.state(4), 1, longest, 4, alpha, form, num_results=num_results)
+        start = toy.state(4, table)
+        return beam_search(step, start, 1, longest, 4, alpha, form, num_results=num_results)
 
     early = 0
     for seed in range(60):
         table = Toy(seed, batch=1, eos_bonus=0.5).table
-        best, whole = search(table, 1), search(table, 4)
+        steps.assign(0)
+        best, short = search(table, 1), int(steps)
+        whole = search(table, 4)
         assert sequences(best) == sequences(whole)[:1]
         assert best.scores[0, 0] == whole.scores[0, 0]
         assert best.log_probs[0, 0] == whole.log_probs[0, 0]
-        early += best.token_ids.shape[2] < whole.token_ids.shape[2]
+        early += short < int(steps) - short
     if alpha < 2:
         assert early, "no search has stopped early, which proves nothing"
 
@@ -297,6 +311,20 @@ def test_every_prefix_found_is_one_that_the_state_has_seen():
         for ids in sequences(found, b):
             fed = [BOS, *ids[:-1]]
             assert fed in toy.seen[len(fed) - 1][b].tolist()
+
+
+def test_settled_sentences_leave_the_batch_and_the_others_go_on():
+    toy = Toy(seed=20, batch=7)
+    # Three sentences end at once; the others cannot before the last position.
+    toy.table[:, :, EOS] = -50
+    toy.table[[1, 4, 5], :, EOS] = 50
+    longest = 2 * ROUND + 5
+    found = run_beam(toy, longest, 2)
+    assert [len(seen) for seen in toy.seen] == [7] * ROUND + [4] * (ROUND + 5)
+    for b in range(7):
+        expected = oracle.beam(toy.log_probs_of(b), V, longest, 2, 0.6)
+        assert sequences(found, b)[0] == expected[0][0]
+        np.testing.assert_allclose(found.scores[b, 0], expected[0][1], rtol=1e-5)
 
 
 def test_a_state_follows_its_parent():
@@ -369,7 +397,7 @@ def test_a_prefix_is_forced_and_the_rest_is_the_plain_beam(prefix):
 def test_a_prefix_of_padding_forces_nothing():
     toy = Toy(seed=14)
     free, padded = run_beam(toy, 6), run_beam(toy, 6, prefix=tf.zeros([2, 3], tf.int32))
-    for one, other in zip(free, padded, strict=True):
+    for one, other in zip(free[:4], padded[:4], strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -386,9 +414,7 @@ def test_options_may_be_tensors_in_a_graph_without_a_known_shape():
 
     @tf.function(autograph=False)
     def search(batch, width, alpha, max_length):
-        state = tf.nest.map_structure(
-            lambda leaf: tf.zeros([batch, width, 1, 0, 1], tf.int32), toy.state()
-        )
+        state = toy.state(width, tf.constant(toy.table)[:batch])
         return beam_search(toy.step, state, batch, max_length, width, alpha)
 
     found = search(tf.constant(3), tf.constant(3), tf.constant(0.9), tf.constant(6))
@@ -402,13 +428,11 @@ def test_options_may_be_tensors_in_a_graph_without_a_known_shape():
 
 def draw(logits, count, seed=0, max_length=2, **options):
     """The first tokens of `count` rows of one and the same distribution."""
-    state = tf.zeros([count, 1, 1, 0, 1])
 
-    def step(ids, position, state):
-        tiled = tf.tile(tf.constant(logits, tf.float32)[None, None], [count, 1, 1])
-        return tiled, tf.pad(state, [[0, 0], [0, 0], [0, 0], [0, 1], [0, 0]])
+    def step(ids, position, visible, state):
+        return StepResult(tf.tile(tf.constant(logits, tf.float32)[None, None], [count, 1, 1]), ())
 
-    found = sample_search(step, state, count, max_length, seed, **options)
+    found = sample_search(step, State(), count, max_length, seed, **options)
     return found.token_ids[:, 0, 0].numpy()
 
 
@@ -462,7 +486,7 @@ def test_the_same_seed_draws_the_same_and_another_seed_another():
         return found
 
     first, again = run(5), run(5)
-    for one, other in zip(first, again, strict=True):
+    for one, other in zip(first[:4], again[:4], strict=True):
         np.testing.assert_array_equal(one, other)
     others = [run(seed) for seed in (0, 6, -1, 2**31 - 1)]
     drawn = {str([sequences(found, b) for b in range(toy.batch)]) for found in [first, *others]}
@@ -471,13 +495,12 @@ def test_the_same_seed_draws_the_same_and_another_seed_another():
 
 def test_places_of_a_sample_are_drawn_independently():
     # One seed for all places would draw the same token at each.
-    state = tf.zeros([200, 1, 1, 0, 1])
 
-    def step(ids, position, state):
-        logits = tf.tile(tf.constant([[[0.0, 0, 0, -9, 0, 0]]]), [200, 1, 1])
-        return logits, tf.pad(state, [[0, 0], [0, 0], [0, 0], [0, 1], [0, 0]])
+    def step(ids, position, visible, state):
+        logits = tf.constant([[[0.0, 0, 0, -9, 0, 0]]])
+        return StepResult(tf.tile(logits, [tf.shape(ids)[0], 1, 1]), ())
 
-    token_ids = sample_search(step, state, 200, 4, seed=0).token_ids.numpy()[:, 0]
+    token_ids = sample_search(step, State(), 200, 4, seed=0).token_ids.numpy()[:, 0]
     same = (token_ids[:, 0] == token_ids[:, 1]).mean()
     assert 0.2 < same < 0.5
 

@@ -1,6 +1,7 @@
 """Text in, text out: every served signature, against the other signatures and plain NumPy."""
 
 import functools
+import math
 import random
 
 import numpy as np
@@ -11,6 +12,7 @@ import tensorflow as tf
 from search_oracle import BOS, EOS, PAD
 
 from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
+from tfformer.inference import fused_weights
 
 WORDS = (
     "ein kleines Haus steht am See und der Garten blüht schön Äpfel Straße über größer "
@@ -107,7 +109,23 @@ TEXTS = sentences(3, 5)
 # ---------------------------------------------------------------- the table of signatures
 
 B = len(TEXTS)
-OPTIONS = {"beam_width": "int32", "length_penalty": "float32", "max_length": "int32"}
+OPTIONS = {
+    "beam_width": "int32",
+    "length_penalty": "float32",
+    "max_length": "int32",
+    "min_length": "int32",
+    "max_length_factor": "float32",
+    "coverage_penalty": "float32",
+    "repetition_penalty": "float32",
+    "no_repeat_ngram": "int32",
+}
+N_BEST = {
+    "token_ids": ("int32", 3),
+    "scores": ("float32", 2),
+    "lengths": ("int32", 2),
+    "token_log_probs": ("float32", 3),
+    "alignment": ("int32", 3),
+}
 SIGNATURES = {
     "serving_default": (
         {"text": "string"},
@@ -117,15 +135,10 @@ SIGNATURES = {
         {"text": "string", **OPTIONS},
         {
             "translations": ("string", 2),
-            "scores": ("float32", 2),
-            "token_ids": ("int32", 3),
-            "lengths": ("int32", 2),
+            **N_BEST,
         },
     ),
-    "beam_search_ids": (
-        {"source_ids": "int32", **OPTIONS},
-        {"token_ids": ("int32", 3), "scores": ("float32", 2), "lengths": ("int32", 2)},
-    ),
+    "beam_search_ids": ({"source_ids": "int32", **OPTIONS}, N_BEST),
     "score": (
         {"source": "string", "target": "string"},
         {"log_prob": ("float32", 1), "length": ("int32", 1)},
@@ -249,7 +262,7 @@ def test_translations_are_the_decoded_ids(served, tokenizer):
 
 def test_beam_search_of_ids_is_that_of_their_text(served):
     for key, value in served["beam_search_ids"].items():
-        np.testing.assert_array_equal(value, served["beam_search"][key])
+        np.testing.assert_allclose(value, served["beam_search"][key], rtol=1e-5)
 
 
 def test_padding_behind_source_ids_changes_nothing(serve, served, tokenizer):
@@ -269,6 +282,79 @@ def test_options_of_a_request_reach_the_search(serve, log_probs_of, model):
     for b in (0, 1):
         expected = search_oracle.beam(log_probs_of(TEXTS[b]), size, 4, 2, 1.3)
         np.testing.assert_allclose(found["scores"][b], [e[1] for e in expected], rtol=1e-4)
+
+
+RULES = {
+    "min_length": 4,
+    "max_length_factor": 1.5,
+    "coverage_penalty": 0.4,
+    "repetition_penalty": 1.6,
+    "no_repeat_ngram": 2,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_of_a_request_is_that_of_the_translator(name, serve, served, model, tokenizer):
+    renamed = "min_target_length" if name == "min_length" else name
+    own = Translator(
+        model,
+        tokenizer,
+        beam_width=WIDTH,
+        max_source_length=MAX_SOURCE,
+        max_target_length=MAX_TARGET,
+        **{renamed: RULES[name]},
+    )
+    best = own.functions["serving_default"](tf.constant(TEXTS))
+    asked = serve("beam_search", TEXTS, **{name: RULES[name]})
+    np.testing.assert_array_equal(best["translation"], asked["translations"][:, 0])
+    np.testing.assert_allclose(best["score"], asked["scores"][:, 0], rtol=1e-4)
+    default = own.functions["beam_search"](tf.constant(TEXTS))
+    np.testing.assert_allclose(default["scores"], asked["scores"], rtol=1e-4)
+    if name != "max_length_factor":
+        assert (asked["scores"] != served["beam_search"]["scores"]).any()
+
+
+def test_the_limit_by_the_source_counts_its_tokens(serve, tokenizer):
+    tokens = (arguments("beam_search_ids", tokenizer)[0].numpy() != PAD).sum(axis=1)
+    for factor in (0.3, 0.5, 1.0):
+        lengths = serve("beam_search", TEXTS, max_length_factor=factor)["lengths"]
+        limits = np.clip(np.ceil(np.float32(factor) * tokens), 1, MAX_TARGET)
+        assert (lengths <= limits[:, None]).all()
+        long = serve("beam_search", TEXTS, max_length_factor=factor, min_length=MAX_TARGET)
+        np.testing.assert_array_equal(long["lengths"][:, 0], limits)
+
+
+def test_token_log_probs_add_up_and_alignment_points_into_the_source(served, tokenizer):
+    found = served["beam_search"]
+    totals = found["token_log_probs"].sum(axis=-1)
+    penalties = search_oracle.penalty(found["lengths"].astype(float), ALPHA)
+    np.testing.assert_allclose(totals / penalties, found["scores"], rtol=1e-4)
+    tokens = (arguments("beam_search_ids", tokenizer)[0].numpy() != PAD).sum(axis=1)
+    assert (found["alignment"] < tokens[:, None, None]).all()
+    assert found["alignment"].max() > 0
+
+
+def test_alignment_is_the_greatest_attention_of_align(serve, served, tokenizer):
+    found = served["beam_search"]
+    best = served["serving_default"]["translation"]
+    aligned = serve("align", TEXTS, best)
+    compared = 0
+    for b, ids in enumerate(tokenizer.encode_target(best).to_list()):
+        # A text may be tokenised otherwise than it was found; then nothing can be compared.
+        n = found["lengths"][b, 0]
+        if ids[:n] == found["token_ids"][b, 0, :n].tolist():
+            expected = aligned["attention"][b, :n].argmax(axis=-1)
+            np.testing.assert_array_equal(found["alignment"][b, 0, :n], expected)
+            compared += 1
+    assert compared
+
+
+def test_in_bfloat16_it_is_another_model_but_a_close_one(model, tokenizer, served):
+    limits = {"max_source_length": MAX_SOURCE, "max_target_length": MAX_TARGET}
+    half = Translator(model, tokenizer, beam_width=WIDTH, dtype="bfloat16", **limits)
+    scores = half.functions["score"](tf.constant(TEXTS), tf.constant(TEXTS))["log_prob"]
+    assert (scores != served["score"]["log_prob"]).numpy().all()
+    np.testing.assert_allclose(scores, served["score"]["log_prob"], rtol=0.1)
 
 
 def test_places_without_a_sequence_have_a_finite_score(serve):
@@ -627,7 +713,9 @@ def test_a_saved_signature_gives_the_same(saved, served, tokenizer, translator, 
 
 
 def test_defaults_of_the_options_are_written_into_the_signatures(meta_graph):
-    search = {"beam_width": WIDTH, "length_penalty": ALPHA, "max_length": 0}
+    search = {"beam_width": WIDTH, "length_penalty": ALPHA, "max_length": 0, "min_length": 0}
+    search |= {"max_length_factor": 0, "coverage_penalty": 0}
+    search |= {"repetition_penalty": 1, "no_repeat_ngram": 0}
     sample = {"seed": 0, "temperature": 1, "top_k": 0, "top_p": 1, "max_length": 0}
     expected = {"beam_search": search, "beam_search_ids": search, "sample": sample}
     for name in SIGNATURES:
@@ -645,7 +733,10 @@ def test_the_saved_root_holds_no_keras_object_and_each_weight_once(
     assert not [identifier for identifier in identifiers if "keras" in identifier]
     stored = tf.train.list_variables(str(saved_directory / "variables" / "variables"))
     sizes = sorted(tuple(shape) for name, shape in stored if "VARIABLE_VALUE" in name)
-    assert sizes == sorted(tuple(weight.shape) for weight in model.weights)
+    weights = tf.nest.flatten(fused_weights(model, MAX_SOURCE))
+    assert sizes == sorted(tuple(weight.shape) for weight in weights)
+    table = MAX_SOURCE * model.config.d_model
+    assert sum(map(math.prod, sizes)) == model.count_params() + table
 
 
 def test_the_saved_graph_has_no_op_that_a_stock_server_lacks(meta_graph):

@@ -1,0 +1,61 @@
+"""Search: from the probability of the next token to the most probable sequence.
+
+Every search runs over a *step function* and a *state*, and knows no model:
+
+    logits, cache, attention = step(ids, position, visible, state)
+
+    ids        int32 [B, W]: the newest token of each of W hypotheses a sentence
+    position   int32 scalar: its place, 0 for bos
+    visible    boolean [B, W, C, W]: hypothesis w descends from what stood in place v at position c
+    state      `State(memory, cache)`, whose tensors all have the sentences as their first axis.
+               memory: what a sentence has once; a step only reads it.
+               cache: tensors [B, ..., C, K], what was computed at each of C positions for the W
+               places together; a step writes its own at index `position` of axis -2. It starts
+               with room for one position, C = 1, and the search makes more. It may be written in
+               place, for no search looks at a cache again that it has given to a step.
+    logits     [B, W, V]: unnormalised, of the token behind ids
+    attention  [B, W, S], what each hypothesis attends to, or None: for the searches that ask for it
+
+No cache is ever moved for a hypothesis that changes its place. A hypothesis remembers the places
+of its ancestors instead, and attention sees those alone (`visible`). So a cache can be written in
+place, where a gather would copy it at every step.
+
+The search goes in rounds of 16 positions. Between two rounds the sentences that are settled leave
+the batch, and the caches of the others grow; so nothing is computed for what is finished, and no
+attention looks far beyond the positions that there are.
+
+The sequences found are y_1 ... y_n = eos with 1 <= n <= max_length: at the last position nothing
+but eos is allowed, so that every result is a complete sequence whose probability can be compared.
+pad and bos are never chosen.
+
+    score(y) = log P(y | x) / penalty(n)
+    penalty(n) = ((5 + n) / 6)^alpha     (Wu et al. 2016, equation 14: "gnmt")
+               = n^alpha                 ("power")
+
+Reading order: `hypotheses` (what a search knows), `rounds` (the loop), `beam`, `follow` (greedy and
+sampling), `exhaustive`, `constraints`.
+"""
+
+from tfformer.search.beam import beam_search
+from tfformer.search.exhaustive import exhaustive_search
+from tfformer.search.follow import greedy_search, keep_likeliest, sample_search
+from tfformer.search.hypotheses import (
+    PENALTY_FORMS,
+    SearchResult,
+    State,
+    StepResult,
+    length_penalty,
+)
+
+__all__ = [
+    "PENALTY_FORMS",
+    "SearchResult",
+    "State",
+    "StepResult",
+    "beam_search",
+    "exhaustive_search",
+    "greedy_search",
+    "keep_likeliest",
+    "length_penalty",
+    "sample_search",
+]

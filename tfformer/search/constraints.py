@@ -1,0 +1,115 @@
+"""What may follow, and how much of it the candidates are worth: the rules of every search."""
+
+import tensorflow as tf
+
+from tfformer.config import BOS, EOS, PAD
+from tfformer.search.hypotheses import IMPOSSIBLE
+
+# Blocks of columns whose greatest logits are compared first, and the vocabulary from which on
+# that pays.
+BLOCK, LARGE = 32, 2048
+
+
+def allowed_log_probs(logits, position, max_length, min_length=0):
+    """log softmax of [B, W, V] in float32, -inf where a token is not allowed at this position.
+
+    Args:
+        logits: [B, W, V].
+        position: scalar, 0 for the first token.
+        max_length: scalar or [B]; the token at max_length - 1 can only be eos.
+        min_length: scalar; no token before min_length - 1 can be eos. Default 0.
+    """
+    log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
+    tokens = tf.range(tf.shape(logits)[-1])
+    last = tf.reshape(position >= max_length - 1, [-1, 1, 1])
+    allowed = tf.where(last, tokens == EOS, (tokens != PAD) & (tokens != BOS))
+    early = (tokens == EOS) & (position < min_length - 1) & ~last
+    return tf.where(allowed & ~early, log_probs, IMPOSSIBLE)
+
+
+def likeliest(logits, count):
+    """The greatest of [..., V], float32, in order: values and indices, [..., min(count, V)].
+
+    With a large V, these stand in the `count` blocks whose own greatest are the greatest. `top_k`
+    goes through its numbers one by one; to take the maximum of each block, a vector at a time, and
+    to look into a few of them is several times as fast. (Equal numbers may come in another order.)
+    """
+    size = logits.shape[-1]
+    if size is None or size < LARGE:
+        known = size is not None and not tf.is_tensor(count)
+        most = min(count, size) if known else tf.minimum(count, tf.shape(logits)[-1])
+        return tf.math.top_k(logits, most)
+    num_blocks = size // BLOCK
+    taken = tf.minimum(count, num_blocks)
+    # Block j is the columns j, j + num_blocks, ...; what is left of V is looked at in any case.
+    lead = tf.shape(logits)[:-1]
+    rows = tf.reshape(logits, [-1, size])
+    inside = tf.reshape(rows[:, : BLOCK * num_blocks], [-1, BLOCK, num_blocks])
+    _, blocks = tf.math.top_k(tf.reduce_max(inside, axis=1), taken)
+    rest = range(BLOCK * num_blocks, size)
+    columns = tf.range(BLOCK) * num_blocks + blocks[:, :, None]
+    columns = tf.reshape(columns, [-1, BLOCK * taken])
+    if rest:
+        others = tf.tile(tf.constant([*rest])[None], [tf.shape(rows)[0], 1])
+        columns = tf.concat([columns, others], axis=1)
+    values, places = tf.math.top_k(tf.gather(rows, columns, batch_dims=1), count)
+    tokens = tf.gather(columns, places, batch_dims=1)
+    shape = tf.concat([lead, [count]], axis=0)
+    return tf.reshape(values, shape), tf.reshape(tokens, shape)
+
+
+def penalise_repetition(logits, paths, penalty):
+    """Tokens that a hypothesis already has, made less likely (Keskar et al. 2019, section 4.1).
+
+    Their logits are divided by `penalty` where they are positive, multiplied where negative.
+
+    Args:
+        logits: float32 [B, W, V].
+        paths: int32 [B, W, C], bos first, 0 where nothing is.
+        penalty: scalar, at least 1.
+    """
+    seen = tf.gather(logits, paths, batch_dims=2)
+    less = tf.where(seen > 0, seen / penalty, seen * penalty)
+    # pad and bos stand in every path; they are never chosen, and the softmax is to keep them.
+    less = tf.where((paths == PAD) | (paths == BOS), seen, less)
+    return _put(logits, paths, less)
+
+
+def ban_ngrams(logits, paths, position, size, largest=8):
+    """-inf for every token that would end an n-gram which the hypothesis already has.
+
+    (Paulus et al. 2017, section 2.5)
+
+    Args:
+        logits: float32 [B, W, V].
+        paths: int32 [B, W, C], bos first, the newest token at `position`.
+        position: scalar.
+        size: n, scalar, at most `largest`; 0 bans nothing.
+    """
+    length = tf.shape(paths)[2]
+    # An n-gram repeats that has the same n - 1 tokens before its last: places[c] is the last.
+    places = tf.range(length)
+    same = (places <= position) & (places >= size) & (size > 0)
+    same = tf.broadcast_to(same, tf.shape(paths))
+    for back in range(1, largest):
+        at = tf.maximum(position + 1 - back, 0)
+        before = tf.pad(paths, [[0, 0], [0, 0], [back, 0]])[:, :, :length]
+        same &= (before == paths[:, :, at, None]) | (back >= size)
+    same &= paths != PAD
+    banned = tf.where(same, IMPOSSIBLE, tf.gather(logits, paths, batch_dims=2))
+    # Where a token is both banned and not, the ban counts.
+    flat = tf.reshape(logits, [-1, tf.shape(logits)[-1]])
+    rows = tf.repeat(tf.range(tf.shape(flat)[0]), length)
+    where = tf.stack([rows, tf.reshape(paths, [-1])], axis=1)
+    return tf.reshape(
+        tf.tensor_scatter_nd_min(flat, where, tf.reshape(banned, [-1])), tf.shape(logits)
+    )
+
+
+def _put(logits, ids, values):
+    """`values` [B, W, C] in place of the logits [B, W, V] of `ids` [B, W, C]."""
+    flat = tf.reshape(logits, [-1, tf.shape(logits)[-1]])
+    rows = tf.repeat(tf.range(tf.shape(flat)[0]), tf.shape(ids)[2])
+    where = tf.stack([rows, tf.reshape(ids, [-1])], axis=1)
+    flat = tf.tensor_scatter_nd_update(flat, where, tf.reshape(values, [-1]))
+    return tf.reshape(flat, tf.shape(logits))

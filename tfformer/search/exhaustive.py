@@ -1,0 +1,75 @@
+"""Exhaustive search: every sequence there is, which beam search approximates."""
+
+import tensorflow as tf
+
+from tfformer.config import BOS, EOS, PAD
+from tfformer.search.constraints import allowed_log_probs
+from tfformer.search.hypotheses import SearchResult, State, check, length_penalty
+
+
+def exhaustive_search(
+    step, state, batch_size, max_length, alpha=0.6, penalty_form="gnmt", num_results=1
+):
+    """Every sequence there is, scored: what beam search approximates. For tiny vocabularies.
+
+    Args:
+        step, state: see `tfformer.search`. Each prefix is a sentence of its own here, with W = 1.
+        batch_size: B.
+        max_length: T, an integer; there are about (V - 3)^(T - 1) sequences, at most 1,000,000.
+        alpha, penalty_form: as in `beam_search`.
+        num_results: how many of the best to return. Default 1.
+
+    Returns:
+        A `SearchResult` of W = `num_results`.
+    """
+    check(max_length, alpha=(alpha, 0), num_results=(num_results, 1))
+    prefixes = tf.fill([batch_size, 1, 1], BOS)
+    log_probs = tf.zeros([batch_size, 1])
+    found_ids, found_log_probs, found_lengths = [], [], []
+    for position in range(max_length):
+        ids = tf.reshape(prefixes[:, :, -1], [-1, 1])
+        visible = tf.fill([tf.shape(ids)[0], 1, position + 1, 1], True)
+        logits, cache, _ = step(ids, tf.constant(position), visible, state)
+        state = state._replace(cache=cache)
+        size, count = logits.shape[-1], prefixes.shape[1]
+        gains = allowed_log_probs(logits, position, max_length)
+        gains = tf.reshape(gains, [batch_size, count, size])
+        # Every open prefix can end here ...
+        ended = tf.pad(prefixes[:, :, 1:], [[0, 0], [0, 0], [0, 1]], constant_values=EOS)
+        padding = max_length - 1 - position
+        found_ids.append(tf.pad(ended, [[0, 0], [0, 0], [0, padding]], constant_values=PAD))
+        found_log_probs.append(log_probs + gains[:, :, EOS])
+        found_lengths.append(tf.fill(tf.shape(log_probs), position + 1))
+        if position == max_length - 1:
+            break
+        # ... or go on with every other token.
+        others = [v for v in range(size) if v not in (PAD, BOS, EOS)]
+        if count * len(others) > 1_000_000:
+            raise ValueError(
+                "max_length and the vocabulary must give at most 1,000,000 sequences, got "
+                f"max_length={max_length} and {size} ids"
+            )
+        gained = tf.gather(gains, others, axis=-1)
+        log_probs = tf.reshape(log_probs[:, :, None] + gained, [batch_size, -1])
+        token = tf.tile(tf.constant(others)[None, :, None], [batch_size, count, 1])
+        prefixes = tf.concat([tf.repeat(prefixes, len(others), axis=1), token], axis=-1)
+        prefixes = tf.ensure_shape(prefixes, [None, count * len(others), None])
+        state = _branch(state, len(others))
+    token_ids, log_probs, lengths = (
+        tf.concat(found, axis=1) for found in (found_ids, found_log_probs, found_lengths)
+    )
+    scores = log_probs / length_penalty(lengths, alpha, penalty_form)
+    scores, order = tf.math.top_k(scores, k=num_results)
+    best = (tf.gather(leaf, order, batch_dims=1) for leaf in (token_ids, log_probs, lengths))
+    token_ids, log_probs, lengths = best
+    return SearchResult(token_ids, scores, log_probs, lengths)
+
+
+def _branch(state, count):
+    """The state of each sentence `count` times, with room for another position."""
+
+    def one_more(leaf):
+        return tf.pad(leaf, [[0, 0]] * (leaf.shape.rank - 2) + [[0, 1], [0, 0]])
+
+    memory, cache = tf.nest.map_structure(lambda leaf: tf.repeat(leaf, count, axis=0), state)
+    return State(memory, tf.nest.map_structure(one_more, cache))

@@ -1,0 +1,122 @@
+"""Greedy search and sampling: one hypothesis a sentence, by the token chosen at each step."""
+
+import tensorflow as tf
+
+from tfformer.config import EOS, PAD
+from tfformer.search.constraints import allowed_log_probs
+from tfformer.search.hypotheses import IMPOSSIBLE, Hypotheses, check, limits, result
+from tfformer.search.rounds import search_in_rounds
+
+
+def greedy_search(step, state, batch_size, max_length, skip=None, *, min_length=0):
+    """The most probable token at each step.
+
+    Args:
+        step, state: see `tfformer.search`.
+        batch_size: B, an integer or a scalar tensor.
+        max_length: the longest sequence, eos counted; one for all or int32 [B].
+        skip: boolean [B], rows that are not searched: length 0, score 0. Default: none.
+        min_length: the shortest sequence, eos counted. Default 0.
+
+    Returns:
+        A `SearchResult` with W = 1 and without a length penalty.
+    """
+
+    def choose(log_probs, position, rows):
+        return tf.argmax(log_probs, axis=-1, output_type=tf.int32)
+
+    return _follow(step, state, batch_size, max_length, choose, skip, min_length)
+
+
+def sample_search(
+    step,
+    state,
+    batch_size,
+    max_length,
+    seed,
+    temperature=1.0,
+    top_k=0,
+    top_p=1.0,
+    skip=None,
+    *,
+    min_length=0,
+):
+    """One sequence drawn from P(y | x)^(1 / temperature), cut to the likeliest tokens.
+
+    At each step only the `top_k` likeliest tokens are kept (Fan et al. 2018), and of those the
+    fewest that hold `top_p` of the probability (Holtzman et al. 2020). Stateless: the same seed
+    draws the same sequence for the same row of a batch of that size.
+
+    Args:
+        step, state, batch_size, max_length, skip, min_length: as in `greedy_search`.
+        seed: an integer or int32 scalar.
+        temperature: positive. Default 1.
+        top_k: 0 keeps all. Default 0.
+        top_p: in (0, 1]; 1 keeps all. Default 1.
+
+    Returns:
+        A `SearchResult` with W = 1; its log_probs are the model's own, untempered.
+    """
+    check(max_length, top_k=(top_k, 0))
+    for name, value in (("temperature", temperature), ("top_p", top_p)):
+        if not tf.is_tensor(value) and not 0 < value <= (1 if name == "top_p" else value):
+            raise ValueError(f"{name} must be positive, and top_p at most 1, got {value}")
+
+    def choose(log_probs, position, rows):
+        kept = keep_likeliest(log_probs / temperature, top_k, top_p)
+        # argmax(log p + Gumbel noise) is a draw from p (Gumbel 1954). Each row has its own noise,
+        # whether the others are still there or not.
+        uniform = tf.random.stateless_uniform(
+            [batch_size, 1, tf.shape(kept)[-1]],
+            seed=tf.stack([seed, position]),
+            minval=1e-20,
+            maxval=1.0,
+        )
+        noise = -tf.math.log(-tf.math.log(tf.gather(uniform, rows)))
+        return tf.argmax(kept + noise, -1, output_type=tf.int32)
+
+    return _follow(step, state, batch_size, max_length, choose, skip, min_length)
+
+
+def keep_likeliest(logits, top_k, top_p):
+    """-inf for all but the `top_k` likeliest of [..., V], and of these for all but the fewest
+    that hold `top_p` of the probability; the likeliest one always stays."""
+    size = tf.shape(logits)[-1]
+    ordered = tf.sort(logits, direction="DESCENDING")
+    count = tf.where(tf.equal(top_k, 0), size, tf.minimum(top_k, size))
+    ordered = tf.where(tf.range(size) < count, ordered, IMPOSSIBLE)
+    probs = tf.nn.softmax(ordered)
+    before = tf.cumsum(probs, axis=-1, exclusive=True)
+    # A sum in float32 reaches 1 before the last of the tokens.
+    inside = (before < top_p) | tf.equal(top_p, 1.0)
+    kept = tf.where(inside & (ordered > IMPOSSIBLE), ordered, float("inf"))
+    return tf.where(logits >= tf.reduce_min(kept, -1, keepdims=True), logits, IMPOSSIBLE)
+
+
+def _follow(step, state, batch_size, max_length, choose, skip, min_length):
+    """One hypothesis a sentence, by the token that `choose(log_probs [B, 1, V], t, rows)` picks."""
+    check(max_length, min_length=(min_length, 0))
+
+    def settled(h):
+        return h.finished[:, 0]
+
+    def advance(position, h, state):
+        logits, cache, _ = step(h.ids, position, h.visible(), state)
+        gains = allowed_log_probs(logits, position, h.given["limit"], min_length)
+        token = choose(gains, position, h.given["row"])
+        gain = tf.where(h.finished, 0.0, tf.gather(gains, token, batch_dims=2))
+        token = tf.where(h.finished, PAD, token)
+        log_probs = h.log_probs + gain
+        h = h._replace(
+            ids=token,
+            log_probs=log_probs,
+            scores=log_probs,
+            lengths=h.lengths + tf.cast(~h.finished, tf.int32),
+            finished=h.finished | (token == EOS),
+        )
+        return h.write(position + 1, token_ids=token), cache
+
+    given = {"limit": limits(max_length, batch_size)}
+    start = Hypotheses.start(batch_size, 1, tf.zeros([batch_size, 1]), skip, given)
+    found = search_in_rounds(advance, settled, start, state)
+    return result(found, 1)

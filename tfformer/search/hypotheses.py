@@ -1,0 +1,174 @@
+"""What a search knows of its hypotheses, and what it gives back."""
+
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tfformer.config import BOS, PAD
+
+PENALTY_FORMS = ("gnmt", "power")
+IMPOSSIBLE = float("-inf")
+
+
+class State(NamedTuple):
+    """What a step function knows of the sentences; see `tfformer.search`."""
+
+    memory: Any = ()
+    cache: Any = ()
+
+
+class StepResult(NamedTuple):
+    """What a step function gives back; see `tfformer.search`."""
+
+    logits: tf.Tensor
+    cache: Any
+    attention: tf.Tensor | None = None
+
+
+class SearchResult(NamedTuple):
+    """What a search found, best first. W is 1 for the searches that follow one hypothesis.
+
+    token_ids: int32 [B, W, T], each ending with eos, padding behind it.
+    scores: float32 [B, W], log_probs / penalty(lengths), and the coverage penalty if there is one.
+    log_probs: float32 [B, W].
+    lengths: int32 [B, W], eos counted.
+    token_log_probs: float32 [B, W, T], 0 at padding: their sum is log_probs. Or None.
+    alignment: int32 [B, W, T], the place in the source that each token attends to most. Or None.
+
+    A place that no sequence fills (a beam wider than there are sequences) has length 0 and score
+    -inf.
+    """
+
+    token_ids: tf.Tensor
+    scores: tf.Tensor
+    log_probs: tf.Tensor
+    lengths: tf.Tensor
+    token_log_probs: tf.Tensor | None = None
+    alignment: tf.Tensor | None = None
+
+
+class Hypotheses(NamedTuple):
+    """W hypotheses for each of B sentences, in C positions, of which bos is the first.
+
+    ids: int32 [B, W], the newest token.
+    log_probs: float32 [B, W].
+    scores: float32 [B, W], by which they are in order.
+    lengths: int32 [B, W], eos counted.
+    finished: boolean [B, W].
+    ancestors: int32 [B, W, C], the place in which the one that each descends from stood at each
+        position, itself included; -1 where nothing is yet.
+    history: {"token_ids": [B, C, W], ...}, what was in each place; a hypothesis finds its own by
+        its ancestors.
+    coverage: float32 [B, W, S], the attention that each source token has had, or ().
+    given: {name: [B, ...]}, what the request says of each sentence.
+    """
+
+    ids: tf.Tensor
+    log_probs: tf.Tensor
+    scores: tf.Tensor
+    lengths: tf.Tensor
+    finished: tf.Tensor
+    ancestors: tf.Tensor
+    history: dict
+    coverage: tf.Tensor | tuple
+    given: dict
+
+    @classmethod
+    def start(cls, batch_size, width, log_probs, skip, given, kept=()):
+        """bos in each place. `skip` [B]: sentences that are finished before they begin."""
+        ids = tf.fill([batch_size, width], BOS)
+        if skip is None:
+            finished = tf.zeros([batch_size, width], tf.bool)
+        else:
+            finished = tf.tile(skip[:, None], [1, width])
+        kinds = {"token_log_probs": tf.float32, "alignment": tf.int32}
+        return cls(
+            ids=ids,
+            log_probs=log_probs,
+            scores=log_probs,
+            lengths=tf.zeros([batch_size, width], tf.int32),
+            finished=finished,
+            ancestors=tf.tile(tf.range(width)[None, :, None], [batch_size, 1, 1]),
+            history={
+                "token_ids": ids[:, None],
+                **{name: tf.zeros([batch_size, 1, width], kinds[name]) for name in kept},
+            },
+            coverage=(),
+            given={"row": tf.range(batch_size), **given},
+        )
+
+    @property
+    def width(self):
+        """W, an integer where it is known, else a tensor."""
+        return self.ids.shape[1] or tf.shape(self.ids)[1]
+
+    def visible(self):
+        """Who descends from whom: boolean [B, W, C, W]."""
+        return self.ancestors[..., None] == tf.range(self.width)
+
+    def descend(self, parents):
+        """The hypotheses `parents[b, w]` in place w; the history stays where it is."""
+
+        def take(leaf):
+            return tf.gather(leaf, parents, batch_dims=1)
+
+        return self._replace(
+            log_probs=take(self.log_probs),
+            scores=take(self.scores),
+            lengths=take(self.lengths),
+            finished=take(self.finished),
+            ancestors=take(self.ancestors),
+            coverage=tf.nest.map_structure(take, self.coverage),
+        )
+
+    def write(self, position, **values):
+        """`values` [B, W] as the history of a position, and each its own ancestor there."""
+        now = tf.range(tf.shape(self.ancestors)[2]) == position
+        places = tf.range(self.width)
+        return self._replace(
+            ancestors=tf.where(now, places[:, None], self.ancestors),
+            history={
+                name: tf.where(now[:, None], values[name][:, None], past)
+                for name, past in self.history.items()
+            },
+        )
+
+    def paths(self, name="token_ids"):
+        """What the history says of each hypothesis: [B, W, C], bos first, 0 where nothing is."""
+        places = tf.transpose(tf.maximum(self.ancestors, 0), [0, 2, 1])
+        return tf.transpose(tf.gather(self.history[name], places, batch_dims=2), [0, 2, 1])
+
+
+def length_penalty(length, alpha, form="gnmt"):
+    """What a log-probability is divided by; float32, of the shape of `length`."""
+    if form not in PENALTY_FORMS:
+        raise ValueError(f"form must be one of {PENALTY_FORMS}, got {form!r}")
+    length = tf.cast(length, tf.float32)
+    return tf.pow((5.0 + length) / 6.0 if form == "gnmt" else length, alpha)
+
+
+def result(hypotheses, count):
+    """The `count` best of `Hypotheses`, best first, as a `SearchResult`."""
+    _, order = tf.math.top_k(hypotheses.scores, k=count)
+    best = hypotheses.descend(order)
+    lengths = tf.where(best.log_probs > IMPOSSIBLE, best.lengths, 0)
+    longest = tf.reduce_max(tf.concat([tf.reshape(lengths, [-1]), [0]], axis=0))
+    inside = tf.range(longest) < lengths[..., None]
+
+    def path(name, nothing):
+        return tf.where(inside, best.paths(name)[:, :, 1 : longest + 1], nothing)
+
+    kept = {name: path(name, 0) for name in hypotheses.history if name != "token_ids"}
+    return SearchResult(path("token_ids", PAD), best.scores, best.log_probs, lengths, **kept)
+
+
+def check(max_length, **at_least):
+    """Arguments that are Python numbers are checked here, tensors by whoever serves them."""
+    for name, (value, least) in {"max_length": (max_length, 1), **at_least}.items():
+        if not tf.is_tensor(value) and value < least:
+            raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def limits(max_length, batch_size):
+    """`max_length`, one for all or one for each sentence, as int32 [B]."""
+    return tf.broadcast_to(tf.convert_to_tensor(max_length, tf.int32), [batch_size])
