@@ -32,6 +32,18 @@ def parser():
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
     parser.add_argument("--beam-width", type=int, help="of serving_default; default: the run's own")
     parser.add_argument("--length-penalty", type=float, help="likewise")
+    parser.add_argument("--min-target-length", type=int, help="tokens at least; default: 0")
+    parser.add_argument("--max-target-length", type=int, help="tokens at most; default: the run's")
+    parser.add_argument("--max-length-factor", type=float, help="target per source token at most")
+    parser.add_argument("--coverage-penalty", type=float, help="beta of Wu et al. 2016; default: 0")
+    parser.add_argument("--repetition-penalty", type=float, help="default: 1, which is none")
+    parser.add_argument("--no-repeat-ngram", type=int, help="no n tokens twice; default: 0, off")
+    parser.add_argument(
+        "--dtype",
+        choices=["float32", "bfloat16"],
+        help="of what is multiplied; bfloat16 is for batches on a processor with AMX, and changes "
+        "some translations. Default: float32",
+    )
     return parser
 
 
@@ -49,12 +61,17 @@ def sample_requests(translator):
     source_ids = source_ids[:, : translator.max_source_length]
     targets = texts[::-1]
     prefixes = [target.split(" ")[0] for target in targets]
-    short = {"max_length": min(MAX_LENGTH, translator.max_target_length)}
+    longest = translator.max_target_length
+    # What the slow search knows: no rules, whatever the export's own are.
+    short = {"max_length": min(MAX_LENGTH, longest), "min_length": 0, "max_length_factor": 0.0}
+    short |= {"coverage_penalty": 0.0, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
     small = {"beam_width": 2, "length_penalty": 0.0, "max_length": 7}
+    rules = {"min_length": min(3, longest), "max_length_factor": 1.5, "coverage_penalty": 0.2}
+    rules |= {"repetition_penalty": 1.3, "no_repeat_ngram": 2}
     narrow = {"seed": 7, "temperature": 0.5, "top_k": 5, "top_p": 0.9}
     return {
         "serving_default": [{"text": texts}, {"text": texts[:1]}],
-        "beam_search": [{"text": texts}, {"text": texts, **small}],
+        "beam_search": [{"text": texts}, {"text": texts, **small}, {"text": texts, **rules}],
         "beam_search_ids": [{"source_ids": source_ids.tolist(), **short}],
         "score": [{"source": texts, "target": targets}],
         "sample": [{"text": texts}, {"text": texts, **narrow}],
@@ -140,6 +157,20 @@ def compare_reference(translator, requests, report):
     report.add("plain beam search in NumPy", faults, f"{len(rows)} sentences")
 
 
+def compare_float32(run, requests, report, options):
+    """Adds to the report how many of the sample texts a float32 export translates otherwise."""
+    import tensorflow as tf
+
+    from tfformer.run import load_translator
+
+    translator = load_translator(run, **{**options, "dtype": "float32"})
+    served, texts = report.served["serving_default"][0], requests["serving_default"][0]["text"]
+    with tf.device("CPU:0"):
+        here = translator.functions["serving_default"](tf.constant(texts))["translation"].numpy()
+    changed = sum(served["translation"] != here)
+    report.add("bfloat16", [], f"{changed} of {len(texts)} translations differ from float32's")
+
+
 def export(run, directory, progress=print, **options):
     """Writes and verifies the next version.
 
@@ -174,8 +205,12 @@ def export(run, directory, progress=print, **options):
         if report.passed:
             progress("comparing with the in-process translator ...")
             compare_in_process(translator, requests, report)
-            progress("comparing with a plain beam search in NumPy ...")
-            compare_reference(translator, requests, report)
+            if translator.dtype == "bfloat16":
+                progress("comparing with float32 ...")
+                compare_float32(run, requests, report, options)
+            else:
+                progress("comparing with a plain beam search in NumPy ...")
+                compare_reference(translator, requests, report)
         if not report.passed:
             return None, report
         sync(*model.rglob("*"), model)
@@ -233,7 +268,8 @@ def _run(command, arguments):
     from export.graph import one_line
     from export.verify import show
 
-    options = {"beam_width": arguments.beam_width, "length_penalty": arguments.length_penalty}
+    options = {**vars(arguments)}
+    del options["run"], options["directory"]
     options = {name: value for name, value in options.items() if value is not None}
 
     def progress(line):

@@ -106,6 +106,11 @@ def test_defaults_are_in_the_signature(exported):
         "beam_width",
         "length_penalty",
         "max_length",
+        "min_length",
+        "max_length_factor",
+        "coverage_penalty",
+        "repetition_penalty",
+        "no_repeat_ngram",
     }
     assert set(signatures["serving_default"].inputs) == {"text"}
     assert not signatures["serving_default"].defaults
