@@ -1,0 +1,296 @@
+"""Exports a run for CTranslate2: `python -m export.ctranslate2 RUN DIRECTORY`.
+
+    python -m export.ctranslate2 runs/dates exported/dates-ctranslate2
+
+DIRECTORY then holds what `ctranslate2.Translator(DIRECTORY)` loads: the run's own weights in
+float32, the pieces in the order of their ids, and the SentencePiece models, `source.model` and,
+where the two sides differ, `target.model`. Neither TensorFlow nor this repository is needed there:
+
+    pieces = sentencepiece.SentencePieceProcessor(model_file="DIRECTORY/source.model")
+    translator = ctranslate2.Translator("DIRECTORY")
+    [result] = translator.translate_batch([pieces.encode("4 July 2031", out_type=str)], ...)
+    pieces.decode(result.hypotheses[0])
+
+Bos before a target and eos behind a source are added by CTranslate2. Its defaults are not those of
+a run; what corresponds, in a call of `translate_batch`:
+
+    beam_width W                          beam_size=W (its default is 2)
+    length_penalty 0                      length_penalty=0 (its default is 1): a score is log P
+    length_penalty alpha, "power"         length_penalty=alpha: its length counts eos too
+    length_penalty alpha, "gnmt"          none: divide the scores of several hypotheses, asked for
+                                          with length_penalty=0, by ((5 + length) / 6)^alpha
+    max_source_length S                   max_input_length=S
+    max_target_length T                   max_decoding_length=T: there, what is cut has no eos
+    the first token may be eos            min_decoding_length=0 (its default is 1)
+    no answer holds pad or bos            suppress_sequences=[["<pad>"], ["<s>"]], which takes them
+                                          out of the softmax too
+
+Greedy translations are the same. The two beam searches have their own rules: in tfformer, a
+finished hypothesis keeps its place in the beam and all are ranked by their penalised scores; in
+CTranslate2, the next best takes its place and open ones are ranked by log P. Without a length
+penalty they rarely differ. Sinusoids are written for 1,024 positions, or the run's limits if they
+are higher, learned positions as they are; behind them CTranslate2 gives an error.
+
+Before DIRECTORY appears, CTranslate2 has loaded it, and has given the tokens of random sentences
+the log-probabilities that the model gives them.
+
+Exit codes: 0 exported; 1 the run, the disk or the installation is at fault, or the two do not
+agree: nothing is written; 2 wrong usage; 130 interrupted.
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from export.command import Parser
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# Names of `ctranslate2.specs.common_spec.Activation`; the GELU of both is the exact one.
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+SINUSOIDS = 1024  # CTranslate2 cuts a source at as many tokens unless told otherwise
+SENTENCES = 5
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("export.ctranslate2", __doc__)
+    parser.add_argument("run", type=Path, help="the run directory")
+    parser.add_argument("directory", type=Path, help="the model's folder; must not exist yet")
+    return parser
+
+
+def specification(model, tokenizer, num_positions):
+    """The model as CTranslate2 describes it, with its weights and pieces.
+
+    Args:
+        model: a `Transformer`.
+        tokenizer: its `Tokenizer`.
+        num_positions: the longest source or target; learned positions have a number of their own.
+
+    Returns:
+        A validated `ctranslate2.specs.TransformerSpec`.
+
+    Raises:
+        ValueError: CTranslate2 cannot express the model.
+    """
+    import numpy as np
+    from ctranslate2.specs import common_spec, transformer_spec
+    from keras import ops
+
+    from tfformer.config import BOS, EOS, UNK
+    from tfformer.run import model_weights
+
+    config, weights = model.config, model_weights(model)
+    if config.activation not in ACTIVATIONS:
+        raise ValueError(
+            f"activation must be one of {tuple(ACTIVATIONS)} for CTranslate2, "
+            f"got {config.activation!r}"
+        )
+    source, target = vocabularies(tokenizer)
+    if source[UNK : EOS + 1] != target[UNK : EOS + 1]:
+        raise ValueError(
+            "unk, bos and eos must have one name on both sides for CTranslate2, got "
+            f"{source[UNK : EOS + 1]} and {target[UNK : EOS + 1]}"
+        )
+    if config.positions == "learned":
+        num_positions = config.max_positions
+
+    def linear(spec, *names):
+        """Dense layers, side by side in one; a kernel [in, out] is a weight [out, in] there."""
+        spec.weight = np.concatenate([weights[f"{name}/kernel"].T for name in names])
+        spec.bias = np.concatenate([weights[f"{name}/bias"] for name in names])
+
+    def norm(spec, name):
+        spec.gamma, spec.beta = weights[f"{name}/gamma"], weights[f"{name}/beta"]
+
+    def feed_forward(spec, name):
+        linear(spec.linear_0, f"{name}/inner")
+        if config.activation == "swiglu":
+            linear(spec.linear_0_noact, f"{name}/gate")
+        linear(spec.linear_1, f"{name}/outer")
+        norm(spec.layer_norm, f"{name}_residual/layer_norm")
+
+    def attention(spec, name, residual):
+        """Of one sequence to itself, with queries, keys and values in one; or to the memory."""
+        own = len(spec.linear) == 2
+        parts = [["query", "key", "value"]] if own else [["query"], ["key", "value"]]
+        for linear_spec, names in zip(spec.linear, [*parts, ["output"]], strict=True):
+            linear(linear_spec, *(f"{name}/{part}" for part in names))
+        norm(spec.layer_norm, f"{residual}/layer_norm")
+
+    def encodings(positions):
+        """What is added at each position: [P, D]."""
+        return ops.convert_to_numpy(positions(ops.zeros((1, num_positions, config.d_model)))[0])
+
+    spec = transformer_spec.TransformerSpec.from_config(
+        (config.num_encoder_layers, config.num_decoder_layers),
+        config.num_heads,
+        pre_norm=config.norm == "pre",
+        activation=common_spec.Activation[ACTIVATIONS[config.activation]],
+        ffn_glu=config.activation == "swiglu",
+    )
+    # `scale_embeddings` is True by default: embeddings times sqrt(d_model).
+    target_embeddings = weights["target_embedding/embeddings"]
+    spec.decoder.embeddings.weight = target_embeddings
+    spec.encoder.embeddings[0].weight = (
+        target_embeddings
+        if config.tie_embeddings == "all"
+        else weights["source_embedding/embeddings"]
+    )
+    spec.decoder.projection.weight = (
+        weights["output_projection/kernel"].T
+        if config.tie_embeddings == "none"
+        else target_embeddings
+    )
+    spec.encoder.position_encodings.encodings = encodings(model.source_positions)
+    spec.decoder.position_encodings.encodings = encodings(model.target_positions)
+    for n, layer in enumerate(spec.encoder.layer):
+        name = f"encoder/layer_{n}"
+        attention(layer.self_attention, f"{name}/self_attention", f"{name}/attention_residual")
+        feed_forward(layer.ffn, f"{name}/feed_forward")
+    for n, layer in enumerate(spec.decoder.layer):
+        name = f"decoder/layer_{n}"
+        attention(layer.self_attention, f"{name}/self_attention", f"{name}/self_residual")
+        attention(layer.attention, f"{name}/cross_attention", f"{name}/cross_residual")
+        feed_forward(layer.ffn, f"{name}/feed_forward")
+    if config.norm == "pre":
+        norm(spec.encoder.layer_norm, "encoder/final_norm")
+        norm(spec.decoder.layer_norm, "decoder/final_norm")
+
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = target[UNK : EOS + 1]
+    spec.config.decoder_start_token, spec.config.add_source_eos = target[BOS], True
+    residual = model.encoder.layers[0].feed_forward_residual
+    spec.config.layer_norm_epsilon = residual.layer_norm.epsilon  # its default is 1e-5
+    spec.validate()
+    return spec
+
+
+def vocabularies(tokenizer):
+    """The pieces of the source and of the target, in the order of their ids: two lists."""
+    import sentencepiece
+
+    def pieces(model):
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        return [processor.id_to_piece(n) for n in range(processor.vocab_size())]
+
+    return pieces(tokenizer.source_model), pieces(tokenizer.target_model)
+
+
+def save(spec, tokenizer, directory):
+    """Writes the model and the SentencePiece models into `directory`, which is there and empty."""
+    spec.optimize()  # a matrix that is used twice is written once
+    spec.save(str(directory))
+    directory.joinpath("source.model").write_bytes(tokenizer.source_model)
+    if not tokenizer.is_shared:
+        directory.joinpath("target.model").write_bytes(tokenizer.target_model)
+
+
+def largest_difference(directory, model, tokenizer):
+    """How far the log-probabilities of CTranslate2 are from the model's, relative where those are
+    beyond 1, over the tokens of random sentences; inf where it has another number of tokens."""
+    import ctranslate2
+    import numpy as np
+
+    from export.reference import log_softmax
+    from tfformer.config import BOS, EOS
+
+    source_pieces, target_pieces = vocabularies(tokenizer)
+    longest = model.config.max_positions - 1 if model.config.positions == "learned" else 99
+    random, pairs = np.random.default_rng(0), []
+    for n in range(SENTENCES):
+        lengths = min(1 + 3 * n, longest), min(13 - 2 * n, longest)
+        sides = zip(lengths, (source_pieces, target_pieces), strict=True)
+        pairs.append([random.integers(EOS + 1, len(pieces), size) for size, pieces in sides])
+    translator = ctranslate2.Translator(str(directory), device="cpu", compute_type="float32")
+    results = translator.score_batch(
+        [[source_pieces[id] for id in source] for source, _ in pairs],
+        [[target_pieces[id] for id in target] for _, target in pairs],
+    )
+    differences = []
+    for (source, target), result in zip(pairs, results, strict=True):
+        source_ids, labels = np.append(source, EOS), np.append(target, EOS)
+        inputs = {"source_ids": source_ids[None], "target_ids": np.insert(target, 0, BOS)[None]}
+        log_probs = log_softmax(np.asarray(model(inputs, training=False), "float64")[0])
+        expected = log_probs[np.arange(len(labels)), labels]
+        if len(result.log_probs) != len(expected):
+            return np.inf
+        distance = np.abs(np.subtract(result.log_probs, expected))
+        differences.append((distance / np.maximum(1, np.abs(expected))).max())
+    return float(np.max(differences))  # NaN stays NaN
+
+
+def export(run, directory, progress=print):
+    """Writes the model's folder, compared before it is there.
+
+    Args:
+        run: a run directory.
+        directory: must not exist; the folders above it are made.
+        progress: called with a line for each step.
+
+    Raises:
+        ImportError: ctranslate2 is not installed.
+        ValueError: the run is none (`RunError`), or CTranslate2 cannot express its model, or
+            gives other probabilities. Nothing is written.
+        OSError, RuntimeError: likewise.
+    """
+    try:
+        import ctranslate2
+    except ImportError as error:
+        raise ImportError(
+            f"ctranslate2 is needed: pip install 'ctranslate2>=4.8' ({error})"
+        ) from error
+
+    import tfformer
+    from export.saved_model import sync
+    from export.verify import TOLERANCE
+    from tfformer.run import read_config
+
+    directory = Path(directory)
+    if os.path.lexists(directory):
+        raise FileExistsError(f"directory must not exist yet, got {directory}")
+    progress("reading the run ...")
+    model, tokenizer = tfformer.load(run)
+    search = read_config(run)["search"]
+    limits = (search.get(name, 0) for name in ("max_source_length", "max_target_length"))
+    spec = specification(model, tokenizer, max(SINUSOIDS, *limits))
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(
+        prefix="partial-", dir=directory.parent, ignore_cleanup_errors=True
+    ) as partial:
+        folder = Path(partial, "model")
+        folder.mkdir()
+        progress("writing the model ...")
+        save(spec, tokenizer, folder)
+        progress(f"comparing CTranslate2 {ctranslate2.__version__} with the model ...")
+        difference = largest_difference(folder, model, tokenizer)
+        if not difference <= TOLERANCE:
+            raise ValueError(
+                f"not exported: log-probabilities by CTranslate2 {ctranslate2.__version__} must be "
+                f"the model's to {TOLERANCE:g}, got a difference of {difference:.2g}"
+            )
+        sync(*folder.iterdir(), folder)
+        folder.rename(directory)
+        sync(directory.parent)
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda arguments: _run(command, arguments), arguments)
+
+
+def _run(command, arguments):
+    try:
+        export(arguments.run, arguments.directory, lambda line: print(line, file=sys.stderr))
+    except (ImportError, ValueError, OSError, RuntimeError) as error:
+        return command.fail(error)
+    print(f"exported and compared: {arguments.directory}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
