@@ -6,7 +6,7 @@ RUN := runs/dates
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export KERAS_BACKEND ?= tensorflow
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo test test-slow lint bench clean
 
 # The versions of requirements.lock, so that everybody gets the same environment.
 .venv/ready: pyproject.toml requirements.lock
@@ -28,6 +28,10 @@ test-slow: .venv/ready
 lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# Decoding speed of the export, beside whichever peers .venv has: see benchmarks/README.md.
+bench: .venv/ready
+	$(BIN)/python -m benchmarks.decoding $(BENCH)
 
 clean:
 	rm -rf $(RUN)

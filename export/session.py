@@ -58,14 +58,37 @@ class ServingError(Exception):
 
 
 class ServingSession:
-    """One loaded SavedModel; `run` feeds and fetches tensors by their names in the graph."""
+    """One loaded SavedModel; `run` feeds and fetches tensors by their names in the graph.
 
-    def __init__(self, directory, tag: str = "serve"):
+    Args:
+        directory: the SavedModel.
+        tag: of its MetaGraph. Default `"serve"`.
+        intra_op_threads: threads that share one op, at least 1. Default: one a core. The first
+            session of a process decides it for all that follow.
+        inter_op_threads: threads that run ops side by side, at least 1, this session's own.
+            Default: one a core, shared by the sessions that do not say.
+
+    Raises:
+        ServingError: what the server would answer.
+        ValueError: naming the argument, the rule and the value received.
+    """
+
+    def __init__(
+        self,
+        directory,
+        tag: str = "serve",
+        *,
+        intra_op_threads: int | None = None,
+        inter_op_threads: int | None = None,
+    ):
+        config = _config(intra_op_threads=intra_op_threads, inter_op_threads=inter_op_threads)
         c = self._c = _library()
         options = c.TF_NewSessionOptions()
         self._graph = c.TF_NewGraph()
         tags = (c_char_p * 1)(tag.encode())
         try:
+            with _Status() as status:
+                c.TF_SetConfig(options, config, len(config), status)
             with _Status() as status:
                 self._session = c.TF_LoadSessionFromSavedModel(
                     options, None, os.fsencode(directory), tags, 1, self._graph, None, status
@@ -172,6 +195,30 @@ class ServingSession:
         self._c.TF_DeleteTensor(tensor)
 
 
+# Field numbers of tensorflow/core/protobuf/config.proto.
+CONFIG_FIELDS = {"intra_op_threads": 2, "inter_op_threads": 5, "use_per_session_threads": 9}
+
+
+def _config(**threads: int | None) -> bytes:
+    """A serialized ConfigProto with these numbers of threads; None leaves TensorFlow's own.
+
+    Without `use_per_session_threads`, the first session's inter-op threads would be everybody's.
+    """
+    given = {name: value for name, value in threads.items() if value is not None}
+    for name, value in given.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    if "inter_op_threads" in given:
+        given["use_per_session_threads"] = 1
+    return b"".join(_varint(CONFIG_FIELDS[name] << 3) + _varint(n) for name, n in given.items())
+
+
+def _varint(value: int) -> bytes:
+    """A number as protocol buffers write it: seven bits a byte, the lowest first."""
+    rest = value >> 7
+    return bytes([value & 127 | 128]) + _varint(rest) if rest else bytes([value])
+
+
 class _Output(ctypes.Structure):
     _fields_ = [("operation", c_void_p), ("index", c_int)]
 
@@ -222,6 +269,7 @@ _PROTOTYPES = [  # name, result, *arguments, as in tensorflow/c/c_api.h, tf_tens
     ("TF_Message", c_char_p, c_void_p),
     ("TF_LoadLibrary", c_void_p, c_char_p, c_void_p),
     ("TF_NewSessionOptions", c_void_p),
+    ("TF_SetConfig", None, c_void_p, c_char_p, c_size_t, c_void_p),
     ("TF_DeleteSessionOptions", None, c_void_p),
     ("TF_NewGraph", c_void_p),
     ("TF_DeleteGraph", None, c_void_p),

@@ -18,7 +18,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from export.graph import BrokenModel, read_graph, read_variables
-from export.session import ServingError, serve_calls, write_job
+from export.session import ServingError, ServingSession, serve_calls, write_job
 from export.verify import UsageError, main, verify
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -183,6 +183,40 @@ def test_child_process_has_no_python_tensorflow(good, tmp_path):
     assert results["results"][1]["error"]["code_name"] == "NOT_FOUND"
 
 
+THREADS = """
+import os, sys
+import numpy as np
+from export.session import ServingSession
+
+feeds = {sys.argv[2]: np.array([[0, 1, 5]], "int32"), sys.argv[3]: np.array(0.5, "float32")}
+answers, threads = [], [len(os.listdir("/proc/self/task"))]
+for count in (1, 1, 7):
+    with ServingSession(sys.argv[1], intra_op_threads=count, inter_op_threads=count) as session:
+        [rows] = session.run(feeds, [sys.argv[4]])
+        answers.append(rows.tolist())
+        threads.append(len(os.listdir("/proc/self/task")))
+print(answers == [answers[0]] * 3, threads[3] - threads[2], answers[0])
+"""
+
+
+def test_session_of_one_thread_answers_the_same(good):
+    signature = read_graph(good).signatures["look_up"]
+    names = [signature.inputs[key].name for key in ("ids", "factor")]
+    arguments = [str(good), *names, signature.outputs["rows"].name]
+    done = subprocess.run(
+        [sys.executable, "-c", THREADS, *arguments],
+        cwd=ROOT, check=True, timeout=60, capture_output=True, text=True,
+    )  # fmt: skip
+    # A session's inter-op threads are its own; the first one's intra-op threads are everybody's.
+    assert done.stdout == "True 6 [[[0.5, 1.0], [1.5, 2.5], [3.5, 5.5]]]\n"
+
+
+@pytest.mark.parametrize("name", ["intra_op_threads", "inter_op_threads"])
+def test_no_threads_are_refused(good, name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
+        ServingSession(good, **{name: 0})
+
+
 # What would fail on the server is refused.
 
 
@@ -211,8 +245,8 @@ def test_jit_compilation_is_refused_statically_and_fails_when_served(tmp_path):
 
 
 def test_answers_that_differ_are_refused(tmp_path):
-    # The clock differs from call to call whatever the seeds are.
-    module = OneFunction(lambda x, w: w * x + tf.cast(tf.timestamp() % 1000.0, x.dtype))
+    # The clock, in milliseconds, differs from call to call whatever the seeds are.
+    module = OneFunction(lambda x, w: w * x + tf.cast(tf.timestamp() * 1e3 % 1e3, x.dtype))
     reasons = failed(verify(save(module, tmp_path / "random", serving_default=module.call)))
     assert list(reasons) == ["agreement: serving_default"]
     assert reasons["agreement: serving_default"].startswith("y differs by ")

@@ -1,0 +1,1 @@
+"""How fast an export decodes, beside what others decode with; and how its cost grows."""

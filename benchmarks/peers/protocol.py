@@ -1,0 +1,94 @@
+"""What a benchmark and a worker say to each other, a line of JSON at a time.
+
+    worker      {"version": "CTranslate2 4.8.0 float32", "python": "3.12.3"}  once it has loaded
+    benchmark   {"decode": "8"}                 decode all the batches of this name, one by one
+    worker      {"seconds": 1.25, "foreign": 0.01}
+    worker      {"error": "..."}                in place of an answer; then the worker ends
+
+`seconds` is wall-clock time; `foreign` is the processor time, in seconds, that other processes used
+meanwhile (0 where there is no /proc/stat). A worker ends when its standard input does.
+
+The job, a JSON file that the worker is started with, says what to decode:
+
+    size         num_layers (of encoder and decoder each), d_model, num_heads, d_ff
+    vocabulary   the pieces by id; 0 to 3 are pad, unk, bos, eos
+    beam_width, steps    steps: exactly so many target tokens for every sentence
+    threads      how many; null leaves the system's own default
+    batches      {name: [{"texts": [a text], "ids": [its source ids, eos at the end]}]}
+    options      of this system alone
+"""
+
+import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+
+class Peer(NamedTuple):
+    """A loaded system.
+
+    Attributes:
+        version: its name and version, and whatever else it chose.
+        prepare: a batch of the job -> what `decode` takes; not measured.
+        decode: what is measured; it returns only when the whole result is there.
+        lengths: likewise, but gives the number of target tokens of each hypothesis found.
+    """
+
+    version: str
+    prepare: Callable[[dict], Any]
+    decode: Callable[[Any], Any]
+    lengths: Callable[[Any], Iterable[int]]
+
+
+def serve(load):
+    """A worker's whole life: `load(job)` gives its `Peer`, then it answers until input ends."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what libraries print is no answer
+
+    def answer(**fields):
+        print(json.dumps(fields), file=answers, flush=True)
+
+    try:
+        with open(sys.argv[1], encoding="utf-8") as file:
+            job = json.load(file)
+        peer = load(job)
+        work = {name: list(map(peer.prepare, given)) for name, given in job["batches"].items()}
+        found = {int(n) for n in peer.lengths(next(iter(work.values()))[0])}
+        if found != {job["steps"]}:
+            raise ValueError(f"{job['steps']} target tokens are wanted, got {sorted(found)}")
+        answer(version=peer.version, python=platform.python_version())
+        for line in sys.stdin:
+            answer(**measure(peer.decode, work[json.loads(line)["decode"]]))
+    except Exception as error:
+        answer(error=f"{type(error).__name__}: {' '.join(str(error).split())}")
+        raise
+
+
+def measure(decode, batches):
+    """Decodes every batch once: {"seconds": ..., "foreign": ...}."""
+    busy, own, start = machine_seconds(), time.process_time(), time.perf_counter()
+    for batch in batches:
+        decode(batch)
+    seconds = time.perf_counter() - start
+    own = time.process_time() - own
+    return {"seconds": seconds, "foreign": machine_seconds() - busy - own}
+
+
+def machine_seconds():
+    """Processor seconds that all cores together have worked since the machine started."""
+    try:
+        with open("/proc/stat") as file:
+            ticks = [int(number) for number in file.readline().split()[1:9]]
+    except OSError:
+        return time.process_time()
+    idle, waiting = ticks[3:5]
+    return (sum(ticks) - idle - waiting) / os.sysconf("SC_CLK_TCK")
+
+
+def padded(rows, multiple=1):
+    """Rows of ids -> lists of one length, a multiple of `multiple`, padded with 0."""
+    length = -(-max(map(len, rows)) // multiple) * multiple
+    return [row + [0] * (length - len(row)) for row in rows]

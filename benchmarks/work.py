@@ -1,0 +1,137 @@
+"""What is decoded: real sentences, a vocabulary of an exact size, and a model of random weights."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "tensorflow")
+
+SIZES = {  # num_layers: of the encoder and of the decoder each
+    "S": {"num_layers": 3, "d_model": 256, "d_ff": 1024, "num_heads": 4, "vocabulary": 8000},
+    "B": {"num_layers": 6, "d_model": 512, "d_ff": 2048, "num_heads": 8, "vocabulary": 8000},
+    "tiny": {"num_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2, "vocabulary": 500},
+}
+SENTENCES = 256  # that are there to be decoded
+
+
+class Text(NamedTuple):
+    """Sentences, and where they are from.
+
+    Attributes:
+        name: for the report.
+        sources, targets: what the vocabulary is learned from.
+        decoded: what is decoded, in this order.
+    """
+
+    name: str
+    sources: list[str]
+    targets: list[str]
+    decoded: list[str]
+
+
+def read_text(folder=None):
+    """The `Text` of a folder with Multi30K's files, or dates of the embedded corpus without one.
+
+    Raises:
+        OSError, ValueError: the folder lacks a file, or the file enough sentences.
+    """
+    if folder is None:
+        from training import dates
+
+        learned = list(dates.pairs("train", 5000))
+        return Text(
+            "dates in 16 languages, of the embedded corpus",
+            [pair.source for pair in learned],
+            [pair.target for pair in learned],
+            [pair.source for pair in dates.pairs("test", SENTENCES)],
+        )
+    names = ("train.en", "train.de", "test_2016_flickr.en")
+    sources, targets, decoded = (
+        (Path(folder) / name).read_text(encoding="utf-8").rstrip("\n").split("\n") for name in names
+    )
+    if len(decoded) < SENTENCES:
+        raise ValueError(f"{names[2]} must have {SENTENCES} lines, got {len(decoded)}")
+    return Text("Multi30K, English, test_2016_flickr", sources, targets, decoded[:SENTENCES])
+
+
+def learn_vocabulary(text, size):
+    """A `Tokenizer` of exactly `size` ids for both sides, filled up if the text gives fewer."""
+    from tfformer import Tokenizer
+
+    return fill_up(Tokenizer.train(text.sources, text.targets, vocabulary_size=size), size)
+
+
+def fill_up(tokenizer, size):
+    """The same tokens in a larger vocabulary: `size` ids, the new ones pieces that no text has.
+
+    The cost of a step depends on the number of ids; the length of a source does not change.
+    """
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    model = ModelProto.FromString(tokenizer.source_model)
+    least = min(piece.score for piece in model.pieces)
+    for number in range(len(model.pieces), size):
+        model.pieces.add(piece=f"\ue000{number}", score=least - 1)
+    model.trainer_spec.vocab_size = size
+    return type(tokenizer)(model.SerializeToString())
+
+
+def pieces(tokenizer):
+    """The vocabulary as a list, by id."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.source_model)
+    return [processor.id_to_piece(i) for i in range(processor.vocab_size())]
+
+
+def make_batches(texts, tokenizer, batch_size):
+    """The first texts in their order, as the batches of a worker's job.
+
+    As many as fill 2 batches, or 32 sentences if that is more; but at most 16 batches.
+    """
+    count = batch_size * min(16, max(2, 32 // batch_size))
+    ids = tokenizer.encode_source(texts[:count]).to_list()
+    return [
+        {"texts": texts[start : start + batch_size], "ids": ids[start : start + batch_size]}
+        for start in range(0, count, batch_size)
+    ]
+
+
+def export(directory, size, tokenizer, beam_width, steps, **options):
+    """Writes a SavedModel of random weights that decodes exactly `steps` target tokens.
+
+    Args:
+        directory: must not exist.
+        size: of `SIZES`, without its vocabulary.
+        tokenizer: of the vocabulary.
+        beam_width: of `serving_default`.
+        steps: target tokens, eos counted.
+        options: others of the `Translator`.
+
+    Returns:
+        The `options` of a worker's job.
+    """
+    from export.graph import read_graph
+    from tfformer import Transformer, TransformerConfig, Translator
+
+    config = TransformerConfig(
+        source_vocabulary_size=tokenizer.source_vocabulary_size,
+        num_encoder_layers=size["num_layers"],
+        num_decoder_layers=size["num_layers"],
+        d_model=size["d_model"],
+        d_ff=size["d_ff"],
+        num_heads=size["num_heads"],
+        tie_embeddings="all",
+    )
+    translator = Translator(
+        Transformer(config),
+        tokenizer,
+        beam_width=beam_width,
+        max_target_length=steps,
+        min_target_length=steps,
+        **options,
+    )
+    translator.save(str(directory))
+    signatures = read_graph(directory).to_dict()["signatures"]
+    return {"directory": str(directory), "signatures": signatures}

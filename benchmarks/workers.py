@@ -1,0 +1,139 @@
+"""Processes that decode in turns, so that whatever else the machine does meets all alike."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = {
+    "CUDA_VISIBLE_DEVICES": "-1",  # the processor is what is measured
+    "KERAS_BACKEND": "tensorflow",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+}
+
+
+class WorkerError(Exception):
+    """A worker that did not start or did not answer, and why, in one line."""
+
+
+class Worker:
+    """A process of `benchmarks.peers`; the constructor returns when it has loaded its model.
+
+    Args:
+        peer: the module's name behind `with_`.
+        job: see `benchmarks.peers.protocol`.
+        python: the interpreter. Default: this one.
+
+    Attributes:
+        version, python: what it runs with.
+        process_id: its number.
+
+    Raises:
+        WorkerError: it cannot be started, lacks a package, or dies.
+    """
+
+    def __init__(self, peer, job, python=sys.executable):
+        self._log = tempfile.TemporaryFile("w+", errors="replace")
+        with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+            json.dump(job, file)
+            file.flush()
+            try:
+                self._process = subprocess.Popen(
+                    [python, "-m", f"benchmarks.peers.with_{peer}", file.name],
+                    cwd=ROOT, env={**os.environ, **ENVIRONMENT}, text=True,
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
+                )  # fmt: skip
+            except OSError as error:
+                raise WorkerError(f"{python} cannot be started: {error.strerror}") from error
+            self.process_id = self._process.pid
+            try:
+                answer = self._read()
+            except BaseException:
+                self.close()
+                raise
+        self.version, self.python = answer["version"], answer["python"]
+
+    def decode(self, name):
+        """Decodes the batches of this name once: {"seconds": ..., "foreign": ...}."""
+        try:
+            print(json.dumps({"decode": name}), file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            pass  # it has died: what there is to read tells why
+        return self._read()
+
+    def close(self):
+        """Ends the process. It is no error to do so twice."""
+        try:
+            self._process.communicate(timeout=10)
+        except (subprocess.TimeoutExpired, OSError, ValueError):
+            self._process.kill()
+            self._process.wait()
+
+    def _read(self):
+        line = self._process.stdout.readline()
+        if not line:
+            self._log.seek(0)
+            last = self._log.read().strip().splitlines()[-1:]
+            code = self._process.wait()
+            raise WorkerError(": ".join([f"the process ended with exit code {code}", *last]))
+        answer = json.loads(line)
+        if "error" in answer:
+            raise WorkerError(answer["error"])
+        return answer
+
+
+def take_turns(workers, names, rounds, progress):
+    """Every worker decodes the batches of every name, once a round.
+
+    Args:
+        workers: {label: Worker}; one that fails is closed and taken out.
+        names: of the batches.
+        rounds: how many count; one before them warms up.
+        progress: a `Progress` of as many steps as there are turns.
+
+    Returns:
+        {(label, name): its answers, one a round} of the workers that are left.
+    """
+    answers = {(label, name): [] for label in workers for name in names}
+    for number in range(rounds + 1):
+        what = f"round {number} of {rounds}" if number else "warming up"
+        for name in names:
+            for label, worker in list(workers.items()):
+                progress.step(f"{what}, {name}, {label}")
+                try:
+                    answer = worker.decode(name)
+                except WorkerError as error:
+                    progress.say(f"{label} drops out: {error}")
+                    workers.pop(label).close()
+                    continue
+                if number:
+                    answers[label, name].append(answer)
+        progress.say(f"{what}: done")
+    return {key: given for key, given in answers.items() if key[0] in workers}
+
+
+class Progress:
+    """How far it is and how long it will take, on standard error.
+
+    On a terminal the steps are one line that changes; elsewhere only what is said is written.
+    """
+
+    def __init__(self, steps):
+        self.steps, self.done, self.started = steps, 0, time.monotonic()
+        self.terminal = sys.stderr.isatty()
+
+    def step(self, what):
+        """Shows what is done next."""
+        if self.terminal:
+            left = (time.monotonic() - self.started) / max(self.done, 1) * (self.steps - self.done)
+            head = f"[{self.done}/{self.steps}, {left / 60:.0f} min left] " if self.done else ""
+            print(f"\r{head}{what}\033[K", end="", file=sys.stderr, flush=True)
+        self.done += 1
+
+    def say(self, line):
+        """A line that stays."""
+        print(f"\r{line}\033[K" if self.terminal else line, file=sys.stderr, flush=True)

@@ -1,0 +1,161 @@
+"""The benchmarks measure what they say: the same work for everyone, and every time it took."""
+
+import json
+import statistics
+
+import pytest
+import tensorflow as tf
+
+from benchmarks import decoding, scaling, work
+from benchmarks.peers import protocol
+from benchmarks.workers import Worker, WorkerError
+
+TEXT = work.Text(
+    "toy",
+    ["the cat sat", "a dog ran"] * 20,
+    ["die Katze", "ein Hund"] * 20,
+    ["the cat sat on", "a"],
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return work.learn_vocabulary(TEXT, 400)
+
+
+def test_vocabulary_has_exactly_the_wanted_size_and_its_pieces_are_all_different(tokenizer):
+    assert tokenizer.source_vocabulary_size == tokenizer.target_vocabulary_size == 400
+    pieces = work.pieces(tokenizer)
+    assert len(set(pieces)) == 400 and pieces[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+def test_larger_vocabulary_has_the_same_tokens(tokenizer):
+    larger, texts = work.fill_up(tokenizer, 1000), tf.constant(TEXT.decoded)
+    assert larger.source_vocabulary_size == 1000
+    assert larger.encode_source(texts).to_list() == tokenizer.encode_source(texts).to_list()
+
+
+def test_batches_hold_the_texts_in_order_with_their_ids(tokenizer):
+    texts = [f"{n} cat" for n in range(64)]
+    for batch_size, count in ((1, 16), (8, 4), (32, 2)):
+        batches = work.make_batches(texts, tokenizer, batch_size)
+        assert [len(batch["texts"]) for batch in batches] == [batch_size] * count
+        assert [text for batch in batches for text in batch["texts"]] == texts[: batch_size * count]
+        for batch in batches:
+            assert batch["ids"] == tokenizer.encode_source(batch["texts"]).to_list()
+            assert all(row[-1] == 3 for row in batch["ids"])
+
+
+def test_folder_without_the_files_takes_one_line(tmp_path, capsys):
+    arguments = ["--data", str(tmp_path), "--out", str(tmp_path / "decoding.json")]
+    assert decoding.main(arguments) == 1
+    assert "train.en" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_padding_is_the_least_that_fits():
+    assert protocol.padded([[5], [6, 7, 8]]) == [[5, 0, 0], [6, 7, 8]]
+    assert protocol.padded([[5], [6, 7, 8]], multiple=4) == [[5, 0, 0, 0], [6, 7, 8, 0]]
+
+
+def test_measuring_decodes_every_batch_once():
+    decoded = []
+    answer = protocol.measure(decoded.append, [1, 2, 3])
+    assert decoded == [1, 2, 3]
+    assert answer["seconds"] > 0 and set(answer) == {"seconds", "foreign"}
+
+
+@pytest.mark.parametrize(
+    "python, reason",
+    [("/no/such/python", "cannot be started"), ("/bin/false", "ended with exit code 1")],
+)
+def test_worker_that_does_not_start_says_why(python, reason):
+    with pytest.raises(WorkerError, match=reason):
+        Worker("marian", {}, python)
+
+
+def test_ratios_are_to_the_best_of_the_other(capsys):
+    def row(system, threads, ms, best, foreign=0.0):
+        names = ["size", "batch", "system", "threads", "ms_per_sentence", "best", "foreign"]
+        values = ["S", 8, system, threads, ms, best, foreign]
+        return {**dict(zip(names, values, strict=True)), "least": ms, "greatest": ms}
+
+    table = decoding.markdown(
+        [
+            row("tfformer", 1, 30.0, True),
+            row("tfformer", None, 40.0, False, foreign=0.25),
+            row("ctranslate2-float32", 1, 20.0, True),
+            row("ctranslate2-float32", 2, 60.0, False),
+        ]
+    ).splitlines()
+    assert len(table) == 5  # two lines of head, and no thread setting that was beaten
+    assert table[2] == "| 8 | tfformer | 1 | 30.00 | 30.00 to 30.00 | 1.50 |  | 0.00 |"
+    assert table[3].startswith("| 8 | tfformer | default | 40.00 |")
+    assert table[3].endswith("| 2.00 |  | 0.25 (!) |")
+
+
+def test_decoding_end_to_end(tmp_path, capsys):
+    out = tmp_path / "new" / "decoding.json"
+    code = decoding.main(
+        [
+            "--size", "tiny", "--rounds", "2", "--batch", "1", "2", "--threads", "1",
+            "--systems", "tfformer", "marian", "--python", "marian=/no/such/python",
+            "--out", str(out),
+        ]
+    )  # fmt: skip
+    output, progress = capsys.readouterr()
+    assert code == 0
+    assert "skipped: marian: /no/such/python cannot be started" in progress
+    assert "| 2 | tfformer | " in output
+    record = json.loads(out.read_text())
+    assert record["machine"]["cores"] >= 1 and record["text"].startswith("dates")
+    measured = [(row["batch"], row["threads"]) for row in record["rows"]]
+    assert sorted(measured, key=str) == [(1, 1), (1, None), (2, 1), (2, None)]
+    for row in record["rows"]:
+        assert row["system"] == "tfformer" and "TensorFlow" in row["version"]
+        assert len(row["rounds"]) == 2 and row["foreign"] >= 0
+        assert 0 < row["least"] <= row["ms_per_sentence"] <= row["greatest"]
+        assert row["ms_per_sentence"] == statistics.median(row["rounds"])
+    for batch in (1, 2):
+        own = [row for row in record["rows"] if row["batch"] == batch]
+        [best] = [row for row in own if row["best"]]
+        assert best["ms_per_sentence"] == min(row["ms_per_sentence"] for row in own)
+
+
+def test_scaling_end_to_end(tmp_path, capsys):
+    out = tmp_path / "scaling.png"
+    code = scaling.main(
+        [
+            "--size", "tiny", "--length", "32", "--beam", "4", "--batch", "1", "2",
+            "--vocabulary", "500", "--rounds", "1", "--requests", "30", "--out", str(out),
+        ]
+    )  # fmt: skip
+    output, _ = capsys.readouterr()
+    assert code == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+    record = json.loads(out.with_suffix(".json").read_text())
+    points = [(row["factor"], row["value"]) for row in record["rows"]]
+    assert points == [("length", 32), ("beam", 4), ("batch", 1), ("batch", 2), ("vocabulary", 500)]
+    assert all(row["ms_per_sentence"] > 0 for row in record["rows"])
+    assert len(record["memory_mib"]) == scaling.PORTIONS and min(record["memory_mib"]) > 1
+    assert "| batch size, sentences | ms a sentence |" in output and "Resident memory:" in output
+
+
+@pytest.mark.parametrize(
+    "command, arguments, message",
+    [
+        (decoding, ["--rounds", "0"], "--rounds must be at least 1, got 0"),
+        (decoding, ["--python", "moses=/x"], "--python must be of PEER=PATH with PEER in"),
+        (scaling, ["--vocabulary", "7000"], "--vocabulary must be at least 8000, got [7000]"),
+    ],
+)
+def test_wrong_usage_takes_one_line(command, arguments, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    output, error = capsys.readouterr()
+    assert ended.value.code == 2 and not output
+    assert error.count("\n") == 1 and message in error
+
+
+def test_every_peer_has_its_worker():
+    for system in decoding.SYSTEMS:
+        assert (work.Path(decoding.__file__).parent / f"peers/with_{system.peer}.py").is_file()
