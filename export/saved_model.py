@@ -5,8 +5,9 @@
 It writes the next version into DIRECTORY, where TensorFlow Serving polls, but only after it has
 been verified as the server will run it: every signature answers in a fresh process, through the C
 API, without Python TensorFlow and with XLA off; the answers are those of the in-process
-translator; and both are those of a plain beam search in NumPy over the uncached model. Then one
-rename makes it visible, and DIRECTORY/N.report.json says what was checked.
+translator; and both are those of a plain beam search in NumPy over the uncached model (in bfloat16,
+which is another model, the report says instead how many translations differ from float32's). Then
+one rename makes it visible, and DIRECTORY/N.report.json says what was checked.
 
 Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify: nothing is
 published; 2 wrong usage; 130 interrupted.
@@ -32,12 +33,16 @@ def parser():
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
     parser.add_argument("--beam-width", type=int, help="of serving_default; default: the run's own")
     parser.add_argument("--length-penalty", type=float, help="likewise")
-    parser.add_argument("--min-target-length", type=int, help="tokens at least; default: 0")
+    parser.add_argument(
+        "--min-target-length", type=int, help="tokens at least; default: the run's, else 0"
+    )
     parser.add_argument("--max-target-length", type=int, help="tokens at most; default: the run's")
     parser.add_argument("--max-length-factor", type=float, help="target per source token at most")
-    parser.add_argument("--coverage-penalty", type=float, help="beta of Wu et al. 2016; default: 0")
-    parser.add_argument("--repetition-penalty", type=float, help="default: 1, which is none")
-    parser.add_argument("--no-repeat-ngram", type=int, help="no n tokens twice; default: 0, off")
+    parser.add_argument("--coverage-penalty", type=float, help="beta; default: the run's, else 0")
+    parser.add_argument("--repetition-penalty", type=float, help="default: the run's, else 1, none")
+    parser.add_argument(
+        "--no-repeat-ngram", type=int, help="no n tokens twice; default: the run's, else 0"
+    )
     parser.add_argument(
         "--dtype",
         choices=["float32", "bfloat16"],

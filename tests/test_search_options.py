@@ -172,3 +172,46 @@ def test_repetition_by_hand():
     found = penalise_repetition(logits, paths, 2.0)
     np.testing.assert_array_equal(found, [[[1, 1, 1, 1, 1, -4, 3, -3]]])
     assert EOS == 3
+
+
+@pytest.mark.parametrize("form", ["gnmt", "power"])
+@pytest.mark.parametrize("coverage", [None, 0.7])
+def test_skipped_rows_keep_score_zero(form, coverage):
+    toy, skip = Attending(seed=27), tf.constant([True, False, True, False, False])
+    found = search(toy, skip=skip, penalty_form=form, coverage=coverage)
+    without = search(toy, penalty_form=form, coverage=coverage)
+    for b in range(B):
+        if skip[b]:
+            assert found.scores[b, 0] == 0 and not found.lengths[b].numpy().any()
+        else:
+            np.testing.assert_array_equal(found.scores[b], without.scores[b])
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"coverage": -1}, "coverage must be at least 0, got -1"),
+        ({"repetition_penalty": 0.5}, "repetition_penalty must be at least 1, got 0.5"),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 0, got -1"),
+        ({"no_repeat_ngram": 9}, "no_repeat_ngram must be at most 8, got 9"),
+        ({"keep": ("scores",)}, "keep must be of .* got .*scores"),
+    ],
+)
+def test_a_rule_out_of_its_range_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        search(Attending(), **options)
+
+
+def test_coverage_without_a_source_mask_is_refused():
+    toy = Attending()
+    with pytest.raises(ValueError, match="source_mask is needed"):
+        beam_search(toy.step, toy.state(W), B, T, W, coverage=0.1)
+
+
+def test_arguments_may_be_numpy_arrays():
+    toy = Attending(seed=28)
+    options = {"prefix": np.array([[4], [5], [4], [0], [1]], "int32"), "skip": np.zeros(B, bool)}
+    found = beam_search(toy.step, toy.state(W), B, np.array([3, 4, 5, 6, 7]), W, **options)
+    tensors = {name: tf.constant(value) for name, value in options.items()}
+    other = beam_search(toy.step, toy.state(W), B, tf.constant([3, 4, 5, 6, 7]), W, **tensors)
+    np.testing.assert_array_equal(found.token_ids, other.token_ids)

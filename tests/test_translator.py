@@ -357,6 +357,21 @@ def test_in_bfloat16_it_is_another_model_but_a_close_one(model, tokenizer, serve
     np.testing.assert_allclose(scores, served["score"]["log_prob"], rtol=0.1)
 
 
+@signatures
+def test_no_rows_give_no_rows(serve, name):
+    given = sum(n in ("text", "source", "target", "prefix") for n in SIGNATURES[name][0])
+    inputs = [tf.zeros([0, 3], tf.int32)] if name == "beam_search_ids" else [[]] * given
+    for value in serve(name, *inputs).values():
+        assert value.shape[0] == 0
+
+
+def test_where_every_continuation_is_forbidden_the_score_is_finite(model, tokenizer):
+    own = Translator(
+        model, tokenizer, max_target_length=40, min_target_length=40, no_repeat_ngram=1
+    )
+    assert np.isfinite(own.functions["serving_default"](tf.constant(TEXTS))["score"]).all()
+
+
 def test_places_without_a_sequence_have_a_finite_score(serve):
     found = serve("beam_search", TEXTS[:2], beam_width=5, max_length=1)
     assert found["lengths"].tolist() == [[1, 0, 0, 0, 0]] * 2

@@ -13,6 +13,8 @@ from tfformer.config import PAD
 from tfformer.layers.positional_encoding import sinusoids
 from tfformer.search import State, StepResult
 
+# Added to a score that may not be attended to. (Where nothing may be, this attends to all alike,
+# and the layers give zeros: no search asks for such a row.)
 MASKED = -1e9
 
 
@@ -155,9 +157,9 @@ class Inference:
             hidden = act(hidden)
         return self._dense(hidden, weights["outer"])
 
-    def _heads(self, x, batch, parts):
+    def _heads(self, x, batch, length, parts):
         """[B * T, parts * D] -> `parts` tensors [B, H, T, K]."""
-        x = tf.reshape(x, [batch, -1, parts, self.num_heads, self.head_size])
+        x = tf.reshape(x, [batch, length, parts, self.num_heads, self.head_size])
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), num=parts)
 
     def _rows(self, heads):
@@ -199,13 +201,14 @@ class Inference:
         keys and values: N tensors [B, H, S, K] each. bias: float32 [B, 1, 1, S], added to the
         scores of an attention.
         """
-        batch = tf.shape(source_ids)[0]
+        batch, length = tf.unstack(tf.shape(source_ids))
         bias = tf.where(source_ids == PAD, MASKED, 0.0)[:, None, None]
         x = self._embed_whole(source_ids, "source")
         for layer in self.weights["encoder"]:
 
             def self_attention(x, layer=layer):
-                queries, keys, values = self._heads(self._dense(x, layer["self"]["qkv"]), batch, 3)
+                qkv = self._dense(x, layer["self"]["qkv"])
+                queries, keys, values = self._heads(qkv, batch, length, 3)
                 attended = self._attend(queries, keys, values, bias)
                 return self._dense(attended, layer["self"]["output"])
 
@@ -218,7 +221,8 @@ class Inference:
         if self.config.norm == "pre":
             x = self._norm(x, self.weights["encoder_norm"])
         num_layers = len(self.weights["decoder"])
-        projected = self._heads(self._dense(x, self.weights["memory"]), batch, 2 * num_layers)
+        projected = self._dense(x, self.weights["memory"])
+        projected = self._heads(projected, batch, length, 2 * num_layers)
         return {
             "keys": projected[0::2],
             "values": projected[1::2],
@@ -237,7 +241,7 @@ class Inference:
         def past(queries, keys, values, n):
             return self._attend(queries, keys, values, bias)
 
-        x, attention = self._decoder(x, batch, past, memory)
+        x, attention = self._decoder(x, batch, length, past, memory)
         logits = tf.reshape(self._logits(x), [batch, length, self.vocabulary_size])
         return logits, attention
 
@@ -264,12 +268,12 @@ class Inference:
         batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
         memory, caches = state.memory, []
         bias = tf.where(visible, 0.0, MASKED)
-        bias = tf.reshape(bias, tf.stack([batch, 1, width, -1]))
         # Where the position stands in every head of every sentence, in rows [B * H * C, W * K].
         capacity, row = tf.shape(visible)[2], width * self.head_size
         index = tf.range(batch * self.num_heads) * capacity + position
         as_cache = tf.stack([batch, self.num_heads, capacity, row])
-        as_keys = tf.stack([batch, self.num_heads, -1, self.head_size])
+        as_keys = tf.stack([batch, self.num_heads, capacity * width, self.head_size])
+        bias = tf.reshape(bias, tf.stack([batch, 1, width, capacity * width]))
         x = self._embed(tf.reshape(ids, [-1]), "target", self._positions("target")[position])
 
         def past(queries, keys, values, n):
@@ -287,11 +291,11 @@ class Inference:
             weights = tf.nn.softmax(tf.cast(scores, tf.float32) + bias)
             return self._rows(tf.matmul(tf.cast(weights, self.dtype), values))
 
-        x, attention = self._decoder(x, batch, past, memory)
+        x, attention = self._decoder(x, batch, width, past, memory)
         logits = tf.reshape(self._logits(x), tf.stack([batch, width, self.vocabulary_size]))
         return StepResult(logits, caches, attention)
 
-    def _decoder(self, x, batch, past, memory):
+    def _decoder(self, x, batch, length, past, memory):
         """The decoder's layers over rows [B * T, D].
 
         `past(queries, keys, values, n)` is the self-attention of layer n. Returns the rows and the
@@ -300,26 +304,27 @@ class Inference:
         for n, layer in enumerate(self.weights["decoder"]):
 
             def self_attention(x, n=n, layer=layer):
-                queries, keys, values = self._heads(self._dense(x, layer["self"]["qkv"]), batch, 3)
+                qkv = self._dense(x, layer["self"]["qkv"])
+                queries, keys, values = self._heads(qkv, batch, length, 3)
                 return self._dense(past(queries, keys, values, n), layer["self"]["output"])
 
             def cross_attention(x, n=n, layer=layer):
-                nonlocal weights
-                (queries,) = self._heads(self._dense(x, layer["query"]), batch, 1)
-                weights = self._attention_weights(queries, memory["keys"][n], memory["bias"])
-                heads = tf.matmul(tf.cast(weights, self.dtype), memory["values"][n])
+                nonlocal attention
+                (queries,) = self._heads(self._dense(x, layer["query"]), batch, length, 1)
+                attention = self._attention_weights(queries, memory["keys"][n], memory["bias"])
+                heads = tf.matmul(tf.cast(attention, self.dtype), memory["values"][n])
                 return self._dense(self._rows(heads), layer["cross_output"])
 
             def feed_forward(x, layer=layer):
                 return self._feed_forward(x, layer["feed_forward"])
 
-            weights = None
+            attention = None
             x = self._residual(x, layer["self_norm"], self_attention)
             x = self._residual(x, layer["cross_norm"], cross_attention)
             x = self._residual(x, layer["feed_forward_norm"], feed_forward)
         if self.config.norm == "pre":
             x = self._norm(x, self.weights["decoder_norm"])
-        return x, tf.reduce_mean(weights, axis=1)
+        return x, tf.reduce_mean(attention, axis=1)
 
     @property
     def vocabulary_size(self):

@@ -55,7 +55,7 @@ class Signatures:
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
 
     def greedy(self):
-        """`text` [B] -> `translation` and `score`, as `serving_default` gives, by greedy search."""
+        """`text` [B] -> `translation` and `score`, its log-probability, by greedy search."""
 
         @_graph([tf.TensorSpec([None], tf.string, "text")])
         def greedy(text):
@@ -109,7 +109,8 @@ class Signatures:
             source_ids, _ = self._source_ids(text)
             outputs = self._n_best(source_ids, asked)
             shape = tf.shape(outputs["token_ids"])
-            translations = self.tokenizer.decode(tf.reshape(outputs["token_ids"], [-1, shape[2]]))
+            flat = tf.reshape(outputs["token_ids"], [shape[0] * shape[1], shape[2]])
+            translations = self.tokenizer.decode(flat)
             return {"translations": tf.reshape(translations, shape[:2]), **outputs}
 
         @_graph([source_ids, *options])
@@ -319,11 +320,9 @@ class Signatures:
         on = [tf.not_equal(options[name], off) for name, off in OFF.items()]
         found = tf.cond(tf.reduce_any(on), found_with, lambda: found_with(**OFF))
         blank = self._blank(source_ids)
-        # An empty place has no finite score, and JSON no infinity.
-        scores = tf.maximum(found.scores, tf.float32.min)
         return {
             "token_ids": found.token_ids,
-            "scores": tf.where(blank[:, None], 0.0, scores),
+            "scores": _finite(found.scores, blank),
             "lengths": found.lengths,
             "token_log_probs": found.token_log_probs,
             "alignment": found.alignment,
@@ -334,8 +333,13 @@ class Signatures:
         translation = self.tokenizer.decode(found.token_ids[:, 0])
         return {
             "translation": tf.where(blank, "", translation),
-            "score": tf.where(blank, 0.0, found.scores[:, 0]),
+            "score": _finite(found.scores, blank)[:, 0],
         }
+
+
+def _finite(scores, blank):
+    """Scores [B, W], 0 for blank rows. An empty place has no finite one, and JSON no infinity."""
+    return tf.where(blank[:, None], 0.0, tf.maximum(scores, tf.float32.min))
 
 
 def _graph(inputs):

@@ -28,7 +28,8 @@ class Translator:
             [0, 100]; 0 (default) sets no such limit.
         coverage_penalty: beta, in [0, 10], see `beam_search`; 0 (default) is none.
         repetition_penalty: in [1, 100], see `beam_search`; 1 (default) is none.
-        no_repeat_ngram: n, in [0, 8], see `beam_search`; 0 (default) is no rule.
+        no_repeat_ngram: n, in [0, 8], see `beam_search`; 0 (default) is no rule. These last three
+            are rules of beam search: greedy search and `sample` know the lengths alone.
         dtype: of what is multiplied, `"float32"` or `"bfloat16"`; softmax, norms and scores are
             float32. Default None: the model's compute dtype, and float32 in what is saved.
 

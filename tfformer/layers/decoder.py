@@ -1,7 +1,8 @@
 """The decoder: N layers of causal self-attention, cross-attention and feed-forward.
 
 Each layer runs in two ways that agree: over a whole target at once, as in training, and one
-position at a time over a cache of the keys and values that came before, as in search.
+position at a time over a cache of the keys and values that came before, on any Keras backend.
+(Search runs the same equations in fewer operations: `tfformer.inference`.)
 """
 
 import keras

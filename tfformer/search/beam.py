@@ -3,7 +3,12 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
-from tfformer.search.constraints import ban_ngrams, likeliest, penalise_repetition
+from tfformer.search.constraints import (
+    LARGEST_NGRAM,
+    ban_ngrams,
+    likeliest,
+    penalise_repetition,
+)
 from tfformer.search.hypotheses import (
     IMPOSSIBLE,
     Hypotheses,
@@ -74,6 +79,15 @@ def beam_search(
     check(max_length, num_results=(wanted, 1))
     if not tf.is_tensor(width) and wanted > width:
         raise ValueError(f"num_results must be at most beam_width = {width}, got {wanted}")
+    rules = {"coverage": (coverage, 0), "repetition_penalty": (repetition_penalty, 1)}
+    rules["no_repeat_ngram"] = no_repeat_ngram, 0
+    check(max_length, **{name: rule for name, rule in rules.items() if rule[0] is not None})
+    if not tf.is_tensor(no_repeat_ngram) and (no_repeat_ngram or 0) > LARGEST_NGRAM:
+        raise ValueError(f"no_repeat_ngram must be at most {LARGEST_NGRAM}, got {no_repeat_ngram}")
+    if coverage is not None and source_mask is None:
+        raise ValueError("source_mask is needed with coverage, got None")
+    if not set(keep) <= {"token_log_probs", "alignment"}:
+        raise ValueError(f"keep must be of 'token_log_probs' and 'alignment', got {keep!r}")
     # Among this many, W are allowed: pad and bos never are, eos not too early.
     no_early_eos = tf.is_tensor(min_length) or min_length > 1
     most = width + (3 if no_early_eos else 2)
@@ -83,11 +97,12 @@ def beam_search(
         if coverage is None:
             return 0.0
         had = tf.math.log(tf.clip_by_value(h.coverage, 1e-6, 1.0))
-        return coverage * tf.reduce_sum(tf.where(h.given["source_mask"][:, None], had, 0.0), -1)
+        counts = h.given["source_mask"][:, None] & (~h.finished | (h.lengths > 0))[..., None]
+        return coverage * tf.reduce_sum(tf.where(counts, had, 0.0), axis=-1)
 
     def settled(h):
         hope = tf.reduce_max(tf.where(h.finished, IMPOSSIBLE, h.log_probs), axis=1)
-        hope /= h.given["least_penalty"]
+        hope /= h.given["final_penalty"]
         # The hypotheses are in order, so the first `wanted` are those to beat.
         closed = tf.reduce_all((h.finished | (h.log_probs == IMPOSSIBLE))[:, :wanted], axis=1)
         return closed & ((h.scores[:, wanted - 1] > hope) | (hope == IMPOSSIBLE))
@@ -103,7 +118,8 @@ def beam_search(
         # 3. Every continuation of every hypothesis, by score.
         totals = h.log_probs[:, :, None] + gains
         lengths = h.lengths + tf.cast(~h.finished, tf.int32)
-        scores = totals / length_penalty(lengths, alpha, penalty_form)[:, :, None]
+        penalty = length_penalty(tf.maximum(lengths, 1), alpha, penalty_form)
+        scores = totals / penalty[:, :, None]
         if coverage is not None:
             scores += covered(h)[:, :, None]
         # 4. The W best of all.
@@ -164,11 +180,11 @@ def beam_search(
         return tokens, tf.where(single[..., None], lone, gains)
 
     limit = limits(max_length, batch_size)
-    given = {"limit": limit, "least_penalty": length_penalty(limit, alpha, penalty_form)}
+    given = {"limit": limit, "final_penalty": length_penalty(limit, alpha, penalty_form)}
     if prefix is not None:
-        given["prefix"] = prefix
+        given["prefix"] = tf.convert_to_tensor(prefix, tf.int32)
     if coverage is not None:
-        given["source_mask"] = source_mask
+        given["source_mask"] = tf.convert_to_tensor(source_mask, tf.bool)
     # All W begin as the same bos; only the first counts, or the beam would be W copies of one.
     log_probs = tf.tile(tf.where(tf.range(width) == 0, 0.0, IMPOSSIBLE)[None], [batch_size, 1])
     start = Hypotheses.start(batch_size, width, log_probs, skip, given, keep)

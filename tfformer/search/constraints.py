@@ -8,6 +8,7 @@ from tfformer.search.hypotheses import IMPOSSIBLE
 # Blocks of columns whose greatest logits are compared first, and the vocabulary from which on
 # that pays.
 BLOCK, LARGE = 32, 2048
+LARGEST_NGRAM = 8
 
 
 def allowed_log_probs(logits, position, max_length, min_length=0):
@@ -35,10 +36,10 @@ def likeliest(logits, count):
     to look into a few of them is several times as fast. (Equal numbers may come in another order.)
     """
     size = logits.shape[-1]
+    known = size is not None and not tf.is_tensor(count)
+    count = min(count, size) if known else tf.minimum(count, tf.shape(logits)[-1])
     if size is None or size < LARGE:
-        known = size is not None and not tf.is_tensor(count)
-        most = min(count, size) if known else tf.minimum(count, tf.shape(logits)[-1])
-        return tf.math.top_k(logits, most)
+        return tf.math.top_k(logits, count)
     num_blocks = size // BLOCK
     taken = tf.minimum(count, num_blocks)
     # Block j is the columns j, j + num_blocks, ...; what is left of V is looked at in any case.
@@ -75,7 +76,7 @@ def penalise_repetition(logits, paths, penalty):
     return _put(logits, paths, less)
 
 
-def ban_ngrams(logits, paths, position, size, largest=8):
+def ban_ngrams(logits, paths, position, size):
     """-inf for every token that would end an n-gram which the hypothesis already has.
 
     (Paulus et al. 2017, section 2.5)
@@ -84,14 +85,14 @@ def ban_ngrams(logits, paths, position, size, largest=8):
         logits: float32 [B, W, V].
         paths: int32 [B, W, C], bos first, the newest token at `position`.
         position: scalar.
-        size: n, scalar, at most `largest`; 0 bans nothing.
+        size: n, scalar, at most `LARGEST_NGRAM`; 0 bans nothing.
     """
     length = tf.shape(paths)[2]
     # An n-gram repeats that has the same n - 1 tokens before its last: places[c] is the last.
     places = tf.range(length)
     same = (places <= position) & (places >= size) & (size > 0)
     same = tf.broadcast_to(same, tf.shape(paths))
-    for back in range(1, largest):
+    for back in range(1, LARGEST_NGRAM):
         at = tf.maximum(position + 1 - back, 0)
         before = tf.pad(paths, [[0, 0], [0, 0], [back, 0]])[:, :, :length]
         same &= (before == paths[:, :, at, None]) | (back >= size)

@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, PAD
@@ -165,7 +166,7 @@ def result(hypotheses, count):
 def check(max_length, **at_least):
     """Arguments that are Python numbers are checked here, tensors by whoever serves them."""
     for name, (value, least) in {"max_length": (max_length, 1), **at_least}.items():
-        if not tf.is_tensor(value) and value < least:
+        if not tf.is_tensor(value) and np.min(value) < least:
             raise ValueError(f"{name} must be at least {least}, got {value}")
 
 
