@@ -73,7 +73,7 @@ def penalise_repetition(logits, paths, penalty):
     less = tf.where(seen > 0, seen / penalty, seen * penalty)
     # pad and bos stand in every path; they are never chosen, and the softmax is to keep them.
     less = tf.where((paths == PAD) | (paths == BOS), seen, less)
-    return _put(logits, paths, less)
+    return _scatter(tf.tensor_scatter_nd_update, logits, paths, less)
 
 
 def ban_ngrams(logits, paths, position, size):
@@ -99,18 +99,12 @@ def ban_ngrams(logits, paths, position, size):
     same &= paths != PAD
     banned = tf.where(same, IMPOSSIBLE, tf.gather(logits, paths, batch_dims=2))
     # Where a token is both banned and not, the ban counts.
-    flat = tf.reshape(logits, [-1, tf.shape(logits)[-1]])
-    rows = tf.repeat(tf.range(tf.shape(flat)[0]), length)
-    where = tf.stack([rows, tf.reshape(paths, [-1])], axis=1)
-    return tf.reshape(
-        tf.tensor_scatter_nd_min(flat, where, tf.reshape(banned, [-1])), tf.shape(logits)
-    )
+    return _scatter(tf.tensor_scatter_nd_min, logits, paths, banned)
 
 
-def _put(logits, ids, values):
-    """`values` [B, W, C] in place of the logits [B, W, V] of `ids` [B, W, C]."""
+def _scatter(scatter, logits, ids, values):
+    """`values` [B, W, C] into the logits [B, W, V] at `ids` [B, W, C], by an op of `tf`."""
     flat = tf.reshape(logits, [-1, tf.shape(logits)[-1]])
     rows = tf.repeat(tf.range(tf.shape(flat)[0]), tf.shape(ids)[2])
     where = tf.stack([rows, tf.reshape(ids, [-1])], axis=1)
-    flat = tf.tensor_scatter_nd_update(flat, where, tf.reshape(values, [-1]))
-    return tf.reshape(flat, tf.shape(logits))
+    return tf.reshape(scatter(flat, where, tf.reshape(values, [-1])), tf.shape(logits))
