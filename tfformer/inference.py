@@ -7,6 +7,8 @@ share an input made one, and a cache that is written in place. `tests/test_infer
 to the layers, to 1e-5.
 """
 
+import functools
+
 import tensorflow as tf
 
 from tfformer.config import PAD
@@ -175,6 +177,11 @@ class Inference:
         weights = self._attention_weights(queries, keys, bias)
         return self._rows(tf.matmul(tf.cast(weights, self.dtype), values))
 
+    def _self_attention(self, x, weights, batch, length, attend):
+        """Rows to rows, `attend(queries, keys, values)` [B, H, T, K] giving rows between."""
+        heads = self._heads(self._dense(x, weights["qkv"]), batch, length, 3)
+        return self._dense(attend(*heads), weights["output"])
+
     def _embed(self, ids, side, positions):
         """ids [R] and positions that broadcast to [R, D] -> rows [R, D]."""
         if f"{side}_embedding" in self.weights:
@@ -204,13 +211,14 @@ class Inference:
         batch, length = tf.unstack(tf.shape(source_ids))
         bias = tf.where(source_ids == PAD, MASKED, 0.0)[:, None, None]
         x = self._embed_whole(source_ids, "source")
+
+        def attend(queries, keys, values):
+            return self._attend(queries, keys, values, bias)
+
         for layer in self.weights["encoder"]:
 
             def self_attention(x, layer=layer):
-                qkv = self._dense(x, layer["self"]["qkv"])
-                queries, keys, values = self._heads(qkv, batch, length, 3)
-                attended = self._attend(queries, keys, values, bias)
-                return self._dense(attended, layer["self"]["output"])
+                return self._self_attention(x, layer["self"], batch, length, attend)
 
             x = self._residual(x, layer["self_norm"], self_attention)
             x = self._residual(
@@ -304,9 +312,8 @@ class Inference:
         for n, layer in enumerate(self.weights["decoder"]):
 
             def self_attention(x, n=n, layer=layer):
-                qkv = self._dense(x, layer["self"]["qkv"])
-                queries, keys, values = self._heads(qkv, batch, length, 3)
-                return self._dense(past(queries, keys, values, n), layer["self"]["output"])
+                attend = functools.partial(past, n=n)
+                return self._self_attention(x, layer["self"], batch, length, attend)
 
             def cross_attention(x, n=n, layer=layer):
                 nonlocal attention
