@@ -20,7 +20,7 @@ demo: .venv/ready
 	@PATH="$(CURDIR)/$(BIN):$$PATH" sh training/demo.sh $(RUN)
 
 test: .venv/ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope
 
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m slow

@@ -75,7 +75,7 @@ def test_function_equals_the_oracle(rng, masked):
     mask = rng.random((B, 1, T, S)) < 0.6 if masked else None
     output = scaled_dot_product_attention(query, key, value, mask)
     assert output.shape == (B, H, T, 13)
-    np.testing.assert_allclose(output, oracle.attention(query, key, value, mask), atol=1e-5)
+    oracle.assert_close(output, oracle.attention(query, key, value, mask))
 
 
 def test_row_that_may_see_nothing_is_zero_with_finite_gradient(rng):
@@ -114,7 +114,7 @@ def test_self_attention_equals_the_oracle(layer, query, query_mask, causal, mask
     output = layer(query, mask=mask, causal=causal)
     assert output.shape == (B, T, D)
     expected = oracle.multi_head_attention(layer, query, mask=allowed)
-    np.testing.assert_allclose(output, expected, atol=1e-5)
+    oracle.assert_close(output, expected)
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -124,14 +124,14 @@ def test_cross_attention_equals_the_oracle(layer, query, value, value_mask, mask
     assert output.shape == (B, T, D)
     allowed = value_mask[:, None, :] if masked else None
     expected = oracle.multi_head_attention(layer, query, value, allowed)
-    np.testing.assert_allclose(output, expected, atol=1e-5)
+    oracle.assert_close(output, expected)
 
 
 def test_attention_weights_equal_the_oracle_and_sum_to_one(layer, query, value, value_mask):
     weights = layer.attention_weights(query, value, value_mask=value_mask).numpy()
     assert weights.shape == (B, H, T, S)
     expected = oracle.head_weights(layer, query, value, value_mask[:, None, :])
-    np.testing.assert_allclose(weights, expected, atol=1e-5)
+    oracle.assert_close(weights, expected)
     np.testing.assert_allclose(weights.sum(axis=-1), np.ones((B, H, T)), rtol=1e-5)
 
 
@@ -197,14 +197,14 @@ def test_attend_takes_more_axes_in_front_of_the_heads(layer, rng):
     output = layer.attend(query, *layer.keys_and_values(value))
     assert output.shape == (B, W, T, D)
     for w in range(W):
-        np.testing.assert_allclose(output[:, w], layer(query[:, w], value[:, w]), atol=1e-5)
+        oracle.assert_close(output[:, w], layer(query[:, w], value[:, w]))
 
 
 def test_keys_and_values_are_split_into_heads(layer, value):
     keys, values = layer.keys_and_values(value)
     assert keys.shape == values.shape == (B, H, S, D // H)
     expected = oracle.dense(layer.key_projection, value)
-    np.testing.assert_allclose(keys[:, 1], expected[..., D // H : 2 * D // H], atol=1e-5)
+    oracle.assert_close(keys[:, 1], expected[..., D // H : 2 * D // H])
 
 
 def test_number_of_weights_and_parameters(layer):

@@ -38,7 +38,7 @@ def test_tied_projection_is_x_times_the_transposed_matrix(rng):
     x = rng.normal(size=(2, 5, D)).astype("float32")
     logits = embedding.project(x)
     assert logits.shape == (2, 5, V)
-    np.testing.assert_allclose(logits, x @ oracle.array(embedding.embeddings).T, atol=1e-5)
+    oracle.assert_close(logits, x @ oracle.array(embedding.embeddings).T)
 
 
 def test_embedded_vectors_start_with_variance_1():

@@ -42,9 +42,7 @@ def test_encoder_layer_equals_the_oracle(x, mask, norm, activation, causal, rand
     layer = built(EncoderLayer(D, H, F, activation=activation, norm=norm), randomise)
     output = layer(x, mask=mask, causal=causal)
     assert output.shape == (B, S, D)
-    np.testing.assert_allclose(
-        output, oracle.encoder_layer(layer, x, mask, causal), atol=1e-5, rtol=1e-5
-    )
+    oracle.assert_close(output, oracle.encoder_layer(layer, x, mask, causal))
 
 
 @norms
@@ -54,7 +52,7 @@ def test_encoder_equals_the_oracle(x, mask, norm, masked, randomise):
     mask = mask if masked else None
     output = encoder(x, mask=mask)
     assert output.shape == (B, S, D)
-    np.testing.assert_allclose(output, oracle.encoder(encoder, x, mask), atol=1e-5, rtol=1e-5)
+    oracle.assert_close(output, oracle.encoder(encoder, x, mask))
 
 
 @norms
@@ -69,7 +67,7 @@ def test_causal_encoder_does_not_see_the_future(x, rng, norm, training, randomis
         output = encoder(x, causal=True, training=training).numpy()
         rewind()
         other = encoder(changed, causal=True, training=training).numpy()
-        np.testing.assert_allclose(output[:, : t + 1], other[:, : t + 1], atol=1e-5)
+        oracle.assert_close(output[:, : t + 1], other[:, : t + 1])
         assert np.abs(output[:, t + 1 :] - other[:, t + 1 :]).max() > 1e-2
 
 
@@ -83,9 +81,9 @@ def test_padding_changes_nothing_through_the_masks_of_a_sequential_model(norm, r
     short = model(ids)
     randomise(model)
     short, long = model(ids).numpy(), model(padded).numpy()
-    np.testing.assert_allclose(long[0, :3], short[0], atol=1e-5)
-    np.testing.assert_allclose(long[1, :2], short[1, :2], atol=1e-5)
-    np.testing.assert_allclose(model(ids[1:, :2])[0], short[1, :2], atol=1e-5)
+    oracle.assert_close(long[0, :3], short[0])
+    oracle.assert_close(long[1, :2], short[1, :2])
+    oracle.assert_close(model(ids[1:, :2])[0], short[1, :2])
     np.testing.assert_array_equal(keras.src.backend.get_keras_mask(model(padded)), padded != 0)
 
 
@@ -100,7 +98,7 @@ def test_wholly_padded_row_is_finite_with_finite_gradient(x, norm, randomise):
     assert np.isfinite(output).all()
     gradients = tape.gradient(loss, encoder.trainable_variables)
     assert all(np.isfinite(gradient).all() for gradient in gradients)
-    np.testing.assert_allclose(output[0], encoder(x[:1])[0], atol=1e-5)
+    oracle.assert_close(output[0], encoder(x[:1])[0])
 
 
 def test_every_dropout_acts_in_training_only(x):
@@ -218,4 +216,4 @@ def test_decoder_only_language_model_learns_and_survives_a_keras_file(reload):
         reload(model).predict(sequences[:, :-1], verbose=0), predicted, atol=1e-5
     )
     # The first prediction knows nothing of what follows.
-    np.testing.assert_allclose(model(sequences[:, :3]), predicted[:, :3], atol=1e-5)
+    oracle.assert_close(model(sequences[:, :3]), predicted[:, :3])

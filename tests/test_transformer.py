@@ -82,7 +82,7 @@ def test_logits_do_not_see_the_future(variant, training, inputs, rng, randomise,
         first = model(inputs, training=training).numpy()
         rewind()
         other = model({**inputs, "target_ids": changed}, training=training).numpy()
-        np.testing.assert_allclose(other[:, : t + 1], first[:, : t + 1], atol=1e-5)
+        oracle.assert_close(other[:, : t + 1], first[:, : t + 1])
         np.testing.assert_array_equal(first, logits)
     if training:
         assert np.abs(model(inputs, training=False) - logits).max() > 1e-2
@@ -93,10 +93,10 @@ def test_padding_changes_no_logits(variant, inputs, model_of):
     model = model_of(variant)
     logits = model(inputs).numpy()
     longer = {name: np.pad(ids, ((0, 0), (0, 3))) for name, ids in inputs.items()}
-    np.testing.assert_allclose(model(longer)[:, :T], logits, atol=1e-5)
+    oracle.assert_close(model(longer)[:, :T], logits)
     # The first row alone, without the padding that its batch-mate gave it.
     alone = {"source_ids": inputs["source_ids"][:1, :5], "target_ids": inputs["target_ids"][:1, :3]}
-    np.testing.assert_allclose(model(alone)[0], logits[0, :3], atol=1e-5)
+    oracle.assert_close(model(alone)[0], logits[0, :3])
 
 
 def test_wholly_padded_source_is_finite_with_finite_gradient(inputs):
@@ -141,7 +141,7 @@ def test_cached_steps_equal_the_whole_model(variant, inputs, beams, model_of):
     logits = steps(model, source_ids, beams)
     for w in range(W):
         whole = model({"source_ids": source_ids, "target_ids": beams[:, w]})
-        np.testing.assert_allclose(logits[:, w], whole, atol=1e-5, rtol=1e-5)
+        oracle.assert_close(logits[:, w], whole)
 
 
 def test_cached_step_does_not_see_the_future_nor_other_beams(inputs, beams, model_of):
@@ -189,7 +189,7 @@ def test_cross_attention_weights_equal_the_oracle(variant, inputs, model_of):
         allowed = source[:, None, :]
         expected.append(oracle.head_weights(layer.cross_attention, queries, memory, allowed))
         x = oracle.decoder_layer(layer, x, memory, target, source)
-    np.testing.assert_allclose(model.cross_attention_weights(inputs), expected, atol=1e-5)
+    oracle.assert_close(model.cross_attention_weights(inputs), expected)
 
 
 # Sizes and sharing.
