@@ -9,7 +9,7 @@ import tensorflow as tf
 from search_oracle import BOS, EOS, PAD
 
 from tfformer import beam_search, exhaustive_search, greedy_search, sample_search
-from tfformer.search import SearchResult, State, StepResult, keep_likeliest, length_penalty
+from tfformer.search import SearchResult, State, StepResult, keep_likeliest, length_penalty, rounds
 from tfformer.search.constraints import allowed_log_probs
 from tfformer.search.rounds import ROUND
 
@@ -92,6 +92,12 @@ def assert_complete(found, max_length):
         assert ids[length - 1] == EOS
         assert not np.isin(ids[: length - 1], [PAD, BOS, EOS]).any()
         assert (ids[length:] == PAD).all()
+
+
+@pytest.fixture
+def one_group(monkeypatch):
+    """The whole batch in each step, as a test of the steps wants to see it."""
+    monkeypatch.setattr(rounds, "LEAST_GROUPS", 1)
 
 
 def run_beam(toy, max_length=T, beam_width=4, **options):
@@ -304,7 +310,7 @@ def test_num_results_are_the_best_of_the_beam():
             assert sequences(found, b)[0] == sequences(whole, b)[0]
 
 
-def test_every_prefix_found_is_one_that_the_state_has_seen():
+def test_every_prefix_found_is_one_that_the_state_has_seen(one_group):
     toy = Toy(seed=9, batch=5)
     found = run_beam(toy, 7, 3)
     for b in range(toy.batch):
@@ -313,7 +319,7 @@ def test_every_prefix_found_is_one_that_the_state_has_seen():
             assert fed in toy.seen[len(fed) - 1][b].tolist()
 
 
-def test_settled_sentences_leave_the_batch_and_the_others_go_on():
+def test_settled_sentences_leave_the_batch_and_the_others_go_on(one_group):
     toy = Toy(seed=20, batch=7)
     # Three sentences end at once; the others cannot before the last position.
     toy.table[:, :, EOS] = -50
@@ -327,13 +333,38 @@ def test_settled_sentences_leave_the_batch_and_the_others_go_on():
         np.testing.assert_allclose(found.scores[b, 0], expected[0][1], rtol=1e-5)
 
 
-def test_a_state_follows_its_parent():
+def test_a_state_follows_its_parent(one_group):
     toy = Toy(seed=10, batch=5)
     run_beam(toy, 7, 3)
     for before, after in zip(toy.seen, toy.seen[1:], strict=False):
         for b in range(toy.batch):
             parents = {tuple(row) for row in before[b].tolist()}
             assert {tuple(row[:-1]) for row in after[b].tolist()} <= parents
+
+
+@pytest.mark.parametrize("least, size", [(2, 16), (3, 16), (7, 16), (16, 16), (2, 3)])
+@pytest.mark.parametrize("search", ["beam", "sample"])
+def test_the_groups_of_a_batch_give_what_the_whole_gives(search, least, size, monkeypatch):
+    toy = Toy(seed=33, batch=7)
+    # The sentences end at different times, in different rounds.
+    toy.table[:, :, EOS] += np.linspace(-6, 3, 7)[:, None]
+
+    def run():
+        if search == "beam":
+            return run_beam(toy, 2 * ROUND + 5)
+        return sample_search(toy.step, toy.state(), 7, 2 * ROUND + 5, seed=5)
+
+    monkeypatch.setattr(rounds, "LEAST_GROUPS", 1)
+    whole = run()
+    assert len(set(whole.lengths[:, 0].numpy().tolist())) > 3
+    assert toy.batch in {len(seen) for seen in toy.seen}
+    toy.seen.clear()
+    monkeypatch.setattr(rounds, "LEAST_GROUPS", least)
+    monkeypatch.setattr(rounds, "GROUP_SIZE", size)
+    for parts, together in zip(run(), whole, strict=True):
+        if together is not None:
+            np.testing.assert_allclose(parts, together, rtol=1e-6)
+    assert max(len(seen) for seen in toy.seen) == math.ceil(7 / min(7, max(least, 7 // size)))
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam", "one_best"])
@@ -430,7 +461,9 @@ def draw(logits, count, seed=0, max_length=2, **options):
     """The first tokens of `count` rows of one and the same distribution."""
 
     def step(ids, position, visible, state):
-        return StepResult(tf.tile(tf.constant(logits, tf.float32)[None, None], [count, 1, 1]), ())
+        return StepResult(
+            tf.tile(tf.constant(logits, tf.float32)[None, None], [len(ids), 1, 1]), ()
+        )
 
     found = sample_search(step, State(), count, max_length, seed, **options)
     return found.token_ids[:, 0, 0].numpy()

@@ -8,6 +8,11 @@ from tfformer.search.hypotheses import Hypotheses, State
 # places that are still empty, and a settled sentence waits for up to as many steps.
 ROUND = 16
 
+# A batch is searched in parts, each by a thread of its own where there is one: one for GROUP_SIZE
+# sentences, but at least two. (The products of a step are too small for two threads to share. A
+# part of 16 sentences loses nothing against the whole, one of 8 a tenth.)
+GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS = 16, 2, 16
+
 
 def search_in_rounds(advance, settled, hypotheses, state):
     """Runs `advance` until every sentence is settled.
@@ -43,10 +48,10 @@ def search_in_rounds(advance, settled, hypotheses, state):
 
         position, hypotheses, cache = _loop(running, one_step, (position, hypotheses, cache))
 
-        # 3. What there is, back to its row.
-        rows = hypotheses.given["row"][:, None]
+        # 3. What there is, back to its place.
+        places = hypotheses.given["place"][:, None]
         found = tf.nest.map_structure(
-            lambda all_rows, new: tf.tensor_scatter_nd_update(all_rows, rows, new),
+            lambda all_places, new: tf.tensor_scatter_nd_update(all_places, places, new),
             found,
             hypotheses,
         )
@@ -57,8 +62,47 @@ def search_in_rounds(advance, settled, hypotheses, state):
         )
         return position, found, hypotheses, state
 
-    start = (tf.constant(0), hypotheses, hypotheses, state)
-    return _loop(unsettled, one_round, start)[1]
+    def search(hypotheses, state):
+        given = hypotheses.given
+        places = tf.range(tf.size(given["row"]))
+        hypotheses = hypotheses._replace(given={**given, "place": places})
+        start = (tf.constant(0), hypotheses, hypotheses, state)
+        found = _loop(unsettled, one_round, start)[1]
+        return found._replace(given=given)
+
+    return _in_groups(search, hypotheses, state)
+
+
+def _in_groups(search, hypotheses, state):
+    """`search(hypotheses, state)` for each part of the batch, all at once.
+
+    They are the iterations of a loop that do not wait for each other.
+    """
+    size = tf.size(hypotheses.given["row"])
+    groups = tf.clip_by_value(size // GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS)
+    groups = tf.clip_by_value(size, 1, groups)
+    longest = tf.reduce_max(tf.concat([hypotheses.given["limit"], [0]], axis=0))
+    capacity = 1 + ROUND * tf.math.floordiv(longest + ROUND - 1, ROUND)
+
+    def one_group(group, parts):
+        # Every so many-th row: sentences of all lengths in each group, if they came in order.
+        rows = tf.range(group, size, groups)
+        mine = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), (hypotheses, state))
+        found = search(*mine)
+        found = tf.nest.flatten(_grow(found, capacity - tf.shape(found.ancestors)[2]))
+        return group + 1, [part.write(group, leaf) for part, leaf in zip(parts, found, strict=True)]
+
+    parts = [
+        tf.TensorArray(leaf.dtype, groups, infer_shape=False, element_shape=shape)
+        for leaf, shape in zip(
+            tf.nest.flatten(hypotheses), tf.nest.flatten(_free(hypotheses)), strict=True
+        )
+    ]
+    start, alive = (0, parts), lambda group, parts: group < groups
+    _, parts = tf.while_loop(alive, one_group, start, parallel_iterations=MOST_GROUPS)
+    found = tf.nest.pack_sequence_as(hypotheses, [part.concat() for part in parts])
+    order = tf.argsort(found.given["row"])
+    return tf.nest.map_structure(lambda leaf: tf.gather(leaf, order), found)
 
 
 def _loop(condition, body, start):
@@ -89,13 +133,13 @@ def _free(part):
     return tf.nest.map_structure(lambda leaf: free(leaf, *range(1, leaf.shape.rank)), part)
 
 
-def _grow(hypotheses):
-    """Room for the positions of another round."""
+def _grow(hypotheses, positions=ROUND):
+    """Room for so many positions more."""
+    behind = [[0, 0], [0, positions]]
     return hypotheses._replace(
-        ancestors=tf.pad(hypotheses.ancestors, [[0, 0], [0, 0], [0, ROUND]], constant_values=-1),
+        ancestors=tf.pad(hypotheses.ancestors, [[0, 0], *behind], constant_values=-1),
         history={
-            name: tf.pad(past, [[0, 0], [0, ROUND], [0, 0]])
-            for name, past in hypotheses.history.items()
+            name: tf.pad(past, [*behind, [0, 0]]) for name, past in hypotheses.history.items()
         },
     )
 
@@ -107,5 +151,5 @@ def _grow_cache(leaf):
     """
     shape = tf.unstack(tf.shape(leaf))
     shape[-2] = ROUND
-    room = tf.raw_ops.Empty(shape=tf.stack(shape), dtype=leaf.dtype, init=True)
+    room = tf.zeros(tf.stack(shape), leaf.dtype)
     return tf.concat([leaf, room], axis=-2)
