@@ -145,7 +145,7 @@ def with_tfformer(job, threads):
     from export.session import ServingSession
 
     session = ServingSession(
-        Path(job["folder"], "tfformer"), intra_op_threads=threads, inter_op_threads=threads
+        Path(job["folder"], "tfformer"), intra_op_threads=1, inter_op_threads=threads
     )
     names = job["tensors"]
 

@@ -145,10 +145,7 @@ def _grow(hypotheses, positions=ROUND):
 
 
 def _grow_cache(leaf):
-    """The same in a cache: a buffer of its own, so that it may be written in place.
-
-    (`Empty` is stateful. Two caches of the same zeros would else be found to be one, and share it.)
-    """
+    """The same in a cache. The copy is a buffer of its own, so that it may be written in place."""
     shape = tf.unstack(tf.shape(leaf))
     shape[-2] = ROUND
     room = tf.zeros(tf.stack(shape), leaf.dtype)
