@@ -12,6 +12,7 @@ import numpy as np
 def assert_close(actual, expected, tolerance=1e-5):
     """`tolerance` of the largest value expected, or of 1: the error of a sum in float32 goes with
     its largest terms, and how large it is depends on the processor."""
+    assert np.isfinite(expected).all()
     largest = max(1.0, np.max(np.abs(expected), initial=0))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=tolerance * largest)
 

@@ -342,9 +342,14 @@ def test_a_state_follows_its_parent(one_group):
             assert {tuple(row[:-1]) for row in after[b].tolist()} <= parents
 
 
-@pytest.mark.parametrize("least, size", [(2, 16), (3, 16), (7, 16), (16, 16), (2, 3)])
+@pytest.mark.parametrize(
+    "least, most, size, largest",
+    [(2, 16, 16, 4), (3, 16, 16, 3), (9, 16, 16, 1), (1, 16, 2, 3), (1, 2, 1, 4)],
+)
 @pytest.mark.parametrize("search", ["beam", "sample"])
-def test_the_groups_of_a_batch_give_what_the_whole_gives(search, least, size, monkeypatch):
+def test_the_groups_of_a_batch_give_what_the_whole_gives(
+    search, least, most, size, largest, monkeypatch
+):
     toy = Toy(seed=33, batch=7)
     # The sentences end at different times, in different rounds.
     toy.table[:, :, EOS] += np.linspace(-6, 3, 7)[:, None]
@@ -360,11 +365,12 @@ def test_the_groups_of_a_batch_give_what_the_whole_gives(search, least, size, mo
     assert toy.batch in {len(seen) for seen in toy.seen}
     toy.seen.clear()
     monkeypatch.setattr(rounds, "LEAST_GROUPS", least)
+    monkeypatch.setattr(rounds, "MOST_GROUPS", most)
     monkeypatch.setattr(rounds, "GROUP_SIZE", size)
     for parts, together in zip(run(), whole, strict=True):
         if together is not None:
             np.testing.assert_allclose(parts, together, rtol=1e-6)
-    assert max(len(seen) for seen in toy.seen) == math.ceil(7 / min(7, max(least, 7 // size)))
+    assert max(len(seen) for seen in toy.seen) == largest
 
 
 @pytest.mark.parametrize("search", ["greedy", "beam", "one_best"])

@@ -20,13 +20,14 @@ from tfformer.search import State, StepResult
 MASKED = -1e9
 
 
-def _widened(size):
-    """The columns of a matrix as it is stored, for one of `size`.
+def _widened(size, parts=1):
+    """With how many columns each of `parts` matrices of `size` columns is stored, side by side.
 
-    Rows that lie a multiple of 2 KiB apart share the sets of a processor's caches, and such a
-    product takes up to twice as long: 46 in place of 95 GFLOP/s, for 64 rows times [256, 1024].
+    Rows that lie a multiple of 512 float32 apart, 2 KiB, share the sets of a processor's caches,
+    and such a product takes up to twice as long: 46 in place of 95 GFLOP/s, for 64 rows times
+    [256, 1024].
     """
-    return size + 16 if size % 512 == 0 else size
+    return size + 16 if size * parts % 512 == 0 else size
 
 
 def fused_weights(model, num_positions, dtype=None):
@@ -34,7 +35,8 @@ def fused_weights(model, num_positions, dtype=None):
 
     Queries, keys and values of an attention are one matrix [D, 3D], the queries already divided by
     sqrt(K); the memory's keys and values of all N decoder layers are one [D, 2ND]; an embedding
-    that is the output projection too is transposed, [D, V].
+    that is the output projection too is transposed, [D, V]. A matrix of a multiple of 512 columns
+    has 16 more, of zeros, which `Inference` cuts off.
 
     Args:
         model: the `Transformer`; its variables are read here, in the graph that is being traced.
@@ -44,17 +46,19 @@ def fused_weights(model, num_positions, dtype=None):
     config, dtype = model.config, dtype or model.compute_dtype
     scale = (config.d_model // config.num_heads) ** -0.5
 
-    def widened(kernel):
+    def widened(kernel, parts=1):
         size = kernel.shape[-1]
-        return tf.pad(kernel, [[0, 0]] * (kernel.shape.rank - 1) + [[0, _widened(size) - size]])
+        more = _widened(size, parts) - size
+        return tf.pad(kernel, [[0, 0]] * (kernel.shape.rank - 1) + [[0, more]])
 
-    def dense(*layers, scales=None):
-        """The given Dense layers side by side."""
+    def dense(*layers, scales=None, parts=1):
+        """The given Dense layers side by side; the result is one of `parts` of a matrix."""
         scales = scales or [1.0] * len(layers)
         pairs = list(zip(layers, scales, strict=True))
         kernel = tf.concat([tf.cast(layer.kernel, tf.float32) * s for layer, s in pairs], axis=1)
         bias = tf.concat([tf.cast(layer.bias, tf.float32) * s for layer, s in pairs], axis=0)
-        return {"kernel": widened(tf.cast(kernel, dtype)), "bias": widened(tf.cast(bias, dtype))}
+        both = {"kernel": tf.cast(kernel, dtype), "bias": tf.cast(bias, dtype)}
+        return {name: widened(weight, parts) for name, weight in both.items()}
 
     def norm(layer):
         return {
@@ -71,9 +75,8 @@ def fused_weights(model, num_positions, dtype=None):
 
     def feed_forward(layer):
         """Wider inside by zeros, which every activation leaves zeros."""
-        first = [
-            dense(part) for part in ([layer.inner, layer.gate] if layer.gated else [layer.inner])
-        ]
+        layers = [layer.inner, layer.gate] if layer.gated else [layer.inner]
+        first = [dense(part, parts=len(layers)) for part in layers]
         inner = {name: tf.concat([part[name] for part in first], axis=-1) for name in first[0]}
         outer = dense(layer.outer)
         missing = first[0]["kernel"].shape[1] - outer["kernel"].shape[0]

@@ -1,9 +1,9 @@
 """tfformer's own SavedModel, as TensorFlow Serving loads it: the C API, no Python TensorFlow.
 
 Of the job's `options` it takes `directory`, the SavedModel, and `signatures`, as `export.graph`
-gives them. The work is the signature `serving_default`, from strings to strings. Threads run
-operations side by side and do not share one, `--tensorflow_intra_op_parallelism=1` of a server: the
-parts of a batch are searched at once, and that gains more.
+gives them. The work is the signature `serving_default`, from strings to strings. `threads`
+are inter-op threads beside one intra-op thread (`--tensorflow_intra_op_parallelism=1` of a server):
+to search the parts of a batch side by side gains more than to share an operation.
 """
 
 import importlib.metadata

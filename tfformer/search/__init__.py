@@ -20,9 +20,11 @@ No cache is ever moved for a hypothesis that changes its place. A hypothesis rem
 of its ancestors instead, and attention sees those alone (`visible`). So a cache can be written in
 place, where a gather would copy it at every step.
 
-The search goes in rounds of 16 positions. Between two rounds the sentences that are settled leave
-the batch, and the caches of the others grow; so nothing is computed for what is finished, and no
-attention looks far beyond the positions that there are.
+A batch is searched in parts, side by side: B is the size of a part, and a step should have no
+stateful operation, or the parts wait for each other. Each part goes in rounds of 16 positions.
+Between two rounds the sentences that are settled leave it, and the caches of the others grow; so
+nothing is computed for what is finished, and no attention looks far beyond the positions that
+there are.
 
 The sequences found are y_1 ... y_n = eos with 1 <= n <= max_length: at the last position nothing
 but eos is allowed, so that every result is a complete sequence whose probability can be compared.

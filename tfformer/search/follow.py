@@ -65,7 +65,7 @@ def sample_search(
     def choose(log_probs, position, rows):
         kept = keep_likeliest(log_probs / temperature, top_k, top_p)
         # argmax(log p + Gumbel noise) is a draw from p (Gumbel 1954). Each row has its own noise,
-        # whether the others are still there or not.
+        # whether the others are still there or not; so each part of a batch draws for the whole.
         uniform = tf.random.stateless_uniform(
             [batch_size, 1, tf.shape(kept)[-1]],
             seed=tf.stack([seed, position]),

@@ -8,9 +8,10 @@ from tfformer.search.hypotheses import Hypotheses, State
 # places that are still empty, and a settled sentence waits for up to as many steps.
 ROUND = 16
 
-# A batch is searched in parts, each by a thread of its own where there is one: one for GROUP_SIZE
-# sentences, but at least two. (The products of a step are too small for two threads to share. A
-# part of 16 sentences loses nothing against the whole, one of 8 a tenth.)
+# A batch is searched in parts, each by a thread of its own where there is one: one part for so many
+# sentences, within these bounds. (The products of a step are too small for two threads to share. A
+# part of 16 sentences loses nothing against the whole, one of 8 a tenth.) What is done in them must
+# not be stateful: TensorFlow would put the parts in order.
 GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS = 16, 2, 16
 
 
@@ -22,7 +23,7 @@ def search_in_rounds(advance, settled, hypotheses, state):
             longer, and the cache.
         settled: a function of the hypotheses that gives boolean [B]: nothing that is still to
             come can change what is returned of them.
-        hypotheses: `Hypotheses` that hold bos.
+        hypotheses: `Hypotheses` that hold bos; `given` has the "limit" of each.
         state: the `State` of the step function; room for positions is made here.
 
     Returns:
@@ -81,8 +82,8 @@ def _in_groups(search, hypotheses, state):
     size = tf.size(hypotheses.given["row"])
     groups = tf.clip_by_value(size // GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS)
     groups = tf.clip_by_value(size, 1, groups)
-    longest = tf.reduce_max(tf.concat([hypotheses.given["limit"], [0]], axis=0))
-    capacity = 1 + ROUND * tf.math.floordiv(longest + ROUND - 1, ROUND)
+    longest = tf.reduce_max(tf.concat([hypotheses.given["limit"], [1]], axis=0))
+    capacity = 1 + (longest + ROUND - 1) // ROUND * ROUND
 
     def one_group(group, parts):
         # Every so many-th row: sentences of all lengths in each group, if they came in order.
