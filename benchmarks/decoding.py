@@ -100,10 +100,7 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    for name in ("batch", "threads", "steps", "rounds"):
-        given = getattr(options, name)
-        if min(given if isinstance(given, list) else [given]) < 1:
-            command.error(f"--{name} must be at least 1, got {given}")
+    work.require_at_least(command, options, batch=1, threads=1, steps=1, rounds=1)
     pythons = dict(pair.partition("=")[::2] for pair in options.python)
     if not set(pythons) <= set(PEERS):
         command.error(f"--python must be of PEER=PATH with PEER in {PEERS}, got {options.python}")

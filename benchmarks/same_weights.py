@@ -22,7 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks import machine, work
 from export.command import Parser
 
 SYSTEMS = ("tfformer", "ctranslate2")
@@ -49,6 +49,8 @@ def _run(command, options):
     from export import ctranslate2 as to_ctranslate2
     from export.graph import read_graph
     from tfformer.run import load_translator
+
+    work.require_at_least(command, options, batch=1, rounds=1, threads=1)
 
     def progress(line):
         print(line, file=sys.stderr)

@@ -65,12 +65,9 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    least = {"rounds": 1, "requests": PORTIONS, "length": 2, "beam": 1, "batch": 1}
+    least = {"rounds": 1, "threads": 1, "requests": PORTIONS, "length": 2, "beam": 1, "batch": 1}
     least["vocabulary"] = work.SIZES[options.size]["vocabulary"]
-    for name, bound in least.items():
-        given = getattr(options, name)
-        if min(given if isinstance(given, list) else [given]) < bound:
-            command.error(f"--{name} must be at least {bound}, got {given}")
+    work.require_at_least(command, options, **least)
     hardware = machine.describe()
     print(machine.sentence(hardware), file=sys.stderr)
     try:

@@ -30,6 +30,17 @@ class Text(NamedTuple):
     decoded: list[str]
 
 
+def require_at_least(command, options, **least):
+    """Ends the `Parser`'s command with a line unless every number of these options is as great.
+
+    An option that is not given, None, may be.
+    """
+    for name, bound in least.items():
+        given = getattr(options, name)
+        if given is not None and min(given if isinstance(given, list) else [given]) < bound:
+            command.error(f"--{name} must be at least {bound}, got {given}")
+
+
 def read_text(folder=None):
     """The `Text` of a folder with Multi30K's files, or dates of the embedded corpus without one.
 

@@ -6,7 +6,7 @@ import statistics
 import pytest
 import tensorflow as tf
 
-from benchmarks import decoding, scaling, work
+from benchmarks import decoding, same_weights, scaling, work
 from benchmarks.peers import protocol
 from benchmarks.workers import Worker, WorkerError
 
@@ -146,6 +146,12 @@ def test_scaling_end_to_end(tmp_path, capsys):
         (decoding, ["--rounds", "0"], "--rounds must be at least 1, got 0"),
         (decoding, ["--python", "moses=/x"], "--python must be of PEER=PATH with PEER in"),
         (scaling, ["--vocabulary", "7000"], "--vocabulary must be at least 8000, got [7000]"),
+        (scaling, ["--threads", "0"], "--threads must be at least 1, got 0"),
+        (
+            same_weights,
+            ["run", "--source", "x", "--batch", "0"],
+            "--batch must be at least 1, got 0",
+        ),
     ],
 )
 def test_wrong_usage_takes_one_line(command, arguments, message, capsys):
