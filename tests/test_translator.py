@@ -131,6 +131,10 @@ SIGNATURES = {
         {"text": "string"},
         {"translation": ("string", 1), "score": ("float32", 1), "truncated": ("bool", 1)},
     ),
+    "translate_document": (
+        {"text": "string"},
+        {"translation": ("string", 1), "sentences": ("int32", 1), "truncated": ("bool", 1)},
+    ),
     "beam_search": (
         {"text": "string", **OPTIONS},
         {

@@ -267,6 +267,35 @@ class Inference:
     def decode(self, target_ids, memory):
         """All positions at once: target_ids [B, T] -> logits float32 [B, T, V], and the mean over
         the heads of the last layer's attention to the source, float32 [B, T, S]."""
+        x, attention = self._decode(target_ids, memory)
+        shape = tf.concat([tf.shape(target_ids), [self.vocabulary_size]], axis=0)
+        return tf.reshape(self._logits(x), shape), attention
+
+    def log_probs(self, target_ids, labels, memory, block=1024):
+        """log P(label) at all positions of target_ids [B, T], float32 [B, T].
+
+        The logits of `block` positions at a time: [B, T, V] of them would be gigabytes.
+        """
+        x, _ = self._decode(target_ids, memory)
+        count = tf.size(labels)
+        block = tf.clip_by_value(count, 1, block)
+        blocks = tf.maximum(1, (count + block - 1) // block)
+        missing = blocks * block - count
+        x = tf.reshape(tf.pad(x, [[0, missing], [0, 0]]), [blocks, block, self.config.d_model])
+        padded = tf.reshape(tf.pad(tf.reshape(labels, [-1]), [[0, missing]]), [blocks, block])
+
+        def log_probs(pair):
+            logits = self._logits(pair[0])
+            label = tf.gather(logits, pair[1], batch_dims=1)
+            return label - tf.reduce_logsumexp(logits, axis=-1)
+
+        found = tf.map_fn(
+            log_probs, (x, padded), parallel_iterations=1, fn_output_signature=tf.float32
+        )
+        return tf.reshape(tf.reshape(found, [-1])[:count], tf.shape(labels))
+
+    def _decode(self, target_ids, memory):
+        """All positions at once, up to the output layer: rows [B * T, D], and the attention."""
         batch, length = tf.unstack(tf.shape(target_ids))
         places = tf.range(length)
         seen = (places[:, None] >= places) & (target_ids != PAD)[:, None, None]
@@ -276,9 +305,7 @@ class Inference:
         def past(queries, keys, values, n):
             return self._attend(queries, keys, values, bias)
 
-        x, attention = self._decoder(x, batch, length, past, memory)
-        logits = tf.reshape(self._logits(x), [batch, length, self.vocabulary_size])
-        return logits, attention
+        return self._decoder(x, batch, length, past, memory)
 
     # The decoder one position at a time.
 

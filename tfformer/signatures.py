@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from tfformer import search
 from tfformer.config import BOS, EOS, PAD
+from tfformer.document import join_sentences, join_windows, split_sentences, split_windows
 from tfformer.inference import Inference
-from tfformer.loss import label_logits
 from tfformer.tokenizer import clean
 
 # The options of a beam search, and what each may be.
@@ -27,6 +27,11 @@ OFF = {"coverage_penalty": 0.0, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
 # A piece of SentencePiece has at most 16 characters: more than this many for each token are cut
 # before they are tokenised, which takes 6 seconds for 8 MB.
 CHARACTERS_PER_TOKEN = 16
+# A document may be so many times as long as the longest source; so many of its sentences are
+# searched at once; and the pieces of a sentence that is too long overlap by this share.
+DOCUMENT_SOURCES, DOCUMENT_BLOCK, OVERLAP = 64, 32, 0.25
+# With this many beams a request may have `max_batch_size` rows, whatever the export's own number.
+USUAL_WIDTH = 4
 
 
 class Signatures:
@@ -37,7 +42,7 @@ class Signatures:
         weights: a function that gives the fused weights; it is called in each graph.
         tokenizer: a `Tokenizer`.
         options: {name: number} for each of `OPTIONS`.
-        penalty_form, max_source_length, max_target_length: see `Translator`.
+        penalty_form, max_source_length, max_target_length, max_batch_size: see `Translator`.
     """
 
     def __init__(
@@ -49,10 +54,12 @@ class Signatures:
         penalty_form,
         max_source_length,
         max_target_length,
+        max_batch_size,
     ):
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
         self.options, self.penalty_form = options, penalty_form
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
+        self.max_batch_size = max_batch_size
 
     def greedy(self):
         """`text` [B] -> `translation` and `score`, its log-probability, by greedy search."""
@@ -93,6 +100,10 @@ class Signatures:
             found, blank = self._beam_search(source_ids, self.options, num_results=1)
             return {**self._best(found, blank), "truncated": truncated}
 
+        @_graph([text])
+        def translate_document(text):
+            return self._translate_document(text)
+
         @_graph([text, *options])
         def beam_search(
             text,
@@ -132,8 +143,7 @@ class Signatures:
         def score(source, target):
             source_ids, target_ids, labels = self._forced(source, target)
             inference = self._inference()
-            logits, _ = inference.decode(target_ids, inference.memory(source_ids))
-            log_probs = label_logits(labels, logits) - tf.reduce_logsumexp(logits, axis=-1)
+            log_probs = inference.log_probs(target_ids, labels, inference.memory(source_ids))
             real = labels != PAD
             return {
                 "log_prob": tf.reduce_sum(tf.where(real, log_probs, 0.0), axis=1),
@@ -207,6 +217,7 @@ class Signatures:
 
         signatures = (
             serving_default,
+            translate_document,
             beam_search,
             beam_search_ids,
             score,
@@ -223,6 +234,7 @@ class Signatures:
 
     def _source_ids(self, text):
         """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""
+        text = self._checked_rows("texts", text)
         return _encode(text, self.tokenizer.encode_source, self.max_source_length)
 
     def _target_ids(self, text):
@@ -240,10 +252,20 @@ class Signatures:
 
     def _checked_ids(self, source_ids):
         """Source ids that somebody else made: inside the vocabulary and not too long."""
-        source_ids = tf.ensure_shape(source_ids, [None, None])
+        source_ids = self._checked_rows("source_ids", tf.ensure_shape(source_ids, [None, None]))
         size, longest = self.config.source_vocabulary_size, self.max_source_length
         length = _require_in("the length of source_ids", tf.shape(source_ids)[1], 0, longest)
         return _require_in("source_ids", source_ids[:, :length], 0, size - 1)
+
+    def _checked_rows(self, name, rows, width=None):
+        """`rows`, if a request may have so many; and so many times `width`, if it is given."""
+        count = tf.shape(rows)[0]
+        checked = _require_in(f"the number of {name}", count, 0, self.max_batch_size)
+        if width is not None:
+            most = self.max_batch_size * max(USUAL_WIDTH, self.options["beam_width"])
+            checked = _require_in(f"the number of {name} * beam_width", count * width, 0, most)
+        with tf.control_dependencies([checked]):
+            return tf.identity(rows)
 
     @staticmethod
     def _blank(source_ids):
@@ -297,6 +319,57 @@ class Signatures:
         )
         return found, blank
 
+    def _translate_document(self, text):
+        """The outputs of `translate_document`; see `tfformer.document`."""
+        text = self._checked_rows("texts", tf.ensure_shape(text, [None]))
+        text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+        most = DOCUMENT_SOURCES * self.max_source_length * CHARACTERS_PER_TOKEN
+        kept = tf.strings.substr(text, 0, most, unit="UTF8_CHAR")
+        sentences, space = split_sentences(kept)
+        # A source ends with eos, which takes a place of each window.
+        ids = self.tokenizer.encode_source(sentences.flat_values)[:, :-1]
+        length = self.max_source_length - 1
+        overlap = int(OVERLAP * length)
+        windows, rows = split_windows(ids, length, overlap)
+        found = join_windows(self._search_windows(windows), rows, overlap / length)
+        translations = sentences.with_flat_values(self.tokenizer.decode(found))
+        return {
+            "translation": join_sentences(translations, space),
+            "sentences": tf.cast(sentences.row_lengths(), tf.int32),
+            "truncated": tf.strings.length(kept) < tf.strings.length(text),
+        }
+
+    def _search_windows(self, windows):
+        """RaggedTensor of source ids [M, (S)] without eos -> of target ids [M, (T)] without eos.
+
+        Some at a time, those of like length together.
+        """
+        count = tf.cast(windows.nrows(), tf.int32)
+        order = tf.argsort(tf.cast(windows.row_lengths(), tf.int32))
+        blocks = tf.maximum(1, (count + DOCUMENT_BLOCK - 1) // DOCUMENT_BLOCK)
+
+        def search_block(block, parts):
+            chosen = tf.gather(windows, order[block * DOCUMENT_BLOCK :][:DOCUMENT_BLOCK])
+            eos = tf.fill([chosen.nrows(), 1], EOS)
+            found, _ = self._beam_search(
+                tf.concat([chosen, eos], axis=1).to_tensor(PAD), self.options, num_results=1
+            )
+            ids = found.token_ids[:, 0]
+            ids = tf.ragged.boolean_mask(ids, (ids != PAD) & (ids != EOS))
+            values = (ids.flat_values, tf.cast(ids.row_lengths(), tf.int32))
+            written = zip(parts, values, strict=True)
+            return block + 1, [part.write(block, value) for part, value in written]
+
+        parts = [
+            tf.TensorArray(tf.int32, blocks, infer_shape=False, element_shape=[None])
+            for _ in ("ids", "lengths")
+        ]
+        _, parts = tf.while_loop(
+            lambda block, parts: block < blocks, search_block, (0, parts), parallel_iterations=1
+        )
+        found = tf.RaggedTensor.from_row_lengths(*[part.concat() for part in parts])
+        return tf.gather(found, tf.math.invert_permutation(order))
+
     def _n_best(self, source_ids, asked):
         """The outputs that `beam_search` and `beam_search_ids` share, as a request asked for them.
 
@@ -304,6 +377,7 @@ class Signatures:
         """
         bounds = {**OPTIONS, "min_length": (0, self.max_target_length)}
         options = {name: _option_in(name, asked[name], *bounds[name]) for name in bounds}
+        source_ids = self._checked_rows("rows", source_ids, options["beam_width"])
         inference = self._inference()
         state = inference, inference.start(source_ids, options["beam_width"])
 

@@ -23,6 +23,8 @@ class Translator:
         length_penalty_form: `"gnmt"` (default) or `"power"`; see `tfformer.search`.
         max_source_length: source tokens, eos counted; a longer text is cut. Default 256.
         max_target_length: target tokens, eos counted. Default 256.
+        max_batch_size: rows of a request, at least 1; a wider beam than 4 (or than `beam_width`,
+            if that is more) may have accordingly fewer. Default 256.
         min_target_length: likewise, at least; at most `max_target_length`. Default 0.
         max_length_factor: target tokens for each source token at most, eos counted in both, in
             [0, 100]; 0 (default) sets no such limit.
@@ -59,6 +61,7 @@ class Translator:
         length_penalty_form="gnmt",
         max_source_length=256,
         max_target_length=256,
+        max_batch_size=256,
         min_target_length=0,
         max_length_factor=0.0,
         coverage_penalty=0.0,
@@ -90,6 +93,8 @@ class Translator:
         ):
             if not 2 <= value <= most:
                 raise ValueError(f"{name} must be in [2, {most}], got {value}")
+        if max_batch_size < 1:
+            raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
             "beam_width": beam_width,
             "length_penalty": length_penalty,
@@ -115,7 +120,7 @@ class Translator:
         self.beam_width, self.length_penalty = beam_width, float(length_penalty)
         self.length_penalty_form = length_penalty_form
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
-        self.dtype = dtype
+        self.max_batch_size, self.dtype = max_batch_size, dtype
         # Traced over the variables of the model, which may still be training.
         signatures = self._signatures(lambda: fused_weights(model, self._num_positions, dtype))
         self.functions, self._greedy = signatures.served(), signatures.greedy()
@@ -125,7 +130,8 @@ class Translator:
 
         Args:
             texts: strings.
-            batch_size: how many are searched at once; the result does not depend on it.
+            batch_size: how many are searched at once, at most `max_batch_size`; the result does
+                not depend on it.
             greedy: follow the most probable token alone. Default False.
 
         Returns:
@@ -133,8 +139,8 @@ class Translator:
         """
         if isinstance(texts, str):
             raise ValueError(f"texts must be a list of strings, got the string {texts!r}")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        if not 1 <= batch_size <= self.max_batch_size:
+            raise ValueError(f"batch_size must be in [1, {self.max_batch_size}], got {batch_size}")
         texts = list(texts)
         function = self._greedy if greedy else self.functions["serving_default"]
         # Sentences of like length together: less padding, fewer idle steps.
@@ -147,8 +153,8 @@ class Translator:
                 translations[n] = translation.decode()
         return translations
 
-    def save(self, directory):
-        """Writes a SavedModel with all signatures into `directory`, which must not exist yet.
+    def save(self, directory, signatures=None):
+        """Writes a SavedModel into `directory`, which must not exist yet.
 
         The exported root is a plain `tf.Module` over raw `tf.Variable`s: one that reached a Keras
         object would load in Python and fail on the server, which restores the second copy that
@@ -166,8 +172,9 @@ class Translator:
             fused_weights(self.model, self._num_positions, self.dtype or "float32"),
         )
         root.tokenizer = self.tokenizer
-        signatures = self._signatures(lambda: root.weights)
-        tf.saved_model.save(root, directory, signatures=signatures.served())
+        served = self._signatures(lambda: root.weights).served()
+        chosen = {name: served[name] for name in signatures or served}
+        tf.saved_model.save(root, directory, signatures=chosen)
 
     @property
     def _num_positions(self):
@@ -182,4 +189,5 @@ class Translator:
             self.length_penalty_form,
             self.max_source_length,
             self.max_target_length,
+            self.max_batch_size,
         )

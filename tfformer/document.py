@@ -1,0 +1,174 @@
+"""Long text in the graph: cut into sentences, and sentences that are too long into pieces.
+
+A Transformer knows the lengths that it was trained on: sentences. So a document is translated
+sentence by sentence; one of more tokens than a source may have goes in pieces that overlap, and
+their translations, which overlap as well, are joined where they agree.
+"""
+
+import tensorflow as tf
+
+from tfformer.config import PAD
+
+# Between a sentence and the white space behind it; no text has it.
+MARK = "\x1e"
+# Behind these a full stop ends no sentence, in the languages whose titles they are.
+TITLES = "Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Nr|No|Hr|Fr|Bd|Mme|Mlle|Sra|vs|bzw|ca|z\\.B|e\\.g|i\\.e"
+CLOSING, OPENING = "[\"'”’»)\\]]*", "[\"'“„‘«(\\[¿¡]*"
+# What ends a sentence: not a full stop behind a number or an initial.
+END = rf"(?:\S[^\s\d.!?…][.!?…]+|\d[!?…]+){CLOSING}"
+BEGINNING = rf"{OPENING}[\p{{Lu}}\p{{Lt}}\p{{Lo}}\p{{N}}]"
+BREAKS = (
+    # A new line, with the white space around it.
+    (r"\s*\n\s*", rf"{MARK}\0{MARK}"),
+    # A full stop of East Asia needs no space behind it.
+    (r"[。！？]+[」』”’）]*", rf"\0{MARK}{MARK}"),
+    (rf"({END})([ \t\xa0]+)({BEGINNING})", rf"\1{MARK}\2{MARK}\3"),
+)
+# The least number of tokens in a row by which two translations are taken to agree.
+LEAST_AGREEMENT = 3
+
+
+def split_sentences(text):
+    """Texts as their sentences, and what stands behind each.
+
+    A sentence ends at a new line, at `.`, `!`, `?` or `…` before white space and a capital letter
+    or digit, and at the full stops of East Asia. A full stop behind a number, an initial or one of
+    a few titles (`TITLES`) ends none.
+
+    Args:
+        text: string [B], UTF-8.
+
+    Returns:
+        (sentences, white space), two string RaggedTensors [B, (N)]: joined in turn, they are the
+        text again. The last white space of each text is empty.
+    """
+    text = tf.strings.regex_replace(text, "\r\n?", "\n")
+    text = tf.strings.regex_replace(text, MARK, " ")
+    for pattern, rewrite in BREAKS:
+        text = tf.strings.regex_replace(text, pattern, rewrite)
+    text = tf.strings.regex_replace(text, rf"\b({TITLES})\.{MARK}([ \t\xa0]+){MARK}", r"\1.\2")
+    parts = tf.strings.split(text, MARK)
+    nothing = tf.fill([tf.shape(text)[0], 1], "")
+    return parts[:, ::2], tf.concat([parts[:, 1::2], nothing], axis=1)
+
+
+def join_sentences(sentences, space):
+    """Sentences, translated, as texts again.
+
+    A new line stays, with the white space around it; between two sentences of a line stands one
+    space, and none behind a full stop of East Asia.
+
+    Args:
+        sentences: string RaggedTensor [B, (N)].
+        space: what stood behind each in the source, as `split_sentences` gives it.
+
+    Returns:
+        string [B].
+    """
+    closed = tf.strings.regex_full_match(sentences.flat_values, r"(?s).*[。！？][」』”’）]*")
+    # What comes next is nothing, or the end.
+    end = tf.fill([sentences.nrows(), 1], "")
+    following = tf.concat([sentences[:, 1:], end], axis=1).flat_values
+    apart = tf.where(closed | tf.equal(following, ""), "", " ")
+    new_line = tf.strings.regex_full_match(space.flat_values, r"(?s).*\n.*")
+    apart = tf.where(new_line, space.flat_values, apart)
+    joined = sentences.with_flat_values(tf.strings.join([sentences.flat_values, apart]))
+    return tf.strings.reduce_join(joined, axis=1)
+
+
+def split_windows(ids, length, overlap):
+    """Rows of ids as pieces of at most `length` tokens, each beginning `overlap` before the end of
+    the one before it.
+
+    Args:
+        ids: RaggedTensor int32 [N, (S)].
+        length: an integer.
+        overlap: an integer, less than `length`.
+
+    Returns:
+        (windows RaggedTensor int32 [M, (S)], the row that each comes from int32 [M]). An empty row
+        is one empty window.
+    """
+    sizes, stride = tf.cast(ids.row_lengths(), tf.int32), length - overlap
+    counts = 1 + tf.maximum(sizes - length + stride - 1, 0) // stride
+    rows = tf.repeat(tf.range(tf.size(sizes)), counts)
+    number = tf.range(tf.size(rows)) - tf.gather(tf.cumsum(counts, exclusive=True), rows)
+    starts = number * stride
+    ends = tf.minimum(starts + length, tf.gather(sizes, rows))
+    first = tf.cast(tf.gather(ids.row_starts(), rows), tf.int32)
+    windows = tf.gather(ids.flat_values, tf.ragged.range(first + starts, first + ends))
+    return windows, rows
+
+
+def join_windows(ids, rows, share):
+    """The translations of windows as the translations of their rows.
+
+    Two that follow each other are cut in the middle of the longest run of tokens that both have,
+    the first towards its end and the second towards its beginning. Without a run of 3 tokens each
+    gives up its part of half the overlap.
+
+    Args:
+        ids: RaggedTensor int32 [M, (T)], without eos.
+        rows: int32 [M], the row of each window, in order, none left out.
+        share: the overlap's share of a window, in [0, 0.5].
+
+    Returns:
+        RaggedTensor int32 [N, (T)].
+    """
+    sizes = tf.cast(ids.row_lengths(), tf.int32)
+    # Twice the overlap: a translation may be longer than its source, and uneven.
+    reach = tf.cast(tf.math.ceil(2.0 * share * tf.cast(sizes, tf.float32)), tf.int32)
+    reach = tf.minimum(reach, sizes)
+    most = tf.reduce_max(tf.concat([reach, [1]], axis=0))
+    # The last and the first `most` tokens of a window, those out of reach equal to nothing.
+    places = tf.range(most)
+    offsets = sizes[:, None] - most + places
+    tails = tf.where(places >= most - reach[:, None], _tokens(ids, offsets), -1)
+    heads = tf.where(places < reach[:, None], _tokens(ids, places), -2)
+    size, tail_end, head_end = _longest_run(tails[:-1], heads[1:])
+    agreed = size >= LEAST_AGREEMENT
+    half = tf.cast(tf.round(share / 2 * tf.cast(sizes, tf.float32)), tf.int32)
+    end = tf.where(agreed, sizes[:-1] - most + tail_end - size // 2, sizes[:-1] - half[:-1])
+    begin = tf.where(agreed, head_end - size // 2, half[1:])
+    together = tf.equal(rows[:-1], rows[1:])
+    begins = tf.concat([tf.zeros_like(sizes[:1]), tf.where(together, begin, 0)], axis=0)
+    ends = tf.concat([tf.where(together, end, sizes[:-1]), sizes[-1:]], axis=0)
+    # A window of which its neighbours leave nothing is empty.
+    first = tf.cast(ids.row_starts(), tf.int32)
+    kept = tf.ragged.range(first + begins, first + tf.maximum(begins, ends))
+    counts = tf.math.segment_sum(tf.cast(kept.row_lengths(), tf.int32), rows)
+    return tf.RaggedTensor.from_row_lengths(tf.gather(ids.flat_values, kept.flat_values), counts)
+
+
+def _tokens(ids, places):
+    """The tokens at `places` [M, R] of the rows of `ids`; anything where there is no such place."""
+    values = tf.concat([ids.flat_values, [PAD]], axis=0)
+    places += tf.cast(ids.row_starts(), tf.int32)[:, None]
+    return tf.gather(values, tf.clip_by_value(places, 0, tf.size(values) - 1))
+
+
+def _longest_run(tails, heads):
+    """The longest run of tokens that stands in both, for each pair of rows [P, R].
+
+    Returns:
+        int32 [P] each: its length, and where it ends in the two; 0 without a common token.
+    """
+
+    def step(place, run, best):
+        """`run` [P, R]: how long the run is that ends at this place and at each of the heads."""
+        run = tf.where(tf.equal(tails[:, place, None], heads), 1 + tf.pad(run, one)[:, :-1], 0)
+        size = tf.reduce_max(run, axis=1)
+        head = tf.argmax(run, axis=1, output_type=tf.int32)
+        longer = size > best[0]
+        found = (size, tf.fill(tf.shape(size), place + 1), head + 1)
+        return place + 1, run, [tf.where(longer, *pair) for pair in zip(found, best, strict=True)]
+
+    one = [[0, 0], [1, 0]]
+    nothing = [tf.zeros_like(tails[:, 0])] * 3
+    _, _, best = tf.while_loop(
+        lambda place, run, best: place < tf.shape(tails)[1],
+        step,
+        (0, tf.zeros_like(heads), nothing),
+        parallel_iterations=1,
+    )
+    return best
