@@ -99,18 +99,25 @@ class ServingSession:
         finally:
             c.TF_DeleteSessionOptions(options)
 
-    def run(self, feeds: dict[str, np.ndarray], fetches: list[str]) -> list[np.ndarray]:
-        """The fetched tensors, in order. Strings are object arrays of bytes, both ways."""
+    def run(
+        self, feeds: dict[str, np.ndarray], fetches: list[str], timeout: float | None = None
+    ) -> list[np.ndarray]:
+        """The fetched tensors, in order. Strings are object arrays of bytes, both ways.
+
+        After `timeout` seconds (default None: never) it is given up, with DEADLINE_EXCEEDED.
+        """
         inputs = (_Output * len(feeds))(*map(self._output, feeds))
         outputs = (_Output * len(fetches))(*map(self._output, fetches))
         values = (c_void_p * len(feeds))()
         results = (c_void_p * len(fetches))()
+        options = _run_options(timeout)
+        buffer = self._c.TF_NewBufferFromString(options, len(options)) if options else None
         try:
             for i, (name, array) in enumerate(feeds.items()):
                 values[i] = self._to_tensor(name, array)
             with _Status() as status:
                 self._c.TF_SessionRun(
-                    self._session, None, inputs, values, len(feeds), outputs, results,
+                    self._session, buffer, inputs, values, len(feeds), outputs, results,
                     len(fetches), None, 0, None, status,
                 )  # fmt: skip
             return [
@@ -121,6 +128,8 @@ class ServingSession:
                 self._c.TF_DeleteTensor(tensor)
             for tensor in filter(None, values):
                 self._delete_fed(tensor)
+            if buffer:
+                self._c.TF_DeleteBuffer(buffer)
 
     def close(self):
         if self._session:
@@ -213,6 +222,11 @@ def _config(**threads: int | None) -> bytes:
     return b"".join(_varint(CONFIG_FIELDS[name] << 3) + _varint(n) for name, n in given.items())
 
 
+def _run_options(timeout: float | None) -> bytes:
+    """A serialized RunOptions with `timeout_in_ms`, its second field."""
+    return b"" if timeout is None else b"\x10" + _varint(max(1, int(timeout * 1000)))
+
+
 def _varint(value: int) -> bytes:
     """A number as protocol buffers write it: seven bits a byte, the lowest first."""
     rest = value >> 7
@@ -275,6 +289,8 @@ _PROTOTYPES = [  # name, result, *arguments, as in tensorflow/c/c_api.h, tf_tens
     ("TF_DeleteGraph", None, c_void_p),
     ("TF_LoadSessionFromSavedModel", c_void_p, c_void_p, c_void_p, c_char_p, POINTER(c_char_p),
      c_int, c_void_p, c_void_p, c_void_p),
+    ("TF_NewBufferFromString", c_void_p, c_char_p, c_size_t),
+    ("TF_DeleteBuffer", None, c_void_p),
     ("TF_CloseSession", None, c_void_p, c_void_p),
     ("TF_DeleteSession", None, c_void_p, c_void_p),
     ("TF_GraphOperationByName", c_void_p, c_void_p, c_char_p),

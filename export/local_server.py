@@ -1,0 +1,172 @@
+"""Serves a SavedModel on this machine: `python -m export.local_server DIRECTORY`.
+
+    python -m export.local_server exported/dates
+    python -m export.local_server --config exported/dates/models.config
+
+It speaks TensorFlow Serving's two languages, gRPC and REST, and runs the model as it does: by the
+C++ session, with XLA off, warm-up requests replayed, defaults of inputs filled in, versions loaded
+and unloaded as their folders come and go. But it is not TensorFlow Serving: it is for tests and for
+people without Docker, listens on the loopback address alone, and is not for production.
+
+DIRECTORY is what `export.saved_model` wrote into, a base directory of numbered versions; the model
+takes the directory's name. When it is ready it prints a `curl` line that works. Ctrl-C ends it.
+
+Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 no version could be loaded, with the reason; 2 wrong
+usage.
+"""
+
+import json
+import os
+import shlex
+import signal
+import sys
+import threading
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from export.command import Parser
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("export.local_server", __doc__)
+    parser.add_argument("directory", nargs="?", type=Path, help="the base directory of a model")
+    parser.add_argument("--name", help="of the model; default: the directory's")
+    parser.add_argument("--config", type=Path, help="a models.config, in place of a directory")
+    parser.add_argument("--port", type=int, default=8500, help="gRPC; 0: a free one. Default 8500")
+    parser.add_argument(
+        "--rest-port", type=int, default=8501, help="REST; 0: a free one. Default 8501"
+    )
+    parser.add_argument(
+        "--rest-timeout", type=float, default=30.0, help="seconds of a request. Default 30"
+    )
+    parser.add_argument(
+        "--batching", type=Path, metavar="FILE", help="batch requests; a batching_parameters.txt"
+    )
+    parser.add_argument("--intra-op-threads", type=int, help="threads that share one operation")
+    parser.add_argument("--inter-op-threads", type=int, help="operations side by side")
+    return parser
+
+
+class LocalServer:
+    """The server as an object, for tests: `with LocalServer(config) as server: ...`.
+
+    Args:
+        config: a ModelServerConfig; see `export.serving.versions.one_model`.
+        port, rest_port: of gRPC and REST. Default 0: free ones.
+        rest_timeout: seconds of a prediction by REST. Default 30.
+        say: called with a line when a version is loaded, unloaded or refused.
+        options: of `export.serving.model.Model`: batching and threads.
+
+    Attributes:
+        port, rest_port: what it listens on.
+        versions: the `Versions`.
+
+    Raises:
+        UsageError: a port is taken, or the configuration names what there is not.
+    """
+
+    def __init__(
+        self, config, port=0, rest_port=0, rest_timeout=30.0, say=lambda line: None, **options
+    ):
+        from export.serving import http, rpc
+        from export.serving.versions import Versions
+
+        self.versions = Versions(config, say, **options)
+        try:
+            self._grpc, self.port = rpc.serve(self.versions, port)
+            self._http, self.rest_port = http.serve(self.versions, rest_port, rest_timeout)
+        except Exception:
+            self.close()
+            raise
+        self.versions.watch()
+
+    def close(self):
+        """Stops listening and unloads everything."""
+        if hasattr(self, "_http"):
+            self._http.shutdown()
+            self._http.server_close()
+        if hasattr(self, "_grpc"):
+            self._grpc.stop(grace=1).wait()
+        self.versions.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+def curl_line(server, name):
+    """A command that asks the newest version of a model for a prediction."""
+    from tensorflow_serving.apis.model_pb2 import ModelSpec
+
+    model = server.versions.model(ModelSpec(name=name))
+    texts = [
+        value.decode(errors="replace")
+        for request in model.warmup_requests
+        if request.model_spec.signature_name in ("", "serving_default")
+        for value in request.inputs["text"].string_val
+    ]
+    text = next((text for text in texts if text.strip()), "Hello.")
+    body = shlex.quote(json.dumps({"instances": [text]}, ensure_ascii=False))
+    return f"curl -d {body} http://127.0.0.1:{server.rest_port}/v1/models/{name}:predict"
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    from export.graph import UsageError
+    from export.serving.batching import BatchingParameters
+    from export.serving.versions import one_model, read_config, warn
+    from export.session import ServingError
+
+    for name in ("intra_op_threads", "inter_op_threads"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            command.error(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+    if (options.directory is None) == (options.config is None):
+        command.error("give a directory or --config, one of them")
+    try:
+        if options.config:
+            config = read_config(options.config)
+        else:
+            name = options.name or options.directory.resolve().name
+            config = one_model(name, options.directory.resolve())
+        batching = None
+        if options.batching:
+            batching = BatchingParameters.parse(options.batching.read_text(encoding="utf-8"))
+        server = LocalServer(
+            config,
+            options.port,
+            options.rest_port,
+            options.rest_timeout,
+            warn,
+            batching=batching,
+            intra_op_threads=options.intra_op_threads,
+            inter_op_threads=options.inter_op_threads,
+        )
+    except (UsageError, OSError, ValueError) as error:
+        return command.fail(error, 2)
+    with server:
+        try:
+            for model in config.model_config_list.config:
+                print(curl_line(server, model.name))
+        except ServingError as error:
+            return command.fail(f"nothing to serve: {error.message}")
+        warn(f"gRPC at 127.0.0.1:{server.port}, REST at 127.0.0.1:{server.rest_port}")
+        sys.stdout.flush()
+        ended = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: ended.set())
+        ended.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

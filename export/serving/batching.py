@@ -1,0 +1,236 @@
+"""Requests of several clients in one run of the session, after `batching/batching_session.cc`.
+
+Tensors are joined along their first dimension, padded up to an allowed batch size with copies of
+the last request's first row, run, and cut apart again: so every input and output must have the
+batch as its first dimension, and whoever shares a batch shares its error.
+"""
+
+import collections
+import concurrent.futures
+import dataclasses
+import os
+import threading
+import time
+
+import numpy as np
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+
+from export.graph import UsageError
+from export.session import ServingError
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchingParameters:
+    """What `--batching_parameters_file` may say (`session_bundle_config.proto`).
+
+    Attributes:
+        max_batch_size: rows of a batch. Default 1,000.
+        batch_timeout_micros: how long a request waits for others, in microseconds. Default 0.
+        max_enqueued_batches: batches that wait for a thread; more are UNAVAILABLE. Default 10.
+        num_batch_threads: batches that run at once. Default: one a core.
+        allowed_batch_sizes: growing; a batch is padded to the next of them. Default: any.
+    """
+
+    max_batch_size: int = 1000
+    batch_timeout_micros: int = 0
+    max_enqueued_batches: int = 10
+    num_batch_threads: int = os.cpu_count() or 1
+    allowed_batch_sizes: tuple[int, ...] = ()
+
+    def __post_init__(self):
+        for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.batch_timeout_micros < 0:
+            raise UsageError(
+                f"batch_timeout_micros must not be negative, got {self.batch_timeout_micros}"
+            )
+        sizes = self.allowed_batch_sizes
+        if sizes and (sorted(set(sizes)) != list(sizes) or sizes[-1] != self.max_batch_size):
+            raise UsageError(
+                f"allowed_batch_sizes must grow and end with max_batch_size = "
+                f"{self.max_batch_size}, got {list(sizes)}"
+            )
+
+    @classmethod
+    def parse(cls, text):
+        """From the text format of protocol buffers, as the server reads it.
+
+        Raises:
+            UsageError: it does not parse, or says what is not supported here.
+        """
+        try:
+            message = text_format.Parse(text, _message())
+        except text_format.ParseError as error:
+            raise UsageError(f"batching parameters do not parse: {error}") from error
+        given = {field.name: value for field, value in message.ListFields()}
+        sizes = tuple(given.pop("allowed_batch_sizes", ()))
+        return cls(
+            **{name: value.value for name, value in given.items()}, allowed_batch_sizes=sizes
+        )
+
+
+def _message():
+    """An empty `BatchingParameters`: the package of the stubs leaves its file out."""
+    field = descriptor_pb2.FieldDescriptorProto
+    wrapper, name = ".google.protobuf.Int64Value", "tfformer/batching_parameters.proto"
+    file = descriptor_pb2.FileDescriptorProto(name=name, package="tfformer", syntax="proto3")
+    file.dependency.append("google/protobuf/wrappers.proto")
+    message = file.message_type.add(name="BatchingParameters")
+    numbers = [f.name for f in dataclasses.fields(BatchingParameters)][:4]
+    for number, name in enumerate(numbers, 1):
+        message.field.add(
+            name=name, number=number, label=field.LABEL_OPTIONAL, type=field.TYPE_MESSAGE,
+            type_name=wrapper,
+        )  # fmt: skip
+    message.field.add(
+        name="allowed_batch_sizes", number=6, label=field.LABEL_REPEATED, type=field.TYPE_INT64
+    )
+    from google.protobuf import wrappers_pb2
+
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    return message_factory.GetMessageClass(
+        pool.FindMessageTypeByName("tfformer.BatchingParameters")
+    )()
+
+
+class Batcher:
+    """`run(feeds, fetches, timeout)` of many threads, a batch at a time.
+
+    Args:
+        run: the session's own, of the same arguments.
+        parameters: the `BatchingParameters`.
+    """
+
+    def __init__(self, run, parameters):
+        self._run, self._parameters = run, parameters
+        self._queues = collections.defaultdict(collections.deque)  # signature -> its batches
+        self._changed = threading.Condition()
+        self._closed = False
+        for _ in range(parameters.num_batch_threads):
+            threading.Thread(target=self._work, daemon=True).start()
+
+    def run(self, feeds, fetches, timeout=None):
+        """See `ServingSession.run`. The deadline is this request's own: its batch runs on."""
+        task = _Task(feeds, fetches, _rows(feeds))
+        if task.rows > self._parameters.max_batch_size:
+            raise ServingError(
+                "INVALID_ARGUMENT",
+                f"Task size {task.rows} is larger than maximum input batch size "
+                f"{self._parameters.max_batch_size}",
+            )
+        with self._changed:
+            self._enqueue(task)
+            self._changed.notify()
+        try:
+            return task.result.result(timeout)
+        except concurrent.futures.TimeoutError:
+            raise ServingError("DEADLINE_EXCEEDED", "the deadline was exceeded") from None
+
+    def close(self):
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _enqueue(self, task):
+        """Into the last batch of its signature if it fits there, else into a new one."""
+        queue = self._queues[tuple(sorted(task.feeds)), tuple(task.fetches)]
+        if queue and queue[-1].rows + task.rows <= self._parameters.max_batch_size:
+            queue[-1].tasks.append(task)
+            return
+        if len(queue) >= self._parameters.max_enqueued_batches:
+            raise ServingError(
+                "UNAVAILABLE",
+                f"The batch scheduling queue to which this task was submitted is full; currently "
+                f"{len(queue)} batches enqueued and max_enqueued_batches is "
+                f"{self._parameters.max_enqueued_batches}",
+            )
+        queue.append(_Batch([task]))
+
+    def _work(self):
+        while batch := self._next():
+            try:
+                self._run_batch(batch.tasks)
+            except ServingError as error:
+                for task in batch.tasks:
+                    task.result.set_exception(error)
+
+    def _next(self):
+        """The oldest batch that is full or has waited long enough; None when closed."""
+        wait = self._parameters.batch_timeout_micros / 1e6
+        with self._changed:
+            while not self._closed:
+                heads = [queue for queue in self._queues.values() if queue]
+                now = time.monotonic()
+                due = {q[0].since + (0 if self._is_full(q) else wait): q for q in heads}
+                if due and min(due) <= now:
+                    return due[min(due)].popleft()
+                self._changed.wait(min(due) - now if due else None)
+        return None
+
+    def _is_full(self, queue):
+        return len(queue) > 1 or queue[0].rows == self._parameters.max_batch_size
+
+    def _run_batch(self, tasks):
+        """Joins, runs, cuts apart."""
+        sizes = [task.rows for task in tasks]
+        padding = self._padding(sum(sizes))
+        feeds = {}
+        for name in tasks[0].feeds:
+            arrays = [task.feeds[name] for task in tasks]
+            if len({array.shape[1:] for array in arrays}) > 1:
+                raise ServingError(
+                    "FAILED_PRECONDITION",
+                    f"Tensors with name '{name}' from different tasks have different shapes and "
+                    f"padding is turned off.",
+                )
+            feeds[name] = np.concatenate([*arrays, *[arrays[-1][:1]] * padding])
+        outputs = self._run(feeds, tasks[0].fetches)
+        for array in outputs:
+            if array.ndim == 0:
+                message = "Batched output tensor has 0 dimensions"
+                raise ServingError("FAILED_PRECONDITION", message)
+            if len(array) != sum(sizes) + padding:
+                raise ServingError(
+                    "FAILED_PRECONDITION",
+                    "Batched output tensor's 0th dimension does not equal the sum of the 0th "
+                    "dimension sizes of the input tensors",
+                )
+        ends = np.cumsum(sizes)
+        for task, end in zip(tasks, ends, strict=True):
+            task.result.set_result([array[end - task.rows : end] for array in outputs])
+
+    def _padding(self, rows):
+        sizes = self._parameters.allowed_batch_sizes
+        return next((size for size in sizes if size >= rows), rows) - rows
+
+
+class _Task:
+    """A request that waits for its part of a batch."""
+
+    def __init__(self, feeds, fetches, rows):
+        self.feeds, self.fetches, self.rows = feeds, fetches, rows
+        self.result = concurrent.futures.Future()
+
+
+class _Batch:
+    def __init__(self, tasks):
+        self.tasks, self.since = tasks, time.monotonic()
+
+    @property
+    def rows(self):
+        return sum(task.rows for task in self.tasks)
+
+
+def _rows(feeds):
+    """The first dimension that all inputs have (`batching/batching_util.h`)."""
+    if any(array.ndim == 0 for array in feeds.values()):
+        message = "Batching Run() input tensors must have at least one dimension"
+        raise ServingError("INVALID_ARGUMENT", message)
+    sizes = {len(array) for array in feeds.values()}
+    if len(sizes) != 1:
+        message = "Batching Run() input tensors must have equal 0th-dimension size"
+        raise ServingError("INVALID_ARGUMENT", message)
+    return sizes.pop()

@@ -1,0 +1,150 @@
+"""The REST routes, after `model_servers/http_rest_api_handler.cc` and `http_server.cc`.
+
+POST /v1/models/NAME[/versions/N | /labels/L]:predict
+GET  /v1/models/NAME[/versions/N | /labels/L]
+GET  /v1/models/NAME[/versions/N | /labels/L]/metadata
+"""
+
+import http.server
+import json
+import re
+import threading
+
+from google.protobuf import json_format
+from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
+
+from export.graph import UsageError
+from export.serving import rest
+from export.serving.model import DEFAULT_SIGNATURE
+from export.serving.rpc import metadata
+from export.session import ServingError
+
+# `ToHTTPStatusCode` of http_server.cc.
+STATUSES = {
+    "CANCELLED": 499,
+    "INVALID_ARGUMENT": 400,
+    "DEADLINE_EXCEEDED": 504,
+    "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409,
+    "PERMISSION_DENIED": 403,
+    "RESOURCE_EXHAUSTED": 429,
+    "FAILED_PRECONDITION": 400,
+    "ABORTED": 409,
+    "OUT_OF_RANGE": 400,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+    "UNAUTHENTICATED": 401,
+}
+OTHERWISE = 500
+MODEL = r"(?i:/v1/models)/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
+PREDICT = re.compile(MODEL + r":predict")
+STATUS = re.compile(MODEL)
+METADATA = re.compile(MODEL + r"/metadata")
+
+
+def serve(versions, port, timeout=30.0):
+    """Starts the routes on the loopback address.
+
+    Args:
+        versions: the `Versions`.
+        port: 0 takes a free one.
+        timeout: of a prediction, in seconds. Default 30, the server's own.
+
+    Returns:
+        (the server, its port).
+
+    Raises:
+        UsageError: the port is taken.
+    """
+    handler = type("Handler", (_Handler,), {"versions": versions, "seconds": timeout})
+    try:
+        server = _Server(("127.0.0.1", port), handler)
+    except OSError as error:
+        raise UsageError(f"--rest-port must be free, got {port}: {error}") from error
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, server.server_port
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    # An answer is two writes: without this, the second would wait for the first's receipt.
+    disable_nagle_algorithm = True
+
+    def do_POST(self):
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdecimal():
+            return self._send(400, {"error": f"Content-Length must be a number, got {length}"})
+        body = self.rfile.read(int(length))
+        if match := PREDICT.fullmatch(self.path):
+            return self._answer(lambda: self._predict(_spec(match), body))
+        return self._malformed()
+
+    def do_GET(self):
+        if match := METADATA.fullmatch(self.path):
+            return self._answer(lambda: self._metadata(_spec(match)))
+        if match := STATUS.fullmatch(self.path):
+            return self._answer(lambda: _to_json(self.versions.status(_spec(match))))
+        return self._malformed()
+
+    def _predict(self, spec, body):
+        def signature_of(name):
+            signatures = self.versions.model(spec).graph.signatures
+            name = name or DEFAULT_SIGNATURE
+            if name not in signatures:
+                message = f'Serving signature name: "{name}" not found in signature def'
+                raise ServingError("INVALID_ARGUMENT", message)
+            return signatures[name]
+
+        request, by_rows = rest.parse(body, signature_of)
+        spec.signature_name = request.model_spec.signature_name
+        request.model_spec.CopyFrom(spec)
+        response = self.versions.model(spec).predict(request, self.seconds)
+        return rest.to_json(response, by_rows)
+
+    def _metadata(self, spec):
+        request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+        request.model_spec.CopyFrom(spec)
+        return _to_json(metadata(self.versions, request))
+
+    def _malformed(self):
+        if not self.path.lower().startswith("/v1/"):
+            return self._send(404, {"error": "Not Found"})
+        message = f"Malformed request: {self.command} {self.path}"
+        return self._send(400, {"error": message})
+
+    def _answer(self, respond):
+        try:
+            self._send(200, respond())
+        except ServingError as error:
+            self._send(STATUSES.get(error.code_name, OTHERWISE), {"error": error.message})
+
+    def _send(self, status, body):
+        body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Says nothing: who asked has the answer."""
+
+
+def _spec(match):
+    spec = model_pb2.ModelSpec(name=match["name"])
+    if match["version"]:
+        spec.version.value = min(int(match["version"]), 2**63 - 1)
+    elif match["label"]:
+        spec.version_label = match["label"]
+    return spec
+
+
+def _to_json(message):
+    return json_format.MessageToJson(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    ).encode()

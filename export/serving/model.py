@@ -1,0 +1,197 @@
+"""A loaded version: from a PredictRequest to a PredictResponse, after `predict_util.cc`.
+
+Files of the server's source that this is written after: `servables/tensorflow/predict_util.cc`
+(signatures, numbers of inputs, output filter), TensorFlow's `cc/saved_model/util.cc` (names of
+inputs, defaults), `servables/tensorflow/saved_model_warmup_util.cc` (warm-up).
+"""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from tensorflow_serving.apis import predict_pb2
+
+from export.graph import BrokenModel, one_line, read_graph
+from export.serving.batching import Batcher
+from export.serving.worker import Worker
+from export.session import ServingError
+from export.warmup import WARMUP_FILE, read_warmup
+
+DEFAULT_SIGNATURE = "serving_default"
+
+
+class Model:
+    """One version of a SavedModel, loaded and warmed up.
+
+    Args:
+        name, version: as requests name it.
+        directory: the SavedModel.
+        batching: `BatchingParameters`. Default None: each request is a run of its own.
+        intra_op_threads, inter_op_threads: see `ServingSession`.
+
+    Attributes:
+        graph: its `export.graph.Graph`.
+        signature_defs: {name: SignatureDef}.
+
+    Raises:
+        ServingError: it does not load, or a warm-up request fails; then nothing is left of it.
+    """
+
+    def __init__(
+        self,
+        name,
+        version,
+        directory,
+        batching=None,
+        intra_op_threads=None,
+        inter_op_threads=None,
+    ):
+        self.name, self.version, self.directory = name, version, Path(directory)
+        try:
+            self.graph = read_graph(directory)
+        except (BrokenModel, OSError) as error:
+            raise ServingError("INTERNAL", one_line(error)) from error
+        self.signature_defs = _signature_defs(self.directory)
+        self._worker = Worker(directory, intra_op_threads, inter_op_threads)
+        self._batcher = Batcher(self._worker.run, batching) if batching else None
+        self._running, self._idle = 0, threading.Condition()
+        try:
+            self.warmup_requests = self._warm_up()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pid(self):
+        return self._worker.pid
+
+    @property
+    def alive(self):
+        return self._worker.alive
+
+    def predict(self, request, timeout=None):
+        """A PredictResponse.
+
+        Args:
+            request: the PredictRequest.
+            timeout: in seconds; later it is DEADLINE_EXCEEDED. Default: none.
+
+        Raises:
+            ServingError: the status that the server gives.
+        """
+        name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+        if name not in self.graph.signatures:
+            message = f'Serving signature key "{name}" not found.'
+            raise ServingError("FAILED_PRECONDITION", message)
+        signature = self.graph.signatures[name]
+        feeds = _feeds(signature, request)
+        outputs = _outputs(signature, request)
+        response = predict_pb2.PredictResponse()
+        response.model_spec.name, response.model_spec.signature_name = self.name, name
+        response.model_spec.version.value = self.version
+        run = self._batcher.run if self._batcher else self._worker.run
+        with self._idle:
+            self._running += 1
+        try:
+            arrays = run(feeds, list(outputs.values()), timeout)
+        finally:
+            with self._idle:
+                self._running -= 1
+                self._idle.notify_all()
+        for alias, array in zip(outputs, arrays, strict=True):
+            response.outputs[alias].CopyFrom(tf.make_tensor_proto(array, shape=array.shape))
+        return response
+
+    def close(self, patience=30):
+        """Unloads it, once what runs has ended or after `patience` seconds."""
+        with self._idle:
+            self._idle.wait_for(lambda: not self._running, patience)
+        if self._batcher:
+            self._batcher.close()
+        self._worker.close()
+
+    def _warm_up(self):
+        """Replays the recorded requests; returns them. The first that fails is the reason."""
+        try:
+            requests = read_warmup(self.directory)
+        except (tf.errors.OpError, DecodeError, ValueError) as error:
+            raise ServingError("DATA_LOSS", f"{WARMUP_FILE}: {one_line(error)}") from error
+        for number, request in enumerate(requests):
+            try:
+                self.predict(request)
+            except ServingError as error:
+                message = f"warm-up request {number}: {error.message}"
+                raise ServingError(error.code_name, message) from error
+        return requests
+
+
+def _signature_defs(directory):
+    saved_model = SavedModel.FromString((directory / "saved_model.pb").read_bytes())
+    [meta_graph] = [m for m in saved_model.meta_graphs if "serve" in m.meta_info_def.tags][:1]
+    return dict(meta_graph.signature_def)
+
+
+def _feeds(signature, request):
+    """Arrays by tensor names; what the request lacks has its default."""
+    given, wanted = set(request.inputs), set(signature.inputs)
+    if len(given) > len(wanted) or (len(given) < len(wanted) and not signature.defaults):
+        raise ServingError(
+            "INVALID_ARGUMENT",
+            f"input size does not match signature: {len(given)}!={len(wanted)} "
+            f"len({_names(given)}) != len({_names(wanted)}). Sent extra: {_names(given - wanted)}. "
+            f"Missing but required: {_names(wanted - given)}.",
+        )
+    feeds = {}
+    for alias, info in signature.inputs.items():
+        if alias in request.inputs:
+            feeds[info.name] = _array(alias, request.inputs[alias])
+        elif alias in signature.defaults:
+            feeds[info.name] = signature.defaults[alias]
+        else:
+            raise ServingError(
+                "INVALID_ARGUMENT",
+                f"Signature input alias: {alias}(feed name: {info.name}) not found in request and "
+                f"no default value provided. Inputs expected to be in the request "
+                f"{_names(given)}, or default input alias set: {_names(signature.defaults)}",
+            )
+    if given - wanted:
+        raise ServingError(
+            "INVALID_ARGUMENT",
+            f"Inputs contains invalid name. Used request inputs: {_names(given & wanted)}, "
+            f"request input: {_names(given)}",
+        )
+    return feeds
+
+
+def _array(alias, proto):
+    try:
+        array = tf.make_ndarray(proto)
+    except (TypeError, ValueError, AttributeError) as error:
+        message = f"tensor parsing error: {alias}"
+        raise ServingError("INVALID_ARGUMENT", message) from error
+    if proto.dtype == tf.string.as_datatype_enum:
+        return np.array(array, object).reshape(array.shape)
+    return array
+
+
+def _outputs(signature, request):
+    """{alias: tensor name} of what the request wants, by default everything."""
+    wanted = list(request.output_filter) or sorted(signature.outputs)
+    for place, alias in enumerate(wanted):
+        if alias not in signature.outputs:
+            raise ServingError(
+                "INVALID_ARGUMENT",
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in "
+                f"the set {_names(signature.outputs)}.",
+            )
+        if alias in wanted[:place]:
+            message = f"duplicate output tensor alias: {alias}"
+            raise ServingError("INVALID_ARGUMENT", message)
+    return {alias: signature.outputs[alias].name for alias in wanted}
+
+
+def _names(names):
+    return "{" + ",".join(sorted(names)) + "}"

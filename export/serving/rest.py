@@ -1,0 +1,249 @@
+"""JSON and tensors, after `util/json_tensor.cc`.
+
+A request has its rows under `instances`, or each input whole under `inputs`; the answer comes back
+as `predictions` or `outputs`. Mind that JSON knows no defaults: the server fills them in for gRPC
+alone, and a request by REST must name every input of its signature.
+"""
+
+import base64
+import json
+
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2
+
+from export.session import ServingError
+
+
+def parse(body, signature_of):
+    """The PredictRequest in a body, and whether it came by rows.
+
+    Args:
+        body: bytes.
+        signature_of: a function of a signature's name that gives its `export.graph.Signature`.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT.
+    """
+    document = _parse_json(body)
+    if not isinstance(document, dict):
+        raise _invalid(f"JSON Value: {_shown(document)} Is not object")
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise _invalid(
+            f"JSON Value: {_shown(document)} not formatted correctly. 'signature_name' key must be "
+            f"a string value."
+        )
+    request = predict_pb2.PredictRequest()
+    request.model_spec.signature_name = name
+    inputs = {key: info.dtype for key, info in signature_of(name).inputs.items()}
+    keys = {"instances", "inputs"} & set(document)
+    if not keys:
+        raise _invalid("Missing 'inputs' or 'instances' key")
+    if len(keys) == 2:
+        raise _invalid(
+            f"JSON Value: {_shown(document)} Not formatted correctly expecting only one of "
+            f"'inputs' or 'instances' keys to exist "
+        )
+    by_rows = "instances" in document
+    values = _rows(document["instances"], inputs) if by_rows else _whole(document["inputs"], inputs)
+    for key, array in values.items():
+        request.inputs[key].CopyFrom(tf.make_tensor_proto(array, tf.as_dtype(inputs[key])))
+    return request, by_rows
+
+
+def to_json(response, by_rows):
+    """The body of an answer to a PredictResponse, bytes."""
+    arrays = {key: tf.make_ndarray(proto) for key, proto in sorted(response.outputs.items())}
+    if by_rows:
+        sizes = {}
+        for key, array in arrays.items():
+            if array.ndim == 0:
+                raise _invalid(f"Tensor name: {key} has no shape information ")
+            sizes.setdefault(len(array), key)
+            if len(sizes) > 1:
+                first, size = list(sizes)[0], len(array)
+                raise _invalid(
+                    f"Tensor name: {key} has inconsistent batch size: {size} expecting: {first}"
+                )
+    lists = {key: _to_list(key, array) for key, array in arrays.items()}
+    if len(lists) == 1:
+        [answer] = lists.values()
+    elif by_rows:
+        answer = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+    else:
+        answer = lists
+    text = json.dumps({"predictions" if by_rows else "outputs": answer}, ensure_ascii=False)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _parse_json(body):
+    """The server does not look into strings: bytes that are not UTF-8 stay, as surrogates here."""
+    if not body:
+        raise _invalid("JSON Parse error: The document is empty")
+    try:
+        text = body.decode("utf-8", "surrogateescape")
+        document = json.loads(text)
+        if _is_utf8(body):  # and so a surrogate can only be an escape, half a pair
+            json.dumps(document, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise _invalid("JSON Parse error: The surrogate pair in string is invalid.") from error
+    except (ValueError, RecursionError) as error:
+        raise _invalid(f"JSON Parse error: {error}") from error
+    return document
+
+
+def _is_utf8(body):
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _rows(instances, inputs):
+    """Arrays from a list of rows."""
+    if not isinstance(instances, list):
+        raise _invalid("JSON Value: Excepting 'instances' to be an list/array")
+    if not instances:
+        raise _invalid("JSON Value: No values in 'instances' array")
+    by_name = _is_object(instances[0])
+    if not by_name and len(inputs) > 1:
+        raise _invalid(
+            "instances is a plain list, but expecting list of objects as multiple input tensors "
+            "required as per tensorinfo_map"
+        )
+    columns = {key: [] for key in inputs}
+    for number, row in enumerate(instances):
+        if _is_object(row) != by_name:
+            kind = "object but got list" if by_name else "value/list but got object"
+            raise _invalid(f"Expecting {kind} at item {number} of input list")
+        row = row if by_name else {next(iter(inputs)): row}
+        where = f"Failed to process element: {number}"
+        for key, value in row.items():
+            try:
+                if key not in inputs:
+                    raise _invalid(f"JSON object: does not have named input: {key}")
+                columns[key].append(_array(value, inputs[key]))
+                _require_same_shape(columns[key])
+            except ServingError as error:
+                raise _invalid(f"{where} key: {key} of 'instances' list. Error: {error}") from error
+        if set(row) != set(inputs):
+            raise _invalid(
+                f"{where} of 'instances' list. JSON object: {_shown(row)} keys must be equal to: "
+                f"{','.join(sorted(inputs))}"
+            )
+    return {key: np.stack(rows) for key, rows in columns.items()}
+
+
+def _whole(values, inputs):
+    """Arrays from whole tensors by name; from one tensor where there is one input."""
+    if not _is_object(values):
+        if len(inputs) > 1:
+            raise _invalid(
+                "inputs is a plain value/list, but expecting an object as multiple input tensors "
+                "required as per tensorinfo_map"
+            )
+        values = {next(iter(inputs)): values}
+    for key in sorted(inputs):
+        if key not in values:
+            raise _invalid(f"Missing named input: {key} in 'inputs' object.")
+    return {key: _array(values[key], dtype) for key, dtype in inputs.items()}
+
+
+def _require_same_shape(rows):
+    first, last = rows[0].shape, rows[-1].shape
+    if first != last:
+        raise _invalid(f"Expecting shape {list(first)} but got: {list(last)}")
+
+
+def _array(value, dtype):
+    """A nested list as an array; every list of a level must be as long as its first."""
+    shape, inner = [], value
+    while isinstance(inner, list):
+        shape.append(len(inner))
+        inner = inner[0] if inner else None
+    leaves = []
+    _collect(value, shape, 0, dtype, leaves)
+    array = np.empty(len(leaves), object if dtype == "string" else dtype)
+    array[:] = leaves
+    return array.reshape(shape)
+
+
+def _collect(value, shape, level, dtype, leaves):
+    if not isinstance(value, list):
+        if level != len(shape):
+            raise _invalid(
+                f"JSON Value: {_shown(value)} found at incorrect level: {level + 1} in the JSON "
+                f"DOM. Expected at level: {len(shape)}"
+            )
+        leaves.append(_leaf(value, dtype))
+        return
+    if level >= len(shape):
+        raise _invalid(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
+    if len(value) != shape[level]:
+        raise _invalid(
+            f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
+            f"{shape[level]}"
+        )
+    for item in value:
+        _collect(item, shape, level + 1, dtype, leaves)
+
+
+def _leaf(value, dtype):
+    """A number, a boolean or bytes; strings may come as {"b64": ...} too."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if dtype == "string" and _is_base64(value):
+        try:
+            return base64.b64decode(value["b64"], validate=True)
+        except ValueError as error:
+            raise _invalid("Unable to base64 decode") from error
+    if dtype == "string" and isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape")
+    if dtype == "bool" and isinstance(value, bool):
+        return value
+    if dtype.startswith("float") and number:
+        if abs(value) > np.finfo(dtype).max and abs(value) != float("inf"):
+            raise _invalid(
+                f"Cannot convert JSON value: {_shown(value)} to float without loss of precision."
+            )
+        return value
+    if dtype.startswith("int") and number and isinstance(value, int):
+        if np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+            return value
+    kind = {str: "String", dict: "Object", type(None): "Null", bool: str(value)}
+    raise _invalid(
+        f"JSON Value: {_shown(value)} Type: {kind.get(type(value), 'Number')} is not of expected "
+        f"type: {dtype}"
+    )
+
+
+def _is_object(value):
+    return isinstance(value, dict) and not _is_base64(value)
+
+
+def _is_base64(value):
+    return isinstance(value, dict) and list(value) == ["b64"] and isinstance(value["b64"], str)
+
+
+def _to_list(key, array):
+    if array.dtype == object:
+        if key.endswith("_bytes"):
+            leaves = [{"b64": base64.b64encode(value).decode()} for value in array.ravel()]
+        else:
+            leaves = [value.decode("utf-8", "surrogateescape") for value in array.ravel()]
+        texts = np.empty(array.size, object)
+        texts[:] = leaves
+        return texts.reshape(array.shape).tolist()
+    if array.dtype.kind == "f":  # the shortest decimals that are the same float32
+        return array.astype(str).astype(float).tolist()
+    return array.tolist()
+
+
+def _shown(value, most=200):
+    text = json.dumps(value, ensure_ascii=True)
+    return text if len(text) <= most else text[:most] + "..."
+
+
+def _invalid(message):
+    return ServingError("INVALID_ARGUMENT", message)

@@ -1,0 +1,123 @@
+"""The gRPC services, by the stubs of tensorflow-serving-api.
+
+Status codes as in `model_servers/prediction_service_impl.cc`, `model_service_impl.cc` and
+`servables/tensorflow/get_model_metadata_impl.cc`. What is not `Predict`, `GetModelMetadata`,
+`GetModelStatus` or `HandleReloadConfigRequest` is UNIMPLEMENTED.
+"""
+
+import concurrent.futures
+
+import grpc
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    model_management_pb2,
+    model_service_pb2_grpc,
+    prediction_service_pb2_grpc,
+)
+
+from export.graph import UsageError
+from export.session import CODES, ServingError
+
+MOST_CALLS = 128  # at once; the others wait
+
+
+def serve(versions, port):
+    """Starts the services on the loopback address.
+
+    Args:
+        versions: the `Versions`.
+        port: 0 takes a free one.
+
+    Returns:
+        (the `grpc.Server`, its port).
+
+    Raises:
+        UsageError: the port is taken.
+    """
+    server = grpc.server(
+        concurrent.futures.ThreadPoolExecutor(MOST_CALLS),
+        options=[
+            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),
+        ],
+    )
+    prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
+        _PredictionService(versions), server
+    )
+    model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(versions), server)
+    try:
+        port = server.add_insecure_port(f"127.0.0.1:{port}")
+    except RuntimeError as error:
+        raise UsageError(f"--port must be free, got {port}") from error
+    server.start()
+    return server, port
+
+
+class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
+    def __init__(self, versions):
+        self._versions = versions
+
+    def Predict(self, request, context):
+        def predict():
+            _require_model_spec(request)
+            model = self._versions.model(request.model_spec)
+            return model.predict(request, context.time_remaining())
+
+        return _answer(predict, context)
+
+    def GetModelMetadata(self, request, context):
+        return _answer(lambda: metadata(self._versions, request), context)
+
+
+class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
+    def __init__(self, versions):
+        self._versions = versions
+
+    def GetModelStatus(self, request, context):
+        def status():
+            _require_model_spec(request)
+            return self._versions.status(request.model_spec)
+
+        return _answer(status, context)
+
+    def HandleReloadConfigRequest(self, request, context):
+        response = model_management_pb2.ReloadConfigResponse()
+        try:
+            self._versions.configure(request.config)
+        except UsageError as error:
+            response.status.error_code = CODES.index("INVALID_ARGUMENT")
+            response.status.error_message = str(error)
+        return response
+
+
+def metadata(versions, request):
+    """A GetModelMetadataResponse with the signatures."""
+    _require_model_spec(request)
+    fields = list(request.metadata_field)
+    if not fields:
+        message = "GetModelMetadataRequest must specify at least one metadata_field"
+        raise ServingError("INVALID_ARGUMENT", message)
+    if fields != ["signature_def"]:
+        raise ServingError("INVALID_ARGUMENT", f"Metadata field {fields[0]} is not supported")
+    model = versions.model(request.model_spec)
+    response = get_model_metadata_pb2.GetModelMetadataResponse()
+    response.model_spec.name, response.model_spec.version.value = model.name, model.version
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    for name, definition in model.signature_defs.items():
+        signatures.signature_def[name].CopyFrom(definition)
+    response.metadata["signature_def"].Pack(signatures)
+    return response
+
+
+def _require_model_spec(request):
+    if not request.HasField("model_spec"):
+        raise ServingError("INVALID_ARGUMENT", "Missing ModelSpec")
+
+
+def _answer(respond, context):
+    try:
+        return respond()
+    except ServingError as error:
+        code = next(c for c in grpc.StatusCode if c.value[0] == CODES.index(error.code_name))
+        context.abort(code, error.message)

@@ -1,0 +1,222 @@
+"""Which versions of which models are loaded, after `core/aspired_versions_manager.cc`.
+
+A base directory is looked at every second; each folder whose name is an integer is a version. What
+the policy wants is loaded before what it no longer wants is unloaded, and a version that does not
+load leaves the old one where it is.
+"""
+
+import dataclasses
+import sys
+import threading
+from pathlib import Path
+
+from google.protobuf import text_format
+from tensorflow_serving.apis import get_model_status_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+from export.graph import UsageError
+from export.serving.model import Model
+from export.session import CODES, ServingError
+
+States = get_model_status_pb2.ModelVersionStatus.State
+
+
+@dataclasses.dataclass
+class Version:
+    """What is known of a version: its state, the error of one that did not load, the model."""
+
+    state: int
+    error: ServingError | None = None
+    model: Model | None = None
+    stamp: tuple = ()  # what its folder was like when it was tried
+
+    def status(self, number):
+        """Its ModelVersionStatus."""
+        status = get_model_status_pb2.ModelVersionStatus(version=number, state=self.state)
+        if self.error:
+            status.status.error_code = CODES.index(self.error.code_name)
+            status.status.error_message = self.error.message
+        return status
+
+
+class Versions:
+    """The loaded versions of all models.
+
+    Args:
+        config: a ModelServerConfig.
+        say: called with a line when a version is loaded, unloaded or refused.
+        options: of `Model`, batching and threads.
+
+    Raises:
+        UsageError: the configuration names what there is not.
+    """
+
+    def __init__(self, config, say=lambda line: None, **options):
+        self._say, self._options = say, options
+        self._models = {}  # name -> {number: Version}
+        self._refreshing, self._closed = threading.Lock(), threading.Event()
+        self.configure(config)
+
+    def configure(self, config):
+        """Takes another ModelServerConfig: `HandleReloadConfigRequest`, or the file changed."""
+        models = list(config.model_config_list.config)
+        for model in models:
+            if not model.name or not Path(model.base_path).is_dir():
+                raise UsageError(
+                    f"a model needs a name and a base_path that is a folder, got name "
+                    f"{model.name!r} and base_path {model.base_path!r}"
+                )
+            if model.model_platform not in ("", "tensorflow"):
+                raise UsageError(f"model_platform must be 'tensorflow', got {model.model_platform}")
+        names = [model.name for model in models]
+        if len(set(names)) != len(names) or not names:
+            raise UsageError(f"models must have names of their own, at least one, got {names}")
+        self._config = {model.name: model for model in models}
+        self.refresh()
+
+    def watch(self, seconds=1.0):
+        """Looks at the directories again and again, until `close`."""
+
+        def look():
+            while not self._closed.wait(seconds):
+                self.refresh()
+
+        threading.Thread(target=look, daemon=True).start()
+
+    def refresh(self):
+        """Looks at the directories once."""
+        with self._refreshing:
+            for name in {*self._models, *self._config}:
+                versions = self._models.setdefault(name, {})
+                wanted = self._wanted(self._config[name]) if name in self._config else {}
+                self._load(name, versions, wanted)
+                ready = any(v.model for number, v in versions.items() if number in wanted)
+                if ready or not wanted:
+                    self._unload(name, versions, wanted)
+
+    def model(self, spec):
+        """The loaded `Model` that a ModelSpec names: the newest unless it says which.
+
+        Raises:
+            ServingError: there is none (`model_servers/server_core.cc`, `core/basic_manager.cc`).
+        """
+        if not spec.name:
+            raise ServingError("INVALID_ARGUMENT", "ModelSpec has no name specified.")
+        versions = self._models.get(spec.name, {})
+        loaded = {n: v.model for n, v in list(versions.items()) if v.model}
+        number, asked = None, f"Latest({spec.name})"
+        if spec.HasField("version"):
+            number = spec.version.value
+        elif spec.version_label:
+            config = self._config.get(spec.name)
+            if config is None or spec.version_label not in config.version_labels:
+                message = f"Unrecognized servable version label: {spec.version_label}"
+                raise ServingError("INVALID_ARGUMENT", message)
+            number = config.version_labels[spec.version_label]
+        if number is not None:
+            asked = f"Specific({spec.name}, {number})"
+        elif loaded:
+            number = max(loaded)
+        if number not in loaded:
+            raise ServingError("NOT_FOUND", f"Servable not found for request: {asked}")
+        return loaded[number]
+
+    def status(self, spec):
+        """A GetModelStatusResponse (`model_servers/get_model_status_impl.cc`)."""
+        versions = dict(self._models.get(spec.name, {}))
+        if not versions:
+            message = f"Could not find any versions of model {spec.name}"
+            raise ServingError("NOT_FOUND", message)
+        if spec.HasField("version"):
+            number = spec.version.value
+            if number not in versions:
+                message = f"Could not find version {number} of model {spec.name}"
+                raise ServingError("NOT_FOUND", message)
+            versions = {number: versions[number]}
+        response = get_model_status_pb2.GetModelStatusResponse()
+        statuses = [version.status(number) for number, version in sorted(versions.items())]
+        response.model_version_status.extend(reversed(statuses))
+        return response
+
+    def close(self):
+        """Unloads everything."""
+        self._closed.set()
+        with self._refreshing:
+            for name, versions in self._models.items():
+                self._unload(name, versions, {})
+
+    def _wanted(self, config):
+        """{number: folder} of the versions that a model's policy wants loaded."""
+        folders = {int(f.name): f for f in Path(config.base_path).iterdir() if f.name.isdecimal()}
+        policy = config.model_version_policy
+        kind = policy.WhichOneof("policy_choice")
+        if kind == "all":
+            return folders
+        if kind == "specific":
+            return {
+                number: folders[number] for number in policy.specific.versions if number in folders
+            }
+        newest = sorted(folders, reverse=True)[: policy.latest.num_versions or 1]
+        return {number: folders[number] for number in newest}
+
+    def _load(self, name, versions, wanted):
+        for number, folder in sorted(wanted.items()):
+            version = versions.get(number)
+            if version and version.model and not version.model.alive:
+                self._say(f"{name} version {number}: its process is gone; loading it again")
+                version.model.close()
+                version = None
+            stamp = _stamp(folder)
+            if version and (version.model or version.stamp == stamp):
+                continue
+            versions[number] = Version(States.LOADING)
+            try:
+                model = Model(name, number, folder, **self._options)
+            except ServingError as error:
+                versions[number] = Version(States.END, error, stamp=stamp)
+                self._say(f"{name} version {number} is refused: {error}")
+            else:
+                versions[number] = Version(States.AVAILABLE, model=model, stamp=stamp)
+                warm = len(model.warmup_requests)
+                self._say(f"{name} version {number} is loaded ({warm} warm-up requests)")
+
+    def _unload(self, name, versions, wanted):
+        for number in set(versions) - set(wanted):
+            version = versions.pop(number)
+            if version.model:
+                version.model.close()
+                self._say(f"{name} version {number} is unloaded")
+
+
+def read_config(path):
+    """The ModelServerConfig in a file of the text format.
+
+    Raises:
+        UsageError: it cannot be read, or does not parse.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+    except (OSError, ValueError, text_format.ParseError) as error:
+        raise UsageError(f"the models' configuration cannot be read: {error}") from error
+
+
+def one_model(name, base_path):
+    """The ModelServerConfig of one model, the newest version of it."""
+    config = model_server_config_pb2.ModelServerConfig()
+    config.model_config_list.config.add(
+        name=name, base_path=str(base_path), model_platform="tensorflow"
+    )
+    return config
+
+
+def _stamp(folder):
+    """What changes when a version is written anew."""
+    files = [folder / "saved_model.pb", folder / "variables" / "variables.index"]
+    stats = [path.stat() if path.exists() else None for path in (folder, *files)]
+    return tuple(s and (s.st_ino, s.st_mtime_ns) for s in stats)
+
+
+def warn(line):
+    """A line on standard error."""
+    print(line, file=sys.stderr, flush=True)
