@@ -7,13 +7,17 @@ been verified as the server will run it: every signature answers in a fresh proc
 API, without Python TensorFlow and with XLA off; the answers are those of the in-process
 translator; and both are those of a plain beam search in NumPy over the uncached model (in bfloat16,
 which is another model, the report says instead how many translations differ from float32's). Then
-one rename makes it visible, and DIRECTORY/N.report.json says what was checked.
+one rename makes it visible, and DIRECTORY/N.report.json says what was checked and measured.
+
+Beside the versions it writes what a deployment needs: README.md of this model, with commands that
+work, docker-compose.yml, models.config and monitoring.config. What you change there stays.
 
 Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify: nothing is
 published; 2 wrong usage; 130 interrupted.
 """
 
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -24,6 +28,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 SAMPLES = 5
 MAX_LENGTH = 24  # of what the slow search is asked: its time grows with the square
+WARMUP_LENGTHS = (4, 16, 64, 256)  # source tokens
 
 
 def parser():
@@ -49,7 +54,36 @@ def parser():
         help="of what is multiplied; bfloat16 is for batches on a processor with AMX, and changes "
         "some translations. Default: float32",
     )
+    parser.add_argument("--max-batch-size", type=int, help="rows of a request; default: 256")
+    parser.add_argument(
+        "--batching",
+        action="store_true",
+        help="for a server that joins the requests of several clients: only signatures whose "
+        "inputs are all texts, and a batching_parameters.txt",
+    )
     return parser
+
+
+def warmup_requests(translator):
+    """One request for each signature, and for `serving_default` one for each bucket of lengths."""
+    requests = sample_requests(translator)
+    chosen = {name: asked[:1] for name, asked in requests.items()}
+    longest = translator.max_source_length - 1
+    buckets = [
+        sample_text(translator.tokenizer, size, seed=size)
+        for size in sorted({min(size, longest) for size in WARMUP_LENGTHS})
+    ]
+    chosen["serving_default"] = [{"text": [text]} for text in buckets] + [{"text": buckets}]
+    return chosen
+
+
+def batchable(signatures):
+    """The names of those that a server can batch: every input is a string [B]."""
+    return [
+        name
+        for name, function in signatures.items()
+        if all(spec.dtype == "string" and spec.shape.rank == 1 for spec in function.input_signature)
+    ]
 
 
 def sample_requests(translator):
@@ -76,6 +110,7 @@ def sample_requests(translator):
     narrow = {"seed": 7, "temperature": 0.5, "top_k": 5, "top_p": 0.9}
     return {
         "serving_default": [{"text": texts}, {"text": texts[:1]}],
+        "translate_document": [{"text": [". ".join(texts), "\n".join(texts), ""]}],
         "beam_search": [{"text": texts}, {"text": texts, **small}, {"text": texts, **rules}],
         "beam_search_ids": [{"source_ids": source_ids.tolist(), **short}],
         "score": [{"source": texts, "target": targets}],
@@ -87,30 +122,42 @@ def sample_requests(translator):
 
 def sample_texts(tokenizer):
     """A few texts of one to nine random pieces of the source vocabulary."""
+    return [sample_text(tokenizer, 1 + 2 * n, seed=n) for n in range(SAMPLES)]
+
+
+def sample_text(tokenizer, size, seed):
+    """A text of so many random pieces of the source vocabulary, the same for the same seed."""
     import numpy as np
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.source_model)
     pieces = [i for i in range(4, processor.vocab_size()) if not processor.is_byte(i)]
-    random = np.random.default_rng(0)
-    drawn = (random.choice(pieces, 1 + 2 * n) for n in range(SAMPLES))
-    return [processor.decode([int(i) for i in ids]) or "a" for ids in drawn]
+    ids = np.random.default_rng(seed).choice(pieces, size)
+    return processor.decode([int(i) for i in ids]) or "a"
+
+
+def answer(translator, name, request):
+    """What the translator here answers to a request to a signature: {output: array}."""
+    import tensorflow as tf
+
+    function = translator.functions[name]
+    specs = {spec.name: spec.dtype for spec in function.input_signature}
+    inputs = {key: tf.constant(value, specs[key]) for key, value in request.items()}
+    with tf.device("CPU:0"):  # where the served answers come from
+        return {key: value.numpy() for key, value in function(**inputs).items()}
 
 
 def compare_in_process(translator, requests, report):
     """Adds to the report whether the served answers are those of the translator here."""
-    import tensorflow as tf
-
     from export.verify import differences
 
     for name, asked in requests.items():
-        function, faults = translator.functions[name], []
-        for request, served in zip(asked, report.served[name], strict=True):
-            specs = {spec.name: spec.dtype for spec in function.input_signature}
-            inputs = {key: tf.constant(value, specs[key]) for key, value in request.items()}
-            with tf.device("CPU:0"):  # where the served answers come from
-                here = {key: value.numpy() for key, value in function(**inputs).items()}
-            faults += differences(served, here)
+        pairs = zip(asked, report.served[name], strict=True)
+        faults = [
+            fault
+            for request, served in pairs
+            for fault in differences(served, answer(translator, name, request))
+        ]
         report.add(f"in process: {name}", faults, f"{len(asked)} answers")
 
 
@@ -139,8 +186,10 @@ def compare_reference(translator, requests, report):
         distance = abs(float(score) - expected)
         return 0 if distance <= TOLERANCE * max(1, abs(expected)) else distance
 
-    served, faults = report.served["beam_search_ids"][0], []
     [request] = requests["beam_search_ids"]
+    served, faults = report.served.get("beam_search_ids", [None])[0], []
+    if served is None:  # not exported
+        served = answer(translator, "beam_search_ids", request)
     rows, max_length = request["source_ids"], request["max_length"]
     for row, source_ids in enumerate(rows):
         source_ids = np.trim_zeros(np.array(source_ids, "int32"), "b")
@@ -176,13 +225,14 @@ def compare_float32(run, requests, report, options):
     report.add("bfloat16", [], f"{changed} of {len(texts)} translations differ from float32's")
 
 
-def export(run, directory, progress=print, **options):
+def export(run, directory, progress=print, batching=False, **options):
     """Writes and verifies the next version.
 
     Args:
         run: a run directory.
-        directory: the base directory of the versions; made if missing.
+        directory: the base directory of the versions; made if missing. Its name is the model's.
         progress: called with a line for each step.
+        batching: write only the signatures that a server can batch. Default False.
         options: of the `Translator`, in place of the run's own.
 
     Returns:
@@ -190,12 +240,21 @@ def export(run, directory, progress=print, **options):
         nothing is published.
 
     Raises:
+        UsageError: the directory's name cannot be a model's.
         RunError, OSError, tf.errors.OpError: nothing is published.
     """
+    from export.deployment import facts, write_deployment
+    from export.graph import UsageError
     from export.verify import verify
-    from tfformer.run import load_translator
+    from export.warmup import write_warmup
+    from tfformer.run import load_translator, read_config
 
     directory = Path(directory)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", directory.resolve().name):
+        raise UsageError(
+            f"directory must have a name of letters, digits, '.', '_' and '-', which the model "
+            f"takes, got {directory.resolve().name!r}"
+        )
     translator = load_translator(run, **options)
     directory.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving looks only at folders whose name is a number.
@@ -204,12 +263,16 @@ def export(run, directory, progress=print, **options):
     ) as partial:
         model = Path(partial, "model")
         progress("writing the SavedModel ...")
-        translator.save(str(model))
+        names = batchable(translator.functions) if batching else list(translator.functions)
+        translator.save(str(model), names)
         requests = sample_requests(translator)
-        report = verify(model, requests, lambda line: progress(f"{line} ..."))
+        asked = {name: requests[name] for name in names}
+        warmup = {name: some for name, some in warmup_requests(translator).items() if name in names}
+        write_warmup(model, warmup, translator.functions)
+        report = verify(model, asked, lambda line: progress(f"{line} ..."))
         if report.passed:
             progress("comparing with the in-process translator ...")
-            compare_in_process(translator, requests, report)
+            compare_in_process(translator, asked, report)
             if translator.dtype == "bfloat16":
                 progress("comparing with float32 ...")
                 compare_float32(run, requests, report, options)
@@ -218,8 +281,17 @@ def export(run, directory, progress=print, **options):
                 compare_reference(translator, requests, report)
         if not report.passed:
             return None, report
+        progress("measuring how long it takes ...")
+        texts = read_config(run).get("training", {}).get("examples")
+        texts = texts or [sample_text(translator.tokenizer, 16, seed=n) for n in range(32)]
+        report.deployment = facts(translator, model, texts)
         sync(*model.rglob("*"), model)
-        return publish(model, report, directory, progress), report
+        version = publish(model, report, directory, progress)
+        try:
+            write_deployment(directory, report.to_dict(), batching)
+        except OSError as error:  # the model is served by now
+            progress(f"warning: {version} is published, but not all that goes with it: {error}")
+        return version, report
 
 
 def sync(*paths):
@@ -270,7 +342,7 @@ def main(arguments=None):
 def _run(command, arguments):
     import tensorflow as tf
 
-    from export.graph import one_line
+    from export.graph import UsageError, one_line
     from export.verify import show
 
     options = {**vars(arguments)}
@@ -282,6 +354,8 @@ def _run(command, arguments):
 
     try:
         version, report = export(arguments.run, arguments.directory, progress, **options)
+    except UsageError as error:
+        return command.fail(error, 2)
     except (ValueError, OSError) as error:
         return command.fail(error)
     except tf.errors.OpError as error:

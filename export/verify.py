@@ -41,6 +41,7 @@ from export.graph import (
 )
 from export.requests import Requests, read_requests, to_feeds
 from export.session import ServingError, serve_calls
+from export.warmup import WARMUP_FILE
 
 TOLERANCE = 1e-4
 
@@ -61,6 +62,7 @@ class Report:
     files: dict[str, dict] = field(default_factory=dict)  # path -> bytes, sha256
     weights: dict[str, int] = field(default_factory=dict)  # variables, parameters
     graph: Graph | None = None
+    deployment: dict | None = None  # limits, FLOPs, latency: `export.deployment.facts`
     served: dict[str, list[Answer | None]] = field(default_factory=dict)  # None: it failed
 
     @property
@@ -80,6 +82,7 @@ class Report:
             "files": self.files,
             "weights": self.weights,
             "graph": self.graph and self.graph.to_dict(),
+            "deployment": self.deployment,
             "served": {
                 name: [answer and {k: _to_list(v) for k, v in answer.items()} for answer in answers]
                 for name, answers in self.served.items()
@@ -132,7 +135,23 @@ def verify(
     python = _run_in_python(path, feeds, report)
     if served and python:
         _compare(served, python, report)
+    if served and (path / WARMUP_FILE).exists():
+        say("loading it as a server does, with its warm-up requests")
+        _warm_up(path, report)
     return report
+
+
+def _warm_up(path, report: Report):
+    """Whether the version answers its warm-up requests: else a server would not take it."""
+    from export.serving.model import Model
+
+    try:
+        model = Model("model", 1, path)
+    except ServingError as error:
+        report.add("warm-up", [f"{error.code_name}: {one_line(error)}"], "")
+    else:
+        model.close()
+        report.add("warm-up", [], f"{len(model.warmup_requests)} requests")
 
 
 def _serve(path, graph: Graph, feeds: dict, report: Report) -> dict[str, list[Answer | None]]:

@@ -81,7 +81,14 @@ def test_report_says_what_was_checked(exported, translator):
 
 
 def test_it_is_the_next_version_and_nothing_else_is_left(exported):
-    assert sorted(path.name for path in exported.iterdir()) == ["8", "8.report.json"]
+    assert sorted(path.name for path in exported.iterdir()) == [
+        "8",
+        "8.report.json",
+        "README.md",
+        "docker-compose.yml",
+        "models.config",
+        "monitoring.config",
+    ]
 
 
 def test_exported_equals_in_process(exported, translator):
@@ -146,7 +153,7 @@ def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsy
         return report
 
     monkeypatch.setattr(verify, "verify", refuse)
-    monkeypatch.setattr(Translator, "save", lambda self, directory: Path(directory).mkdir())
+    monkeypatch.setattr(Translator, "save", lambda self, path, names: Path(path).mkdir())
     assert saved_model.main([str(run), str(tmp_path / "exported")]) == 1
     assert "not exported: weights: they are gone" in capsys.readouterr().err
     assert list((tmp_path / "exported").iterdir()) == []
@@ -214,7 +221,7 @@ def test_a_batch_size_below_1_is_wrong_usage(exported, capsys):
 def test_a_failed_write_is_one_line_and_leaves_nothing(
     error, code, message, run, tmp_path, monkeypatch, capsys
 ):
-    def fail(self, directory):
+    def fail(self, directory, signatures):
         Path(directory).mkdir()
         Path(directory, "saved_model.pb").write_text("half")
         raise error

@@ -36,6 +36,8 @@ from training.progress import Diverged, EpochProgress, console, write_csv, write
 from training.reader import CorpusReport, clean_pairs
 
 PREPARED = "prepared"
+# Texts of the validation corpus that a run remembers.
+EXAMPLES = 32
 
 
 class Interrupted(Exception):
@@ -264,6 +266,8 @@ class Training:
         return score
 
     def _publish(self, training, weights=None):
+        """The run directory, with a few texts that show what it is asked."""
+        training = {**training, "examples": self.val_texts[0][:EXAMPLES]}
         run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
 
     def _finish_epoch(self, row):

@@ -1,0 +1,231 @@
+"""What a deployment needs besides the SavedModel, written beside its versions.
+
+    exported/dates/
+        1/                         the SavedModel, with its warm-up requests
+        1.report.json              what was checked and measured
+        README.md                  of this model: commands, signatures, limits; new at each export
+        models.config              which versions are served; yours to change
+        monitoring.config          metrics for Prometheus; yours
+        batching_parameters.txt    with --batching; yours
+        docker-compose.yml         the stock server with all of them; yours
+
+What is yours is written once and never again. The texts are in `export/templates`.
+"""
+
+import json
+import os
+import platform
+import shlex
+import statistics
+import time
+from datetime import date
+from pathlib import Path
+
+TEMPLATES = Path(__file__).with_name("templates")
+PAGE = "README.md"
+LATENCY_BATCHES, LATENCY_ROUNDS = (1, 8, 32), 5
+BATCHING = (
+    "It was exported to be batched: the server joins the requests of several clients, as\n"
+    "`batching_parameters.txt` says. Only signatures whose inputs are all texts are in it."
+)
+NO_BATCHING = (
+    "It does not join the requests of several clients; `export.saved_model --batching` writes a\n"
+    "version for a server that does."
+)
+BATCHING_FLAGS = """\
+      - --enable_batching=true
+      - --batching_parameters_file=/models/@name@/batching_parameters.txt
+"""
+
+
+def write_deployment(directory, report, batching=False):
+    """Writes the page of the newest version, and what is missing of the other files.
+
+    Args:
+        directory: the base directory of the versions; its name is the model's.
+        report: the version's, as JSON has it, with what `facts` gives under "deployment".
+        batching: whether the server is to join requests. Default False.
+    """
+    from tfformer.run import write_atomically
+
+    directory = Path(directory)
+    name = directory.resolve().name
+    files = ["models.config", "monitoring.config", "docker-compose.yml"]
+    for file in [*files, "batching_parameters.txt"] if batching else files:
+        text = (TEMPLATES / file).read_text(encoding="utf-8")
+        if file == "docker-compose.yml" and batching:
+            text += BATCHING_FLAGS
+        if not (directory / file).exists():
+            write_atomically(directory / file, _fill(text, {"name": name}).encode())
+    page, template = directory / PAGE, (TEMPLATES / PAGE).read_text(encoding="utf-8")
+    mark = template.splitlines()[0]
+    if not page.exists() or page.read_text(encoding="utf-8").startswith(mark):
+        values = page_values(name, report, batching)
+        write_atomically(page, _fill(template, values).encode())
+
+
+def facts(translator, directory, texts):
+    """What the report says of a version besides what was checked.
+
+    Args:
+        translator: the `Translator` that was saved.
+        directory: the SavedModel.
+        texts: what latency is measured with.
+
+    Returns:
+        A dict that JSON can have.
+    """
+    import tensorflow as tf
+
+    import tfformer
+    from tfformer.signatures import CHARACTERS_PER_TOKEN, DOCUMENT_SOURCES
+
+    characters = translator.max_source_length * CHARACTERS_PER_TOKEN
+    tokens = len(translator.tokenizer.encode_source(tf.constant(texts)).flat_values)
+    return {
+        "exported": str(date.today()),
+        "tfformer": tfformer.__version__,
+        "tensorflow": tf.__version__,
+        "dtype": translator.dtype or "float32",
+        "limits": {
+            "max_batch_size": translator.max_batch_size,
+            "max_source_length": translator.max_source_length,
+            "max_target_length": translator.max_target_length,
+            "max_characters": characters,
+            "max_document_characters": characters * DOCUMENT_SOURCES,
+            "largest_request_bytes": largest_request(translator),
+        },
+        "flops": flops(translator.model.config),
+        "latency": measure_latency(directory, texts),
+        "sample": texts[0],
+        "sample_source_tokens": tokens / len(texts),
+    }
+
+
+def flops(config):
+    """Floating-point operations of the forward pass: two for each multiplication and addition.
+
+    Those that do not grow with the length of a sentence. The products of attention's scores and
+    values come on top, 4 D for each pair of positions and attention.
+
+    Returns:
+        {"source_token", "target_token"}: of a token of the source, and of one of the target in
+        each beam.
+    """
+    d, layers = config.d_model, config.num_decoder_layers
+    feed_forward = 2 * d * config.d_ff * (3 if config.activation == "swiglu" else 2)
+    encoder = config.num_encoder_layers * (8 * d * d + feed_forward)
+    output = 2 * d * config.target_vocabulary_size
+    return {
+        "source_token": encoder + layers * 4 * d * d,
+        "target_token": layers * (12 * d * d + feed_forward) + output,
+    }
+
+
+def largest_request(translator):
+    """Bytes of the caches of keys and values when a request is as large as it may be."""
+    from tfformer.signatures import USUAL_WIDTH
+
+    config, rows = translator.model.config, translator.max_batch_size
+    width = max(translator.beam_width, USUAL_WIDTH)
+    positions = translator.max_target_length * width + translator.max_source_length
+    size = 2 if translator.dtype == "bfloat16" else 4
+    # Twice: between two rounds of the search a cache and its longer copy are there together.
+    return 2 * rows * positions * 2 * config.num_decoder_layers * config.d_model * size
+
+
+def measure_latency(directory, texts):
+    """Milliseconds of a request through the server's loader, by its number of rows.
+
+    With the threads of docker-compose.yml: one for an operation, and as many operations side by
+    side as there are cores.
+
+    Returns:
+        {"milliseconds": {rows: median}, "machine": what it was measured on}.
+    """
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2
+
+    from export.serving.model import Model
+
+    cores, medians = os.cpu_count(), {}
+    model = Model("model", 1, directory, intra_op_threads=1, inter_op_threads=cores)
+    try:
+        for rows in LATENCY_BATCHES:
+            request = predict_pb2.PredictRequest()
+            texts_of = np.resize(np.array(texts, object), rows)
+            request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts_of, tf.string))
+            times = []
+            for _ in range(1 + LATENCY_ROUNDS):  # the first only warms up
+                start = time.perf_counter()
+                model.predict(request)
+                times.append(1e3 * (time.perf_counter() - start))
+            medians[str(rows)] = round(statistics.median(times[1:]), 1)
+    finally:
+        model.close()
+    machine = f"{platform.machine()}, {cores} cores, {platform.system()}, {date.today()}"
+    return {"milliseconds": medians, "machine": machine}
+
+
+def page_values(name, report, batching):
+    """What stands where `templates/README.md` has a name between two @."""
+    known, signatures = report["deployment"], report["graph"]["signatures"]
+    limits, latency, text = known["limits"], known["latency"]["milliseconds"], known["sample"]
+    rows, curls = [], []
+    for signature, parts in signatures.items():
+        inputs = [_described(key, info, parts["defaults"]) for key, info in parts["inputs"].items()]
+        outputs = [_described(key, info) for key, info in parts["outputs"].items()]
+        rows.append(f"| `{signature}` | {'; '.join(inputs)} | {'; '.join(outputs)} |")
+        if signature == "serving_default":
+            continue
+        asked = {}
+        for key, info in parts["inputs"].items():
+            value = [text] if info["dtype"] == "string" else [[5, 6, 3]]
+            value = parts["defaults"].get(key, value)
+            asked[key] = float(f"{value:g}") if isinstance(value, float) else value
+        curls.append(curl(name, {"signature_name": signature, "inputs": asked}))
+    return {
+        "name": name,
+        "version": Path(report["directory"]).name,
+        "exported": known["exported"],
+        "tfformer": known["tfformer"],
+        "tensorflow": known["tensorflow"],
+        "batching": BATCHING if batching else NO_BATCHING,
+        "text": shlex.quote(text),
+        "curl": curl(name, {"instances": [text]}),
+        "curls": "\n".join(curls),
+        "signatures": "\n".join(rows),
+        **{key: f"{value:,}" for key, value in limits.items()},
+        "largest_request": f"{limits['largest_request_bytes'] / 2**20:,.0f}",
+        "size": f"{sum(file['bytes'] for file in report['files'].values()) / 2**20:.1f}",
+        "parameters": f"{report['weights']['parameters']:,}",
+        "operations": f"{sum(report['graph']['ops'].values()):,}",
+        "source_flops": f"{known['flops']['source_token'] / 1e6:.1f}",
+        "target_flops": f"{known['flops']['target_token'] / 1e6:.1f}",
+        "batches": " / ".join(latency),
+        "milliseconds": " / ".join(f"{value:g}" for value in latency.values()),
+        "sample": f"{known['sample_source_tokens']:.0f} source tokens in the mean",
+        "machine": known["latency"]["machine"],
+        "checks": str(len(report["checks"])),
+    }
+
+
+def curl(name, body, host="localhost:8501"):
+    """A command that asks a model by REST."""
+    quoted = shlex.quote(json.dumps(body, ensure_ascii=False))
+    return f"curl -d {quoted} http://{host}/v1/models/{name}:predict"
+
+
+def _described(key, info, defaults=None):
+    """An input or output: its name, type, shape and default value."""
+    sizes = ["B" if n == 0 else "?" if size is None else str(size)
+             for n, size in enumerate(info["shape"] or [])]  # fmt: skip
+    default = f" = {defaults[key]:g}" if defaults and key in defaults else ""
+    return f"`{key}` {info['dtype']} [{', '.join(sizes)}]{default}"
+
+
+def _fill(template, values):
+    for key, value in values.items():
+        template = template.replace(f"@{key}@", value)
+    return template
