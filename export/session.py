@@ -56,6 +56,9 @@ class ServingError(Exception):
         self.code_name = code_name
         self.message = message
 
+    def __reduce__(self):  # goes from one process to another
+        return ServingError, (self.code_name, self.message)
+
 
 class ServingSession:
     """One loaded SavedModel; `run` feeds and fetches tensors by their names in the graph.

@@ -8,6 +8,7 @@ GET  /v1/models/NAME[/versions/N | /labels/L]/metadata
 import http.server
 import json
 import re
+import sys
 import threading
 
 from google.protobuf import json_format
@@ -68,6 +69,12 @@ def serve(versions, port, timeout=30.0):
 class _Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
+
+    def handle_error(self, request, address):
+        """A client that has gone away is no news; anything else is said in a line."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError):
+            print(f"REST: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -1,0 +1,338 @@
+"""Asks a served model: `python -m export.client --model NAME`, lines in, translations out.
+
+    echo "A man walks." | python -m export.client --model multi30k
+    python -m export.client --model multi30k --grpc localhost:8500 <test.en >test.de
+
+It speaks REST by Python's standard library alone, or gRPC where tensorflow-serving-api is
+installed, with a TensorFlow Serving of 2.14 or newer or with `export.local_server`. A line is a
+text, and its translation is the line of the same number; with --document it may be many sentences.
+
+A request that fails with UNAVAILABLE (nobody listens, the model is not loaded yet, a queue is full)
+is made again after 0.2, 0.4, 0.8, ... seconds; any other error is the answer. Progress is shown on
+standard error when it is a terminal.
+
+Exit codes: 0 translated; 1 the server refused or did not answer, and what was translated before is
+on standard output; 2 wrong usage; 130 interrupted.
+"""
+
+import base64
+import http.client
+import json
+import os
+import socket
+import struct
+import sys
+import time
+import urllib.error
+import urllib.request
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+from export.command import Parser, close_stdout
+from export.lines import batches, read_lines
+
+FIRST_WAIT = 0.2
+# What a status of HTTP says of the status that the server had.
+CODES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    409: "ABORTED",
+    429: "RESOURCE_EXHAUSTED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+
+
+class RequestError(Exception):
+    """What the server answered in place of a prediction.
+
+    Attributes:
+        code: the name of a gRPC status, as `"INVALID_ARGUMENT"`. REST has one for several:
+            FAILED_PRECONDITION comes as INVALID_ARGUMENT.
+        message: what the server says.
+    """
+
+    def __init__(self, code, message):
+        super().__init__(f"{code}: {message}")
+        self.code, self.message = code, message
+
+
+class Client:
+    """A model on a server; `RestClient` and `GrpcClient` say how it is asked.
+
+    Args:
+        model: its name.
+        version: a number. Default: the newest.
+        label: of a version, in place of a number.
+        timeout: seconds that a request may take. Default 30.
+        retries: how often a request is made again that was UNAVAILABLE. Default 4.
+
+    Raises:
+        ValueError: naming the argument, the rule and the value received.
+    """
+
+    def __init__(self, model, *, version=None, label=None, timeout=30.0, retries=4):
+        if version is not None and label is not None:
+            raise ValueError(f"version and label exclude each other, got {version} and {label!r}")
+        if not timeout > 0:
+            raise ValueError(f"timeout must be positive, got {timeout}")
+        if retries < 0:
+            raise ValueError(f"retries must not be negative, got {retries}")
+        self.model, self.version, self.label = model, version, label
+        self.timeout, self.retries = timeout, retries
+
+    def predict(self, inputs, signature="serving_default"):
+        """The outputs of a signature.
+
+        Args:
+            inputs: {name: a string, a number, or nested lists of them}. An input with a default
+                value may be left out.
+            signature: its name. Default `"serving_default"`.
+
+        Returns:
+            {name: nested lists}; strings are str.
+
+        Raises:
+            RequestError: the server's answer, or that there was none.
+        """
+        for attempt in range(self.retries + 1):
+            try:
+                return self._predict(inputs, signature)
+            except RequestError as error:
+                if error.code != "UNAVAILABLE" or attempt == self.retries:
+                    raise
+                time.sleep(FIRST_WAIT * 2**attempt)
+
+    def translate(self, texts, batch_size=32, document=False):
+        """The translations of texts, in order.
+
+        Args:
+            texts: strings, in any number.
+            batch_size: how many go in a request. Default 32.
+            document: ask `translate_document`: a text is many sentences. Default False.
+
+        Returns:
+            A generator of strings; a request is made when its first translation is wanted.
+        """
+        signature = "translate_document" if document else "serving_default"
+        for batch in batches(texts, batch_size):
+            yield from self.predict({"text": batch}, signature)["translation"]
+
+
+class RestClient(Client):
+    """A model that is asked by REST, with the standard library alone.
+
+    Args:
+        model: its name.
+        url: of the server. Default `"http://localhost:8501"`.
+        options: see `Client`.
+    """
+
+    def __init__(self, model, url="http://localhost:8501", **options):
+        super().__init__(model, **options)
+        if not url.startswith(("http://", "https://")):
+            raise ValueError(f"url must begin with http:// or https://, got {url!r}")
+        self.url, self._defaults = url.rstrip("/"), None
+
+    def _predict(self, inputs, signature):
+        # The server fills in defaults for gRPC alone.
+        if self._defaults is None:
+            self._defaults = self._read_defaults()
+        defaults = self._defaults.get(signature, {})
+        body = {"signature_name": signature, "inputs": {**defaults, **inputs}}
+        outputs = self._ask(":predict", json.dumps(body).encode())["outputs"]
+        return outputs if isinstance(outputs, dict) else {"outputs": outputs}
+
+    def _read_defaults(self):
+        """{signature: {input: value}} of all inputs that have one."""
+        found = self._ask("/metadata")["metadata"]["signature_def"]["signature_def"]
+        return {
+            name: {key: _scalar(proto) for key, proto in (parts.get("defaults") or {}).items()}
+            for name, parts in found.items()
+        }
+
+    def _ask(self, what, body=None):
+        """The JSON that a route of the model answers."""
+        path = f"/v1/models/{self.model}"
+        if self.version is not None:
+            path += f"/versions/{self.version}"
+        elif self.label is not None:
+            path += f"/labels/{self.label}"
+        request = urllib.request.Request(self.url + path + what, body)
+        try:
+            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+                return json.load(response)
+        except urllib.error.HTTPError as error:
+            raise RequestError(CODES.get(error.code, "UNKNOWN"), _message(error)) from error
+        except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            if isinstance(reason, TimeoutError | socket.timeout):
+                message = f"no answer from {self.url} within {self.timeout:g} seconds"
+                raise RequestError("DEADLINE_EXCEEDED", message) from error
+            raise RequestError("UNAVAILABLE", f"{self.url}: {reason}") from error
+        except ValueError as error:
+            raise RequestError("UNKNOWN", f"{self.url} answered no JSON: {error}") from error
+
+
+class GrpcClient(Client):
+    """A model that is asked by gRPC; needs tensorflow-serving-api, and with it TensorFlow.
+
+    Args:
+        model: its name.
+        address: of the server. Default `"localhost:8500"`.
+        options: see `Client`.
+    """
+
+    def __init__(self, model, address="localhost:8500", **options):
+        super().__init__(model, **options)
+        import grpc
+        from tensorflow_serving.apis import prediction_service_pb2_grpc
+
+        # gRPC's own limit of 4 MB is smaller than an answer may be.
+        sizes = ("grpc.max_send_message_length", "grpc.max_receive_message_length")
+        self._channel = grpc.insecure_channel(address, options=[(size, -1) for size in sizes])
+        self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
+        self._dtypes = None
+
+    def close(self):
+        self._channel.close()
+
+    def _predict(self, inputs, signature):
+        import tensorflow as tf
+        from tensorflow_serving.apis import predict_pb2
+
+        if self._dtypes is None:
+            self._dtypes = self._read_dtypes()
+        dtypes = self._dtypes.get(signature, {})
+        request = predict_pb2.PredictRequest(model_spec=self._model_spec(signature))
+        for name, value in inputs.items():
+            request.inputs[name].CopyFrom(tf.make_tensor_proto(value, dtypes.get(name)))
+        response = self._call(self._stub.Predict, request)
+        arrays = {name: tf.make_ndarray(proto) for name, proto in response.outputs.items()}
+        return {name: _texts(array.tolist()) for name, array in arrays.items()}
+
+    def _read_dtypes(self):
+        """{signature: {input: dtype}}: a number alone does not say which it is."""
+        from tensorflow_serving.apis import get_model_metadata_pb2
+
+        request = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec=self._model_spec(), metadata_field=["signature_def"]
+        )
+        response = self._call(self._stub.GetModelMetadata, request)
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        response.metadata["signature_def"].Unpack(signatures)
+        return {
+            name: {key: info.dtype for key, info in definition.inputs.items()}
+            for name, definition in signatures.signature_def.items()
+        }
+
+    def _model_spec(self, signature=""):
+        from tensorflow_serving.apis import model_pb2
+
+        spec = model_pb2.ModelSpec(name=self.model, signature_name=signature)
+        if self.version is not None:
+            spec.version.value = self.version
+        elif self.label is not None:
+            spec.version_label = self.label
+        return spec
+
+    def _call(self, method, request):
+        import grpc
+
+        try:
+            return method(request, timeout=self.timeout)
+        except grpc.RpcError as error:
+            raise RequestError(error.code().name, error.details()) from error
+
+
+def _scalar(proto):
+    """The number in a TensorProto of rank 0, as JSON has it."""
+    for name, value in proto.items():
+        if name.endswith("_val") and value:
+            return value[0]
+    kind = {"DT_INT32": "<i", "DT_FLOAT": "<f"}[proto["dtype"]]
+    content = base64.b64decode(proto.get("tensor_content", "")) or bytes(struct.calcsize(kind))
+    return struct.unpack(kind, content)[0]
+
+
+def _texts(value):
+    """The same nested lists with str in place of bytes."""
+    if isinstance(value, list):
+        return [_texts(item) for item in value]
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _message(error):
+    """What the body of an error of HTTP says."""
+    body = error.read().decode(errors="replace")
+    try:
+        return json.loads(body)["error"]
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {error.code}: {body[:200]}"
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("export.client", __doc__)
+    parser.add_argument("--model", required=True, help="the model's name on the server")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--url", default="http://localhost:8501", help="REST; default %(default)s")
+    where.add_argument("--grpc", metavar="ADDRESS", help="gRPC, for instance localhost:8500")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--version", type=int, help="default: the newest")
+    which.add_argument("--label", help="of a version, for instance stable")
+    parser.add_argument("--document", action="store_true", help="a line is many sentences")
+    parser.add_argument("--batch-size", type=int, default=32, help="lines a request; default 32")
+    parser.add_argument("--timeout", type=float, default=30.0, help="seconds; default 30")
+    parser.add_argument("--retries", type=int, default=4, help="when UNAVAILABLE; default 4")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    if options.batch_size < 1:
+        command.error(f"--batch-size must be at least 1, got {options.batch_size}")
+    names = ("version", "label", "timeout", "retries")
+    how = {name: getattr(options, name) for name in names}
+    try:
+        if options.grpc:
+            client = GrpcClient(options.model, options.grpc, **how)
+        else:
+            client = RestClient(options.model, options.url, **how)
+    except ValueError as error:
+        return command.fail(error, 2)
+    except ImportError as error:
+        return command.fail(f"--grpc needs tensorflow-serving-api: {error}", 2)
+    start, shown = time.monotonic(), sys.stderr.isatty()
+    lines = read_lines(sys.stdin.buffer)
+    try:
+        translations = client.translate(lines, options.batch_size, options.document)
+        for count, translation in enumerate(translations, 1):
+            sys.stdout.buffer.write(translation.encode() + b"\n")
+            if count % options.batch_size == 0:
+                sys.stdout.flush()
+                if shown:
+                    rate = count / (time.monotonic() - start)
+                    print(f"\r{count:,} lines, {rate:,.1f} a second", end="", file=sys.stderr)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_stdout()
+    except RequestError as error:
+        sys.stdout.flush()
+        return command.fail(error)
+    finally:
+        if shown:
+            print(file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
