@@ -2,10 +2,16 @@
 
 from itertools import islice
 
+# No model takes so long a text whole: what is behind is cut, so that no line fills the memory.
+MOST_BYTES = 2**20
+
 
 def read_lines(file):
-    """The lines of a binary file, str, a few at a time in memory; what is no UTF-8 is replaced."""
-    for line in file:
+    """The lines of a binary file, str, one in memory; what is no UTF-8 is replaced."""
+    while line := file.readline(MOST_BYTES):
+        rest = line
+        while not rest.endswith(b"\n") and (rest := file.readline(MOST_BYTES)):
+            pass
         yield line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="replace")
 
 

@@ -144,9 +144,8 @@ def main(descriptor):
             try:
                 call = pipe.recv()
             except EOFError:
-                break
+                os._exit(0)  # nobody waits for what still runs
             threads.submit(answer, *call)
-    os._exit(0)  # the session's own threads may still run
 
 
 if __name__ == "__main__":

@@ -1,0 +1,220 @@
+"""Translates files of any size: `python -m export.translate_files DIRECTORY OUTPUT FILE...`.
+
+    python -m export.translate_files exported/multi30k translated shards/*.txt
+    python -m export.translate_files exported/multi30k translated shards/*.txt --shard 2/8
+
+FILE, text or .gz, becomes OUTPUT/FILE (without .gz), line for line. No more than a few thousand
+lines are in memory. A file appears under its name when it is whole; until then it is FILE.partial,
+and FILE.progress.json says how far it has come. Killed at any moment and started again with the
+same words, it goes on from there: no line is lost and none is there twice. A file that is there
+already is left as it is.
+
+On several machines give each its --shard, of as many as there are machines: it takes every so
+many-th file. The same transform in a pipeline of Apache Beam is `export.beam`.
+
+Exit codes: 0 all files are translated; 1 a file or the model is at fault, and what was translated
+is kept; 2 wrong usage; 130 interrupted.
+"""
+
+import contextlib
+import fcntl
+import gzip
+import hashlib
+import json
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+
+from export.command import Parser
+from export.lines import batches, read_lines
+from export.saved_model import sync
+
+CHUNK = 2048  # lines between two records of the progress
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("export.translate_files", __doc__)
+    parser.add_argument("directory", help="a SavedModel, or a base directory of numbered versions")
+    parser.add_argument("output", type=Path, help="the folder of the translations; made if missing")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text, or .gz of it")
+    parser.add_argument(
+        "--shard", default="1/1", metavar="I/N", help="every Nth file, from the Ith"
+    )
+    parser.add_argument("--document", action="store_true", help="a line is many sentences")
+    parser.add_argument("--batch-size", type=int, default=32, help="lines a request; default 32")
+    return parser
+
+
+class ProgressError(Exception):
+    """What is in the output folder does not belong to this work, in one line."""
+
+
+def translate_file(source, target, translate, identity, say=lambda lines: None):
+    """Translates a file, or the rest of it.
+
+    Args:
+        source: the file, text or .gz.
+        target: where the translation goes; it appears there when it is whole.
+        translate: a function of a list of lines that gives as many.
+        identity: what the translation depends on besides the source, JSON: work that was begun
+            with something else is refused.
+        say: called with the number of lines after each chunk. Default: nothing.
+
+    Returns:
+        The number of lines, all together.
+
+    Raises:
+        ProgressError: another process is at it, or what was begun belongs to something else.
+        OSError: what was translated is kept.
+    """
+    from tfformer.run import write_atomically
+
+    partial = target.with_name(f"{target.name}.partial")
+    record = target.with_name(f"{target.name}.progress.json")
+    stat = source.stat()
+    identity = {**identity, "source": [stat.st_size, stat.st_mtime_ns]}
+    with partial.open("ab") as output, _open(source) as file:
+        try:
+            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ProgressError(f"{partial} is being written by another process") from error
+        done = _read_record(record, identity)
+        if os.fstat(output.fileno()).st_size < done["written"]:  # somebody has removed it
+            done = dict.fromkeys(done, 0)
+        # What was written behind the record may be half a chunk.
+        output.truncate(done["written"])
+        file.seek(done["read"])
+        lines = read_lines(file)
+        for chunk in batches(lines, CHUNK):
+            translations = translate(chunk)
+            text = "".join(f"{_one_line(line)}\n" for line in translations).encode()
+            output.write(text)
+            output.flush()
+            os.fsync(output.fileno())
+            done["lines"] += len(chunk)
+            done["written"] += len(text)
+            done["read"] = file.tell()
+            write_atomically(record, json.dumps({**done, "identity": identity}).encode())
+            say(done["lines"])
+        partial.rename(target)
+        sync(target.parent)
+        for left in (record, *target.parent.glob(f".{record.name}.*.partial")):
+            left.unlink(missing_ok=True)
+    return done["lines"]
+
+
+def model_identity(path, document):
+    """What a translation depends on: the model's files, and how it is asked."""
+    digest = hashlib.sha256()
+    for file in sorted(p for p in Path(path).rglob("*") if p.is_file()):
+        if "assets.extra" not in file.parts:
+            with file.open("rb") as content:
+                digest.update(hashlib.file_digest(content, "sha256").digest())
+    return {"model": digest.hexdigest(), "document": document}
+
+
+def _open(source):
+    """A binary file that can seek, unpacked."""
+    with source.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(source) if packed else source.open("rb")
+
+
+def _read_record(record, identity):
+    """How far a file has come; nothing, if there is no record."""
+    start = {"lines": 0, "written": 0, "read": 0}
+    try:
+        found = json.loads(record.read_bytes())
+        if found["identity"] != identity:
+            raise ProgressError(
+                f"{record} belongs to another model or another source; to begin anew, remove it"
+            )
+        return {name: int(found[name]) for name in start}
+    except FileNotFoundError:
+        return start
+    except (ValueError, KeyError, TypeError) as error:
+        raise ProgressError(f"{record} is damaged; to begin anew, remove it") from error
+
+
+def _one_line(text):
+    """A translation is a line, whatever is in it."""
+    return re.sub(r"[\r\n]+", " ", text)
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    if options.batch_size < 1:
+        command.error(f"--batch-size must be at least 1, got {options.batch_size}")
+    match = re.fullmatch(r"(\d+)/(\d+)", options.shard)
+    if not match or not 1 <= int(match[1]) <= int(match[2]):
+        command.error(f"--shard must be I/N with 1 <= I <= N, got {options.shard}")
+    shard, shards = int(match[1]), int(match[2])
+    targets = {}
+    for file in options.files:
+        target = options.output / file.name.removesuffix(".gz")
+        if target in targets:
+            command.error(f"files must have names of their own, got {targets[target]} and {file}")
+        if not file.is_file():
+            command.error(f"FILE must be a file, got {file}")
+        if target.exists() and target.samefile(file):
+            command.error(f"OUTPUT must not be the folder of FILE, got {file}")
+        targets[target] = file
+    mine = list(targets.items())[shard - 1 :: shards]
+    open_ones = [(target, source) for target, source in mine if not target.exists()]
+    print(f"{len(mine) - len(open_ones)} of {len(mine)} files are there", file=sys.stderr)
+    if not open_ones:
+        return 0
+
+    from export.bulk import BulkTranslator
+    from export.graph import BrokenModel, UsageError
+    from export.session import ServingError
+
+    signal.signal(signal.SIGTERM, lambda *_: _interrupt())
+    try:
+        options.output.mkdir(parents=True, exist_ok=True)
+        with BulkTranslator(options.directory, options.batch_size, options.document) as model:
+            identity = model_identity(model.path, options.document)
+            for target, source in open_ones:
+                if target.exists():  # by now: another machine's shard was this one
+                    continue
+                with _progress(source) as say:
+                    translate_file(source, target, model.translate, identity, say)
+    except UsageError as error:
+        return command.fail(error, 2)
+    except (BrokenModel, ServingError, ProgressError, OSError, EOFError) as error:
+        return command.fail(error)
+    return 0
+
+
+def _interrupt():
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _progress(source):
+    """A function that is told how many lines there are, and says so on standard error."""
+    start, first, last = time.monotonic(), None, 0
+
+    def say(lines):
+        nonlocal first, last
+        first, last = lines if first is None else first, lines
+        seconds = time.monotonic() - start
+        rate = (lines - first) / seconds if lines > first else lines / max(seconds, 1e-9)
+        end = "\r" if sys.stderr.isatty() else "\n"
+        print(f"{source.name}: {lines:,} lines, {rate:,.0f} a second", end=end, file=sys.stderr)
+
+    yield say
+    print(f"{source.name}: {last:,} lines, done", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
