@@ -29,7 +29,7 @@ import urllib.request
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from export.command import Parser, close_stdout
-from export.lines import batches, read_lines
+from export.lines import as_line, batches, read_lines
 
 FIRST_WAIT = 0.2
 # What a status of HTTP says of the status that the server had.
@@ -316,7 +316,7 @@ def _run(command, options):
     try:
         translations = client.translate(lines, options.batch_size, options.document)
         for count, translation in enumerate(translations, 1):
-            sys.stdout.buffer.write(translation.encode() + b"\n")
+            sys.stdout.buffer.write(as_line(translation).encode() + b"\n")
             if count % options.batch_size == 0:
                 sys.stdout.flush()
                 if shown:

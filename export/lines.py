@@ -1,5 +1,6 @@
 """Lines of text: one ends at the byte `\\n` and nowhere else; one `\\r` before it is stripped."""
 
+import re
 from itertools import islice
 
 # No model takes so long a text whole: what is behind is cut, so that no line fills the memory.
@@ -20,3 +21,8 @@ def batches(items, size):
     items = iter(items)
     while batch := list(islice(items, size)):
         yield batch
+
+
+def as_line(text):
+    """A text as a line: a model that knows single bytes may answer with a new line."""
+    return re.sub(r"[\r\n]+", " ", text)

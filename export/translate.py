@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 from export.command import Parser, close_stdout
+from export.lines import as_line, read_lines
 
 
 def parser():
@@ -61,16 +62,14 @@ def main(arguments=None):
 def _run(command, options):
     if options.batch_size < 1:
         command.error(f"--batch-size must be at least 1, got {options.batch_size}")
-    lines = sys.stdin.buffer.read().decode(errors="replace").split("\n")
-    if lines[-1] == "":
-        lines.pop()
+    lines = list(read_lines(sys.stdin.buffer))
 
     from export.graph import BrokenModel, UsageError
     from export.session import ServingError
 
     try:
         for translation in translate(options.directory, lines, options.batch_size):
-            print(translation)
+            print(as_line(translation))
         sys.stdout.flush()
     except BrokenPipeError:
         close_stdout()

@@ -29,7 +29,7 @@ import time
 from pathlib import Path
 
 from export.command import Parser
-from export.lines import batches, read_lines
+from export.lines import as_line, batches, read_lines
 from export.saved_model import sync
 
 CHUNK = 2048  # lines between two records of the progress
@@ -91,7 +91,7 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
         lines = read_lines(file)
         for chunk in batches(lines, CHUNK):
             translations = translate(chunk)
-            text = "".join(f"{_one_line(line)}\n" for line in translations).encode()
+            text = "".join(f"{as_line(line)}\n" for line in translations).encode()
             output.write(text)
             output.flush()
             os.fsync(output.fileno())
@@ -138,11 +138,6 @@ def _read_record(record, identity):
         return start
     except (ValueError, KeyError, TypeError) as error:
         raise ProgressError(f"{record} is damaged; to begin anew, remove it") from error
-
-
-def _one_line(text):
-    """A translation is a line, whatever is in it."""
-    return re.sub(r"[\r\n]+", " ", text)
 
 
 def main(arguments=None):

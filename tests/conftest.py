@@ -1,4 +1,4 @@
-"""Fixtures of the tests of layers and model: random numbers, random weights, a `.keras` file."""
+"""Fixtures that several test files share: random numbers and weights, files, a served model."""
 
 import os
 
@@ -54,3 +54,21 @@ def same_dropout():
         return rewind
 
     return run
+
+
+@pytest.fixture(scope="session")
+def translator_served():
+    """The `Translator` of `served_model`."""
+    import tiny
+
+    return tiny.make_translator(max_source_length=17, max_target_length=13, max_batch_size=37)
+
+
+@pytest.fixture(scope="session")
+def served_model(translator_served, tmp_path_factory):
+    """A base directory whose version 1 is a SavedModel with all signatures, warm-up included."""
+    import tiny
+
+    base = tmp_path_factory.mktemp("models") / "tiny"
+    tiny.save_version(translator_served, base, 1)
+    return base

@@ -125,13 +125,13 @@ class Translator:
         signatures = self._signatures(lambda: fused_weights(model, self._num_positions, dtype))
         self.functions, self._greedy = signatures.served(), signatures.greedy()
 
-    def translate(self, texts, batch_size=32, greedy=False):
+    def translate(self, texts, batch_size=None, greedy=False):
         """Texts in any number -> their translations, in order, by beam search or greedily.
 
         Args:
             texts: strings.
             batch_size: how many are searched at once, at most `max_batch_size`; the result does
-                not depend on it.
+                not depend on it. Default: 32, if there may be so many.
             greedy: follow the most probable token alone. Default False.
 
         Returns:
@@ -139,6 +139,8 @@ class Translator:
         """
         if isinstance(texts, str):
             raise ValueError(f"texts must be a list of strings, got the string {texts!r}")
+        if batch_size is None:
+            batch_size = min(32, self.max_batch_size)
         if not 1 <= batch_size <= self.max_batch_size:
             raise ValueError(f"batch_size must be in [1, {self.max_batch_size}], got {batch_size}")
         texts = list(texts)

@@ -1,0 +1,324 @@
+"""Files of any size: line for line, with constant memory, and whole after any number of kills."""
+
+import gzip
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tiny
+
+from export import translate_files
+from export.bulk import BulkTranslator
+from export.graph import UsageError
+from export.lines import MOST_BYTES, batches, read_lines
+from export.translate_files import ProgressError, translate_file
+
+ROOT = Path(__file__).parent.parent
+IDENTITY = {"model": "x"}
+
+
+def upper(lines):
+    return [line.upper() for line in lines]
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.txt"
+    path.write_bytes(b"".join(b"line %d\n" % n for n in range(5 * translate_files.CHUNK + 7)))
+    return path
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "target.txt"
+
+
+def left_over(target):
+    return sorted(p.name for p in target.parent.iterdir() if p.name.startswith((".", target.name)))
+
+
+# Lines.
+
+
+def test_what_a_line_is(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes("one\r\ntwo\u2028and\x0bhalf\n\nlast\rof\xff".encode("latin-1", "replace"))
+    with path.open("rb") as file:
+        assert list(read_lines(file)) == ["one", "two?and\x0bhalf", "", "last\rof�"]
+
+
+def test_a_line_over_the_limit_is_cut_and_the_next_one_is_whole(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"a" * (3 * MOST_BYTES + 5) + b"\nb\n" + b"c" * MOST_BYTES + b"\nd")
+    with path.open("rb") as file:
+        found = list(read_lines(file))
+    assert [len(line) for line in found] == [MOST_BYTES, 1, MOST_BYTES, 1]
+    assert found[1] == "b" and found[3] == "d"
+
+
+def test_batches():
+    assert list(batches(range(7), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert list(batches([], 3)) == []
+
+
+# One file.
+
+
+def test_a_file_is_translated_line_for_line_and_nothing_is_left_beside_it(source, target):
+    count = translate_file(source, target, upper, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+    assert count == 5 * translate_files.CHUNK + 7
+    assert left_over(target) == ["target.txt"]
+
+
+def test_a_line_without_an_end_and_one_in_pieces_are_lines(tmp_path, target):
+    source = tmp_path / "in"
+    source.write_bytes(b"a\r\n\nb")
+    translate_file(source, target, lambda lines: [f"{n}\nx" for n in lines], IDENTITY)
+    assert target.read_bytes() == b"a x\n x\nb x\n"
+
+
+def test_an_empty_file_is_an_empty_file(tmp_path, target):
+    source = tmp_path / "in"
+    source.touch()
+    assert translate_file(source, target, upper, IDENTITY) == 0
+    assert target.read_bytes() == b""
+
+
+def test_gzip_is_known_by_its_content(source, tmp_path, target):
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    translate_file(packed, target, upper, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("chunks", [1, 3, 5])
+def test_what_was_done_before_a_failure_is_not_done_again(source, target, tmp_path, packed, chunks):
+    expected = source.read_bytes().upper()
+    if packed:
+        source.write_bytes(gzip.compress(source.read_bytes()))
+    asked = []
+
+    def fail(lines):
+        if len(asked) == chunks:
+            raise OSError("the power is gone")
+        asked.append(lines)
+        return upper(lines)
+
+    with pytest.raises(OSError, match="power"):
+        translate_file(source, target, fail, IDENTITY)
+    assert not target.exists()
+    with (tmp_path / "target.txt.partial").open("ab") as partial:
+        partial.write(b"half a chunk that no record kno")
+
+    def count(lines):
+        asked.append(lines)
+        return upper(lines)
+
+    translate_file(source, target, count, IDENTITY)
+    assert target.read_bytes() == expected
+    assert [len(lines) for lines in asked] == [translate_files.CHUNK] * 5 + [7]
+
+
+def test_a_partial_file_that_was_removed_is_begun_anew(source, target, tmp_path):
+    done = []
+
+    def fail(lines):
+        if done:
+            raise OSError
+        done.append(lines)
+        return upper(lines)
+
+    with pytest.raises(OSError):
+        translate_file(source, target, fail, IDENTITY)
+    (tmp_path / "target.txt.partial").unlink()
+    translate_file(source, target, upper, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+
+
+@pytest.mark.parametrize("change", ["model", "source", "damage"])
+def test_work_that_was_begun_with_something_else_is_refused(source, target, tmp_path, change):
+    def fail(lines, calls=[]):  # noqa: B006
+        calls.append(lines)
+        if len(calls) > 1:
+            raise OSError
+        return upper(lines)
+
+    with pytest.raises(OSError):
+        translate_file(source, target, fail, IDENTITY)
+    record = tmp_path / "target.txt.progress.json"
+    identity = {"model": "other"} if change == "model" else IDENTITY
+    if change == "source":
+        source.write_bytes(source.read_bytes() + b"more\n")
+    if change == "damage":
+        record.write_bytes(record.read_bytes()[:20])
+    before = (tmp_path / "target.txt.partial").read_bytes()
+    with pytest.raises(ProgressError, match="to begin anew, remove it"):
+        translate_file(source, target, upper, identity)
+    assert (tmp_path / "target.txt.partial").read_bytes() == before
+
+
+def test_two_processes_cannot_write_one_file(source, target):
+    def again(lines):
+        with pytest.raises(ProgressError, match="another process"):
+            translate_file(source, target, upper, IDENTITY)
+        return upper(lines)
+
+    translate_file(source, target, again, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path, target):
+    source = tmp_path / "in"
+    with source.open("wb") as file:
+        for _ in range(100):
+            file.write(b"some words\n" * 20_000)
+    sizes = []
+
+    def measure(lines):
+        sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        return lines
+
+    translate_file(source, target, measure, IDENTITY)
+    assert len(sizes) > 900
+    assert sizes[-1] - sizes[10] < 4 * 1024  # KiB; the file has 22 MB
+
+
+# With a model.
+
+
+def test_lines_are_translated_as_the_translator_does(served_model, translator_served):
+    texts = [*tiny.sentences(97), "", "  ", "Grüße 🎉", "a" * 3000]
+    with BulkTranslator(served_model, batch_size=7) as model:
+        assert model.translate(texts) == translator_served.translate(texts)
+        assert model.translate([]) == []
+    with BulkTranslator(served_model, document=True) as model:
+        assert model.translate(["a house. The lake"]) == [
+            translator_served.functions["translate_document"](["a house. The lake"])["translation"]
+            .numpy()[0]
+            .decode()
+        ]
+
+
+def test_a_folder_without_a_model_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="must exist"):
+        BulkTranslator(tmp_path / "none")
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "export.translate_files", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
+
+
+def test_the_command(served_model, translator_served, tmp_path):
+    texts = tiny.sentences(53)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("\n".join(texts))
+    (tmp_path / "c.txt.gz").write_bytes(gzip.compress(texts[0].encode()))
+    files = [tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "c.txt.gz"]
+    output = tmp_path / "out"
+    first = run(served_model, output, *files, "--shard", "2/2")
+    assert first.returncode == 0, first.stderr
+    assert sorted(path.name for path in output.iterdir()) == ["b.txt"]
+    (output / "b.txt").write_text("mine")
+    second = run(served_model, output, *files)
+    assert "1 of 3 files are there" in second.stderr
+    assert sorted(path.name for path in output.iterdir()) == ["a.txt", "b.txt", "c.txt"]
+    translations = translator_served.translate(texts)
+    assert (output / "a.txt").read_text() == "".join(f"{line}\n" for line in translations)
+    assert (output / "b.txt").read_text() == "mine"
+    assert (output / "c.txt").read_text() == f"{translations[0]}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["model", "out", "in.txt", "--batch-size", "0"], "--batch-size must be at least 1, got 0"),
+        (["model", "out", "in.txt", "--shard", "3/2"], "--shard must be I/N"),
+        (["model", "out", "none.txt"], "FILE must be a file, got none.txt"),
+        (["model", "out", "in.txt", "in.txt"], "files must have names of their own"),
+        (["model", ".", "in.txt"], "OUTPUT must not be the folder of FILE"),
+        (["model", "out", "in.txt"], "directory must exist, got 'model'"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("a\n")
+    try:
+        code = translate_files.main(arguments)
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert len(lines) == 1 and message in lines[0]
+    assert Path("in.txt").read_text() == "a\n"
+
+
+def test_a_pipeline_of_apache_beam_translates_the_same(served_model, translator_served):
+    apache_beam = pytest.importorskip("apache_beam")
+    from apache_beam.testing.util import assert_that, equal_to
+
+    from export.beam import Translate
+
+    texts = tiny.sentences(101)
+    expected = list(enumerate(translator_served.translate(texts)))
+    with apache_beam.Pipeline("DirectRunner") as pipeline:
+        pairs = pipeline | apache_beam.Create(list(enumerate(texts)))
+        assert_that(pairs | Translate(served_model, batch_size=7), equal_to(expected))
+
+
+@pytest.mark.slow
+def test_killed_ten_times_over_200_000_lines_it_is_byte_for_byte_the_same(served_model, tmp_path):
+    texts = [" ".join(text.split()[:3]) for text in tiny.sentences(200_000, most=3)]
+    for number in range(4):
+        part = texts[number::4]
+        (tmp_path / f"{number}.txt").write_text("".join(f"{text}\n" for text in part))
+    files = sorted(tmp_path.glob("*.txt"))
+    start = time.monotonic()
+    whole = run(served_model, tmp_path / "whole", *files, "--batch-size", "37")
+    assert whole.returncode == 0, whole.stderr
+    seconds = time.monotonic() - start
+    rng, kills = random.Random(0), 0
+    command = [sys.executable, "-m", "export.translate_files", served_model, tmp_path / "killed"]
+    command = [*map(str, [*command, *files]), "--batch-size", "37"]
+    while True:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            code = process.wait(rng.uniform(3, 3 + seconds / 6) if kills < 10 else None)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            continue
+        break
+    assert code == 0
+    assert kills == 10
+    names = sorted(os.listdir(tmp_path / "killed"))
+    assert names == sorted(file.name for file in files)
+    for name in names:
+        killed, uninterrupted = tmp_path / "killed" / name, tmp_path / "whole" / name
+        assert killed.read_bytes() == uninterrupted.read_bytes()
+        assert killed.read_bytes().count(b"\n") == 50_000
+
+
+def test_the_record_says_how_far_it_is(source, target, tmp_path):
+    seen = []
+
+    def look(lines):
+        record = tmp_path / "target.txt.progress.json"
+        if record.exists():
+            seen.append(json.loads(record.read_text())["lines"])
+        return upper(lines)
+
+    translate_file(source, target, look, IDENTITY)
+    assert seen == [translate_files.CHUNK * n for n in range(1, 6)]
