@@ -336,7 +336,8 @@ class Inference:
         as_cache = tf.stack([batch, self.num_heads, capacity, row])
         as_keys = tf.stack([batch, self.num_heads, capacity * width, self.head_size])
         bias = tf.reshape(bias, tf.stack([batch, 1, width, capacity * width]))
-        x = self._embed(tf.reshape(ids, [-1]), "target", self._positions("target")[position])
+        ids = tf.reshape(self.whole_ids(ids), [-1])
+        x = self._embed(ids, "target", self._positions("target")[position])
 
         def past(queries, keys, values, n):
             written = [
@@ -354,8 +355,16 @@ class Inference:
             return self._rows(tf.matmul(tf.cast(weights, self.dtype), values))
 
         x, attention = self._decoder(x, batch, width, past, memory)
-        logits = tf.reshape(self._logits(x), tf.stack([batch, width, self.vocabulary_size]))
+        logits = self._step_logits(x, batch, width, memory)
         return StepResult(logits, caches, attention)
+
+    def whole_ids(self, ids):
+        """The ids of a search as ids of the vocabulary: the same, but for `tfformer.shortlist`."""
+        return ids
+
+    def _step_logits(self, x, batch, width, memory):
+        """Rows [B * W, D] -> float32 [B, W, V]; `tfformer.shortlist` has fewer of them."""
+        return tf.reshape(self._logits(x), tf.stack([batch, width, self.vocabulary_size]))
 
     def _decoder(self, x, batch, length, past, memory):
         """The decoder's layers over rows [B * T, D].

@@ -8,6 +8,7 @@ from tfformer import search
 from tfformer.config import BOS, EOS, PAD
 from tfformer.document import join_sentences, join_windows, split_sentences, split_windows
 from tfformer.inference import Inference
+from tfformer.shortlist import ShortlistInference
 from tfformer.tokenizer import clean
 
 # The options of a beam search, and what each may be.
@@ -43,6 +44,8 @@ class Signatures:
         tokenizer: a `Tokenizer`.
         options: {name: number} for each of `OPTIONS`.
         penalty_form, max_source_length, max_target_length, max_batch_size: see `Translator`.
+        shortlist: the two arrays of a `Shortlist`, tensors or variables, for the searches that
+            nothing is forced upon. Default: none.
     """
 
     def __init__(
@@ -55,8 +58,10 @@ class Signatures:
         max_source_length,
         max_target_length,
         max_batch_size,
+        shortlist=(),
     ):
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
+        self.shortlist = shortlist
         self.options, self.penalty_form = options, penalty_form
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
         self.max_batch_size = max_batch_size
@@ -68,7 +73,7 @@ class Signatures:
         def greedy(text):
             source_ids, _ = self._source_ids(text)
             blank = self._blank(source_ids)
-            inference = self._inference()
+            inference = self._inference(source_ids)
             found = search.greedy_search(
                 inference.step,
                 inference.start(source_ids, width=1),
@@ -77,7 +82,7 @@ class Signatures:
                 blank,
                 min_length=self.options["min_length"],
             )
-            return self._best(found, blank)
+            return self._best(_whole(found, inference), blank)
 
         return greedy
 
@@ -200,7 +205,7 @@ class Signatures:
             prefix_ids = tf.where(prefix_ids == EOS, PAD, prefix_ids)
             source_ids, _ = self._source_ids(text)
             found, blank = self._beam_search(
-                source_ids, self.options, num_results=1, prefix=prefix_ids
+                source_ids, self.options, short=False, num_results=1, prefix=prefix_ids
             )
             return self._best(found, blank)
 
@@ -227,7 +232,10 @@ class Signatures:
         )
         return {function.__name__: function for function in signatures}
 
-    def _inference(self):
+    def _inference(self, source_ids=None):
+        """The forward pass; of these sentences alone, it is that over the shortlist, if any."""
+        if source_ids is not None and self.shortlist:
+            return ShortlistInference(self.config, self.weights(), *self.shortlist, source_ids)
         return Inference(self.config, self.weights())
 
     # From text to ids.
@@ -286,14 +294,15 @@ class Signatures:
         of_source = tf.cast(tf.math.ceil(factor * tokens), tf.int32)
         return tf.where(tf.equal(factor, 0.0), limit, tf.clip_by_value(of_source, 1, limit))
 
-    def _beam_search(self, source_ids, options, state=None, max_length=0, **more):
+    def _beam_search(self, source_ids, options, state=None, max_length=0, short=True, **more):
         """`search.beam_search` with these options, numbers or tensors; what is off costs nothing.
 
-        `state` is what the search starts from, made here unless it is given with its inference.
+        `state` is what the search starts from, made here unless it is given with its inference;
+        `short`: over the shortlist, if there is one.
         """
         blank, width = self._blank(source_ids), options["beam_width"]
         if state is None:
-            inference = self._inference()
+            inference = self._inference(source_ids if short else None)
             state = inference, inference.start(source_ids, width)
         inference, state = state
 
@@ -317,7 +326,7 @@ class Signatures:
             source_mask=source_ids != PAD,
             **more,
         )
-        return found, blank
+        return _whole(found, inference), blank
 
     def _translate_document(self, text):
         """The outputs of `translate_document`; see `tfformer.document`."""
@@ -378,7 +387,7 @@ class Signatures:
         bounds = {**OPTIONS, "min_length": (0, self.max_target_length)}
         options = {name: _option_in(name, asked[name], *bounds[name]) for name in bounds}
         source_ids = self._checked_rows("rows", source_ids, options["beam_width"])
-        inference = self._inference()
+        inference = self._inference(source_ids)
         state = inference, inference.start(source_ids, options["beam_width"])
 
         def found_with(**changes):
@@ -409,6 +418,11 @@ class Signatures:
             "translation": tf.where(blank, "", translation),
             "score": _finite(found.scores, blank)[:, 0],
         }
+
+
+def _whole(found, inference):
+    """What a search found, in ids of the whole vocabulary."""
+    return found._replace(token_ids=inference.whole_ids(found.token_ids))
 
 
 def _finite(scores, blank):

@@ -34,6 +34,11 @@ class Translator:
             are rules of beam search: greedy search and `sample` know the lengths alone.
         dtype: of what is multiplied, `"float32"` or `"bfloat16"`; softmax, norms and scores are
             float32. Default None: the model's compute dtype, and float32 in what is saved.
+        shortlist: a `tfformer.shortlist.Shortlist` of this tokenizer. Greedy search,
+            `serving_default`, `beam_search` and `beam_search_ids` then know the candidates of
+            each text alone, and their log-probabilities are normalised over these: a little
+            higher than what `score` says. `score`, `sample`, `complete` and `align` know the
+            whole vocabulary. Default None: so do all.
 
     Attributes:
         functions: the served signatures by name, each a `tf.function` of tensors that gives a
@@ -68,6 +73,7 @@ class Translator:
         repetition_penalty=1.0,
         no_repeat_ngram=0,
         dtype=None,
+        shortlist=None,
     ):
         config = model.config
         sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
@@ -86,6 +92,8 @@ class Translator:
             )
         if dtype not in (None, "float32", "bfloat16"):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        if shortlist is not None:
+            shortlist.check(tokenizer)
         most = config.max_positions if config.positions == "learned" else math.inf
         for name, value in (
             ("max_source_length", max_source_length),
@@ -120,9 +128,11 @@ class Translator:
         self.beam_width, self.length_penalty = beam_width, float(length_penalty)
         self.length_penalty_form = length_penalty_form
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
-        self.max_batch_size, self.dtype = max_batch_size, dtype
+        self.max_batch_size, self.dtype, self.shortlist = max_batch_size, dtype, shortlist
         # Traced over the variables of the model, which may still be training.
-        signatures = self._signatures(lambda: fused_weights(model, self._num_positions, dtype))
+        signatures = self._signatures(
+            lambda: fused_weights(model, self._num_positions, dtype), self._shortlist(tf.constant)
+        )
         self.functions, self._greedy = signatures.served(), signatures.greedy()
 
     def translate(self, texts, batch_size=None, greedy=False):
@@ -169,12 +179,17 @@ class Translator:
         if tf.io.gfile.exists(directory):
             raise FileExistsError(f"directory must not exist yet, got {directory}")
         root = tf.Module()
+
+        def variable(value):
+            return tf.Variable(value, trainable=False)
+
         root.weights = tf.nest.map_structure(
-            lambda weight: tf.Variable(weight, trainable=False),
+            variable,
             fused_weights(self.model, self._num_positions, self.dtype or "float32"),
         )
         root.tokenizer = self.tokenizer
-        served = self._signatures(lambda: root.weights).served()
+        root.shortlist = self._shortlist(variable)
+        served = self._signatures(lambda: root.weights, root.shortlist).served()
         chosen = {name: served[name] for name in signatures or served}
         tf.saved_model.save(root, directory, signatures=chosen)
 
@@ -182,7 +197,12 @@ class Translator:
     def _num_positions(self):
         return max(self.max_source_length, self.max_target_length)
 
-    def _signatures(self, weights):
+    def _shortlist(self, place):
+        """The arrays of the shortlist, each as `place` gives it back; none without one."""
+        short = self.shortlist
+        return [] if short is None else [place(short.candidates), place(short.always)]
+
+    def _signatures(self, weights, shortlist):
         return Signatures(
             self.model.config,
             weights,
@@ -192,4 +212,5 @@ class Translator:
             self.max_source_length,
             self.max_target_length,
             self.max_batch_size,
+            shortlist,
         )

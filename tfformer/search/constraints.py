@@ -38,20 +38,23 @@ def likeliest(logits, count):
     size = logits.shape[-1]
     known = size is not None and not tf.is_tensor(count)
     count = min(count, size) if known else tf.minimum(count, tf.shape(logits)[-1])
-    if size is None or size < LARGE:
+    if size is not None and size < LARGE:
         return tf.math.top_k(logits, count)
+    open_size = size is None
+    size = tf.shape(logits)[-1] if open_size else size
     num_blocks = size // BLOCK
     taken = tf.minimum(count, num_blocks)
     # Block j is the columns j, j + num_blocks, ...; what is left of V is looked at in any case.
     lead = tf.shape(logits)[:-1]
     rows = tf.reshape(logits, [-1, size])
-    inside = tf.reshape(rows[:, : BLOCK * num_blocks], [-1, BLOCK, num_blocks])
+    num_rows = tf.shape(rows)[0] if open_size else -1  # which is not to be told of no numbers
+    inside = tf.reshape(rows[:, : BLOCK * num_blocks], [num_rows, BLOCK, num_blocks])
     _, blocks = tf.math.top_k(tf.reduce_max(inside, axis=1), taken)
-    rest = range(BLOCK * num_blocks, size)
-    columns = tf.range(BLOCK) * num_blocks + blocks[:, :, None]
-    columns = tf.reshape(columns, [-1, BLOCK * taken])
-    if rest:
-        others = tf.tile(tf.constant([*rest])[None], [tf.shape(rows)[0], 1])
+    first, columns = BLOCK * num_blocks, tf.range(BLOCK) * num_blocks + blocks[:, :, None]
+    columns = tf.reshape(columns, [num_rows, BLOCK * taken])
+    if open_size or first < size:
+        rest = tf.range(first, size) if open_size else tf.constant([*range(first, size)])
+        others = tf.tile(rest[None], [tf.shape(rows)[0], 1])
         columns = tf.concat([columns, others], axis=1)
     values, places = tf.math.top_k(tf.gather(rows, columns, batch_dims=1), count)
     tokens = tf.gather(columns, places, batch_dims=1)

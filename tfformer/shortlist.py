@@ -1,0 +1,168 @@
+"""A lexical shortlist: the few target pieces that the pieces of a source may become.
+
+The output layer is a product with the whole vocabulary at every step, and most of the time where
+that is large. Over a shortlist it is one with the pieces that some piece of the source translates
+to, and with the frequent ones (Jean et al. 2015, section 4.2; L'Hostis et al. 2016).
+`python -m training.shortlist` learns one.
+
+`Shortlist` is the table; `ShortlistInference` is the forward pass over it. A search runs on the
+numbers of the candidates and knows nothing of it, for pad, unk, bos and eos are the first four and
+keep their ids.
+"""
+
+import dataclasses
+
+import numpy as np
+import tensorflow as tf
+
+from tfformer.config import EOS
+from tfformer.inference import Inference
+from tfformer.run import RunError, pack, unpack, write_atomically
+
+FORMAT = 1
+ARRAYS = ("candidates", "always")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Shortlist:
+    """For each source piece the target pieces that it may become; and those that always may come.
+
+    Args:
+        candidates: int32 [V_source, n], likeliest first; 0 stands for none.
+        always: int32 [m], ascending, without repetition: pad, unk, bos, eos = 0, 1, 2, 3, and
+            what is frequent or must never be missing.
+        tokenizer_sha256: `Tokenizer.sha256` of the two vocabularies.
+
+    Raises:
+        ValueError: naming the argument, the rule and the value received.
+    """
+
+    candidates: np.ndarray
+    always: np.ndarray
+    tokenizer_sha256: str
+
+    def __post_init__(self):
+        for name, rank in (("candidates", 2), ("always", 1)):
+            given = np.asarray(getattr(self, name))
+            if given.ndim != rank or not np.issubdtype(given.dtype, np.integer):
+                raise ValueError(
+                    f"{name} must be integers of rank {rank}, got {given.dtype} {given.shape}"
+                )
+            if given.size and not 0 <= given.min() <= given.max() < 2**31:
+                raise ValueError(
+                    f"{name} must be ids in [0, 2^31), got {given.min()} to {given.max()}"
+                )
+            array = given.astype("int32")
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        first = self.always[: EOS + 1].tolist()
+        if first != [*range(EOS + 1)] or (np.diff(self.always) <= 0).any():
+            raise ValueError(f"always must ascend from 0, 1, 2, 3, got {first} first")
+
+    def allowed(self, source_ids):
+        """The candidates of one sentence: source ids [S] -> int32 [c], ascending."""
+        own = self.candidates[np.asarray(source_ids, "int32")].ravel()
+        return np.unique(np.concatenate([self.always, own]))
+
+    def describe(self):
+        """Its size, in words."""
+        num_pieces, most = self.candidates.shape
+        return (
+            f"at most {most} candidates for each of {num_pieces:,} source pieces, "
+            f"{len(self.always)} for every sentence"
+        )
+
+    def check(self, tokenizer):
+        """Raises ValueError unless it was made for the vocabularies of this `Tokenizer`."""
+        if self.tokenizer_sha256 != tokenizer.sha256:
+            raise ValueError(
+                "shortlist must be made for this tokenizer, whose sha256 is "
+                f"{tokenizer.sha256[:16]}..., got one for {self.tokenizer_sha256[:16]}..."
+            )
+        most = max(self.candidates.max(initial=0), self.always[-1]) + 1
+        sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+        if len(self.candidates) != sizes[0] or most > sizes[1]:
+            raise ValueError(
+                f"shortlist must be for {sizes[0]} source and {sizes[1]} target pieces, got one "
+                f"for {len(self.candidates)} and at least {most}"
+            )
+
+    def save(self, path):
+        """Writes an .npz file, whole or not at all."""
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        sha256 = np.array(self.tokenizer_sha256)
+        content = pack({"format": np.array(FORMAT), "tokenizer_sha256": sha256, **arrays})
+        write_atomically(path, content)
+
+    @classmethod
+    def load(cls, path):
+        """The shortlist of a file.
+
+        Raises:
+            RunError: naming the file and what is wrong with it.
+        """
+        try:
+            with open(path, "rb") as file:
+                content = file.read()
+        except OSError as error:
+            raise RunError(f"{path} cannot be read: {error.strerror}") from error
+        if not content.startswith(b"PK"):
+            raise RunError(f"{path} is no shortlist: it is no .npz file")
+        try:
+            found = unpack(content)
+        except Exception as error:  # of many types, by the damaged byte: none is a shortlist
+            raise RunError(f"{path} is damaged: {error}") from error
+        if set(found) != {"format", "tokenizer_sha256", *ARRAYS}:
+            raise RunError(f"{path} is no shortlist: it holds {sorted(found)}")
+        if found["format"] != FORMAT:
+            raise RunError(f"{path} must be of format {FORMAT}, got {found['format']}")
+        try:
+            return cls(*(found[name] for name in ARRAYS), str(found["tokenizer_sha256"]))
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: {error}") from error
+
+
+class ShortlistInference(Inference):
+    """The forward pass for the sentences of one request, whose steps know their candidates alone.
+
+    The C candidates of the whole request are numbered in the order of their ids, and their part of
+    the output projection is taken once. A search runs on these numbers: logits of a step are
+    [B, W, C], -inf for what is no candidate of the sentence itself. So log-probabilities are over a
+    sentence's own candidates, and no batch-mate changes them.
+
+    Args:
+        config, weights: as for `Inference`.
+        table, always: `candidates` and `always` of a `Shortlist`, tensors or variables.
+        source_ids: int32 [B, S], the sentences.
+    """
+
+    def __init__(self, config, weights, table, always, source_ids):
+        super().__init__(config, weights)
+        table, always = tf.convert_to_tensor(table), tf.convert_to_tensor(always)
+        batch, size = tf.shape(source_ids)[0], self.vocabulary_size
+        # 1. What may come in which sentence: boolean [B, V].
+        own = tf.reshape(tf.gather(table, source_ids), tf.stack([batch, -1]))
+        ids = tf.concat([tf.tile(always[None], [batch, 1]), own], axis=1)
+        places = tf.reshape(ids + size * tf.range(batch)[:, None], [-1, 1])
+        nothing, yes = tf.zeros([batch * size], tf.bool), tf.ones(tf.shape(places)[:1], tf.bool)
+        may = tf.tensor_scatter_nd_update(nothing, places, yes)
+        may = tf.reshape(may, tf.stack([batch, size]))
+        # 2. What may come in any of them, in order: int32 [C].
+        candidates = tf.cast(tf.where(tf.reduce_any(may, axis=0))[:, 0], tf.int32)
+        self.candidates = candidates
+        self.output = tf.gather(self.weights["output"], candidates, axis=1)
+        mine = tf.gather(may, candidates, axis=1)
+        self.absent = tf.where(mine, 0.0, float("-inf"))
+
+    def start(self, source_ids, width):
+        """The memory of this state has one tensor more: `absent`, float32 [B, C]."""
+        state = super().start(source_ids, width)
+        return state._replace(memory={**state.memory, "absent": self.absent})
+
+    def whole_ids(self, ids):
+        return tf.gather(self.candidates, ids)
+
+    def _step_logits(self, x, batch, width, memory):
+        logits = tf.cast(tf.matmul(x, self.output), tf.float32)
+        shape = tf.stack([batch, width, tf.size(self.candidates)])
+        return tf.reshape(logits, shape) + memory["absent"][:, None]
