@@ -48,6 +48,18 @@ def log_prob(model, source_ids, tokens, max_length):
     return log_probs[np.arange(len(tokens)), list(tokens)].sum()
 
 
+def restricted(model, allowed):
+    """`model` with a shortlist: -inf for every id but those `allowed`, int32 [c]."""
+
+    def of(inputs):
+        logits = np.asarray(model(inputs))
+        short = np.full_like(logits, -np.inf)
+        short[..., allowed] = logits[..., allowed]
+        return short
+
+    return of
+
+
 def beam_search(model, source_ids, max_length, beam_width, alpha, form):
     """The `beam_width` best hypotheses of one sentence, best first.
 

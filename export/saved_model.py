@@ -6,8 +6,9 @@ It writes the next version into DIRECTORY, where TensorFlow Serving polls, but o
 been verified as the server will run it: every signature answers in a fresh process, through the C
 API, without Python TensorFlow and with XLA off; the answers are those of the in-process
 translator; and both are those of a plain beam search in NumPy over the uncached model (in bfloat16,
-which is another model, the report says instead how many translations differ from float32's). Then
-one rename makes it visible, and DIRECTORY/N.report.json says what was checked and measured.
+which is another model, the report says instead how many translations differ from float32's; with a
+shortlist, the plain search has the same candidates). Then one rename makes it visible, and
+DIRECTORY/N.report.json says what was checked and measured.
 
 Beside the versions it writes what a deployment needs: README.md of this model, with commands that
 work, docker-compose.yml, models.config and monitoring.config. What you change there stays.
@@ -60,6 +61,13 @@ def parser():
         action="store_true",
         help="for a server that joins the requests of several clients: only signatures whose "
         "inputs are all texts, and a batching_parameters.txt",
+    )
+    parser.add_argument(
+        "--shortlist",
+        type=Path,
+        metavar="FILE",
+        help="by training.shortlist: search among the candidates of a text alone, which is for "
+        "large vocabularies, and changes some translations. Default: among all pieces",
     )
     return parser
 
@@ -190,9 +198,11 @@ def compare_reference(translator, requests, report):
     served, faults = report.served.get("beam_search_ids", [None])[0], []
     if served is None:  # not exported
         served = answer(translator, "beam_search_ids", request)
-    rows, max_length = request["source_ids"], request["max_length"]
+    rows, max_length, whole = request["source_ids"], request["max_length"], model
     for row, source_ids in enumerate(rows):
         source_ids = np.trim_zeros(np.array(source_ids, "int32"), "b")
+        if translator.shortlist:
+            model = reference.restricted(whole, translator.shortlist.allowed(source_ids))
         with tf.device("CPU:0"):
             found = reference.beam_search(
                 model, source_ids, max_length, translator.beam_width, alpha, form
@@ -270,6 +280,8 @@ def export(run, directory, progress=print, batching=False, **options):
         warmup = {name: some for name, some in warmup_requests(translator).items() if name in names}
         write_warmup(model, warmup, translator.functions)
         report = verify(model, asked, lambda line: progress(f"{line} ..."))
+        if translator.shortlist:
+            report.add("shortlist", [], translator.shortlist.describe())
         if report.passed:
             progress("comparing with the in-process translator ...")
             compare_in_process(translator, asked, report)
@@ -344,6 +356,7 @@ def _run(command, arguments):
 
     from export.graph import UsageError, one_line
     from export.verify import show
+    from tfformer.shortlist import Shortlist
 
     options = {**vars(arguments)}
     del options["run"], options["directory"]
@@ -353,6 +366,8 @@ def _run(command, arguments):
         print(line, file=sys.stderr)
 
     try:
+        if arguments.shortlist:
+            options["shortlist"] = Shortlist.load(arguments.shortlist)
         version, report = export(arguments.run, arguments.directory, progress, **options)
     except UsageError as error:
         return command.fail(error, 2)
