@@ -6,7 +6,7 @@ import statistics
 import pytest
 import tensorflow as tf
 
-from benchmarks import decoding, same_weights, scaling, work
+from benchmarks import decoding, same_weights, scaling, shortlist, work
 from benchmarks.peers import protocol
 from benchmarks.workers import Worker, WorkerError
 
@@ -140,6 +140,27 @@ def test_scaling_end_to_end(tmp_path, capsys):
     assert "| batch size, sentences | ms a sentence |" in output and "Resident memory:" in output
 
 
+def test_shortlist_end_to_end(tmp_path, capsys):
+    out = tmp_path / "new" / "shortlist.json"
+    code = shortlist.main(
+        [
+            "--size", "tiny", "--vocabulary", "500", "--batch", "1", "2", "--rounds", "1",
+            "--candidates", "3", "--frequent", "5", "--out", str(out),
+        ]
+    )  # fmt: skip
+    output, _ = capsys.readouterr()
+    assert code == 0
+    record = json.loads(out.read_text())
+    assert [(row["vocabulary"], row["batch"]) for row in record["rows"]] == [(500, 1), (500, 2)]
+    for row in record["rows"]:
+        for median, least, greatest in (row["whole"], row["shortlist"]):
+            assert 0 < least <= median <= greatest
+        assert 265 <= row["sentence"] <= row["request"] < 500
+        assert f"| 500 | {row['batch']} | {row['whole'][0]:.2f} (" in output
+    assert record["rows"][0]["sentence"] == record["rows"][0]["request"]
+    assert record["changes"] is None
+
+
 @pytest.mark.parametrize(
     "command, arguments, message",
     [
@@ -147,6 +168,8 @@ def test_scaling_end_to_end(tmp_path, capsys):
         (decoding, ["--python", "moses=/x"], "--python must be of PEER=PATH with PEER in"),
         (scaling, ["--vocabulary", "7000"], "--vocabulary must be at least 8000, got [7000]"),
         (scaling, ["--threads", "0"], "--threads must be at least 1, got 0"),
+        (shortlist, ["--batch", "0"], "--batch must be at least 1, got [0]"),
+        (shortlist, ["--run", "runs/x"], "--run needs --data"),
         (
             same_weights,
             ["run", "--source", "x", "--batch", "0"],
