@@ -198,7 +198,11 @@ def run(tokenizer, tmp_path_factory):
     keras.utils.set_random_seed(3)
     tokenizer = Tokenizer(tokenizer.source_model)  # seeding clears the other's kernel
     config = TransformerConfig.preset(
-        "test", tokenizer.source_vocabulary_size, num_encoder_layers=1, num_decoder_layers=1
+        "test",
+        tokenizer.source_vocabulary_size,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        tie_embeddings="all",
     )
     model = Transformer(config)
     for n, weight in enumerate(model.weights):

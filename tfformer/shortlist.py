@@ -141,11 +141,10 @@ class ShortlistInference(Inference):
         table, always = tf.convert_to_tensor(table), tf.convert_to_tensor(always)
         batch, size = tf.shape(source_ids)[0], self.vocabulary_size
         # 1. What may come in which sentence: boolean [B, V].
-        own = tf.reshape(tf.gather(table, source_ids), tf.stack([batch, -1]))
-        ids = tf.concat([tf.tile(always[None], [batch, 1]), own], axis=1)
-        places = tf.reshape(ids + size * tf.range(batch)[:, None], [-1, 1])
-        nothing, yes = tf.zeros([batch * size], tf.bool), tf.ones(tf.shape(places)[:1], tf.bool)
-        may = tf.tensor_scatter_nd_update(nothing, places, yes)
+        own = tf.gather(table, source_ids)
+        places = tf.reshape(own + size * tf.range(batch)[:, None, None], [-1, 1])
+        may = _with(tf.zeros([size], tf.bool), always[:, None])
+        may = _with(tf.tile(may, [batch]), places)
         may = tf.reshape(may, tf.stack([batch, size]))
         # 2. What may come in any of them, in order: int32 [C].
         candidates = tf.cast(tf.where(tf.reduce_any(may, axis=0))[:, 0], tf.int32)
@@ -166,3 +165,8 @@ class ShortlistInference(Inference):
         logits = tf.cast(tf.matmul(x, self.output), tf.float32)
         shape = tf.stack([batch, width, tf.size(self.candidates)])
         return tf.reshape(logits, shape) + memory["absent"][:, None]
+
+
+def _with(mask, places):
+    """A boolean mask [N], True at `places` [M, 1] too."""
+    return tf.tensor_scatter_nd_update(mask, places, tf.ones(tf.shape(places)[:1], tf.bool))

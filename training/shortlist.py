@@ -10,8 +10,9 @@ run's own tokenizer. Each source piece keeps the likeliest, and the same piece i
 it. Every 50th pair is left out, and it is said how many of their target tokens are among the
 candidates of their source.
 
-Memory: 4 bytes for each source and target token of a pair, and about 60 for each two pieces that
-ever meet; 0.3 GiB for Multi30K's 29,000 pairs. The first 1,000,000 pairs are used.
+Memory: 4 bytes for each source token with each target token of a pair, and about 60 for each two
+pieces that ever meet; 0.3 GiB beside TensorFlow's for Multi30K's 29,000 pairs, in 12 seconds. The
+first 1,000,000 pairs are used.
 
 Exit codes: 0 written; 1 the run, the corpus or the disk is at fault: nothing is written; 2 wrong
 usage; 130 interrupted.
@@ -27,7 +28,7 @@ import numpy as np
 from tfformer.config import EOS
 from training.command import Parser
 
-CANDIDATES, FREQUENT = 100, 200
+CANDIDATES, FREQUENT = 100, 1000
 MOST_PAIRS = 1_000_000
 ITERATIONS = 5
 HELD_OUT = 50  # one pair of so many
