@@ -47,7 +47,7 @@ def likeliest(logits, count):
     # Block j is the columns j, j + num_blocks, ...; what is left of V is looked at in any case.
     lead = tf.shape(logits)[:-1]
     rows = tf.reshape(logits, [-1, size])
-    num_rows = tf.shape(rows)[0] if open_size else -1  # which is not to be told of no numbers
+    num_rows = tf.shape(rows)[0] if open_size else -1  # of no numbers, -1 cannot be inferred
     inside = tf.reshape(rows[:, : BLOCK * num_blocks], [num_rows, BLOCK, num_blocks])
     _, blocks = tf.math.top_k(tf.reduce_max(inside, axis=1), taken)
     first, columns = BLOCK * num_blocks, tf.range(BLOCK) * num_blocks + blocks[:, :, None]
