@@ -35,7 +35,7 @@ pad and bos are never chosen.
                = n^alpha                 ("power")
 
 Reading order: `hypotheses` (what a search knows), `rounds` (the loop), `beam`, `follow` (greedy and
-sampling), `exhaustive`, `constraints`.
+sampling), `exhaustive`, `constraints`, `stages` (the loop for XLA).
 """
 
 from tfformer.search.beam import beam_search

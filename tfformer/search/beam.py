@@ -18,6 +18,7 @@ from tfformer.search.hypotheses import (
     result,
 )
 from tfformer.search.rounds import search_in_rounds
+from tfformer.search.stages import search_in_stages
 
 
 def beam_search(
@@ -38,6 +39,7 @@ def beam_search(
     no_repeat_ngram=None,
     source_mask=None,
     keep=(),
+    xla=False,
 ):
     """The best of W hypotheses that are extended side by side.
 
@@ -69,6 +71,8 @@ def beam_search(
         source_mask: boolean [B, S], True = token; with `coverage`.
         keep: what to keep of each token: any of `"token_log_probs"` and `"alignment"`, for which
             the step function must give its attention. Default: neither.
+        xla: whether XLA compiles the loop, in stages (`search_in_stages`) in place of rounds, for a
+            step function that it can compile. Default False.
 
     Returns:
         A `SearchResult` of W = `num_results`.
@@ -191,7 +195,8 @@ def beam_search(
     if coverage is not None:
         shape = [batch_size, width, tf.shape(source_mask)[1]]
         start = start._replace(coverage=tf.zeros(shape))
-    return result(search_in_rounds(advance, settled, start, state), wanted)
+    search = search_in_stages if xla else search_in_rounds
+    return result(search(advance, settled, start, state), wanted)
 
 
 def forced_token(prefix, position):

@@ -35,8 +35,8 @@ def search_in_rounds(advance, settled, hypotheses, state):
 
     def one_round(position, found, hypotheses, state):
         # 1. Room for the positions of this round.
-        hypotheses, found = _grow(hypotheses), _grow(found)
-        memory, cache = state.memory, tf.nest.map_structure(_grow_cache, state.cache)
+        hypotheses, found = grow(hypotheses), grow(found)
+        memory, cache = state.memory, tf.nest.map_structure(grow_cache, state.cache)
         end = position + ROUND
 
         # 2. One token after the other.
@@ -47,7 +47,7 @@ def search_in_rounds(advance, settled, hypotheses, state):
             hypotheses, cache = advance(position, hypotheses, State(memory, cache))
             return position + 1, hypotheses, cache
 
-        position, hypotheses, cache = _loop(running, one_step, (position, hypotheses, cache))
+        position, hypotheses, cache = loop(running, one_step, (position, hypotheses, cache))
 
         # 3. What there is, back to its place.
         places = hypotheses.given["place"][:, None]
@@ -68,7 +68,7 @@ def search_in_rounds(advance, settled, hypotheses, state):
         places = tf.range(tf.size(given["row"]))
         hypotheses = hypotheses._replace(given={**given, "place": places})
         start = (tf.constant(0), hypotheses, hypotheses, state)
-        found = _loop(unsettled, one_round, start)[1]
+        found = loop(unsettled, one_round, start)[1]
         return found._replace(given=given)
 
     return _in_groups(search, hypotheses, state)
@@ -90,7 +90,7 @@ def _in_groups(search, hypotheses, state):
         rows = tf.range(group, size, groups)
         mine = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), (hypotheses, state))
         found = search(*mine)
-        found = tf.nest.flatten(_grow(found, capacity - tf.shape(found.ancestors)[2]))
+        found = tf.nest.flatten(grow(found, capacity - tf.shape(found.ancestors)[2]))
         return group + 1, [part.write(group, leaf) for part, leaf in zip(parts, found, strict=True)]
 
     parts = [
@@ -106,7 +106,7 @@ def _in_groups(search, hypotheses, state):
     return tf.nest.map_structure(lambda leaf: tf.gather(leaf, order), found)
 
 
-def _loop(condition, body, start):
+def loop(condition, body, start):
     """`tf.while_loop` over a (position, nests of tensors [B, ...] ...), B and C free.
 
     One iteration at a time: a cache is written in place.
@@ -134,7 +134,7 @@ def _free(part):
     return tf.nest.map_structure(lambda leaf: free(leaf, *range(1, leaf.shape.rank)), part)
 
 
-def _grow(hypotheses, positions=ROUND):
+def grow(hypotheses, positions=ROUND):
     """Room for so many positions more."""
     behind = [[0, 0], [0, positions]]
     return hypotheses._replace(
@@ -145,9 +145,9 @@ def _grow(hypotheses, positions=ROUND):
     )
 
 
-def _grow_cache(leaf):
+def grow_cache(leaf, positions=ROUND):
     """The same in a cache. The copy is a buffer of its own, so that it may be written in place."""
     shape = tf.unstack(tf.shape(leaf))
-    shape[-2] = ROUND
+    shape[-2] = positions
     room = tf.zeros(tf.stack(shape), leaf.dtype)
     return tf.concat([leaf, room], axis=-2)
