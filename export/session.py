@@ -14,7 +14,8 @@ Three things make this process like the server: XLA is disabled as the server do
 tensorflow-text's ops are registered because the server links them, and `import tensorflow` never
 happens, so that no Python op or Python-held resource can help by accident. To stay sure of that,
 `serve_calls` does it in a fresh process: `python -m export.session JOB`, where JOB is a folder
-with `calls.json`; the answers are written beside it as `results.json`.
+with `calls.json`; the answers are written beside it as `results.json`. `xla=True` leaves XLA on,
+as a server does that was started with `--xla_cpu_compilation_enabled`.
 """
 
 import base64
@@ -70,6 +71,8 @@ class ServingSession:
             session of a process decides it for all that follow.
         inter_op_threads: threads that run ops side by side, at least 1, this session's own.
             Default: one a core, shared by the sessions that do not say.
+        xla: whether XLA may compile, which no stock server lets it. The first session of a process
+            decides it, and no other may differ. Default False.
 
     Raises:
         ServingError: what the server would answer.
@@ -83,8 +86,10 @@ class ServingSession:
         *,
         intra_op_threads: int | None = None,
         inter_op_threads: int | None = None,
+        xla: bool = False,
     ):
         config = _config(intra_op_threads=intra_op_threads, inter_op_threads=inter_op_threads)
+        _switch_xla(xla)
         c = self._c = _library()
         options = c.TF_NewSessionOptions()
         self._graph = c.TF_NewGraph()
@@ -257,7 +262,7 @@ class _Status:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """TensorFlow's C API in the server's state: XLA disabled, tensorflow-text's ops registered."""
+    """TensorFlow's C API, tensorflow-text's ops registered."""
     folder = _package("tensorflow")
     if folder is None:
         raise ServingError("FAILED_PRECONDITION", "package 'tensorflow' is not installed")
@@ -266,7 +271,6 @@ def _library() -> ctypes.CDLL:
     for name, result, *arguments in _PROTOTYPES:
         function = getattr(c, name)
         function.restype, function.argtypes = result, arguments
-    c._ZN10tensorflow21DisableXlaCompilationEv()  # tensorflow::DisableXlaCompilation()
     text = _package("tensorflow_text")
     for path in sorted(text.glob("python/ops/_*.so")) if text else []:
         status = c.TF_NewStatus()
@@ -276,6 +280,18 @@ def _library() -> ctypes.CDLL:
         if code:
             raise ServingError(CODES[code], message)
     return c
+
+
+_xla: list[bool] = []  # what the first session of the process has chosen
+
+
+def _switch_xla(xla: bool):
+    """Disables XLA unless `xla`, as a server does when it starts, for the whole process."""
+    if _xla and _xla != [xla]:
+        raise ValueError(f"xla must be {_xla[0]}, as in the process's first session, got {xla}")
+    if not _xla and not xla:
+        _library()._ZN10tensorflow21DisableXlaCompilationEv()  # DisableXlaCompilation()
+    _xla[:] = [xla]
 
 
 _PROTOTYPES = [  # name, result, *arguments, as in tensorflow/c/c_api.h, tf_tensor.h, tf_tstring.h
@@ -325,9 +341,15 @@ def _package(name: str) -> Path | None:
 
 
 def serve_calls(
-    directory, calls: list[tuple[dict[str, np.ndarray], list[str]]], timeout: float | None = 600
+    directory,
+    calls: list[tuple[dict[str, np.ndarray], list[str]]],
+    timeout: float | None = 600,
+    *,
+    xla: bool = False,
 ) -> list[dict[str, np.ndarray] | ServingError]:
     """Make each call (feeds, fetches) in one fresh process; an answer is {fetch: array} or error.
+
+    With `xla`, XLA is on in it; see `ServingSession`.
 
     A SavedModel that does not load, a process that dies, and one that takes longer than `timeout`
     seconds (None: there is no such limit) raise `ServingError`.
@@ -341,7 +363,7 @@ def serve_calls(
         "CUDA_VISIBLE_DEVICES": "-1",  # a GPU belongs to the calling process, if to anyone
     }
     with tempfile.TemporaryDirectory(prefix="tfformer-serve-") as job:
-        write_job(job, directory, calls)
+        write_job(job, directory, calls, xla)
         try:
             child = subprocess.run(
                 [sys.executable, "-m", "export.session", job],
@@ -370,10 +392,11 @@ def serve_calls(
     ]
 
 
-def write_job(job, directory, calls):
+def write_job(job, directory, calls, xla=False):
     """The child's input, `calls.json` in the folder `job`."""
     record = {
         "directory": str(Path(directory).resolve()),
+        "xla": xla,
         "calls": [
             {"feeds": {name: _to_json(array) for name, array in feeds.items()}, "fetches": fetches}
             for feeds, fetches in calls
@@ -387,7 +410,7 @@ def run_job(job):
     record = json.loads(Path(job, "calls.json").read_text())
     answer = {"error": None, "results": []}
     try:
-        with ServingSession(record["directory"]) as session:
+        with ServingSession(record["directory"], xla=record["xla"]) as session:
             for call in record["calls"]:
                 feeds = {name: _from_json(value) for name, value in call["feeds"].items()}
                 try:

@@ -9,6 +9,9 @@ and booleans exactly, floats to 1e-4.
 
     python -m export.verify exported/1 --requests requests.json --report report.json
 
+`--xla` is for an export that XLA compiles (`export.saved_model --xla`), which a stock server
+refuses: such a one is served with XLA on, and XLA is no fault.
+
 A request is keyed by input name, as in `{"serving_default": [{"text": ["a", "b"]}]}`; an input
 that it leaves out takes the default value that the signature declares, as on the server.
 Exit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage; 130 interrupted.
@@ -91,12 +94,17 @@ class Report:
 
 
 def verify(
-    directory, requests: Requests | None = None, progress: Callable[[str], None] | None = None
+    directory,
+    requests: Requests | None = None,
+    progress: Callable[[str], None] | None = None,
+    *,
+    xla: bool = False,
 ) -> Report:
     """Check the SavedModel in `directory` (or its newest version) from its bytes to its answers.
 
     A signature without `requests` of its own gets made-up ones. What is wrong with the model is in
-    the report; `UsageError` is for what is wrong with the call.
+    the report; `UsageError` is for what is wrong with the call. With `xla`, what XLA compiles is no
+    fault, and is served by a process with XLA on.
     """
     say = progress or (lambda line: None)
     path = find_saved_model(directory)
@@ -117,7 +125,10 @@ def verify(
         "signatures", [] if graph.signatures else ["none to serve"], ", ".join(graph.signatures)
     )
     report.add("no Python ops", graph.python_ops(), "none")
-    report.add("no XLA", graph.xla_ops(), "none")
+    if xla:
+        report.add("XLA", [], f"on; needed in {len(graph.xla_ops())} places")
+    else:
+        report.add("no XLA", graph.xla_ops(), "none")
     report.add("no custom ops", graph.custom_ops(), "only TensorFlow's and tensorflow-text's")
 
     say("reading the weights")
@@ -130,23 +141,23 @@ def verify(
 
     num_requests = sum(map(len, feeds.values()))
     say(f"serving {num_requests} requests in a fresh process, without Python TensorFlow")
-    served = _serve(path, graph, feeds, report)
+    served = _serve(path, graph, feeds, report, xla)
     say(f"making the same {num_requests} requests through tf.saved_model.load")
     python = _run_in_python(path, feeds, report)
     if served and python:
         _compare(served, python, report)
     if served and (path / WARMUP_FILE).exists():
         say("loading it as a server does, with its warm-up requests")
-        _warm_up(path, report)
+        _warm_up(path, report, xla)
     return report
 
 
-def _warm_up(path, report: Report):
+def _warm_up(path, report: Report, xla: bool):
     """Whether the version answers its warm-up requests: else a server would not take it."""
     from export.serving.model import Model
 
     try:
-        model = Model("model", 1, path)
+        model = Model("model", 1, path, xla=xla)
     except ServingError as error:
         report.add("warm-up", [f"{error.code_name}: {one_line(error)}"], "")
     else:
@@ -154,12 +165,14 @@ def _warm_up(path, report: Report):
         report.add("warm-up", [], f"{len(model.warmup_requests)} requests")
 
 
-def _serve(path, graph: Graph, feeds: dict, report: Report) -> dict[str, list[Answer | None]]:
+def _serve(
+    path, graph: Graph, feeds: dict, report: Report, xla: bool
+) -> dict[str, list[Answer | None]]:
     calls = [
         _call(graph.signatures[name], answer) for name, batch in feeds.items() for answer in batch
     ]
     try:
-        results = iter(serve_calls(path, calls))
+        results = iter(serve_calls(path, calls, xla=xla))
     except ServingError as error:
         report.add("served", [f"{error.code_name}: {one_line(error)}"], "")
         return {}
@@ -275,6 +288,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("directory", help="a SavedModel, or a base directory of numbered versions")
     parser.add_argument("--requests", metavar="FILE", help="JSON: {signature: [{input: value}]}")
     parser.add_argument("--report", metavar="FILE", help="write the whole report here, as JSON")
+    parser.add_argument(
+        "--xla", action="store_true", help="serve with XLA on, as no stock server does"
+    )
     return parser.run(lambda options: _run(parser, options), arguments)
 
 
@@ -284,7 +300,10 @@ def _run(parser: Parser, options) -> int:
             raise UsageError(f"--report must be in a folder that exists, got {options.report!r}")
         requests = read_requests(options.requests) if options.requests else None
         report = verify(
-            options.directory, requests, lambda line: print(f"{line} ...", file=sys.stderr)
+            options.directory,
+            requests,
+            lambda line: print(f"{line} ...", file=sys.stderr),
+            xla=options.xla,
         )
         if options.report:
             write_json(options.report, report.to_dict())

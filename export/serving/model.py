@@ -30,7 +30,7 @@ class Model:
         name, version: as requests name it.
         directory: the SavedModel.
         batching: `BatchingParameters`. Default None: each request is a run of its own.
-        intra_op_threads, inter_op_threads: see `ServingSession`.
+        intra_op_threads, inter_op_threads, xla: see `ServingSession`.
 
     Attributes:
         graph: its `export.graph.Graph`.
@@ -48,6 +48,7 @@ class Model:
         batching=None,
         intra_op_threads=None,
         inter_op_threads=None,
+        xla=False,
     ):
         self.name, self.version, self.directory = name, version, Path(directory)
         try:
@@ -55,7 +56,7 @@ class Model:
         except (BrokenModel, OSError) as error:
             raise ServingError("INTERNAL", one_line(error)) from error
         self.signature_defs = _signature_defs(self.directory)
-        self._worker = Worker(directory, intra_op_threads, inter_op_threads)
+        self._worker = Worker(directory, intra_op_threads, inter_op_threads, xla)
         self._batcher = Batcher(self._worker.run, batching) if batching else None
         self._running, self._idle = 0, threading.Condition()
         try:

@@ -25,14 +25,18 @@ class Worker:
 
     Args:
         directory: the SavedModel.
-        intra_op_threads, inter_op_threads: see `ServingSession`.
+        intra_op_threads, inter_op_threads, xla: see `ServingSession`.
 
     Raises:
         ServingError: the SavedModel does not load.
     """
 
-    def __init__(self, directory, intra_op_threads=None, inter_op_threads=None):
-        threads = {"intra_op_threads": intra_op_threads, "inter_op_threads": inter_op_threads}
+    def __init__(self, directory, intra_op_threads=None, inter_op_threads=None, xla=False):
+        options = {
+            "intra_op_threads": intra_op_threads,
+            "inter_op_threads": inter_op_threads,
+            "xla": xla,
+        }
         self._pipe, theirs = multiprocessing.Pipe()
         root = str(Path(__file__).resolve().parents[2])
         paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -52,7 +56,7 @@ class Worker:
         self._lock, self._numbers, self._waiting = threading.Lock(), itertools.count(), {}
         self._ended = None
         try:
-            self._pipe.send((str(Path(directory).resolve()), threads))
+            self._pipe.send((str(Path(directory).resolve()), options))
             loaded = self._pipe.recv()
         except (EOFError, OSError):
             raise self._how_it_ended() from None
@@ -120,9 +124,9 @@ def main(descriptor):
     """The process: answers runs until the other end of the pipe is closed."""
     pipe = multiprocessing.connection.Connection(int(descriptor))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the server says when to end
-    directory, threads = pipe.recv()
+    directory, options = pipe.recv()
     try:
-        session = ServingSession(directory, **threads)
+        session = ServingSession(directory, **options)
     except ServingError as error:
         pipe.send(error)
         return
