@@ -96,7 +96,7 @@ def facts(translator, directory, texts):
             "largest_request_bytes": largest_request(translator),
         },
         "flops": flops(translator.model.config),
-        "latency": measure_latency(directory, texts),
+        "latency": measure_latency(directory, texts, translator.xla),
         "sample": texts[0],
         "sample_source_tokens": tokens / len(texts),
     }
@@ -134,7 +134,7 @@ def largest_request(translator):
     return 2 * rows * positions * 2 * config.num_decoder_layers * config.d_model * size
 
 
-def measure_latency(directory, texts):
+def measure_latency(directory, texts, xla=False):
     """Milliseconds of a request through the server's loader, by its number of rows.
 
     With the threads of docker-compose.yml: one for an operation, and as many operations side by
@@ -150,7 +150,7 @@ def measure_latency(directory, texts):
     from export.serving.model import Model
 
     cores, medians = os.cpu_count(), {}
-    model = Model("model", 1, directory, intra_op_threads=1, inter_op_threads=cores)
+    model = Model("model", 1, directory, None, intra_op_threads=1, inter_op_threads=cores, xla=xla)
     try:
         for rows in LATENCY_BATCHES:
             request = predict_pb2.PredictRequest()

@@ -13,6 +13,11 @@ DIRECTORY/N.report.json says what was checked and measured.
 Beside the versions it writes what a deployment needs: README.md of this model, with commands that
 work, docker-compose.yml, models.config and monitoring.config. What you change there stays.
 
+With `--xla`, XLA compiles `serving_default` when it is served, and the export is verified with XLA
+on. A stock TensorFlow Serving refuses such a request unless it is started with
+`--xla_cpu_compilation_enabled`, on a GPU too: this is for a server of your own. The first request
+of each shape waits some seconds until it is compiled. The other signatures need no XLA.
+
 Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify: nothing is
 published; 2 wrong usage; 130 interrupted.
 """
@@ -68,6 +73,12 @@ def parser():
         metavar="FILE",
         help="by training.shortlist: search among the candidates of a text alone, which is for "
         "large vocabularies, and changes some translations. Default: among all pieces",
+    )
+    parser.add_argument(
+        "--xla",
+        action="store_true",
+        help="serving_default compiled by XLA: for a server with --xla_cpu_compilation_enabled; a "
+        "stock server refuses it",
     )
     return parser
 
@@ -279,7 +290,7 @@ def export(run, directory, progress=print, batching=False, **options):
         asked = {name: requests[name] for name in names}
         warmup = {name: some for name, some in warmup_requests(translator).items() if name in names}
         write_warmup(model, warmup, translator.functions)
-        report = verify(model, asked, lambda line: progress(f"{line} ..."))
+        report = verify(model, asked, lambda line: progress(f"{line} ..."), xla=translator.xla)
         if translator.shortlist:
             report.add("shortlist", [], translator.shortlist.describe())
         if report.passed:
@@ -380,6 +391,11 @@ def _run(command, arguments):
         faults = [check for check in report.checks if not check.passed]
         return command.fail(f"not exported: {faults[0].name}: {faults[0].detail}")
     print(f"exported and verified: {version}")
+    if options["xla"]:
+        print(
+            "A stock TensorFlow Serving refuses its serving_default: start a server of your own "
+            "with --xla_cpu_compilation_enabled."
+        )
     return 0
 
 

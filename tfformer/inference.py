@@ -324,8 +324,6 @@ class Inference:
     def step(self, ids, position, visible, state):
         """The step function of `tfformer.search`; its cache is [B, H, C, W * K] for keys and
         values of each layer, in which a position is one slice for all places.
-
-        The slice is written in place. `tensor_scatter_nd_update` would copy the cache.
         """
         batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
         memory, caches = state.memory, []
@@ -341,9 +339,7 @@ class Inference:
 
         def past(queries, keys, values, n):
             written = [
-                tf.raw_ops.InplaceUpdate(
-                    x=tf.reshape(cache, [-1, row]), i=index, v=tf.reshape(new, [-1, row])
-                )
+                self._write(tf.reshape(cache, [-1, row]), index, tf.reshape(new, [-1, row]))
                 for cache, new in zip(state.cache[n], (keys, values), strict=True)
             ]
             caches.append(tuple(tf.reshape(rows, as_cache) for rows in written))
@@ -365,6 +361,12 @@ class Inference:
     def _step_logits(self, x, batch, width, memory):
         """Rows [B * W, D] -> float32 [B, W, V]; `tfformer.shortlist` has fewer of them."""
         return tf.reshape(self._logits(x), tf.stack([batch, width, self.vocabulary_size]))
+
+    @staticmethod
+    def _write(rows, index, new):
+        """Rows with `new` at `index`, written in place; `tensor_scatter_nd_update` would copy them
+        all."""
+        return tf.raw_ops.InplaceUpdate(x=rows, i=index, v=new)
 
     def _decoder(self, x, batch, length, past, memory):
         """The decoder's layers over rows [B * T, D].

@@ -5,6 +5,7 @@ import math
 import tensorflow as tf
 
 from tfformer import search
+from tfformer.compiled import CompiledInference, in_bucket
 from tfformer.config import BOS, EOS, PAD
 from tfformer.document import join_sentences, join_windows, split_sentences, split_windows
 from tfformer.inference import Inference
@@ -43,7 +44,7 @@ class Signatures:
         weights: a function that gives the fused weights; it is called in each graph.
         tokenizer: a `Tokenizer`.
         options: {name: number} for each of `OPTIONS`.
-        penalty_form, max_source_length, max_target_length, max_batch_size: see `Translator`.
+        penalty_form, max_source_length, max_target_length, max_batch_size, xla: see `Translator`.
         shortlist: the two arrays of a `Shortlist`, tensors or variables, for the searches that
             nothing is forced upon. Default: none.
     """
@@ -59,12 +60,13 @@ class Signatures:
         max_target_length,
         max_batch_size,
         shortlist=(),
+        xla=False,
     ):
         self.config, self.weights, self.tokenizer = config, weights, tokenizer
         self.shortlist = shortlist
         self.options, self.penalty_form = options, penalty_form
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
-        self.max_batch_size = max_batch_size
+        self.max_batch_size, self.xla = max_batch_size, xla
 
     def greedy(self):
         """`text` [B] -> `translation` and `score`, its log-probability, by greedy search."""
@@ -102,6 +104,8 @@ class Signatures:
         @_graph([text])
         def serving_default(text):
             source_ids, truncated = self._source_ids(text)
+            if self.xla:
+                return {**self._compiled(source_ids), "truncated": truncated}
             found, blank = self._beam_search(source_ids, self.options, num_results=1)
             return {**self._best(found, blank), "truncated": truncated}
 
@@ -378,6 +382,15 @@ class Signatures:
         )
         found = tf.RaggedTensor.from_row_lengths(*[part.concat() for part in parts])
         return tf.gather(found, tf.math.invert_permutation(order))
+
+    def _compiled(self, source_ids):
+        """What `_best` gives of a beam search that XLA compiles, in buckets of shapes."""
+        rows = tf.shape(source_ids)[0]
+        source_ids = in_bucket(source_ids, self.max_source_length)
+        inference = CompiledInference(self.config, self.weights())
+        state = inference, inference.start(source_ids, self.options["beam_width"])
+        found, blank = self._beam_search(source_ids, self.options, state, num_results=1, xla=True)
+        return {name: value[:rows] for name, value in self._best(found, blank).items()}
 
     def _n_best(self, source_ids, asked):
         """The outputs that `beam_search` and `beam_search_ids` share, as a request asked for them.

@@ -39,6 +39,8 @@ class Translator:
             each text alone, and their log-probabilities are normalised over these: a little
             higher than what `score` says. `score`, `sample`, `complete` and `align` know the
             whole vocabulary. Default None: so do all.
+        xla: whether XLA compiles `serving_default` (`tfformer.compiled`), for a server of one's own
+            with XLA on: a stock TensorFlow Serving cannot run it. Default False.
 
     Attributes:
         functions: the served signatures by name, each a `tf.function` of tensors that gives a
@@ -74,6 +76,7 @@ class Translator:
         no_repeat_ngram=0,
         dtype=None,
         shortlist=None,
+        xla=False,
     ):
         config = model.config
         sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
@@ -101,6 +104,8 @@ class Translator:
         ):
             if not 2 <= value <= most:
                 raise ValueError(f"{name} must be in [2, {most}], got {value}")
+        if xla and shortlist is not None:
+            raise ValueError("xla must be False with a shortlist, whose size is a request's own")
         if max_batch_size < 1:
             raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
@@ -128,7 +133,8 @@ class Translator:
         self.beam_width, self.length_penalty = beam_width, float(length_penalty)
         self.length_penalty_form = length_penalty_form
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
-        self.max_batch_size, self.dtype, self.shortlist = max_batch_size, dtype, shortlist
+        self.max_batch_size, self.dtype = max_batch_size, dtype
+        self.shortlist, self.xla = shortlist, xla
         # Traced over the variables of the model, which may still be training.
         signatures = self._signatures(
             lambda: fused_weights(model, self._num_positions, dtype), self._shortlist(tf.constant)
@@ -213,4 +219,5 @@ class Translator:
             self.max_target_length,
             self.max_batch_size,
             shortlist,
+            self.xla,
         )
