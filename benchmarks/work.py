@@ -145,4 +145,4 @@ def export(directory, size, tokenizer, beam_width, steps, **options):
     )
     translator.save(str(directory))
     signatures = read_graph(directory).to_dict()["signatures"]
-    return {"directory": str(directory), "signatures": signatures}
+    return {"directory": str(directory), "signatures": signatures, "xla": translator.xla}

@@ -121,6 +121,18 @@ def test_decoding_end_to_end(tmp_path, capsys):
         assert best["ms_per_sentence"] == min(row["ms_per_sentence"] for row in own)
 
 
+@pytest.mark.slow
+def test_decoding_of_the_xla_form(tmp_path):
+    out = tmp_path / "decoding.json"
+    arguments = ["--size", "tiny", "--rounds", "1", "--batch", "2", "--threads", "1"]
+    assert decoding.main([*arguments, "--systems", "tfformer-xla", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["system"], row["threads"]) for row in rows] == [
+        ("tfformer-xla", 1),
+        ("tfformer-xla", None),
+    ]
+
+
 def test_scaling_end_to_end(tmp_path, capsys):
     out = tmp_path / "scaling.png"
     code = scaling.main(

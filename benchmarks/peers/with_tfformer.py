@@ -1,9 +1,11 @@
 """tfformer's own SavedModel, as TensorFlow Serving loads it: the C API, no Python TensorFlow.
 
 Of the job's `options` it takes `directory`, the SavedModel, and `signatures`, as `export.graph`
-gives them. The work is the signature `serving_default`, from strings to strings. `threads`
-are inter-op threads beside one intra-op thread (`--tensorflow_intra_op_parallelism=1` of a server):
-to search the parts of a batch side by side gains more than to share an operation.
+gives them, and `xla`, whether XLA is on. The work is the signature `serving_default`, from strings
+to strings. `threads` are inter-op threads beside one intra-op thread
+(`--tensorflow_intra_op_parallelism=1` of a server): to search the parts of a batch side by side
+gains more than to share an operation. XLA searches no parts and shares its operations: with `xla`
+there are as many intra-op threads.
 """
 
 import importlib.metadata
@@ -17,7 +19,10 @@ from export.session import ServingSession
 def load(job):
     threads, options = job["threads"], job["options"]
     session = ServingSession(
-        options["directory"], intra_op_threads=threads and 1, inter_op_threads=threads
+        options["directory"],
+        intra_op_threads=threads if options["xla"] else threads and 1,
+        inter_op_threads=threads,
+        xla=options["xla"],
     )
 
     def call(name, texts):
