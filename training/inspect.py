@@ -1,0 +1,183 @@
+"""Looks a corpus over before anybody trains on it: `python -m training.inspect SOURCE TARGET`.
+
+    python -m training.inspect train.en train.de --val val.en val.de --test test.en test.de
+    python -m training.inspect train.tsv --run runs/mine --out runs/mine/inspect
+
+It counts what is dropped in training and what should not be there: pairs that occur twice, sources
+that are their own translation, faults of encoding, lines that look like the other language, texts
+of the validation or test corpus that stand in the training corpus too; and, with the vocabulary of
+--run or one learned here, how long the texts are in tokens, how much of a batch would be padding,
+and how many tokens are single bytes. What to do about it stands at the end.
+
+--out gets inspect.json (every figure), suspects.tsv (the lines, each with its reason) and
+lengths.png. A line looks like the other language if its letters do: three characters in a row are
+likelier there than on its own side, by the corpus's own counts, over the whole line.
+
+Memory: about 60 bytes a pair. Exit codes: 0 looked at, whatever was found; 1 the corpus or the disk
+is at fault; 2 wrong usage; 130 interrupted.
+"""
+
+import io
+import json
+import sys
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from training.command import Parser
+from training.findings import Letters, inspect, suggestions
+from training.reader import CorpusError, CorpusReport, is_blank, read_pairs
+
+SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are learned
+VOCABULARY = 8000
+
+
+def write_picture(path, findings):
+    """The distributions of the lengths in tokens, and of their ratio."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    from tfformer.run import write_atomically
+
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    most = int(np.quantile(findings.tokens, 0.999))
+    bins = np.arange(0, most + 2, 1 + most // 60)
+    for n, side in enumerate(("source", "target")):
+        left.hist(findings.tokens[:, n], bins=bins, histtype="step", label=side)
+    left.set(xlabel="tokens, eos counted", ylabel="texts")
+    left.legend()
+    ratio = np.log2(findings.tokens[:, 1] / findings.tokens[:, 0])
+    right.hist(ratio, bins=60, range=(-3, 3), histtype="step", color="tab:green")
+    ticks = range(-3, 4)
+    right.set_xticks(ticks, [f"{2.0**tick:g}" for tick in ticks])
+    right.set(xlabel="target tokens for a source token", ylabel="pairs", yscale="log")
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    pyplot.close(figure)
+    write_atomically(path, picture.getvalue())
+
+
+def to_dict(findings):
+    """Every figure, as JSON has it."""
+    return {
+        "counts": dict(findings.counts),
+        "lengths": findings.lengths(),
+        "padding": findings.padding(),
+        "bytes": findings.bytes.tolist(),
+        "unknown": findings.unknown.tolist(),
+        "overlap": findings.overlap,
+        "suggestions": list(suggestions(findings)),
+    }
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("training.inspect", __doc__)
+    parser.add_argument("source", type=Path, help="a text file, or a TSV alone")
+    parser.add_argument("target", type=Path, nargs="?", help="its translation, line by line")
+    for name in ("val", "test"):
+        parser.add_argument(
+            f"--{name}", type=Path, nargs="+", metavar="FILE", help="two files, or a TSV"
+        )
+    vocabulary = parser.add_mutually_exclusive_group()
+    vocabulary.add_argument("--run", type=Path, help="whose vocabulary is used")
+    vocabulary.add_argument(
+        "--vocabulary", type=int, default=VOCABULARY, help="of the one learned here; default 8000"
+    )
+    parser.add_argument("--out", type=Path, help="a folder for figures, suspects and the picture")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    options = command.parse_args(arguments)
+    for name in ("val", "test"):
+        if len(getattr(options, name) or [1]) > 2:
+            command.error(f"--{name} must be two files or a TSV, got {len(getattr(options, name))}")
+    try:
+        return _run(command, options)
+    except KeyboardInterrupt:
+        return command.fail("interrupted", 130)
+    except (CorpusError, ValueError, OSError) as error:
+        return command.fail(error)
+
+
+def _run(command, options):
+    from tfformer.run import load_tokenizer, write_atomically
+    from tfformer.tokenizer import Tokenizer
+
+    report = CorpusReport()
+    paths = [options.source, options.target] if options.target else [options.source]
+    sample = list(islice(read_pairs(*paths), SAMPLE))
+    usable = [p for p in sample if not is_blank(p.source) and not is_blank(p.target)]
+    if not usable:
+        raise CorpusError(f"no pair to use in {', '.join(map(str, paths))}")
+    if options.run:
+        tokenizer = load_tokenizer(options.run)
+    else:
+        sides = [[pair[side] for pair in usable] for side in (0, 1)]
+        tokenizer = Tokenizer.train(*sides, vocabulary_size=options.vocabulary)
+    others = {
+        name: read_pairs(*getattr(options, name))
+        for name in ("val", "test")
+        if getattr(options, name)
+    }
+
+    def say(count):
+        print(f"\r{count:,} pairs", end="", file=sys.stderr)
+
+    pairs = read_pairs(*paths, report=report)
+    findings = inspect(pairs, tokenizer, Letters(usable), others, say)
+    findings.counts["lines that are no UTF-8"] = report.invalid_utf8
+    print(file=sys.stderr)
+    show(findings)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(to_dict(findings), indent=2, ensure_ascii=False) + "\n"
+        write_atomically(options.out / "inspect.json", text.encode())
+        rows = [f"{line}\t{reason}\t{s}\t{t}" for line, reason, s, t in findings.suspects]
+        rows = [row.replace("\r", " ").replace("\n", " ") for row in rows]
+        text = "\n".join(["line\treason\tsource\ttarget", *rows]) + "\n"
+        write_atomically(options.out / "suspects.tsv", text.encode(errors="replace"))
+        write_picture(options.out / "lengths.png", findings)
+        print(f"{options.out}: inspect.json, suspects.tsv, lengths.png")
+    return 0
+
+
+def show(findings):
+    """The findings as tables on standard output."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table("found", "pairs", "share")
+    total = findings.counts["pairs"]
+    for reason, count in findings.counts.most_common():
+        if count:
+            table.add_row(Text(reason), f"{count:,}", f"{100 * count / total:.2f} %")
+    for name, found in findings.overlap.items():
+        text = Text(f"of {name}: source in training")
+        table.add_row(
+            text, f"{found['source']:,}", f"{100 * found['source'] / found['pairs']:.2f} %"
+        )
+    console.print(table)
+    table = Table("length", "side", "mean", "median", "95 %", "99 %", "longest")
+    for kind, sides in findings.lengths().items():
+        for side, values in sides.items():
+            table.add_row(kind, side, *[f"{value:,.1f}" for value in values.values()])
+    console.print(table)
+    table = Table("bucket, tokens", "pairs", "padding")
+    for edge, count, padding in findings.padding():
+        table.add_row(f"{edge}", f"{count:,}", f"{100 * padding:.0f} %")
+    console.print(table)
+    for suggestion in suggestions(findings):
+        console.print(Text(f"- {suggestion}"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
