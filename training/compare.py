@@ -1,0 +1,207 @@
+"""Compares runs on one test set: `python -m training.compare RUN RUN...`.
+
+    python -m training.compare runs/a runs/b --recipe multi30k --data data/multi30k --split val
+    python -m training.compare runs/a runs/b --source test.en --target test.de --out compared
+
+Every run translates the test set. The table has their scores side by side, and for all but the
+first whether the difference from the first is more than chance: the p-value of paired bootstrap
+resampling (Koehn 2004), by sacreBLEU. Below 0.05 one says that it is. --out gets compare.json and
+curves.png, the validation of all runs over the epochs and over the minutes.
+
+Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 interrupted.
+"""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+from training.command import Parser
+from training.evaluate import evaluate, language_of, read_test_set
+from training.recipe import recipe_names
+
+SAMPLES = 1000
+
+
+def significance(translations, references):
+    """The p-values of the differences from the first system, by paired bootstrap resampling.
+
+    Args:
+        translations: {name: list of strings}, at least two.
+        references: list of strings.
+
+    Returns:
+        {name: p}, without the first.
+    """
+    from sacrebleu.metrics import BLEU
+    from sacrebleu.significance import PairedTest
+
+    systems = list(translations.items())
+    test = PairedTest(systems, {"BLEU": BLEU()}, [references], test_type="bs", n_samples=SAMPLES)
+    results = test()[1]["BLEU"]
+    pairs = zip(systems[1:], results[1:], strict=True)
+    return {name: result.p_value for (name, _), result in pairs}
+
+
+def history(run):
+    """The rows of a run's log.csv, numbers by name; none if there is no such file."""
+    path = Path(run) / "log.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="") as file:
+        rows = csv.DictReader(file)
+        return [{name: float(value) for name, value in row.items() if value} for row in rows]
+
+
+def names_of(runs):
+    """A name for each run: its folder's, with as many folders before it as tell them apart."""
+    paths = [run.resolve() for run in runs]
+    for depth in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-depth:]) for path in paths]
+        if len(set(names)) == len(names):
+            return names
+    raise ValueError(f"runs must be different folders, got {', '.join(map(str, runs))}")
+
+
+def compare(runs, pairs, language=None, say=lambda line: None):
+    """Scores of several runs on the same pairs.
+
+    Args:
+        runs: run directories, two or more.
+        pairs: of the test set.
+        language: of the target; adds BLEU by the protocol of the Multi30K literature.
+        say: called with a line for each run.
+
+    Returns:
+        {name: scores}: those of `training.evaluate.evaluate` with "parameters", "minutes" of
+        training where the run has a log, and "p", for all but the first.
+
+    Raises:
+        ValueError, RunError: a run cannot be read.
+    """
+    from tfformer.run import load_translator
+
+    found, translations = {}, {}
+    for name, run in zip(names_of(runs), runs, strict=True):
+        say(f"{name}: translating {len(pairs):,} sources ...")
+        translator = load_translator(run)
+        scores, translations[name] = evaluate(translator, pairs, language=language)
+        scores["parameters"] = translator.model.count_params()
+        if rows := history(run):
+            scores["minutes"] = rows[-1].get("seconds", 0) / 60
+        found[name] = scores
+    for name, p in significance(translations, [pair.target for pair in pairs]).items():
+        found[name]["p"] = p
+    return found
+
+
+def write_curves(path, runs):
+    """Validation BLEU of several runs, over epochs and over minutes.
+
+    Args:
+        path: of the picture.
+        runs: {name: rows of `history`}.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    from tfformer.run import write_atomically
+
+    figure, (left, right) = pyplot.subplots(
+        1, 2, figsize=(10, 4), sharey=True, layout="constrained"
+    )
+    for name, rows in runs.items():
+        rows = [row for row in rows if "val_bleu" in row]
+        scores = [row["val_bleu"] for row in rows]
+        left.plot([row["epoch"] for row in rows], scores, label=name)
+        right.plot([row.get("seconds", 0) / 60 for row in rows], scores, label=name)
+    left.set(xlabel="epoch", ylabel="validation BLEU (greedy)")
+    right.set(xlabel="minutes")
+    left.legend(loc="lower right")
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png", dpi=120)
+    pyplot.close(figure)
+    write_atomically(path, picture.getvalue())
+
+
+def show(found):
+    """The scores side by side on standard output."""
+    from rich import print as show
+    from rich.table import Table
+
+    rows = {
+        "BLEU": ("bleu", "{:.2f}"),
+        "BLEU (Multi30K)": ("bleu_multi30k", "{:.2f}"),
+        "p, against the first": ("p", "{:.3f}"),
+        "chrF2": ("chrf", "{:.2f}"),
+        "exact match, %": ("exact_match", "{:.2f}"),
+        "perplexity": ("perplexity", "{:.3f}"),
+        "parameters": ("parameters", "{:,}"),
+        "minutes of training": ("minutes", "{:.1f}"),
+        "sentences a second": ("sentences_per_second", "{:.1f}"),
+    }
+    table = Table("measure", *found)
+    for title, (key, form) in rows.items():
+        if any(key in scores for scores in found.values()):
+            cells = [form.format(s[key]) if key in s else "" for s in found.values()]
+            table.add_row(title, *cells)
+    show(table)
+    first = next(iter(found.values()))
+    show(f"{first['pairs']:,} pairs, {first['bleu_signature']}")
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("training.compare", __doc__)
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="two or more")
+    parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
+    parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
+    parser.add_argument(
+        "--split", default="val", choices=("test", "val"), help="of the recipe; default val"
+    )
+    parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
+    parser.add_argument("--target", type=Path, help="its reference, line by line")
+    parser.add_argument("--language", help="of the target, for the Multi30K literature's BLEU")
+    parser.add_argument("--out", type=Path, help="a folder for compare.json and curves.png")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    options = command.parse_args(arguments)
+    if len(options.runs) < 2:
+        command.error(f"RUN must be two or more, got {options.runs[0]}")
+    try:
+        pairs = read_test_set(options)
+    except (ValueError, OSError) as error:
+        return command.fail(error, 2 if type(error) is ValueError else 1)
+
+    from tfformer.run import write_atomically
+
+    try:
+        found = compare(
+            options.runs,
+            pairs,
+            options.language or language_of(options.recipe),
+            lambda line: print(line, file=sys.stderr),
+        )
+        if options.out:
+            options.out.mkdir(parents=True, exist_ok=True)
+            text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+            write_atomically(options.out / "compare.json", text.encode())
+            curves = dict(zip(found, map(history, options.runs), strict=True))
+            write_curves(options.out / "curves.png", curves)
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    except KeyboardInterrupt:
+        return command.fail("interrupted", 130)
+    show(found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
