@@ -5,8 +5,10 @@ SentencePiece (Kudo and Richardson 2018) learns its pieces from raw text; the se
 library but tensorflow-text, which a stock TensorFlow Serving has linked in.
 """
 
+import collections
 import hashlib
 import io
+import itertools
 
 import sentencepiece
 import tensorflow as tf
@@ -15,6 +17,8 @@ import tensorflow_text
 from tfformer.config import BOS, EOS, PAD, UNK
 
 KINDS = ("unigram", "bpe", "char")
+MOST_TEXTS = 1_000_000  # of a side, of which pieces are learned
+SPACE = "▁"  # U+2581, as which SentencePiece writes a space
 
 
 def clean(text):
@@ -84,6 +88,45 @@ class Tokenizer(tf.Module):
             return _train(texts, vocabulary_size, kind, split_digits)
 
         return cls(learn(*sides)) if shared or len(sides) == 1 else cls(*map(learn, sides))
+
+    def extended(self, source_texts, target_texts, count):
+        """A tokenizer that knows more pieces, behind those of this one, whose ids stay.
+
+        First come characters that this one writes as bytes, the most frequent first, then pieces
+        that a SentencePiece model of the same kind learns from the texts.
+
+        Args:
+            source_texts, target_texts: iterables of strings.
+            count: new pieces at most, in each of the two models; 0 or more.
+        """
+        if self.is_shared:
+            return Tokenizer(_extend(self.source_model, [source_texts, target_texts], count))
+        pairs = ((self.source_model, source_texts), (self.target_model, target_texts))
+        return Tokenizer(*(_extend(model, [texts], count) for model, texts in pairs))
+
+    def made_of(self, old, side):
+        """For each piece that this one has and `old` has not, the ids that `old` writes it with.
+
+        Args:
+            old: the `Tokenizer` that this one extends.
+            side: `"source"` or `"target"`.
+
+        Returns:
+            A list of lists of ids, in the order of the new ids.
+        """
+        new, old = (
+            sentencepiece.SentencePieceProcessor(model_proto=getattr(t, f"{side}_model"))
+            for t in (self, old)
+        )
+        pieces = [new.id_to_piece(n) for n in range(old.vocab_size(), new.vocab_size())]
+        # A text begins with a space of its own, which a piece from inside a word has not.
+        space = old.piece_to_id(SPACE)
+        found = []
+        for piece in pieces:
+            ids = old.encode(piece.replace(SPACE, " "))
+            inside = not piece.startswith(SPACE) and ids[:1] == [space] and len(ids) > 1
+            found.append(ids[1:] if inside else ids)
+        return found
 
     @property
     def is_shared(self):
@@ -171,7 +214,7 @@ def _train(sides, vocabulary_size, kind, split_digits):
             unk_id=UNK,
             bos_id=BOS,
             eos_id=EOS,
-            input_sentence_size=1_000_000 * len(sides),
+            input_sentence_size=MOST_TEXTS * len(sides),
             shuffle_input_sentence=True,
             max_sentence_length=16_384,
             num_threads=1,
@@ -183,6 +226,34 @@ def _train(sides, vocabulary_size, kind, split_digits):
             f"these texts: {str(error).strip().splitlines()[-1]}"
         ) from error
     return model.getvalue()
+
+
+def _extend(model, sides, count):
+    """The bytes of a SentencePiece model with up to `count` pieces more."""
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    old = ModelProto.FromString(model)
+    known = {piece.piece for piece in old.pieces}
+    sides = [itertools.islice(side, MOST_TEXTS) for side in sides]
+    texts = [text.decode() for text in _cleaned(sides)]
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    characters = collections.Counter()
+    for text in texts:
+        characters.update(processor.normalize(text))
+    missing = [c for c, _ in characters.most_common() if c not in known]
+    kind = KINDS[old.trainer_spec.model_type - 1] if old.trainer_spec.model_type < 3 else "char"
+    size = 261 + len(characters) + 2 * count
+    learned = ModelProto.FromString(_train([texts], size, kind, False))
+    normal = [piece for piece in learned.pieces if piece.type == ModelProto.SentencePiece.NORMAL]
+    scores = {piece.piece: piece.score for piece in normal}
+    longer = [piece.piece for piece in normal if piece.piece not in known | set(missing)]
+    least = min(piece.score for piece in old.pieces)
+    for rank, piece in enumerate([*missing, *longer][:count], 1):
+        # Of the unigram model a score is a log-probability; of BPE it is the order of the merges.
+        score = scores.get(piece, least - 1) if kind == "unigram" else least - rank
+        old.pieces.add(piece=piece, score=score, type=ModelProto.SentencePiece.NORMAL)
+    old.trainer_spec.vocab_size = len(old.pieces)
+    return old.SerializeToString()
 
 
 def _cleaned(sides, batch=1024):

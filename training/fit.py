@@ -9,11 +9,7 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
 """
 
 import contextlib
-import dataclasses
-import json
 import math
-import os
-import shutil
 import signal
 import time
 from pathlib import Path
@@ -25,17 +21,15 @@ from tfformer import run
 from tfformer.config import TransformerConfig
 from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
 from tfformer.schedule import WarmupSchedule
-from tfformer.tokenizer import Tokenizer
 from tfformer.transformer import Transformer
 from tfformer.translator import Translator
 from training import checkpoint
 from training.batches import Batches
 from training.bleu import bleu
-from training.corpus import Corpus, write_corpus
+from training.corpus import Corpus
+from training.prepare import PREPARED, prepare, read_init, read_tokenizer
 from training.progress import Diverged, EpochProgress, console, write_csv, write_curve
-from training.reader import CorpusReport, clean_pairs
 
-PREPARED = "prepared"
 # Texts of the validation corpus that a run remembers.
 EXAMPLES = 32
 
@@ -56,13 +50,15 @@ class Training:
             goes on with what it has prepared.
         recipe: a `Recipe`. Of a run that goes on, only the settings are used.
         data: the folder that the recipe's corpus is read from, if it needs one.
+        init: a run to begin with: its sizes, vocabulary and weights. Default: random weights of
+            the recipe's preset.
 
     Raises:
         RunError, CorpusError: what is wrong with the directory or the corpus, before a step is
             made.
     """
 
-    def __init__(self, directory, recipe, data=None):
+    def __init__(self, directory, recipe, data=None, init=None):
         self.directory, self.recipe = Path(directory), recipe
         self.say = console().print
         self.checkpoints = self.directory / "checkpoints"
@@ -72,8 +68,8 @@ class Training:
         keras.utils.set_random_seed(recipe.seed)
         prepared = self.directory / PREPARED
         if not prepared.is_dir():
-            self._prepare(prepared, data)
-        self.tokenizer = _read_tokenizer(prepared)
+            prepare(prepared, recipe, data, self.say, init)
+        self.tokenizer = read_tokenizer(prepared)
         self.train = Batches(
             Corpus(prepared / "train"), self.tokenizer, recipe.batch_tokens, recipe.seed
         )
@@ -84,17 +80,13 @@ class Training:
         # What a killed save has left behind.
         for partial in self.directory.rglob(".*.partial"):
             partial.unlink()
-        changes = dict(recipe.model_changes)
-        if not self.tokenizer.is_shared:
-            # Two vocabularies have no matrix in common.
-            changes.setdefault("tie_embeddings", "target")
-        config = TransformerConfig.preset(
-            recipe.preset,
-            self.tokenizer.source_vocabulary_size,
-            target_vocabulary_size=self.tokenizer.target_vocabulary_size,
-            **changes,
-        )
+        config, weights = self._beginning(prepared)
         self.model = Transformer(config, dtype=recipe.dtype)
+        if weights is not None:
+            run.set_weights(self.model, weights)
+        for part in recipe.frozen():
+            for layer in part_of(self.model, part):
+                layer.trainable = False
         self.model.compile(
             optimizer=keras.optimizers.Adam(
                 self._schedule(config.d_model),
@@ -116,6 +108,22 @@ class Training:
         self.progress = {"epoch": 0, "batch": 0, "seconds": 0.0, "history": [], "best": None}
         self.stop_signal = None
 
+    def _beginning(self, prepared):
+        """The model's configuration, and the weights it begins with; None: random ones."""
+        if (begun := read_init(prepared)) is not None:
+            return begun
+        changes = dict(self.recipe.model_changes)
+        if not self.tokenizer.is_shared:
+            # Two vocabularies have no matrix in common.
+            changes.setdefault("tie_embeddings", "target")
+        config = TransformerConfig.preset(
+            self.recipe.preset,
+            self.tokenizer.source_vocabulary_size,
+            target_vocabulary_size=self.tokenizer.target_vocabulary_size,
+            **changes,
+        )
+        return config, None
+
     def _schedule(self, d_model):
         """The paper's learning rate, with the recipe's cool-down at the end of its epochs."""
         recipe, steps = self.recipe, self.recipe.epochs * len(self.train)
@@ -126,49 +134,6 @@ class Training:
             total_steps=steps,
             cooldown_steps=round(recipe.cooldown * steps),
         )
-
-    def _prepare(self, folder, data):
-        """Settings, tokenizer and corpus, written beside and renamed."""
-        recipe = self.recipe
-        partial = folder.with_name(f"{PREPARED}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        try:
-            self.say("learning the vocabulary ...")
-
-            def cleaned(split, report):
-                return clean_pairs(
-                    recipe.pairs(split, data),
-                    report,
-                    max_characters=recipe.max_characters,
-                    max_length_ratio=recipe.max_length_ratio,
-                )
-
-            def side(name):
-                report = CorpusReport()
-                yield from (getattr(pair, name) for pair in cleaned("train", report))
-                report.require_some("the training corpus")
-
-            tokenizer = Tokenizer.train(
-                side("source"),
-                side("target"),
-                vocabulary_size=recipe.vocabulary_size,
-                kind=recipe.vocabulary_kind,
-                shared=recipe.shared_vocabulary,
-                split_digits=recipe.split_digits,
-            )
-            text = json.dumps(recipe.settings(), indent=2) + "\n"
-            run.write_atomically(partial / "recipe.json", text.encode())
-            run.write_atomically(partial / "source.model", tokenizer.source_model)
-            run.write_atomically(partial / "target.model", tokenizer.target_model)
-            for split in ("train", "val"):
-                report = CorpusReport()
-                pairs = cleaned(split, report)
-                write_corpus(partial / split, pairs, tokenizer, recipe.max_tokens, report, split)
-                self.say(f"{split}: {report}")
-            os.replace(partial, folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
 
     def resume(self):
         """Puts the last checkpoint back. A run that was killed before its first one starts."""
@@ -381,30 +346,10 @@ class _Keeper(keras.callbacks.Callback):
             training._save()
 
 
-def _read_tokenizer(folder):
-    return Tokenizer(*(Path(folder, f"{side}.model").read_bytes() for side in ("source", "target")))
-
-
-def read_settings(directory, recipe):
-    """The recipe with the settings that a run was begun with.
-
-    Raises:
-        RunError: it was never begun.
-    """
-    path = Path(directory) / PREPARED / "recipe.json"
-    try:
-        settings = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise run.RunError(f"{directory} has no training to resume") from error
-    except ValueError as error:
-        raise run.RunError(f"{path} is damaged: {error}") from error
-    try:
-        return dataclasses.replace(recipe, **settings)
-    except TypeError as error:
-        raise run.RunError(f"{path} is of another version: {error}") from error
-
-
-def write_settings(directory, recipe):
-    """Remembers settings that were changed when a run was resumed."""
-    text = json.dumps(recipe.settings(), indent=2) + "\n"
-    run.write_atomically(Path(directory) / PREPARED / "recipe.json", text.encode())
+def part_of(model, part):
+    """The layers of a part of a `Transformer`, by its name in `Recipe.freeze`."""
+    if part != "embeddings":
+        return [getattr(model, part)]
+    names = ("source_embedding", "target_embedding", "source_positions", "target_positions")
+    layers = [getattr(model, name, None) for name in names]
+    return [layer for layer in layers if layer is not None]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from training.reader import Pair
 
+PARTS = ("encoder", "decoder", "embeddings")
+
 
 def setting(default, help):
     """A field of a recipe that is an option of the command as well."""
@@ -50,6 +52,8 @@ class Recipe:
     patience: int = setting(0, "stop after so many validations without a better BLEU; 0 never")
     average: int = setting(5, "checkpoints of the last epochs whose average is tried at the end")
     checkpoint_steps: int = setting(500, "steps from one checkpoint to the next inside an epoch")
+    freeze: str = setting("", "parts that do not learn: encoder, decoder, embeddings; with commas")
+    new_pieces: int = setting(0, "with --init: pieces that the vocabulary is extended by at most")
     beam_width: int = setting(4, "of the search that the model is served with")
     length_penalty: float = setting(0.6, "of the search that the model is served with")
 
@@ -69,6 +73,7 @@ class Recipe:
             ("seed", 0),
             ("max_minutes", 0),
             ("clip_norm", 0),
+            ("new_pieces", 0),
         ):
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
@@ -88,6 +93,9 @@ class Recipe:
         ):
             if not least <= value <= most:
                 raise ValueError(f"{name} must be in [{least}, {most}], got {value}")
+        unknown = sorted(set(self.frozen()) - set(PARTS))
+        if unknown or len(self.frozen()) == len(PARTS):
+            raise ValueError(f"freeze must be some of {PARTS} but not all, got {self.freeze!r}")
         if self.learning_rate_scale <= 0:
             raise ValueError(
                 f"learning_rate_scale must be positive, got {self.learning_rate_scale}"
@@ -99,6 +107,10 @@ class Recipe:
                 "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "
                 f"got batch_tokens={self.batch_tokens} and max_tokens={self.max_tokens}"
             )
+
+    def frozen(self):
+        """The parts that do not learn, by name."""
+        return [part.strip() for part in self.freeze.split(",") if part.strip()]
 
     def settings(self):
         """All that is a number or a word, by name: what a run is resumed with."""

@@ -34,6 +34,8 @@ PREPARED_SETTINGS = {
     "max_length_ratio",
     "batch_tokens",
     "seed",
+    "new_pieces",
+    "freeze",
 }
 
 
@@ -66,6 +68,10 @@ def parser():
     parser.add_argument(
         "--resume", action="store_true", help="go on where the run was stopped, if it was begun"
     )
+    parser.add_argument(
+        "--init", type=Path, metavar="RUN",
+        help="fine-tuning: begin with the sizes, the vocabulary and the weights of this run",
+    )  # fmt: skip
     corpus = parser.add_argument_group("corpus")
     corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
     corpus.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
@@ -122,6 +128,8 @@ def main(arguments=None):
         recipe = read_recipe(arguments)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
+    if recipe.new_pieces and not arguments.init and not arguments.resume:
+        return command.fail("--new-pieces needs --init, whose vocabulary it extends", 2)
     begun = (arguments.run / "prepared").exists()
     if begun and not arguments.resume:
         return command.fail(
@@ -131,12 +139,13 @@ def main(arguments=None):
     # TensorFlow is loaded only for a command line that makes sense.
     from tfformer.run import RunError
     from training import fit
+    from training.prepare import read_settings, write_settings
     from training.progress import Diverged
 
     try:
         if begun:
             changes = changed_settings(arguments)
-            recipe = fit.read_settings(arguments.run, recipe)
+            recipe = read_settings(arguments.run, recipe)
             for name in sorted(set(changes) & PREPARED_SETTINGS):
                 if changes[name] != getattr(recipe, name):
                     return command.fail(
@@ -145,9 +154,9 @@ def main(arguments=None):
                         2,
                     )
             recipe = dataclasses.replace(recipe, **changes)
-        training = fit.Training(arguments.run, recipe, arguments.data)
+        training = fit.Training(arguments.run, recipe, arguments.data, arguments.init)
         if begun and changes:
-            fit.write_settings(arguments.run, recipe)
+            write_settings(arguments.run, recipe)
         training.resume()
     except (ValueError, OSError) as error:
         return command.fail(error, 1)

@@ -1,0 +1,161 @@
+"""What a training prepares once, before its first step: settings, tokenizer, corpus, beginning.
+
+They are written beside and renamed, so that a run has all of them or none. They do not change when
+it is resumed.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+from pathlib import Path
+
+from tfformer import run
+from tfformer.config import TransformerConfig
+from tfformer.tokenizer import Tokenizer
+from training.corpus import write_corpus
+from training.reader import CorpusReport, clean_pairs
+
+PREPARED = "prepared"
+
+
+def prepare(folder, recipe, data, say, init=None):
+    """Writes settings, tokenizer and corpus, and the weights of `init` if it is given.
+
+    Args:
+        folder: where; it appears when all is there.
+        recipe: the `Recipe`.
+        data: the folder of its corpus, or None.
+        say: called with a line for each step.
+        init: a run directory whose vocabulary, sizes and weights the training begins with.
+
+    Raises:
+        RunError, CorpusError: nothing is left behind.
+    """
+    partial = folder.with_name(f"{PREPARED}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+
+        def cleaned(split, report):
+            return clean_pairs(
+                recipe.pairs(split, data),
+                report,
+                max_characters=recipe.max_characters,
+                max_length_ratio=recipe.max_length_ratio,
+            )
+
+        def side(name):
+            report = CorpusReport()
+            yield from (getattr(pair, name) for pair in cleaned("train", report))
+            report.require_some("the training corpus")
+
+        if init is not None:
+            say(f"beginning with {init} ...")
+            tokenizer = _begin_with(partial, init, recipe, side)
+        else:
+            say("learning the vocabulary ...")
+            tokenizer = Tokenizer.train(
+                side("source"),
+                side("target"),
+                vocabulary_size=recipe.vocabulary_size,
+                kind=recipe.vocabulary_kind,
+                shared=recipe.shared_vocabulary,
+                split_digits=recipe.split_digits,
+            )
+        text = json.dumps(recipe.settings(), indent=2) + "\n"
+        run.write_atomically(partial / "recipe.json", text.encode())
+        run.write_atomically(partial / "source.model", tokenizer.source_model)
+        run.write_atomically(partial / "target.model", tokenizer.target_model)
+        for split in ("train", "val"):
+            report = CorpusReport()
+            pairs = cleaned(split, report)
+            write_corpus(partial / split, pairs, tokenizer, recipe.max_tokens, report, split)
+            say(f"{split}: {report}")
+        os.replace(partial, folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def _begin_with(folder, init, recipe, side):
+    """Writes a run's sizes and weights into `folder`; returns its tokenizer.
+
+    With new pieces, the embedding of each begins as the mean of those of the pieces that its text
+    was before.
+    """
+    model, old = run.load(init)
+    weights, config = run.model_weights(model), model.config
+    tokenizer = old
+    if recipe.new_pieces:
+        tokenizer = old.extended(side("source"), side("target"), recipe.new_pieces)
+        sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+        config = dataclasses.replace(
+            config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1]
+        )
+        made_of = {"source": tokenizer.made_of(old, "source")}
+        made_of["target"] = tokenizer.made_of(old, "target")
+        weights = {name: _longer(name, weight, made_of) for name, weight in weights.items()}
+    text = json.dumps(config.to_dict(), indent=2) + "\n"
+    run.write_atomically(folder / "init.json", text.encode())
+    run.write_atomically(folder / "init.npz", run.pack(weights))
+    return tokenizer
+
+
+def _longer(name, weight, made_of):
+    """A weight with a row (or, in the output projection, a column) for each new piece."""
+    import numpy as np
+
+    layer = name.split("/")[0]
+    if layer not in ("source_embedding", "target_embedding", "output_projection"):
+        return weight
+    side = "source" if layer == "source_embedding" else "target"
+    if weight.ndim != 2:
+        return weight
+    rows = weight.T if layer == "output_projection" else weight
+    new = [rows[ids].mean(axis=0) for ids in made_of[side]]
+    rows = np.concatenate([rows, np.array(new, rows.dtype).reshape(-1, rows.shape[1])])
+    return rows.T if layer == "output_projection" else rows
+
+
+def read_init(folder):
+    """What a training begins with: (TransformerConfig, weights by name), or None.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    try:
+        config = TransformerConfig.from_dict(json.loads((folder / "init.json").read_bytes()))
+        return config, run.unpack((folder / "init.npz").read_bytes())
+    except FileNotFoundError:
+        return None
+    except (TypeError, ValueError) as error:
+        raise run.RunError(f"{folder / 'init.json'} is damaged: {error}") from error
+
+
+def read_tokenizer(folder):
+    return Tokenizer(*(Path(folder, f"{side}.model").read_bytes() for side in ("source", "target")))
+
+
+def read_settings(directory, recipe):
+    """The recipe with the settings that a run was begun with.
+
+    Raises:
+        RunError: it was never begun.
+    """
+    path = Path(directory) / PREPARED / "recipe.json"
+    try:
+        settings = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise run.RunError(f"{directory} has no training to resume") from error
+    except ValueError as error:
+        raise run.RunError(f"{path} is damaged: {error}") from error
+    try:
+        return dataclasses.replace(recipe, **settings)
+    except TypeError as error:
+        raise run.RunError(f"{path} is of another version: {error}") from error
+
+
+def write_settings(directory, recipe):
+    """Remembers settings that were changed when a run was resumed."""
+    text = json.dumps(recipe.settings(), indent=2) + "\n"
+    run.write_atomically(Path(directory) / PREPARED / "recipe.json", text.encode())
