@@ -44,6 +44,17 @@ def resident_mib(process_id):
     raise OSError(f"/proc/{process_id}/status does not say VmRSS")
 
 
+def processor_seconds(process_id):
+    """Processor seconds of a process and of those that it has started and that still run."""
+    lines = _lines(f"/proc/{process_id}/stat")
+    if not lines:  # it has ended, or no Linux
+        return 0.0
+    ticks = sum(map(int, lines[0].rpartition(")")[2].split()[11:13]))  # user and system
+    children = Path(f"/proc/{process_id}/task").glob("*/children")
+    started = " ".join(line for path in children for line in _lines(path)).split()
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(processor_seconds, started))
+
+
 def _lines(path):
     try:
         return Path(path).read_text().splitlines()

@@ -5,8 +5,9 @@ import statistics
 
 import pytest
 import tensorflow as tf
+import tiny
 
-from benchmarks import decoding, same_weights, scaling, shortlist, work
+from benchmarks import decoding, load, same_weights, scaling, serving, shortlist, work
 from benchmarks.peers import protocol
 from benchmarks.workers import Worker, WorkerError
 
@@ -173,6 +174,80 @@ def test_shortlist_end_to_end(tmp_path, capsys):
     assert record["changes"] is None
 
 
+@pytest.mark.slow
+def test_serving_end_to_end(served_model, tmp_path, capsys):
+    source, batching = tmp_path / "source.txt", tmp_path / "batching_parameters.txt"
+    source.write_text("".join(f"{text}\n\n" for text in tiny.sentences(23)))
+    batching.write_text("max_batch_size { value: 8 }\nbatch_timeout_micros { value: 1000 }\n")
+    out = tmp_path / "new" / "serving.json"
+    code = serving.main(
+        [
+            str(served_model), "--source", str(source), "--clients", "3", "--seconds", "1",
+            "--batching", str(batching), "--out", str(out),
+        ]
+    )  # fmt: skip
+    output, error = capsys.readouterr()
+    assert code == 0, error
+    record = json.loads(out.read_text())
+    assert record["text"] == "23 lines of source.txt" and record["language"] == "gRPC"
+    assert record["batching"]["max_batch_size"] == 8
+    assert "TensorFlow" in record["versions"] and record["machine"]["cores"] >= 1
+    assert [(row["clients"], row["batching"]) for row in record["rows"]] == [(3, "off"), (3, "on")]
+    for row in record["rows"]:
+        assert 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] < 30_000
+        assert row["errors"] == row["different"] == 0 and row["first_error"] is None
+        assert row["answers"] >= row["requests_a_second"] > 3
+        assert f"| 3 | {row['batching']} | {row['requests_a_second']:.1f} | " in output
+
+
+def test_load_by_rest_tells_wrong_answers_and_errors(served_model, tmp_path):
+    texts = tiny.sentences(5)
+    right = load.translate_alone(served_model / "1", texts)
+    wrong = [(translation + "!", score) for translation, score in right[:1]]
+    lower = [(translation, score - 2 * load.TOLERANCE) for translation, score in right[1:2]]
+    base = load.link_version(served_model / "1", tmp_path / "model", warm_up=False)
+    with load.Server(base) as server:
+        expected = [*wrong, *lower, *right[2:]]
+        found = load.measure(server, texts, expected, 2, 1.0, warm_up=0.5, rest=True)
+        rounds = found.answers / len(texts)
+        assert abs(found.different - 2 * rounds) <= 4 and found.different > 0
+        assert not found.errors and found.row()["requests_a_second"] == len(found.milliseconds)
+        assert 0 < len(found.milliseconds) < found.answers
+        server.close()
+        gone = load.measure(server, texts, right, 2, 0.2, warm_up=0.0, rest=True)
+    assert gone.answers == 0 and gone.errors[0].startswith("UNAVAILABLE")
+    with pytest.raises(load.LoadError, match="no answer to 2 clients: UNAVAILABLE"):
+        gone.row()
+
+
+def test_server_that_does_not_start_says_why(served_model, tmp_path):
+    wrong = tmp_path / "batching_parameters.txt"
+    wrong.write_text("max_batch_size { value: 0 }")
+    with pytest.raises(load.LoadError, match="max_batch_size must be at least 1, got 0"):
+        load.Server(served_model, wrong)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["none"], "directory must exist, got"),
+        (["model", "--source", "none"], "No such file or directory: 'none'"),
+        (["model", "--source", "blank"], "--source must have a line of text, got blank"),
+        (["model", "--batching", "wrong"], "batching parameters do not parse"),
+    ],
+)
+def test_serving_refuses_what_is_not_there_in_one_line(
+    arguments, message, served_model, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blank").write_text("\n \n")
+    (tmp_path / "wrong").write_text("max_batch_size: many")
+    (tmp_path / "model").symlink_to(served_model)
+    assert serving.main(arguments) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("python -m benchmarks.serving: error: ") and message in line
+
+
 @pytest.mark.parametrize(
     "command, arguments, message",
     [
@@ -180,6 +255,10 @@ def test_shortlist_end_to_end(tmp_path, capsys):
         (decoding, ["--python", "moses=/x"], "--python must be of PEER=PATH with PEER in"),
         (scaling, ["--vocabulary", "7000"], "--vocabulary must be at least 8000, got [7000]"),
         (scaling, ["--threads", "0"], "--threads must be at least 1, got 0"),
+        (serving, ["model", "--clients", "8", "0"], "--clients must be at least 1, got [8, 0]"),
+        (serving, ["model", "--seconds", "0.5"], "--seconds must be at least 1, got 0.5"),
+        (serving, ["model", "--grpc", "--rest"], "not allowed with argument"),
+        (serving, [], "required: directory"),
         (shortlist, ["--batch", "0"], "--batch must be at least 1, got [0]"),
         (shortlist, ["--run", "runs/x"], "--run needs --data"),
         (

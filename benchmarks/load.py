@@ -1,0 +1,256 @@
+"""Many clients on the local server: how long each request takes, and whether its answer is right.
+
+The server is a process of its own, and has another one for the model. The clients are threads of
+this process: what a request costs here is small beside a translation.
+"""
+
+import concurrent.futures
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks import machine
+from benchmarks.peers.protocol import machine_seconds
+from benchmarks.workers import ENVIRONMENT, ROOT
+from export.client import GrpcClient, RequestError, RestClient
+from export.graph import UsageError, read_graph
+from export.serving.worker import Worker
+
+MODEL = "model"  # its name on the server
+TOLERANCE = 1e-4  # of a score
+PORTS = re.compile(r"gRPC at (\S+:\d+), REST at (\S+:\d+)")  # what it says when it listens
+PATIENCE = 30  # seconds that a server has to end
+
+
+class LoadError(Exception):
+    """A server that does not start, or does not answer, and why, in one line."""
+
+
+@dataclass
+class Load:
+    """What clients met.
+
+    Attributes:
+        clients: how many.
+        seconds: that were measured.
+        milliseconds: of each request that was answered in that time.
+        answers: all of them, those while warming up included.
+        different: how many of these are not what they should be.
+        errors: what was answered in place of a translation, likewise.
+        foreign: cores that other processes used in that time.
+        own: cores that this process used, the clients.
+    """
+
+    clients: int
+    seconds: float
+    milliseconds: list[float] = field(default_factory=list)
+    answers: int = 0
+    different: int = 0
+    errors: list[str] = field(default_factory=list)
+    foreign: float = 0.0
+    own: float = 0.0
+
+    def row(self):
+        """The figures of the report by name.
+
+        Raises:
+            LoadError: nothing was answered.
+        """
+        if not self.milliseconds:
+            why = self.errors[0] if self.errors else f"nothing within {self.seconds:g} seconds"
+            raise LoadError(f"no answer to {self.clients} clients: {why}")
+        p50, p95, p99 = (float(value) for value in np.percentile(self.milliseconds, [50, 95, 99]))
+        return {
+            "clients": self.clients,
+            "requests_a_second": len(self.milliseconds) / self.seconds,
+            "p50_ms": p50,
+            "p95_ms": p95,
+            "p99_ms": p99,
+            "answers": self.answers,
+            "errors": len(self.errors),
+            "first_error": self.errors[0] if self.errors else None,
+            "different": self.different,
+            "foreign": self.foreign,
+            "own": self.own,
+        }
+
+
+class Server:
+    """`export.local_server` in a process of its own; the constructor returns when it is ready.
+
+    Args:
+        base: a base directory; what it serves is called `MODEL`.
+        batching: the file of `--batching`. Default None: each request is a run of its own.
+        cores: operations side by side. One operation has one thread.
+
+    Attributes:
+        process_id: its number.
+
+    Raises:
+        LoadError: with the last thing that it said.
+    """
+
+    def __init__(self, base, batching=None, cores=1):
+        self._log = tempfile.TemporaryFile()
+        command = [sys.executable, "-m", "export.local_server", base, "--name", MODEL]
+        command += ["--port", 0, "--rest-port", 0, "--intra-op-threads", 1]
+        command += ["--inter-op-threads", cores]
+        command += ["--batching", Path(batching).resolve()] if batching else []
+        self._process = subprocess.Popen(
+            [str(part) for part in command], cwd=ROOT, env={**os.environ, **ENVIRONMENT},
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self._log,
+        )  # fmt: skip
+        self.process_id = self._process.pid
+        try:
+            while not (ports := PORTS.search(self._said())):
+                if self._process.poll() is not None:
+                    last = self._said().strip().splitlines()[-1:]
+                    raise LoadError(": ".join(["the server does not start", *last]))
+                time.sleep(0.05)
+        except BaseException:
+            self.close()
+            raise
+        self._grpc, self._rest = ports.groups()
+
+    def client(self, rest=False):
+        """A `Client` of its model, which does not try again."""
+        if rest:
+            return RestClient(MODEL, f"http://{self._rest}", retries=0)
+        return GrpcClient(MODEL, self._grpc, retries=0)
+
+    def close(self):
+        """Ends it. It is no error to do so twice."""
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _said(self):
+        return os.pread(self._log.fileno(), 2**20, 0).decode(errors="replace")
+
+
+def link_version(path, base, warm_up=True):
+    """The SavedModel `path` as version 1 of the new base directory `base`, by links.
+
+    Without `warm_up` it has no recorded requests: some of them feed scalars, which a server that
+    joins requests refuses, and the version with them.
+    """
+    version = Path(base, "1")
+    version.mkdir(parents=True)
+    for part in Path(path).resolve().iterdir():
+        if warm_up or part.name != "assets.extra":
+            (version / part.name).symlink_to(part)
+    return Path(base)
+
+
+def translate_alone(path, texts):
+    """[(translation, score)] of texts that nobody shares anything with: one by one, one thread.
+
+    Raises:
+        UsageError: the SavedModel has no `serving_default` of one text.
+        ServingError: it does not load, or refuses a text.
+    """
+    signature = read_graph(path).signatures.get("serving_default")
+    if signature is None or set(signature.inputs) != {"text"}:
+        raise UsageError(f"{path} must have a signature serving_default whose input is text")
+    fetches = [signature.outputs[name].name for name in ("translation", "score")]
+    worker, found = Worker(path, intra_op_threads=1, inter_op_threads=1), []
+    try:
+        for text in texts:
+            feeds = {signature.inputs["text"].name: np.array([text.encode()], object)}
+            [translation], [score] = worker.run(feeds, fetches)
+            found.append((translation.decode(errors="replace"), float(score)))
+    finally:
+        worker.close()
+    return found
+
+
+def measure(server, texts, expected, clients, seconds, warm_up, rest=False):
+    """The `Load` of so many clients, each of which sends one text after the other.
+
+    Args:
+        server: the `Server`.
+        texts: each client goes round all of them, from a place of its own.
+        expected: (translation, score) of each.
+        clients: how many.
+        seconds, warm_up: that count, and before them.
+        rest: by REST. Default: by gRPC.
+    """
+    asking = [server.client(rest) for _ in range(clients)]
+    first = time.monotonic() + warm_up
+    end, stop = first + seconds, threading.Event()
+    with concurrent.futures.ThreadPoolExecutor(clients) as threads:
+        loads = [
+            threads.submit(
+                _ask, client, texts, expected, n * len(texts) // clients, first, end, stop
+            )
+            for n, client in enumerate(asking)
+        ]
+        try:
+            time.sleep(max(0.0, first - time.monotonic()))
+            own, busy = _processor_seconds(server), machine_seconds()
+            time.sleep(max(0.0, end - time.monotonic()))
+            own = [
+                after - before
+                for after, before in zip(_processor_seconds(server), own, strict=True)
+            ]
+            busy = machine_seconds() - busy
+        finally:
+            stop.set()
+        total = Load(clients, seconds, own=own[0] / seconds)
+        total.foreign = max(0.0, (busy - sum(own)) / seconds)
+        for load in (load.result() for load in loads):
+            total.milliseconds += load.milliseconds
+            total.answers += load.answers
+            total.different += load.different
+            total.errors += load.errors
+    for client in asking:
+        if not rest:
+            client.close()
+    return total
+
+
+def _ask(client, texts, expected, place, first, end, stop):
+    """The life of a client: the `Load` that it met."""
+    own = Load(1, end - first)
+    while (start := time.monotonic()) < end and not stop.is_set():
+        number = place % len(texts)
+        place += 1
+        try:
+            outputs = client.predict({"text": [texts[number]]})
+        except RequestError as error:
+            own.errors.append(str(error))
+            continue
+        now = time.monotonic()
+        if first <= now < end:
+            own.milliseconds.append(1000 * (now - start))
+        own.answers += 1
+        own.different += not is_same(outputs, *expected[number])
+    return own
+
+
+def is_same(outputs, translation, score):
+    """Whether an answer to one text is this translation with this score."""
+    return outputs["translation"] == [translation] and abs(outputs["score"][0] - score) <= TOLERANCE
+
+
+def _processor_seconds(server):
+    """Of this process, and of the server's."""
+    return time.process_time(), machine.processor_seconds(server.process_id)
