@@ -346,10 +346,12 @@ def serve_calls(
     timeout: float | None = 600,
     *,
     xla: bool = False,
+    python: str | os.PathLike = sys.executable,
 ) -> list[dict[str, np.ndarray] | ServingError]:
     """Make each call (feeds, fetches) in one fresh process; an answer is {fetch: array} or error.
 
-    With `xla`, XLA is on in it; see `ServingSession`.
+    With `xla`, XLA is on in it; see `ServingSession`. `python` is the interpreter, by default this
+    one: another one's environment may have another TensorFlow.
 
     A SavedModel that does not load, a process that dies, and one that takes longer than `timeout`
     seconds (None: there is no such limit) raise `ServingError`.
@@ -366,7 +368,7 @@ def serve_calls(
         write_job(job, directory, calls, xla)
         try:
             child = subprocess.run(
-                [sys.executable, "-m", "export.session", job],
+                [python, "-m", "export.session", job],
                 cwd=root, env=environment, timeout=timeout,
                 stdin=subprocess.DEVNULL, capture_output=True,
             )  # fmt: skip
