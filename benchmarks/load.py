@@ -48,7 +48,7 @@ class Load:
         different: how many of these are not what they should be.
         errors: what was answered in place of a translation, likewise.
         foreign: cores that other processes used in that time.
-        own: cores that this process used, the clients.
+        own, server: cores that this process used, with the clients, and the server's processes.
     """
 
     clients: int
@@ -59,6 +59,7 @@ class Load:
     errors: list[str] = field(default_factory=list)
     foreign: float = 0.0
     own: float = 0.0
+    server: float = 0.0
 
     def row(self):
         """The figures of the report by name.
@@ -82,6 +83,7 @@ class Load:
             "different": self.different,
             "foreign": self.foreign,
             "own": self.own,
+            "server": self.server,
         }
 
 
@@ -217,7 +219,7 @@ def measure(server, texts, expected, clients, seconds, warm_up, rest=False):
             busy = machine_seconds() - busy
         finally:
             stop.set()
-        total = Load(clients, seconds, own=own[0] / seconds)
+        total = Load(clients, seconds, own=own[0] / seconds, server=own[1] / seconds)
         total.foreign = max(0.0, (busy - sum(own)) / seconds)
         for load in (load.result() for load in loads):
             total.milliseconds += load.milliseconds
