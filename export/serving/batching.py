@@ -2,12 +2,13 @@
 
 Tensors are joined along their first dimension, padded up to an allowed batch size with copies of
 the last request's first row, run, and cut apart again: so every input and output must have the
-batch as its first dimension, and whoever shares a batch shares its error.
+batch as its first dimension, and whoever shares a batch shares its error and the latest deadline.
 """
 
 import collections
 import concurrent.futures
 import dataclasses
+import math
 import os
 import threading
 import time
@@ -113,8 +114,9 @@ class Batcher:
             threading.Thread(target=self._work, daemon=True).start()
 
     def run(self, feeds, fetches, timeout=None):
-        """See `ServingSession.run`. The deadline is this request's own: its batch runs on."""
-        task = _Task(feeds, fetches, _rows(feeds))
+        """See `ServingSession.run`; its batch has the time that the most patient task of it has."""
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        task = _Task(feeds, fetches, _rows(feeds), deadline)
         if task.rows > self._parameters.max_batch_size:
             raise ServingError(
                 "INVALID_ARGUMENT",
@@ -122,17 +124,21 @@ class Batcher:
                 f"{self._parameters.max_batch_size}",
             )
         with self._changed:
+            if self._closed:
+                raise _closed()
             self._enqueue(task)
             self._changed.notify()
-        try:
-            return task.result.result(timeout)
-        except concurrent.futures.TimeoutError:
-            raise ServingError("DEADLINE_EXCEEDED", "the deadline was exceeded") from None
+        return task.result.result()
 
     def close(self):
+        """Runs no further batch; who waits for one is told."""
         with self._changed:
             self._closed = True
+            waiting = [task for queue in self._queues.values() for b in queue for task in b.tasks]
+            self._queues.clear()
             self._changed.notify_all()
+        for task in waiting:
+            task.result.set_exception(_closed())
 
     def _enqueue(self, task):
         """Into the last batch of its signature if it fits there, else into a new one."""
@@ -154,8 +160,9 @@ class Batcher:
             try:
                 self._run_batch(batch.tasks)
             except ServingError as error:
-                for task in batch.tasks:
-                    task.result.set_exception(error)
+                _fail(batch, error)
+            except Exception as error:  # whoever asked must get an answer, and the next batch too
+                _fail(batch, ServingError("INTERNAL", f"{type(error).__name__}: {error}"))
 
     def _next(self):
         """The oldest batch that is full or has waited long enough; None when closed."""
@@ -175,6 +182,10 @@ class Batcher:
 
     def _run_batch(self, tasks):
         """Joins, runs, cuts apart."""
+        left = max(task.deadline for task in tasks) - time.monotonic()
+        if left <= 0:
+            message = "Run() timeout exceeded while waiting in batching queue"
+            raise ServingError("RESOURCE_EXHAUSTED", message)
         sizes = [task.rows for task in tasks]
         padding = self._padding(sum(sizes))
         feeds = {}
@@ -186,8 +197,11 @@ class Batcher:
                     f"Tensors with name '{name}' from different tasks have different shapes and "
                     f"padding is turned off.",
                 )
+            if len({array.dtype for array in arrays}) > 1:
+                message = "Tensor concat operation failed: the tensors have different types"
+                raise ServingError("INTERNAL", message)
             feeds[name] = np.concatenate([*arrays, *[arrays[-1][:1]] * padding])
-        outputs = self._run(feeds, tasks[0].fetches)
+        outputs = self._run(feeds, tasks[0].fetches, None if left == math.inf else left)
         for array in outputs:
             if array.ndim == 0:
                 message = "Batched output tensor has 0 dimensions"
@@ -210,8 +224,8 @@ class Batcher:
 class _Task:
     """A request that waits for its part of a batch."""
 
-    def __init__(self, feeds, fetches, rows):
-        self.feeds, self.fetches, self.rows = feeds, fetches, rows
+    def __init__(self, feeds, fetches, rows, deadline):
+        self.feeds, self.fetches, self.rows, self.deadline = feeds, fetches, rows, deadline
         self.result = concurrent.futures.Future()
 
 
@@ -222,6 +236,15 @@ class _Batch:
     @property
     def rows(self):
         return sum(task.rows for task in self.tasks)
+
+
+def _fail(batch, error):
+    for task in batch.tasks:
+        task.result.set_exception(error)
+
+
+def _closed():
+    return ServingError("UNAVAILABLE", "the version is unloaded")
 
 
 def _rows(feeds):
