@@ -1,8 +1,10 @@
-"""The REST routes, after `model_servers/http_rest_api_handler.cc` and `http_server.cc`.
+"""The REST routes, after `model_servers/http_rest_api_handler.cc`, `_util.cc` and `http_server.cc`.
 
 POST /v1/models/NAME[/versions/N | /labels/L]:predict
 GET  /v1/models/NAME[/versions/N | /labels/L]
 GET  /v1/models/NAME[/versions/N | /labels/L]/metadata
+
+`:classify` and `:regress`, which no exported signature has, are UNIMPLEMENTED.
 """
 
 import http.server
@@ -10,6 +12,7 @@ import json
 import re
 import sys
 import threading
+import urllib.parse
 
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
@@ -37,10 +40,13 @@ STATUSES = {
     "UNAUTHENTICATED": 401,
 }
 OTHERWISE = 500
-MODEL = r"(?i:/v1/models)/(?P<name>[^/:]+)(?:/versions/(?P<version>\d+)|/labels/(?P<label>[^/:]+))?"
-PREDICT = re.compile(MODEL + r":predict")
-STATUS = re.compile(MODEL)
-METADATA = re.compile(MODEL + r"/metadata")
+WHICH = r"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
+PREDICT = re.compile(
+    rf"/v1/models/(?P<name>[^/:]+){WHICH}:(?P<method>classify|regress|predict)", re.IGNORECASE
+)
+STATUS = re.compile(
+    rf"/v1/models(?:/(?P<name>[^/:]+))?{WHICH}(?P<metadata>/metadata)?", re.IGNORECASE
+)
 
 
 def serve(versions, port, timeout=30.0):
@@ -87,18 +93,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not length.isdecimal():
             return self._send(400, {"error": f"Content-Length must be a number, got {length}"})
         body = self.rfile.read(int(length))
-        if match := PREDICT.fullmatch(self.path):
-            return self._answer(lambda: self._predict(_spec(match), body))
+        if self.command == "POST" and (match := PREDICT.fullmatch(self._route)):
+            return self._answer(lambda: self._predict(match, body))
         return self._malformed()
+
+    do_PUT = do_DELETE = do_POST
 
     def do_GET(self):
-        if match := METADATA.fullmatch(self.path):
-            return self._answer(lambda: self._metadata(_spec(match)))
-        if match := STATUS.fullmatch(self.path):
-            return self._answer(lambda: _to_json(self.versions.status(_spec(match))))
+        if match := STATUS.fullmatch(self._route):
+            return self._answer(lambda: self._look_up(match))
         return self._malformed()
 
-    def _predict(self, spec, body):
+    @property
+    def _route(self):
+        """The path, without what stands behind a question mark."""
+        return self.path.partition("?")[0]
+
+    def _predict(self, match, body):
+        spec = _spec(match)
+        if match["method"].lower() != "predict":
+            raise ServingError("UNIMPLEMENTED", f"only predict is served, got {match['method']}")
+
         def signature_of(name):
             signatures = self.versions.model(spec).graph.signatures
             name = name or DEFAULT_SIGNATURE
@@ -110,25 +125,37 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         request, by_rows = rest.parse(body, signature_of)
         spec.signature_name = request.model_spec.signature_name
         request.model_spec.CopyFrom(spec)
-        response = self.versions.model(spec).predict(request, self.seconds)
-        return rest.to_json(response, by_rows)
+        return rest.to_json(self.versions.predict(request, self.seconds), by_rows)
 
-    def _metadata(self, spec):
+    def _look_up(self, match):
+        spec = _spec(match)
+        if not match["metadata"]:
+            return _to_dict(self.versions.status(spec))
         request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
         request.model_spec.CopyFrom(spec)
-        return _to_json(metadata(self.versions, request))
+        found = metadata(self.versions, request)
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        found.metadata["signature_def"].Unpack(signatures)
+        return {
+            "model_spec": _to_dict(found.model_spec),
+            "metadata": {"signature_def": _to_dict(signatures)},
+        }
 
     def _malformed(self):
-        if not self.path.lower().startswith("/v1/"):
+        if not self._route.lower().startswith("/v1/"):
             return self._send(404, {"error": "Not Found"})
-        message = f"Malformed request: {self.command} {self.path}"
+        message = f"Malformed request: {self.command} {self._route}"
         return self._send(400, {"error": message})
 
     def _answer(self, respond):
         try:
-            self._send(200, respond())
+            body = respond()
         except ServingError as error:
             self._send(STATUSES.get(error.code_name, OTHERWISE), {"error": error.message})
+        except Exception as error:  # whoever asked must get an answer, and the next one too
+            self._send(OTHERWISE, {"error": f"{type(error).__name__}: {error}"})
+        else:
+            self._send(200, body)
 
     def _send(self, status, body):
         body = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -143,15 +170,20 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _spec(match):
-    spec = model_pb2.ModelSpec(name=match["name"])
+    if not match["name"]:
+        raise ServingError("INVALID_ARGUMENT", "Missing model name in request.")
+    spec = model_pb2.ModelSpec(name=urllib.parse.unquote(match["name"]))
     if match["version"]:
-        spec.version.value = min(int(match["version"]), 2**63 - 1)
+        if int(match["version"]) >= 2**63:
+            message = f"Failed to convert version: {match['version']} to numeric."
+            raise ServingError("INVALID_ARGUMENT", message)
+        spec.version.value = int(match["version"])
     elif match["label"]:
-        spec.version_label = match["label"]
+        spec.version_label = urllib.parse.unquote(match["label"])
     return spec
 
 
-def _to_json(message):
-    return json_format.MessageToJson(
+def _to_dict(message):
+    return json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
-    ).encode()
+    )

@@ -203,7 +203,9 @@ def _leaf(value, dtype):
     if dtype == "bool" and isinstance(value, bool):
         return value
     if dtype.startswith("float") and number:
-        if abs(value) > np.finfo(dtype).max and abs(value) != float("inf"):
+        bits = np.finfo(dtype).nmant + 1  # an integer of more loses some
+        most = 2**bits - 1 if isinstance(value, int) else np.finfo(dtype).max
+        if abs(value) > most and abs(value) != float("inf"):
             raise _invalid(
                 f"Cannot convert JSON value: {_shown(value)} to float without loss of precision."
             )
