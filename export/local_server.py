@@ -11,6 +11,9 @@ people without Docker, listens on the loopback address alone, and is not for pro
 DIRECTORY is what `export.saved_model` wrote into, a base directory of numbered versions; the model
 takes the directory's name. When it is ready it prints a `curl` line that works. Ctrl-C ends it.
 
+With --config, a base_path in `/models` that does not exist here stands for the same path in the
+parent of the folder that holds the file, as docker-compose.yml mounts it.
+
 Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 no version could be loaded, with the reason; 2 wrong
 usage.
 """
@@ -130,6 +133,12 @@ def _run(command, options):
         value = getattr(options, name)
         if value is not None and value < 1:
             command.error(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+    for name in ("port", "rest_port"):
+        value = getattr(options, name)
+        if not 0 <= value <= 65535:
+            command.error(f"--{name.replace('_', '-')} must be in [0, 65535], got {value}")
+    if not options.rest_timeout > 0:
+        command.error(f"--rest-timeout must be positive, got {options.rest_timeout:g}")
     if (options.directory is None) == (options.config is None):
         command.error("give a directory or --config, one of them")
     try:
@@ -153,17 +162,17 @@ def _run(command, options):
         )
     except (UsageError, OSError, ValueError) as error:
         return command.fail(error, 2)
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
     with server:
         try:
+            server.versions.require_all()
             for model in config.model_config_list.config:
-                print(curl_line(server, model.name))
+                print(curl_line(server, model.name), flush=True)
         except ServingError as error:
-            return command.fail(f"nothing to serve: {error.message}")
+            return command.fail(error.message)
         warn(f"gRPC at 127.0.0.1:{server.port}, REST at 127.0.0.1:{server.rest_port}")
-        sys.stdout.flush()
-        ended = threading.Event()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: ended.set())
         ended.wait()
     return 0
 

@@ -17,10 +17,14 @@ from tensorflow_serving.apis import predict_pb2
 from export.graph import BrokenModel, one_line, read_graph
 from export.serving.batching import Batcher
 from export.serving.worker import Worker
-from export.session import ServingError
+from export.session import NUMBERS, ServingError
 from export.warmup import WARMUP_FILE, read_warmup
 
 DEFAULT_SIGNATURE = "serving_default"
+
+
+class Unloaded(Exception):
+    """The version was unloaded before it was asked."""
 
 
 class Model:
@@ -58,7 +62,7 @@ class Model:
         self.signature_defs = _signature_defs(self.directory)
         self._worker = Worker(directory, intra_op_threads, inter_op_threads, xla)
         self._batcher = Batcher(self._worker.run, batching) if batching else None
-        self._running, self._idle = 0, threading.Condition()
+        self._running, self._idle, self._closed = 0, threading.Condition(), False
         try:
             self.warmup_requests = self._warm_up()
         except BaseException:
@@ -82,6 +86,7 @@ class Model:
 
         Raises:
             ServingError: the status that the server gives.
+            Unloaded: `close` was called before.
         """
         name = request.model_spec.signature_name or DEFAULT_SIGNATURE
         if name not in self.graph.signatures:
@@ -95,6 +100,8 @@ class Model:
         response.model_spec.version.value = self.version
         run = self._batcher.run if self._batcher else self._worker.run
         with self._idle:
+            if self._closed:
+                raise Unloaded
             self._running += 1
         try:
             arrays = run(feeds, list(outputs.values()), timeout)
@@ -109,6 +116,7 @@ class Model:
     def close(self, patience=30):
         """Unloads it, once what runs has ended or after `patience` seconds."""
         with self._idle:
+            self._closed = True
             self._idle.wait_for(lambda: not self._running, patience)
         if self._batcher:
             self._batcher.close()
@@ -148,7 +156,7 @@ def _feeds(signature, request):
     feeds = {}
     for alias, info in signature.inputs.items():
         if alias in request.inputs:
-            feeds[info.name] = _array(alias, request.inputs[alias])
+            feeds[info.name] = _array(alias, info, request.inputs[alias])
         elif alias in signature.defaults:
             feeds[info.name] = signature.defaults[alias]
         else:
@@ -167,14 +175,17 @@ def _feeds(signature, request):
     return feeds
 
 
-def _array(alias, proto):
+def _array(alias, info, proto):
     try:
         array = tf.make_ndarray(proto)
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, MemoryError) as error:
         message = f"tensor parsing error: {alias}"
         raise ServingError("INVALID_ARGUMENT", message) from error
     if proto.dtype == tf.string.as_datatype_enum:
         return np.array(array, object).reshape(array.shape)
+    if array.dtype not in NUMBERS:  # what `ServingSession` cannot feed, no signature here wants
+        message = f"Expects {info.name} to be {info.dtype} but {array.dtype} is provided"
+        raise ServingError("INVALID_ARGUMENT", message)
     return array
 
 

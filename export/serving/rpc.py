@@ -2,7 +2,8 @@
 
 Status codes as in `model_servers/prediction_service_impl.cc`, `model_service_impl.cc` and
 `servables/tensorflow/get_model_metadata_impl.cc`. What is not `Predict`, `GetModelMetadata`,
-`GetModelStatus` or `HandleReloadConfigRequest` is UNIMPLEMENTED.
+`GetModelStatus` or `HandleReloadConfigRequest` is UNIMPLEMENTED; of a new configuration, a model
+that has no version to serve is UNKNOWN (`model_servers/server_core.cc`).
 """
 
 import concurrent.futures
@@ -61,8 +62,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
     def Predict(self, request, context):
         def predict():
             _require_model_spec(request)
-            model = self._versions.model(request.model_spec)
-            return model.predict(request, context.time_remaining())
+            return self._versions.predict(request, context.time_remaining())
 
         return _answer(predict, context)
 
@@ -82,13 +82,21 @@ class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
         return _answer(status, context)
 
     def HandleReloadConfigRequest(self, request, context):
-        response = model_management_pb2.ReloadConfigResponse()
-        try:
-            self._versions.configure(request.config)
-        except UsageError as error:
-            response.status.error_code = CODES.index("INVALID_ARGUMENT")
-            response.status.error_message = str(error)
-        return response
+        def reload():
+            if request.config.WhichOneof("config") != "model_config_list":
+                raise ServingError(
+                    "INVALID_ARGUMENT",
+                    "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
+                    "ModelConfigList is currently supported",
+                )
+            try:
+                self._versions.configure(request.config)
+            except UsageError as error:
+                raise ServingError("INVALID_ARGUMENT", str(error)) from error
+            self._versions.require_all()
+            return model_management_pb2.ReloadConfigResponse()
+
+        return _answer(reload, context)
 
 
 def metadata(versions, request):

@@ -2,7 +2,9 @@
 
 A base directory is looked at every second; each folder whose name is an integer is a version. What
 the policy wants is loaded before what it no longer wants is unloaded, and a version that does not
-load leaves the old one where it is.
+load leaves the old one where it is. It is tried again when its files change, not every minute. A
+label may be one of a version that is not loaded, as `--allow_version_labels_for_unavailable_models`
+has it.
 """
 
 import dataclasses
@@ -15,10 +17,12 @@ from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from export.graph import UsageError
-from export.serving.model import Model
+from export.serving.model import Model, Unloaded
 from export.session import CODES, ServingError
+from export.warmup import WARMUP_FILE
 
 States = get_model_status_pb2.ModelVersionStatus.State
+MOUNTED = Path("/models")  # in the container
 
 
 @dataclasses.dataclass
@@ -66,8 +70,11 @@ class Versions:
                     f"a model needs a name and a base_path that is a folder, got name "
                     f"{model.name!r} and base_path {model.base_path!r}"
                 )
-            if model.model_platform not in ("", "tensorflow"):
-                raise UsageError(f"model_platform must be 'tensorflow', got {model.model_platform}")
+            if model.model_platform != "tensorflow":
+                raise UsageError(
+                    f"model_platform of {model.name!r} must be 'tensorflow', got "
+                    f"{model.model_platform!r}"
+                )
         names = [model.name for model in models]
         if len(set(names)) != len(names) or not names:
             raise UsageError(f"models must have names of their own, at least one, got {names}")
@@ -78,8 +85,15 @@ class Versions:
         """Looks at the directories again and again, until `close`."""
 
         def look():
+            said = None
             while not self._closed.wait(seconds):
-                self.refresh()
+                try:
+                    self.refresh()
+                    said = None
+                except OSError as error:  # a folder is gone, for now perhaps: all stays as it is
+                    if said != str(error):
+                        said = str(error)
+                        self._say(f"the versions cannot be looked for: {said}")
 
         threading.Thread(target=look, daemon=True).start()
 
@@ -93,6 +107,31 @@ class Versions:
                 ready = any(v.model for number, v in versions.items() if number in wanted)
                 if ready or not wanted:
                     self._unload(name, versions, wanted)
+
+    def predict(self, request, timeout=None):
+        """The answer of the version that a PredictRequest names; see `Model.predict`."""
+        while True:
+            model = self.model(request.model_spec)
+            try:
+                return model.predict(request, timeout)
+            except Unloaded:  # after it was found and before it was asked: there is another
+                continue
+
+    def require_all(self):
+        """Raises ServingError unless every model has a version that is served."""
+        missing = []
+        for name in self._config:
+            versions = self._models.get(name, {})
+            if not any(version.model for version in list(versions.values())):
+                errors = [
+                    f"version {number}: {version.error}"
+                    for number, version in sorted(versions.items())
+                    if version.error
+                ]
+                missing.append(f"{name} ({'; '.join(errors) or 'no version'})")
+        if missing:
+            message = f"Some models did not become available: {{{', '.join(missing)}}}"
+            raise ServingError("UNKNOWN", message)
 
     def model(self, spec):
         """The loaded `Model` that a ModelSpec names: the newest unless it says which.
@@ -147,7 +186,11 @@ class Versions:
 
     def _wanted(self, config):
         """{number: folder} of the versions that a model's policy wants loaded."""
-        folders = {int(f.name): f for f in Path(config.base_path).iterdir() if f.name.isdecimal()}
+        folders = {
+            int(folder.name): folder
+            for folder in Path(config.base_path).iterdir()
+            if folder.name.isdecimal() and int(folder.name) < 2**63
+        }
         policy = config.model_version_policy
         kind = policy.WhichOneof("policy_choice")
         if kind == "all":
@@ -161,15 +204,15 @@ class Versions:
 
     def _load(self, name, versions, wanted):
         for number, folder in sorted(wanted.items()):
-            version = versions.get(number)
+            version, dead = versions.get(number), None
             if version and version.model and not version.model.alive:
                 self._say(f"{name} version {number}: its process is gone; loading it again")
-                version.model.close()
-                version = None
+                version, dead = None, version.model
             stamp = _stamp(folder)
             if version and (version.model or version.stamp == stamp):
                 continue
-            versions[number] = Version(States.LOADING)
+            # Until it is loaded again, the dead one answers: UNAVAILABLE.
+            versions[number] = Version(States.LOADING, model=dead)
             try:
                 model = Model(name, number, folder, **self._options)
             except ServingError as error:
@@ -179,26 +222,38 @@ class Versions:
                 versions[number] = Version(States.AVAILABLE, model=model, stamp=stamp)
                 warm = len(model.warmup_requests)
                 self._say(f"{name} version {number} is loaded ({warm} warm-up requests)")
+            if dead:
+                dead.close()
 
     def _unload(self, name, versions, wanted):
+        """Unloads what is not wanted; the status goes on to say that it has come to its END."""
         for number in set(versions) - set(wanted):
-            version = versions.pop(number)
-            if version.model:
-                version.model.close()
+            model = versions[number].model
+            if model:
+                versions[number] = Version(States.END)
+                model.close()
                 self._say(f"{name} version {number} is unloaded")
 
 
 def read_config(path):
     """The ModelServerConfig in a file of the text format.
 
+    A base_path in `/models`, where docker-compose.yml mounts the folder of the file, stands for
+    the same path in that folder's parent, unless it exists.
+
     Raises:
         UsageError: it cannot be read, or does not parse.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
-        return text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+        config = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
     except (OSError, ValueError, text_format.ParseError) as error:
         raise UsageError(f"the models' configuration cannot be read: {error}") from error
+    for model in config.model_config_list.config:
+        base = Path(model.base_path)
+        if base.is_relative_to(MOUNTED) and not base.exists():
+            model.base_path = str(Path(path).resolve().parents[1] / base.relative_to(MOUNTED))
+    return config
 
 
 def one_model(name, base_path):
@@ -212,9 +267,16 @@ def one_model(name, base_path):
 
 def _stamp(folder):
     """What changes when a version is written anew."""
-    files = [folder / "saved_model.pb", folder / "variables" / "variables.index"]
-    stats = [path.stat() if path.exists() else None for path in (folder, *files)]
-    return tuple(s and (s.st_ino, s.st_mtime_ns) for s in stats)
+    names = ["saved_model.pb", "variables/variables.index", str(WARMUP_FILE)]
+
+    def stamp(path):
+        try:
+            found = path.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_ino, found.st_mtime_ns
+
+    return tuple(stamp(path) for path in (folder, *(folder / name for name in names)))
 
 
 def warn(line):
