@@ -24,6 +24,7 @@ import struct
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -143,28 +144,31 @@ class RestClient(Client):
             self._defaults = self._read_defaults()
         defaults = self._defaults.get(signature, {})
         body = {"signature_name": signature, "inputs": {**defaults, **inputs}}
-        outputs = self._ask(":predict", json.dumps(body).encode())["outputs"]
+        outputs = self._ask(":predict", json.dumps(body).encode(), "outputs")
         return outputs if isinstance(outputs, dict) else {"outputs": outputs}
 
     def _read_defaults(self):
         """{signature: {input: value}} of all inputs that have one."""
-        found = self._ask("/metadata")["metadata"]["signature_def"]["signature_def"]
+        found = self._ask("/metadata", None, "metadata", "signature_def", "signature_def")
         return {
             name: {key: _scalar(proto) for key, proto in (parts.get("defaults") or {}).items()}
             for name, parts in found.items()
         }
 
-    def _ask(self, what, body=None):
-        """The JSON that a route of the model answers."""
-        path = f"/v1/models/{self.model}"
+    def _ask(self, what, body, *keys):
+        """What stands under these keys in the JSON that a route of the model answers."""
+        path = f"/v1/models/{urllib.parse.quote(self.model, safe='')}"
         if self.version is not None:
             path += f"/versions/{self.version}"
         elif self.label is not None:
-            path += f"/labels/{self.label}"
+            path += f"/labels/{urllib.parse.quote(self.label, safe='')}"
         request = urllib.request.Request(self.url + path + what, body)
         try:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
-                return json.load(response)
+                answer = json.load(response)
+            for key in keys:
+                answer = answer[key]
+            return answer
         except urllib.error.HTTPError as error:
             raise RequestError(CODES.get(error.code, "UNKNOWN"), _message(error)) from error
         except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
@@ -175,6 +179,9 @@ class RestClient(Client):
             raise RequestError("UNAVAILABLE", f"{self.url}: {reason}") from error
         except ValueError as error:
             raise RequestError("UNKNOWN", f"{self.url} answered no JSON: {error}") from error
+        except (KeyError, TypeError) as error:
+            message = f"{self.url} is no server of models: its answer has no {'.'.join(keys)}"
+            raise RequestError("UNKNOWN", message) from error
 
 
 class GrpcClient(Client):
