@@ -15,6 +15,7 @@ What is yours is written once and never again. The texts are in `export/template
 import json
 import os
 import platform
+import re
 import shlex
 import statistics
 import time
@@ -59,7 +60,7 @@ def write_deployment(directory, report, batching=False):
             write_atomically(directory / file, _fill(text, {"name": name}).encode())
     page, template = directory / PAGE, (TEMPLATES / PAGE).read_text(encoding="utf-8")
     mark = template.splitlines()[0]
-    if not page.exists() or page.read_text(encoding="utf-8").startswith(mark):
+    if not page.exists() or page.read_bytes().startswith(mark.encode()):
         values = page_values(name, report, batching)
         write_atomically(page, _fill(template, values).encode())
 
@@ -226,6 +227,5 @@ def _described(key, info, defaults=None):
 
 
 def _fill(template, values):
-    for key, value in values.items():
-        template = template.replace(f"@{key}@", value)
-    return template
+    """The template with each @name@ replaced, once: a value may hold what looks like one."""
+    return re.sub("@([a-z_]+)@", lambda match: values[match[1]], template)
