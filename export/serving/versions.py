@@ -37,6 +37,7 @@ class Version:
     def status(self, number):
         """Its ModelVersionStatus."""
         status = get_model_status_pb2.ModelVersionStatus(version=number, state=self.state)
+        status.status.SetInParent()  # OK is said too
         if self.error:
             status.status.error_code = CODES.index(self.error.code_name)
             status.status.error_message = self.error.message
