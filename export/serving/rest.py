@@ -204,7 +204,7 @@ def _leaf(value, dtype):
         return value
     if dtype.startswith("float") and number:
         bits = np.finfo(dtype).nmant + 1  # an integer of more loses some
-        most = 2**bits - 1 if isinstance(value, int) else np.finfo(dtype).max
+        most = 2**bits - 1 if isinstance(value, int) else float(np.finfo(dtype).max)
         if abs(value) > most and abs(value) != float("inf"):
             raise _invalid(
                 f"Cannot convert JSON value: {_shown(value)} to float without loss of precision."
