@@ -24,6 +24,7 @@ from pathlib import Path
 
 TEMPLATES = Path(__file__).with_name("templates")
 PAGE = "README.md"
+BATCH_ROWS = 32  # that a server joins at most
 LATENCY_BATCHES, LATENCY_ROUNDS = (1, 8, 32), 5
 BATCHING = (
     "It was exported to be batched: the server joins the requests of several clients, as\n"
@@ -51,13 +52,17 @@ def write_deployment(directory, report, batching=False):
 
     directory = Path(directory)
     name = directory.resolve().name
+    # A batch of more rows than the model takes would be refused, with all that are in it.
+    rows = min(BATCH_ROWS, report["deployment"]["limits"]["max_batch_size"])
     files = ["models.config", "monitoring.config", "docker-compose.yml"]
     for file in [*files, "batching_parameters.txt"] if batching else files:
         text = (TEMPLATES / file).read_text(encoding="utf-8")
         if file == "docker-compose.yml" and batching:
             text += BATCHING_FLAGS
         if not (directory / file).exists():
-            write_atomically(directory / file, _fill(text, {"name": name}).encode())
+            write_atomically(
+                directory / file, _fill(text, {"name": name, "rows": str(rows)}).encode()
+            )
     page, template = directory / PAGE, (TEMPLATES / PAGE).read_text(encoding="utf-8")
     mark = template.splitlines()[0]
     if not page.exists() or page.read_bytes().startswith(mark.encode()):

@@ -6,7 +6,8 @@
 It speaks TensorFlow Serving's two languages, gRPC and REST, and runs the model as it does: by the
 C++ session, with XLA off, warm-up requests replayed, defaults of inputs filled in, versions loaded
 and unloaded as their folders come and go. But it is not TensorFlow Serving: it is for tests and for
-people without Docker, listens on the loopback address alone, and is not for production.
+people without Docker, listens on the loopback address alone, and is not for production. (The
+server's own command is `model_servers/main.cc`; `export.serving` names the rest of its source.)
 
 DIRECTORY is what `export.saved_model` wrote into, a base directory of numbered versions; the model
 takes the directory's name. When it is ready it prints a `curl` line that works. Ctrl-C ends it.

@@ -124,6 +124,15 @@ def test_docker_compose_without_batching(tmp_path, report):
     assert {path.name for path in tmp_path.iterdir()} == NAMES
 
 
+@pytest.mark.parametrize(("limit", "rows"), [(7, 7), (32, 32), (256, 32)])
+def test_no_batch_has_more_rows_than_the_model_takes(tmp_path, report, limit, rows):
+    known = report["deployment"]
+    known = {**known, "limits": {**known["limits"], "max_batch_size": limit}}
+    write_deployment(tmp_path, {**report, "deployment": known}, batching=True)
+    text = (tmp_path / "batching_parameters.txt").read_text()
+    assert BatchingParameters.parse(text).max_batch_size == rows
+
+
 def test_what_the_user_changed_stays_and_the_page_is_renewed(tmp_path, report):
     write_deployment(tmp_path, report, batching=True)
     mine = [path for path in tmp_path.iterdir() if path.name != "README.md"]

@@ -1,5 +1,8 @@
 """Which versions of which models are loaded, after `core/aspired_versions_manager.cc`.
 
+What is looked for where is after `sources/storage_path/file_system_storage_path_source.cc`, what a
+request names and what a configuration may say after `model_servers/server_core.cc`.
+
 A base directory is looked at every second; each folder whose name is an integer is a version. What
 the policy wants is loaded before what it no longer wants is unloaded, and a version that does not
 load leaves the old one where it is. It is tried again when its files change, not every minute. A

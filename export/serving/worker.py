@@ -1,6 +1,7 @@
 """The process of a loaded version: `export.session` without Python TensorFlow, asked over a pipe.
 
-A version that is unloaded gives all its memory back, and one that crashes takes nobody with it.
+The server loads in its own process (`servables/tensorflow/saved_model_bundle_factory.cc`). Here, a
+version that is unloaded gives all its memory back, and one that crashes takes nobody with it.
 """
 
 import concurrent.futures
