@@ -42,7 +42,7 @@ def add_version(model, base, version, warmup=True):
     return beside.rename(base / str(version))
 
 
-def make_request(model, text=None, signature="", dtypes=None, **inputs):
+def make_request(model, text=None, signature="", **inputs):
     """A PredictRequest; what is no text is int32 or float32, as Python has it."""
     request = predict_pb2.PredictRequest()
     request.model_spec.name, request.model_spec.signature_name = model, signature
