@@ -50,6 +50,9 @@ def parser():
     )
     parser.add_argument("--intra-op-threads", type=int, help="threads that share one operation")
     parser.add_argument("--inter-op-threads", type=int, help="operations side by side")
+    parser.add_argument(
+        "--xla", action="store_true", help="leave XLA on, for an export made with --xla"
+    )
     return parser
 
 
@@ -61,7 +64,7 @@ class LocalServer:
         port, rest_port: of gRPC and REST. Default 0: free ones.
         rest_timeout: seconds of a prediction by REST. Default 30.
         say: called with a line when a version is loaded, unloaded or refused.
-        options: of `export.serving.model.Model`: batching and threads.
+        options: of `export.serving.model.Model`: batching, threads, XLA.
 
     Attributes:
         port, rest_port: what it listens on.
@@ -160,6 +163,7 @@ def _run(command, options):
             batching=batching,
             intra_op_threads=options.intra_op_threads,
             inter_op_threads=options.inter_op_threads,
+            xla=options.xla,
         )
     except (UsageError, OSError, ValueError) as error:
         return command.fail(error, 2)
