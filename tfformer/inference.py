@@ -355,11 +355,11 @@ class Inference:
         return StepResult(logits, caches, attention)
 
     def whole_ids(self, ids):
-        """The ids of a search as ids of the vocabulary: the same, but for `tfformer.shortlist`."""
+        """The ids of a search as ids of the vocabulary: the same, but for `tfformer.candidates`."""
         return ids
 
     def _step_logits(self, x, batch, width, memory):
-        """Rows [B * W, D] -> float32 [B, W, V]; `tfformer.shortlist` has fewer of them."""
+        """Rows [B * W, D] -> float32 [B, W, V]; `tfformer.candidates` has fewer of them."""
         return tf.reshape(self._logits(x), tf.stack([batch, width, self.vocabulary_size]))
 
     @staticmethod

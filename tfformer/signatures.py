@@ -5,11 +5,11 @@ import math
 import tensorflow as tf
 
 from tfformer import search
+from tfformer.candidates import ShortlistInference
 from tfformer.compiled import CompiledInference, in_bucket
 from tfformer.config import BOS, EOS, PAD
 from tfformer.document import join_sentences, join_windows, split_sentences, split_windows
 from tfformer.inference import Inference
-from tfformer.shortlist import ShortlistInference
 from tfformer.tokenizer import clean
 
 # The options of a beam search, and what each may be.
