@@ -9,7 +9,8 @@
         )
 
 A pipeline keeps no order, so a text has a key. Each worker machine needs the SavedModel under the
-same path, this checkout, and `pip install 'tfformer[train,beam]'`.
+same path, this checkout, and `pip install '.[tensorflow,beam]'` of it: an environment of its own,
+for Beam wants an older protobuf than the one that training is tested with.
 """
 
 import apache_beam

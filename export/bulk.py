@@ -66,8 +66,8 @@ class BulkTranslator:
         return translations
 
     def close(self):
+        self._worker.close()  # first: a request that runs would be waited for
         self._threads.shutdown(cancel_futures=True)
-        self._worker.close()
 
     def __enter__(self):
         return self

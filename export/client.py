@@ -33,6 +33,8 @@ from export.command import Parser, close_stdout
 from export.lines import as_line, batches, read_lines
 
 FIRST_WAIT = 0.2
+# Types of default values that a request by REST is filled up with, as `struct` has them.
+KINDS = {"DT_INT32": "<i", "DT_FLOAT": "<f"}
 # What a status of HTTP says of the status that the server had.
 CODES = {
     400: "INVALID_ARGUMENT",
@@ -151,7 +153,11 @@ class RestClient(Client):
         """{signature: {input: value}} of all inputs that have one."""
         found = self._ask("/metadata", None, "metadata", "signature_def", "signature_def")
         return {
-            name: {key: _scalar(proto) for key, proto in (parts.get("defaults") or {}).items()}
+            name: {
+                key: _scalar(proto)
+                for key, proto in (parts.get("defaults") or {}).items()
+                if proto["dtype"] in KINDS
+            }
             for name, parts in found.items()
         }
 
@@ -260,7 +266,7 @@ def _scalar(proto):
     for name, value in proto.items():
         if name.endswith("_val") and value:
             return value[0]
-    kind = {"DT_INT32": "<i", "DT_FLOAT": "<f"}[proto["dtype"]]
+    kind = KINDS[proto["dtype"]]
     content = base64.b64decode(proto.get("tensor_content", "")) or bytes(struct.calcsize(kind))
     return struct.unpack(kind, content)[0]
 

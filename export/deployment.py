@@ -38,27 +38,33 @@ BATCHING_FLAGS = """\
       - --enable_batching=true
       - --batching_parameters_file=/models/@name@/batching_parameters.txt
 """
+XLA_FLAG = "      - --xla_cpu_compilation_enabled=true\n"
 
 
-def write_deployment(directory, report, batching=False):
+def write_deployment(directory, report, batching=False, xla=False):
     """Writes the page of the newest version, and what is missing of the other files.
 
     Args:
         directory: the base directory of the versions; its name is the model's.
         report: the version's, as JSON has it, with what `facts` gives under "deployment".
         batching: whether the server is to join requests. Default False.
+        xla: whether the server must have XLA on. Default False.
+
+    Returns:
+        What does not fit this version in files that were there already, a line each.
     """
     from tfformer.run import write_atomically
 
     directory = Path(directory)
     name = directory.resolve().name
     # A batch of more rows than the model takes would be refused, with all that are in it.
-    rows = min(BATCH_ROWS, report["deployment"]["limits"]["max_batch_size"])
+    limit = report["deployment"]["limits"]["max_batch_size"]
+    rows = min(BATCH_ROWS, limit)
     files = ["models.config", "monitoring.config", "docker-compose.yml"]
     for file in [*files, "batching_parameters.txt"] if batching else files:
         text = (TEMPLATES / file).read_text(encoding="utf-8")
-        if file == "docker-compose.yml" and batching:
-            text += BATCHING_FLAGS
+        if file == "docker-compose.yml":
+            text += (BATCHING_FLAGS if batching else "") + (XLA_FLAG if xla else "")
         if not (directory / file).exists():
             write_atomically(
                 directory / file, _fill(text, {"name": name, "rows": str(rows)}).encode()
@@ -66,8 +72,26 @@ def write_deployment(directory, report, batching=False):
     page, template = directory / PAGE, (TEMPLATES / PAGE).read_text(encoding="utf-8")
     mark = template.splitlines()[0]
     if not page.exists() or page.read_bytes().startswith(mark.encode()):
-        values = page_values(name, report, batching)
+        values = page_values(name, report, batching, xla)
         write_atomically(page, _fill(template, values).encode())
+    return list(_misfits(directory, limit, batching, xla))
+
+
+def _misfits(directory, limit, batching, xla):
+    """What the files that somebody may have changed say that this version cannot have."""
+    compose = (directory / "docker-compose.yml").read_text(encoding="utf-8", errors="replace")
+    for flag, wanted in (("--enable_batching", batching), ("--xla_cpu_compilation_enabled", xla)):
+        if (flag in compose) != wanted:
+            must = "must" if wanted else "must not"
+            yield f"docker-compose.yml {must} have {flag} for this version; it is yours to change"
+    if batching:
+        text = (directory / "batching_parameters.txt").read_text(encoding="utf-8", errors="replace")
+        match = re.search(r"max_batch_size\s*{\s*value\s*:\s*(\d+)", text)
+        if match and int(match[1]) > limit:
+            yield (
+                f"max_batch_size in batching_parameters.txt must be at most {limit} for this "
+                f"version, it is {match[1]}; it is yours to change"
+            )
 
 
 def facts(translator, directory, texts):
@@ -102,7 +126,7 @@ def facts(translator, directory, texts):
             "largest_request_bytes": largest_request(translator),
         },
         "flops": flops(translator.model.config),
-        "latency": measure_latency(directory, texts, translator.xla),
+        "latency": measure_latency(directory, texts, translator.max_batch_size, translator.xla),
         "sample": texts[0],
         "sample_source_tokens": tokens / len(texts),
     }
@@ -140,7 +164,7 @@ def largest_request(translator):
     return 2 * rows * positions * 2 * config.num_decoder_layers * config.d_model * size
 
 
-def measure_latency(directory, texts, xla=False):
+def measure_latency(directory, texts, most, xla=False):
     """Milliseconds of a request through the server's loader, by its number of rows.
 
     With the threads of docker-compose.yml: one for an operation, and as many operations side by
@@ -158,7 +182,7 @@ def measure_latency(directory, texts, xla=False):
     cores, medians = os.cpu_count(), {}
     model = Model("model", 1, directory, None, intra_op_threads=1, inter_op_threads=cores, xla=xla)
     try:
-        for rows in LATENCY_BATCHES:
+        for rows in sorted({min(rows, most) for rows in LATENCY_BATCHES}):
             request = predict_pb2.PredictRequest()
             texts_of = np.resize(np.array(texts, object), rows)
             request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts_of, tf.string))
@@ -174,7 +198,7 @@ def measure_latency(directory, texts, xla=False):
     return {"milliseconds": medians, "machine": machine}
 
 
-def page_values(name, report, batching):
+def page_values(name, report, batching, xla):
     """What stands where `templates/README.md` has a name between two @."""
     known, signatures = report["deployment"], report["graph"]["signatures"]
     limits, latency, text = known["limits"], known["latency"]["milliseconds"], known["sample"]
@@ -198,6 +222,10 @@ def page_values(name, report, batching):
         "tfformer": known["tfformer"],
         "tensorflow": known["tensorflow"],
         "batching": BATCHING if batching else NO_BATCHING,
+        "server": "a TensorFlow Serving that is started with XLA on, as\n`docker-compose.yml` does"
+        if xla
+        else "a stock\nTensorFlow Serving",
+        "xla": " --xla" if xla else "",
         "text": shlex.quote(text),
         "curl": curl(name, {"instances": [text]}),
         "curls": "\n".join(curls),

@@ -5,10 +5,11 @@
 It writes the next version into DIRECTORY, where TensorFlow Serving polls, but only after it has
 been verified as the server will run it: every signature answers in a fresh process, through the C
 API, without Python TensorFlow and with XLA off; the answers are those of the in-process
-translator; and both are those of a plain beam search in NumPy over the uncached model (in bfloat16,
-which is another model, the report says instead how many translations differ from float32's; with a
-shortlist, the plain search has the same candidates). Then one rename makes it visible, and
-DIRECTORY/N.report.json says what was checked and measured.
+translator; and what `beam_search_ids` finds for a few sentences is what a plain beam search in
+NumPy over the uncached model finds (in bfloat16, which is another model, the report says instead
+how many translations differ from float32's; with a shortlist, the plain search has the same
+candidates; what XLA compiles is compared with the stock operations). Then one rename makes it
+visible, and DIRECTORY/N.report.json says what was checked and measured.
 
 Beside the versions it writes what a deployment needs: README.md of this model, with commands that
 work, docker-compose.yml, models.config and monitoring.config. What you change there stays.
@@ -92,8 +93,21 @@ def warmup_requests(translator):
         sample_text(translator.tokenizer, size, seed=size)
         for size in sorted({min(size, longest) for size in WARMUP_LENGTHS})
     ]
-    chosen["serving_default"] = [{"text": [text]} for text in buckets] + [{"text": buckets}]
+    together = in_rows({"text": buckets}, translator.max_batch_size)
+    chosen["serving_default"] = [{"text": [text]} for text in buckets] + together
     return chosen
+
+
+def in_rows(request, most):
+    """A request as requests of at most `most` rows; a number is said in each of them."""
+    rows = max(len(value) for value in request.values() if isinstance(value, list))
+    return [
+        {
+            name: value[start : start + most] if isinstance(value, list) else value
+            for name, value in request.items()
+        }
+        for start in range(0, rows, most)
+    ]
 
 
 def batchable(signatures):
@@ -127,7 +141,7 @@ def sample_requests(translator):
     rules = {"min_length": min(3, longest), "max_length_factor": 1.5, "coverage_penalty": 0.2}
     rules |= {"repetition_penalty": 1.3, "no_repeat_ngram": 2}
     narrow = {"seed": 7, "temperature": 0.5, "top_k": 5, "top_p": 0.9}
-    return {
+    requests = {
         "serving_default": [{"text": texts}, {"text": texts[:1]}],
         "translate_document": [{"text": [". ".join(texts), "\n".join(texts), ""]}],
         "beam_search": [{"text": texts}, {"text": texts, **small}, {"text": texts, **rules}],
@@ -136,6 +150,11 @@ def sample_requests(translator):
         "sample": [{"text": texts}, {"text": texts, **narrow}],
         "complete": [{"text": texts, "prefix": prefixes}],
         "align": [{"source": texts, "target": targets}],
+    }
+    most = translator.max_batch_size
+    return {
+        name: [part for request in asked for part in in_rows(request, most)]
+        for name, asked in requests.items()
     }
 
 
@@ -205,12 +224,16 @@ def compare_reference(translator, requests, report):
         distance = abs(float(score) - expected)
         return 0 if distance <= TOLERANCE * max(1, abs(expected)) else distance
 
-    [request] = requests["beam_search_ids"]
-    served, faults = report.served.get("beam_search_ids", [None])[0], []
-    if served is None:  # not exported
-        served = answer(translator, "beam_search_ids", request)
-    rows, max_length, whole = request["source_ids"], request["max_length"], model
-    for row, source_ids in enumerate(rows):
+    asked, faults, whole = requests["beam_search_ids"], [], model
+    answers = report.served.get("beam_search_ids")
+    if answers is None:  # not exported
+        answers = [answer(translator, "beam_search_ids", request) for request in asked]
+    rows = [
+        (row, source_ids, served, request["max_length"])
+        for request, served in zip(asked, answers, strict=True)
+        for row, source_ids in enumerate(request["source_ids"])
+    ]
+    for row, source_ids, served, max_length in rows:
         source_ids = np.trim_zeros(np.array(source_ids, "int32"), "b")
         if translator.shortlist:
             model = reference.restricted(whole, translator.shortlist.allowed(source_ids))
@@ -244,6 +267,28 @@ def compare_float32(run, requests, report, options):
         here = translator.functions["serving_default"](tf.constant(texts))["translation"].numpy()
     changed = sum(served["translation"] != here)
     report.add("bfloat16", [], f"{changed} of {len(texts)} translations differ from float32's")
+
+
+def compare_stock(report):
+    """Adds to the report whether XLA finds what the stock operations of `beam_search` find."""
+    from export.verify import TOLERANCE
+
+    compiled, stock = (report.served[name][0] for name in ("serving_default", "beam_search"))
+    faults = [
+        f"text {row} is {ours!r}, by stock operations {theirs!r}"
+        for row, (ours, theirs, score, expected) in enumerate(
+            zip(
+                compiled["translation"],
+                stock["translations"][:, 0],
+                compiled["score"],
+                stock["scores"][:, 0],
+                strict=True,
+            )
+        )
+        # Of two that are as good as each other, rounding chooses.
+        if ours != theirs and abs(score - expected) > TOLERANCE * max(1, abs(expected))
+    ]
+    report.add("XLA = stock operations", faults, f"{len(compiled['score'])} texts")
 
 
 def export(run, directory, progress=print, batching=False, **options):
@@ -296,6 +341,8 @@ def export(run, directory, progress=print, batching=False, **options):
         if report.passed:
             progress("comparing with the in-process translator ...")
             compare_in_process(translator, asked, report)
+            if translator.xla and "beam_search" in asked:
+                compare_stock(report)
             if translator.dtype == "bfloat16":
                 progress("comparing with float32 ...")
                 compare_float32(run, requests, report, options)
@@ -311,7 +358,8 @@ def export(run, directory, progress=print, batching=False, **options):
         sync(*model.rglob("*"), model)
         version = publish(model, report, directory, progress)
         try:
-            write_deployment(directory, report.to_dict(), batching)
+            for line in write_deployment(directory, report.to_dict(), batching, translator.xla):
+                progress(f"warning: {line}")
         except OSError as error:  # the model is served by now
             progress(f"warning: {version} is published, but not all that goes with it: {error}")
         return version, report
@@ -366,6 +414,7 @@ def _run(command, arguments):
     import tensorflow as tf
 
     from export.graph import UsageError, one_line
+    from export.session import ServingError
     from export.verify import show
     from tfformer.shortlist import Shortlist
 
@@ -382,7 +431,7 @@ def _run(command, arguments):
         version, report = export(arguments.run, arguments.directory, progress, **options)
     except UsageError as error:
         return command.fail(error, 2)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ServingError) as error:
         return command.fail(error)
     except tf.errors.OpError as error:
         return command.fail(one_line(error))

@@ -26,6 +26,7 @@ import re
 import signal
 import sys
 import time
+import zlib
 from pathlib import Path
 
 from export.command import Parser
@@ -77,11 +78,9 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
     record = target.with_name(f"{target.name}.progress.json")
     stat = source.stat()
     identity = {**identity, "source": [stat.st_size, stat.st_mtime_ns]}
-    with partial.open("ab") as output, _open(source) as file:
-        try:
-            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ProgressError(f"{partial} is being written by another process") from error
+    with contextlib.ExitStack() as stack:
+        output = stack.enter_context(_locked(partial, target))
+        file = stack.enter_context(_open(source))
         done = _read_record(record, identity)
         if os.fstat(output.fileno()).st_size < done["written"]:  # somebody has removed it
             done = dict.fromkeys(done, 0)
@@ -105,6 +104,23 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
         for left in (record, *target.parent.glob(f".{record.name}.*.partial")):
             left.unlink(missing_ok=True)
     return done["lines"]
+
+
+@contextlib.contextmanager
+def _locked(partial, target):
+    """The partial file, to append to, for this process alone.
+
+    Between opening it and locking it, another process may have finished it: then it is the target
+    under its old name, and must not be touched.
+    """
+    with partial.open("ab") as output:
+        try:
+            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ProgressError(f"{partial} is being written by another process") from error
+        if not partial.exists() or not os.path.samestat(partial.stat(), os.fstat(output.fileno())):
+            raise ProgressError(f"{target} has just been finished by another process")
+        yield output
 
 
 def model_identity(path, document):
@@ -185,7 +201,7 @@ def _run(command, options):
                     translate_file(source, target, model.translate, identity, say)
     except UsageError as error:
         return command.fail(error, 2)
-    except (BrokenModel, ServingError, ProgressError, OSError, EOFError) as error:
+    except (BrokenModel, ServingError, ProgressError, OSError, EOFError, zlib.error) as error:
         return command.fail(error)
     return 0
 

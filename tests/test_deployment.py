@@ -151,6 +151,27 @@ def test_what_the_user_changed_stays_and_the_page_is_renewed(tmp_path, report):
         assert page.read_bytes() == own
 
 
+def test_a_server_with_xla_is_started_with_it_and_the_page_says_so(tmp_path, report):
+    assert write_deployment(tmp_path, report, xla=True) == []
+    assert "- --xla_cpu_compilation_enabled=true" in (tmp_path / "docker-compose.yml").read_text()
+    page = (tmp_path / "README.md").read_text()
+    assert "export.local_server . --xla" in page and "a stock" not in page
+
+
+def test_what_the_files_that_stay_do_not_fit_is_said(tmp_path, report):
+    known = report["deployment"]
+    small = {**known, "limits": {**known["limits"], "max_batch_size": 7}}
+    assert write_deployment(tmp_path, report) == []
+    [line] = write_deployment(tmp_path, report, batching=True)
+    assert "docker-compose.yml must have --enable_batching" in line
+    (tmp_path / "docker-compose.yml").unlink()
+    assert write_deployment(tmp_path, report, batching=True) == []
+    [line] = write_deployment(tmp_path, {**report, "deployment": small}, batching=True)
+    assert "max_batch_size in batching_parameters.txt must be at most 7" in line
+    [line] = write_deployment(tmp_path, report)
+    assert "docker-compose.yml must not have --enable_batching" in line
+
+
 def test_a_sample_text_stays_as_it_is(tmp_path, report):
     text = 'it\'s @name@ and $HOME `x` "y"'
     changed = {**report, "deployment": {**report["deployment"], "sample": text}}
@@ -318,8 +339,10 @@ def test_latency_is_measured_with_the_batches_that_are_named(served_model, tmp_p
     base = tmp_path / "model"
     base.mkdir()
     version = add_version(served_model / "1", base, 1, warmup=False)
-    found = deployment.measure_latency(version, tiny.sentences(5))
+    found = deployment.measure_latency(version, tiny.sentences(5), 256)
     assert list(found["milliseconds"]) == ["1", "8", "32"]
+    found = deployment.measure_latency(version, tiny.sentences(5), 3)
+    assert list(found["milliseconds"]) == ["1", "3"]
     assert all(value > 0 for value in found["milliseconds"].values())
 
 

@@ -146,6 +146,15 @@ def test_it_goes_on_without_the_run_that_it_began_with(first, tmp_path):
     assert len(training.run()) == 2
 
 
+def test_the_generators_are_those_of_a_run_that_was_prepared_before(first, tmp_path):
+    states = []
+    for _ in range(2):  # the second time it finds what the first has prepared
+        training = Training(tmp_path / "second", RECIPE, init=first)
+        generators = [v for v in training.model.variables if "seed_generator" in v.path]
+        states.append([v.numpy().tolist() for v in generators])
+    assert states[0] == states[1] != []
+
+
 # The command.
 
 
@@ -174,6 +183,7 @@ def test_mistakes_are_one_line(first, tmp_path, capsys):
         (["--freeze", "encoder,tail"], 2, "freeze must be some of"),
         (["--freeze", "encoder,decoder,embeddings"], 2, "but not all"),
         (["--init", str(tmp_path)], 1, "is no run directory"),
+        (["--init", str(first), "--preset", "tiny"], 2, "--preset cannot be given with --init"),
     ):
         assert train.main([*base, *arguments]) == code
         errors = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]

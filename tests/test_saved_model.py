@@ -160,6 +160,40 @@ def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsy
     assert list((tmp_path / "exported").iterdir()) == []
 
 
+def test_requests_have_no_more_rows_than_the_model_takes(run):
+    translator = tfformer.load_translator(run, max_batch_size=2)
+    for asked in (saved_model.sample_requests, saved_model.warmup_requests):
+        for name, requests in asked(translator).items():
+            for request in requests:
+                sizes = {len(value) for value in request.values() if isinstance(value, list)}
+                assert len(sizes) == 1 and max(sizes) <= 2, name
+    whole = saved_model.sample_requests(tfformer.load_translator(run))["score"][0]
+    parts = saved_model.sample_requests(translator)["score"]
+    assert sum((part["source"] for part in parts), []) == whole["source"]
+
+
+@pytest.mark.slow
+def test_an_export_that_takes_two_rows_is_verified_too(run, tmp_path):
+    arguments = [str(run), str(tmp_path / "small"), "--max-batch-size", "2"]
+    assert saved_model.main(arguments) == 0
+    report = json.loads((tmp_path / "small" / "1.report.json").read_text())
+    checks = {check["name"]: check["detail"] for check in report["checks"]}
+    assert checks["plain beam search in NumPy"] == "5 sentences"
+    assert list(report["deployment"]["latency"]["milliseconds"]) == ["1", "2"]
+
+
+def test_what_xla_finds_is_compared_with_stock_operations():
+    texts, scores = np.array([b"a", b"b"], object), np.array([-1.0, -2.0], "float32")
+    stock = {"translations": np.array([[b"a", b"x"], [b"c", b"b"]], object)}
+    stock["scores"] = np.array([[-1.0, -3.0], [-2.0, -2.0]], "float32")
+    compiled = {"translation": texts, "score": scores}
+    for score, passed in ((-2.0, True), (-1.9, False)):
+        compiled["score"] = np.array([-1.0, score], "float32")
+        report = verify.Report("", served={"serving_default": [compiled], "beam_search": [stock]})
+        saved_model.compare_stock(report)
+        assert report.passed is passed
+
+
 def test_a_wrong_search_is_caught_by_the_reference(translator):
     requests = saved_model.sample_requests(translator)
     source_ids = tf.constant(requests["beam_search_ids"][0]["source_ids"])

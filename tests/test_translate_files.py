@@ -1,10 +1,10 @@
 """Files of any size: line for line, with constant memory, and whole after any number of kills."""
 
+import fcntl
 import gzip
 import json
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import tiny
 
+from benchmarks.machine import resident_mib
 from export import translate_files
 from export.bulk import BulkTranslator
 from export.graph import UsageError
@@ -176,6 +177,20 @@ def test_two_processes_cannot_write_one_file(source, target):
     assert target.read_bytes() == source.read_bytes().upper()
 
 
+def test_a_file_that_another_has_just_finished_is_not_touched(source, target, monkeypatch):
+    lock = fcntl.flock
+
+    def finish_first(file, how):
+        target.with_name("target.txt.partial").rename(target)
+        target.write_bytes(b"whole")
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", finish_first)
+    with pytest.raises(ProgressError, match="just been finished"):
+        translate_file(source, target, upper, IDENTITY)
+    assert target.read_bytes() == b"whole"
+
+
 def test_memory_does_not_grow_with_the_file(tmp_path, target):
     source = tmp_path / "in"
     with source.open("wb") as file:
@@ -184,12 +199,12 @@ def test_memory_does_not_grow_with_the_file(tmp_path, target):
     sizes = []
 
     def measure(lines):
-        sizes.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        sizes.append(resident_mib(os.getpid()))
         return lines
 
     translate_file(source, target, measure, IDENTITY)
     assert len(sizes) > 900
-    assert sizes[-1] - sizes[10] < 4 * 1024  # KiB; the file has 22 MB
+    assert max(sizes[10:]) - sizes[10] < 4  # MiB; the file has 22
 
 
 # With a model.
@@ -286,6 +301,16 @@ def test_a_pipeline_of_apache_beam_translates_the_same(tmp_path):
     assert "the same" in child.stdout
 
 
+def lines_done(folder):
+    """How many lines are translated and recorded, in all files of a folder."""
+    whole = sum(path.read_bytes().count(b"\n") for path in folder.glob("*.txt"))
+    try:
+        records = [path.read_text() for path in folder.glob("*.progress.json")]
+    except FileNotFoundError:  # just now its file has become whole
+        return lines_done(folder)
+    return whole + sum(json.loads(text)["lines"] for text in records)
+
+
 @pytest.mark.slow
 def test_killed_ten_times_over_200_000_lines_it_is_byte_for_byte_the_same(served_model, tmp_path):
     texts = [" ".join(text.split()[:3]) for text in tiny.sentences(200_000, most=3)]
@@ -293,25 +318,27 @@ def test_killed_ten_times_over_200_000_lines_it_is_byte_for_byte_the_same(served
         part = texts[number::4]
         (tmp_path / f"{number}.txt").write_text("".join(f"{text}\n" for text in part))
     files = sorted(tmp_path.glob("*.txt"))
-    start = time.monotonic()
     whole = run(served_model, tmp_path / "whole", *files, "--batch-size", "37")
     assert whole.returncode == 0, whole.stderr
-    seconds = time.monotonic() - start
     rng, kills = random.Random(0), 0
-    command = [sys.executable, "-m", "export.translate_files", served_model, tmp_path / "killed"]
+    killed = tmp_path / "killed"
+    command = [sys.executable, "-m", "export.translate_files", served_model, killed]
     command = [*map(str, [*command, *files]), "--batch-size", "37"]
     while True:
         process = subprocess.Popen(
             command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        try:
-            code = process.wait(rng.uniform(3, 3 + seconds / 6) if kills < 10 else None)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-            continue
-        break
+        # Behind so many more lines, and then at any moment of the next chunk.
+        enough = lines_done(killed) + rng.randint(1, 5) * translate_files.CHUNK
+        while kills < 10 and process.poll() is None and lines_done(killed) < enough:
+            time.sleep(0.02)
+        if kills == 10 or process.poll() is not None:
+            break
+        time.sleep(rng.uniform(0, 0.5))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    code = process.wait()
     assert code == 0
     assert kills == 10
     names = sorted(os.listdir(tmp_path / "killed"))

@@ -359,10 +359,11 @@ class Signatures:
         """
         count = tf.cast(windows.nrows(), tf.int32)
         order = tf.argsort(tf.cast(windows.row_lengths(), tf.int32))
-        blocks = tf.maximum(1, (count + DOCUMENT_BLOCK - 1) // DOCUMENT_BLOCK)
+        block_size = min(DOCUMENT_BLOCK, self.max_batch_size)
+        blocks = tf.maximum(1, (count + block_size - 1) // block_size)
 
         def search_block(block, parts):
-            chosen = tf.gather(windows, order[block * DOCUMENT_BLOCK :][:DOCUMENT_BLOCK])
+            chosen = tf.gather(windows, order[block * block_size :][:block_size])
             eos = tf.fill([chosen.nrows(), 1], EOS)
             found, _ = self._beam_search(
                 tf.concat([chosen, eos], axis=1).to_tensor(PAD), self.options, num_results=1

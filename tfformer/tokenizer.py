@@ -243,7 +243,7 @@ def _extend(model, sides, count):
     missing = [c for c, _ in characters.most_common() if c not in known]
     kind = KINDS[old.trainer_spec.model_type - 1] if old.trainer_spec.model_type < 3 else "char"
     size = 261 + len(characters) + 2 * count
-    learned = ModelProto.FromString(_train([texts], size, kind, False))
+    learned = ModelProto.FromString(_train([texts], size, kind, old.trainer_spec.split_digits))
     normal = [piece for piece in learned.pieces if piece.type == ModelProto.SentencePiece.NORMAL]
     scores = {piece.piece: piece.score for piece in normal}
     longer = [piece.piece for piece in normal if piece.piece not in known | set(missing)]

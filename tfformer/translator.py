@@ -35,10 +35,10 @@ class Translator:
         dtype: of what is multiplied, `"float32"` or `"bfloat16"`; softmax, norms and scores are
             float32. Default None: the model's compute dtype, and float32 in what is saved.
         shortlist: a `tfformer.shortlist.Shortlist` of this tokenizer. Greedy search,
-            `serving_default`, `beam_search` and `beam_search_ids` then know the candidates of
-            each text alone, and their log-probabilities are normalised over these: a little
-            higher than what `score` says. `score`, `sample`, `complete` and `align` know the
-            whole vocabulary. Default None: so do all.
+            `serving_default`, `translate_document`, `beam_search` and `beam_search_ids` then know
+            the candidates of each text alone, and their log-probabilities are normalised over
+            these: a little higher than what `score` says. `score`, `sample`, `complete` and
+            `align` know the whole vocabulary. Default None: so do all.
         xla: whether XLA compiles `serving_default` (`tfformer.compiled`), for a server of one's own
             with XLA on: a stock TensorFlow Serving cannot run it. Default False.
 

@@ -183,14 +183,16 @@ def main(arguments=None):
     from tfformer.run import write_atomically
 
     try:
+        if options.out:
+            options.out.mkdir(parents=True, exist_ok=True)
         found = compare(
             options.runs,
             pairs,
             options.language or language_of(options.recipe),
             lambda line: print(line, file=sys.stderr),
         )
+        show(found)
         if options.out:
-            options.out.mkdir(parents=True, exist_ok=True)
             text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
             write_atomically(options.out / "compare.json", text.encode())
             curves = dict(zip(found, map(history, options.runs), strict=True))
@@ -199,7 +201,6 @@ def main(arguments=None):
         return command.fail(error)
     except KeyboardInterrupt:
         return command.fail("interrupted", 130)
-    show(found)
     return 0
 
 

@@ -83,8 +83,10 @@ def _begin_with(folder, init, recipe, side):
     With new pieces, the embedding of each begins as the mean of those of the pieces that its text
     was before.
     """
-    model, old = run.load(init)
-    weights, config = run.model_weights(model), model.config
+    # Read, not built: a model would draw from the generators that the run's own is made of.
+    known, old = run.read_config(init), run.load_tokenizer(init)
+    config = TransformerConfig.from_dict(known["model"])
+    weights = run.unpack(run.read_checked(init, known, known["weights"]))
     tokenizer = old
     if recipe.new_pieces:
         tokenizer = old.extended(side("source"), side("target"), recipe.new_pieces)

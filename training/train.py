@@ -38,6 +38,15 @@ PREPARED_SETTINGS = {
     "freeze",
 }
 
+# What the run of --init brings with it.
+SETTLED_BY_INIT = {
+    "preset",
+    "vocabulary_size",
+    "vocabulary_kind",
+    "shared_vocabulary",
+    "split_digits",
+}
+
 
 def held_out(pair):
     """Whether a pair may be held out for validation, by its source alone: 1 source in 20."""
@@ -131,6 +140,12 @@ def main(arguments=None):
     if recipe.new_pieces and not arguments.init and not arguments.resume:
         return command.fail("--new-pieces needs --init, whose vocabulary it extends", 2)
     begun = (arguments.run / "prepared").exists()
+    if arguments.init:
+        if begun:
+            return command.fail(f"--init is for a run that begins; {arguments.run} was begun", 2)
+        for name in sorted(set(changed_settings(arguments)) & SETTLED_BY_INIT):
+            flag = name.replace("_", "-")
+            return command.fail(f"--{flag} cannot be given with --init, whose run settles it", 2)
     if begun and not arguments.resume:
         return command.fail(
             f"{arguments.run} holds a training: add --resume, or choose another --run", 2

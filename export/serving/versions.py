@@ -66,7 +66,7 @@ class Versions:
         self.configure(config)
 
     def configure(self, config):
-        """Takes another ModelServerConfig: `HandleReloadConfigRequest`, or the file changed."""
+        """Takes another ModelServerConfig: `HandleReloadConfigRequest`."""
         models = list(config.model_config_list.config)
         for model in models:
             if not model.name or not Path(model.base_path).is_dir():
@@ -222,6 +222,10 @@ class Versions:
             except ServingError as error:
                 versions[number] = Version(States.END, error, stamp=stamp)
                 self._say(f"{name} version {number} is refused: {error}")
+            except Exception as error:  # of any type: one model's fault must not stop the others
+                reason = ServingError("INTERNAL", f"{type(error).__name__}: {error}")
+                versions[number] = Version(States.END, reason, stamp=stamp)
+                self._say(f"{name} version {number} is refused: {reason}")
             else:
                 versions[number] = Version(States.AVAILABLE, model=model, stamp=stamp)
                 warm = len(model.warmup_requests)

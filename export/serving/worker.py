@@ -142,13 +142,16 @@ def main(descriptor):
         except Exception as error:  # whoever asked must get an answer, and the others theirs
             result = ServingError("INTERNAL", f"{type(error).__name__}: {error}")
         with lock:
-            pipe.send((number, result))
+            try:
+                pipe.send((number, result))
+            except OSError:
+                os._exit(0)
 
     with concurrent.futures.ThreadPoolExecutor(MOST_RUNS) as threads:
         while True:
             try:
                 call = pipe.recv()
-            except EOFError:
+            except (EOFError, OSError):
                 os._exit(0)  # nobody waits for what still runs
             threads.submit(answer, *call)
 
