@@ -346,7 +346,7 @@ def serve_calls(
     timeout: float | None = 600,
     *,
     xla: bool = False,
-    python: str | os.PathLike = sys.executable,
+    python: str | os.PathLike | None = None,
 ) -> list[dict[str, np.ndarray] | ServingError]:
     """Make each call (feeds, fetches) in one fresh process; an answer is {fetch: array} or error.
 
@@ -368,7 +368,7 @@ def serve_calls(
         write_job(job, directory, calls, xla)
         try:
             child = subprocess.run(
-                [python, "-m", "export.session", job],
+                [python or sys.executable, "-m", "export.session", job],
                 cwd=root, env=environment, timeout=timeout,
                 stdin=subprocess.DEVNULL, capture_output=True,
             )  # fmt: skip

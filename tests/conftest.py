@@ -56,19 +56,22 @@ def same_dropout():
     return run
 
 
-@pytest.fixture(scope="session")
+SERVED = {"max_source_length": 17, "max_target_length": 13, "max_batch_size": 37}
+
+
+@pytest.fixture(scope="module")
 def translator_served():
-    """The `Translator` of `served_model`."""
+    """The `Translator` of `served_model`; for one module: who seeds ends its tokenizer."""
     import tiny
 
-    return tiny.make_translator(max_source_length=17, max_target_length=13, max_batch_size=37)
+    return tiny.make_translator(**SERVED)
 
 
 @pytest.fixture(scope="session")
-def served_model(translator_served, tmp_path_factory):
+def served_model(tmp_path_factory):
     """A base directory whose version 1 is a SavedModel with all signatures, warm-up included."""
     import tiny
 
     base = tmp_path_factory.mktemp("models") / "tiny"
-    tiny.save_version(translator_served, base, 1)
+    tiny.save_version(tiny.make_translator(**SERVED), base, 1)
     return base

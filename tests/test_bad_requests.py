@@ -15,6 +15,9 @@ from export.local_server import LocalServer
 from export.serving.model import Model
 from export.serving.versions import one_model
 
+# Minutes, all together.
+pytestmark = pytest.mark.slow
+
 LIMITS = {"max_batch_size": 37, "max_source_length": 17, "max_target_length": 13}  # conftest.py
 CASES = list(bad_requests.cases(**LIMITS))
 

@@ -16,6 +16,9 @@ from export.session import ServingError, ServingSession, serve_calls
 from tfformer import Tokenizer, Transformer, TransformerConfig
 from tfformer.compiled import in_bucket
 
+# Minutes, all together.
+pytestmark = pytest.mark.slow
+
 WORDS = [f"word {n} and {n * 7} more" for n in range(97)]
 LONGEST = 40  # tokens of a target: more than the first stage has
 SEARCH = {"max_source_length": 20, "max_target_length": LONGEST}

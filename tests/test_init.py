@@ -16,6 +16,9 @@ from training import train
 from training.fit import Training
 from training.reader import Pair
 
+# Minutes, all together.
+pytestmark = pytest.mark.slow
+
 RECIPE = dataclasses.replace(RECIPE, epochs=1, average=1, checkpoint_steps=100)
 
 

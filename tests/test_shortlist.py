@@ -15,6 +15,9 @@ from tfformer.inference import fused_weights
 from tfformer.run import RunError, pack
 from tfformer.shortlist import Shortlist
 
+# Minutes, all together.
+pytestmark = pytest.mark.slow
+
 MAX_SOURCE, MAX_TARGET, WIDTH, ALPHA = 13, 7, 3, 0.6
 LIMITS = {
     "beam_width": WIDTH,

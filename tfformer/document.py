@@ -11,6 +11,8 @@ from tfformer.config import PAD
 
 # Between a sentence and the white space behind it; no text has it.
 MARK = "\x1e"
+# Control characters, but for tabs and new lines.
+CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x{9f}]"
 # Behind these a full stop ends no sentence, in the languages whose titles they are.
 TITLES = "Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Nr|No|Hr|Fr|Bd|Mme|Mlle|Sra|vs|bzw|ca|z\\.B|e\\.g|i\\.e"
 CLOSING, OPENING = "[\"'”’»)\\]]*", "[\"'“„‘«(\\[¿¡]*"
@@ -43,7 +45,7 @@ def split_sentences(text):
         text again. The last white space of each text is empty.
     """
     text = tf.strings.regex_replace(text, "\r\n?", "\n")
-    text = tf.strings.regex_replace(text, MARK, " ")
+    text = tf.strings.regex_replace(text, CONTROLS, " ")
     for pattern, rewrite in BREAKS:
         text = tf.strings.regex_replace(text, pattern, rewrite)
     text = tf.strings.regex_replace(text, rf"\b({TITLES})\.{MARK}([ \t\xa0]+){MARK}", r"\1.\2")
