@@ -23,7 +23,7 @@ from benchmarks import machine
 from benchmarks.peers.protocol import machine_seconds
 from benchmarks.workers import ENVIRONMENT, ROOT
 from export.client import GrpcClient, RequestError, RestClient
-from export.graph import UsageError, read_graph
+from export.graph import text_signature
 from export.serving.worker import Worker
 
 MODEL = "model"  # its name on the server
@@ -170,9 +170,7 @@ def translate_alone(path, texts):
         UsageError: the SavedModel has no `serving_default` of one text.
         ServingError: it does not load, or refuses a text.
     """
-    signature = read_graph(path).signatures.get("serving_default")
-    if signature is None or set(signature.inputs) != {"text"}:
-        raise UsageError(f"{path} must have a signature serving_default whose input is text")
+    signature = text_signature(path)
     fetches = [signature.outputs[name].name for name in ("translation", "score")]
     worker, found = Worker(path, intra_op_threads=1, inter_op_threads=1), []
     try:

@@ -4,7 +4,7 @@ import concurrent.futures
 
 import numpy as np
 
-from export.graph import UsageError, find_saved_model, read_graph
+from export.graph import find_saved_model, text_signature
 from export.lines import batches
 from export.serving.worker import Worker
 
@@ -36,9 +36,7 @@ class BulkTranslator:
     ):
         self.path = find_saved_model(directory)
         name = "translate_document" if document else "serving_default"
-        signature = read_graph(self.path).signatures.get(name)
-        if signature is None or set(signature.inputs) != {"text"}:
-            raise UsageError(f"{self.path} must have a signature {name} whose input is text")
+        signature = text_signature(self.path, name)
         self._text = signature.inputs["text"].name
         self._translation = signature.outputs["translation"].name
         self.batch_size = batch_size

@@ -245,9 +245,8 @@ def export(run, directory, progress=print):
         ) from error
 
     import tfformer
-    from export.saved_model import sync
     from export.verify import TOLERANCE
-    from tfformer.run import read_config
+    from tfformer.run import read_config, sync
 
     directory = Path(directory)
     if os.path.lexists(directory):

@@ -51,6 +51,7 @@ class Graph:
     signatures: dict[str, Signature]
     ops: dict[str, Counter]  # op -> place (a function's name, or MAIN) -> how many
     jit_compiled: list[str]  # places that must be compiled by XLA
+    definitions: dict  # every SignatureDef as it is, the loader's own too
 
     def python_ops(self) -> list[str]:
         """Ops that call back into the Python process that built the graph."""
@@ -138,7 +139,15 @@ def read_graph(directory) -> Graph:
         for name, definition in sorted(meta_graph.signature_def.items())
         if not name.startswith("__saved_model_")  # the loader's own, never a request's
     }
-    return Graph(signatures, ops, sorted(jit_compiled))
+    return Graph(signatures, ops, sorted(jit_compiled), dict(meta_graph.signature_def))
+
+
+def text_signature(directory, name: str = "serving_default") -> Signature:
+    """A signature of the SavedModel in `directory` whose one input is `text`."""
+    signature = read_graph(directory).signatures.get(name)
+    if signature is None or set(signature.inputs) != {"text"}:
+        raise UsageError(f"{directory} must have a signature {name} whose input is text")
+    return signature
 
 
 def read_variables(directory, graph: Graph) -> dict[str, int]:

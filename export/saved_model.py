@@ -313,7 +313,7 @@ def export(run, directory, progress=print, batching=False, **options):
     from export.graph import UsageError
     from export.verify import verify
     from export.warmup import write_warmup
-    from tfformer.run import load_translator, read_config
+    from tfformer.run import load_translator, read_config, sync
 
     directory = Path(directory)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", directory.resolve().name):
@@ -365,16 +365,6 @@ def export(run, directory, progress=print, batching=False, **options):
         return version, report
 
 
-def sync(*paths):
-    """Files and folders onto the disk, before a rename makes them visible."""
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
 def publish(model, report, directory, progress):
     """Renames `model` to the next version, and the report after it; returns the version.
 
@@ -382,6 +372,7 @@ def publish(model, report, directory, progress):
     exporter may be a step ahead.
     """
     from export.verify import write_json
+    from tfformer.run import sync
 
     beside = model.with_name("report.json")
     while True:

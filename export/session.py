@@ -39,6 +39,7 @@ CODES = (
     "PERMISSION_DENIED RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED "
     "INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED"
 ).split()  # in the order of absl::StatusCode
+ROOT = Path(__file__).resolve().parent.parent  # where a child process finds this package
 STRING = 7
 DTYPES = {  # TF_DataType -> NumPy
     1: np.dtype("float32"), 2: np.dtype("float64"), 3: np.dtype("int32"), 4: np.dtype("uint8"),
@@ -356,29 +357,19 @@ def serve_calls(
     A SavedModel that does not load, a process that dies, and one that takes longer than `timeout`
     seconds (None: there is no such limit) raise `ServingError`.
     """
-    root = str(Path(__file__).resolve().parent.parent)
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "TF_CPP_MIN_LOG_LEVEL": "2",
-        "CUDA_VISIBLE_DEVICES": "-1",  # a GPU belongs to the calling process, if to anyone
-    }
     with tempfile.TemporaryDirectory(prefix="tfformer-serve-") as job:
         write_job(job, directory, calls, xla)
         try:
             child = subprocess.run(
                 [python or sys.executable, "-m", "export.session", job],
-                cwd=root, env=environment, timeout=timeout,
+                cwd=ROOT, env=child_environment(log_level=2), timeout=timeout,
                 stdin=subprocess.DEVNULL, capture_output=True,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             message = f"the serving process had not answered {len(calls)} calls in {timeout:g} s"
             raise ServingError("DEADLINE_EXCEEDED", message) from error
         if child.returncode:
-            how = f"ended with exit code {child.returncode}"
-            if child.returncode < 0:
-                how = f"was killed by {signal.Signals(-child.returncode).name}"
+            how = how_it_ended(child.returncode)
             tail = child.stderr.decode(errors="replace").strip().splitlines()[-1:]
             raise ServingError("UNAVAILABLE", ": ".join([f"the serving process {how}", *tail]))
         answer = json.loads(Path(job, "results.json").read_text())
@@ -392,6 +383,24 @@ def serve_calls(
         else {name: _from_json(value) for name, value in result.items()}
         for result in answer["results"]
     ]
+
+
+def child_environment(log_level: int) -> dict[str, str]:
+    """The environment of a process that has a session of its own."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "TF_CPP_MIN_LOG_LEVEL": str(log_level),
+        "CUDA_VISIBLE_DEVICES": "-1",  # a GPU belongs to the calling process, if to anyone
+    }
+
+
+def how_it_ended(code: int) -> str:
+    """What the exit code of a process says, negative ones being signals."""
+    if code < 0:
+        return f"was killed by {signal.Signals(-code).name}"
+    return f"ended with exit code {code}"
 
 
 def write_job(job, directory, calls, xla=False):

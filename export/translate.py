@@ -11,8 +11,6 @@ Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 interrupte
 
 import sys
 
-import numpy as np
-
 from export.command import Parser, close_stdout
 from export.lines import as_line, read_lines
 
@@ -32,25 +30,10 @@ def translate(directory, texts, batch_size=32):
         UsageError: `directory` holds no SavedModel, or one without that signature.
         BrokenModel, ServingError: the model cannot be served.
     """
-    from export.graph import UsageError, find_saved_model, read_graph
-    from export.session import ServingError, serve_calls
+    from export.bulk import BulkTranslator
 
-    path = find_saved_model(directory)
-    signature = read_graph(path).signatures.get("serving_default")
-    if signature is None or set(signature.inputs) != {"text"}:
-        raise UsageError(f"{path} must have a signature serving_default whose input is text")
-    text, translation = signature.inputs["text"].name, signature.outputs["translation"].name
-    texts = [line.encode() for line in texts]
-    calls = [
-        ({text: np.array(texts[start : start + batch_size], object)}, [translation])
-        for start in range(0, len(texts), batch_size)
-    ]
-    translations = []
-    for answer in serve_calls(path, calls, timeout=None):
-        if isinstance(answer, ServingError):
-            raise answer
-        translations += [value.decode() for value in answer[translation]]
-    return translations
+    with BulkTranslator(directory, batch_size) as model:
+        return model.translate(list(texts))
 
 
 def main(arguments=None):

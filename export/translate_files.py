@@ -31,7 +31,6 @@ from pathlib import Path
 
 from export.command import Parser
 from export.lines import as_line, batches, read_lines
-from export.saved_model import sync
 
 CHUNK = 2048  # lines between two records of the progress
 
@@ -72,7 +71,7 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
         ProgressError: another process is at it, or what was begun belongs to something else.
         OSError: what was translated is kept.
     """
-    from tfformer.run import write_atomically
+    from tfformer.run import sync, write_atomically
 
     partial = target.with_name(f"{target.name}.partial")
     record = target.with_name(f"{target.name}.progress.json")

@@ -3,17 +3,17 @@
 import json
 import shutil
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import tfformer
 from export import saved_model, session, verify
 from export.graph import read_graph
 from export.session import ServingError, ServingSession, serve_calls
-from tfformer import Tokenizer, Transformer, TransformerConfig
+from tfformer import Tokenizer
 from tfformer.compiled import in_bucket
 
 # Minutes, all together.
@@ -33,17 +33,8 @@ TEXTS = {
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run directory of a tiny model whose answers are neither flat nor all short."""
-    keras.utils.set_random_seed(3)
-    tokenizer = Tokenizer.train(WORDS, vocabulary_size=290)
-    config = TransformerConfig.preset(
-        "test", tokenizer.source_vocabulary_size, num_encoder_layers=1, num_decoder_layers=1
-    )
-    model = Transformer(config)
-    for n, weight in enumerate(model.weights):
-        weight.assign_add(0.4 * tf.random.stateless_normal(weight.shape, [n, 5]))
     directory = tmp_path_factory.mktemp("run") / "run"
-    tfformer.save(directory, model, tokenizer, SEARCH)
-    return directory
+    return tiny.save_run(directory, lambda: Tokenizer.train(WORDS, vocabulary_size=290), SEARCH)
 
 
 @pytest.fixture(scope="module")

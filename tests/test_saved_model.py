@@ -9,16 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 
 import tfformer
 from export import reference, saved_model, translate, verify
 from export.graph import read_graph
 from export.session import ServingError, serve_calls
-from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
+from tfformer import Tokenizer, Translator
 
 TEXTS = [f"word {n} and {n * 7} more" for n in range(97)]
 SEARCH = {"max_source_length": 17, "max_target_length": 13}
@@ -27,17 +27,8 @@ SEARCH = {"max_source_length": 17, "max_target_length": 13}
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A run directory of a tiny model whose answers are not flat."""
-    keras.utils.set_random_seed(3)
-    tokenizer = Tokenizer.train(TEXTS, vocabulary_size=290)
-    config = TransformerConfig.preset(
-        "test", tokenizer.source_vocabulary_size, num_encoder_layers=1, num_decoder_layers=1
-    )
-    model = Transformer(config)
-    for n, weight in enumerate(model.weights):
-        weight.assign_add(0.4 * tf.random.stateless_normal(weight.shape, [n, 5]))
     directory = tmp_path_factory.mktemp("run") / "run"
-    tfformer.save(directory, model, tokenizer, SEARCH)
-    return directory
+    return tiny.save_run(directory, lambda: Tokenizer.train(TEXTS, vocabulary_size=290), SEARCH)
 
 
 @pytest.fixture(scope="module")

@@ -5,16 +5,16 @@ import json
 from fractions import Fraction
 from pathlib import Path
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tiny
 
 import tfformer
 from export import saved_model, verify
 from export.graph import read_graph
 from export.session import serve_calls
-from tfformer import Tokenizer, Transformer, TransformerConfig
+from tfformer import Tokenizer
 from tfformer.shortlist import Shortlist
 from training import shortlist as learning
 from training.reader import Pair
@@ -195,21 +195,9 @@ def test_every_50th_pair_is_held_out():
 
 @pytest.fixture(scope="module")
 def run(tokenizer, tmp_path_factory):
-    keras.utils.set_random_seed(3)
-    tokenizer = Tokenizer(tokenizer.source_model)  # seeding clears the other's kernel
-    config = TransformerConfig.preset(
-        "test",
-        tokenizer.source_vocabulary_size,
-        num_encoder_layers=1,
-        num_decoder_layers=1,
-        tie_embeddings="all",
-    )
-    model = Transformer(config)
-    for n, weight in enumerate(model.weights):
-        weight.assign_add(0.4 * tf.random.stateless_normal(weight.shape, [n, 5]))
     directory = tmp_path_factory.mktemp("run") / "run"
-    tfformer.save(directory, model, tokenizer, SEARCH)
-    return directory
+    source_model = tokenizer.source_model
+    return tiny.save_run(directory, lambda: Tokenizer(source_model), SEARCH, tie_embeddings="all")
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,11 @@
 
 import random
 
+import keras
 import numpy as np
+import tensorflow as tf
 
+import tfformer
 from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 from tfformer.config import EOS
 
@@ -53,3 +56,22 @@ def save_version(translator, base, version, signatures=None):
     names = signatures or translator.functions
     requests = {n: asked for n, asked in warmup_requests(translator).items() if n in names}
     write_warmup(base / str(version), requests, translator.functions)
+
+
+def save_run(directory, make_tokenizer, search, **changes):
+    """A run directory of 1 + 1 layers whose answers are not flat; returns it.
+
+    Args:
+        make_tokenizer: called behind the seeding, which ends all tokenizers that there are.
+        search: of the run.
+        changes: of the preset `"test"`.
+    """
+    keras.utils.set_random_seed(3)
+    tokenizer = make_tokenizer()
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    size = tokenizer.source_vocabulary_size
+    model = Transformer(TransformerConfig.preset("test", size, **layers, **changes))
+    for n, weight in enumerate(model.weights):
+        weight.assign_add(0.4 * tf.random.stateless_normal(weight.shape, [n, 5]))
+    tfformer.save(directory, model, tokenizer, search)
+    return directory

@@ -12,7 +12,6 @@ Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 in
 """
 
 import csv
-import io
 import json
 import sys
 from pathlib import Path
@@ -103,14 +102,9 @@ def write_curves(path, runs):
         path: of the picture.
         runs: {name: rows of `history`}.
     """
-    import matplotlib
+    from training.picture import pyplot, write_picture
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    from tfformer.run import write_atomically
-
-    figure, (left, right) = pyplot.subplots(
+    figure, (left, right) = pyplot().subplots(
         1, 2, figsize=(10, 4), sharey=True, layout="constrained"
     )
     for name, rows in runs.items():
@@ -121,10 +115,7 @@ def write_curves(path, runs):
     left.set(xlabel="epoch", ylabel="validation BLEU (greedy)")
     right.set(xlabel="minutes")
     left.legend(loc="lower right")
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
-    pyplot.close(figure)
-    write_atomically(path, picture.getvalue())
+    write_picture(path, figure)
 
 
 def show(found):

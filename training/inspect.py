@@ -17,7 +17,6 @@ Memory: about 60 bytes a pair. Exit codes: 0 looked at, whatever was found; 1 th
 is at fault; 2 wrong usage; 130 interrupted.
 """
 
-import io
 import json
 import sys
 from itertools import islice
@@ -33,16 +32,11 @@ SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are
 VOCABULARY = 8000
 
 
-def write_picture(path, findings):
+def draw_lengths(path, findings):
     """The distributions of the lengths in tokens, and of their ratio."""
-    import matplotlib
+    from training.picture import pyplot, write_picture
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    from tfformer.run import write_atomically
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")
     most = int(np.quantile(findings.tokens, 0.999))
     bins = np.arange(0, most + 2, 1 + most // 60)
     for n, side in enumerate(("source", "target")):
@@ -54,10 +48,7 @@ def write_picture(path, findings):
     ticks = range(-3, 4)
     right.set_xticks(ticks, [f"{2.0**tick:g}" for tick in ticks])
     right.set(xlabel="target tokens for a source token", ylabel="pairs", yscale="log")
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
-    pyplot.close(figure)
-    write_atomically(path, picture.getvalue())
+    write_picture(path, figure)
 
 
 def to_dict(findings):
@@ -143,7 +134,7 @@ def _run(command, options):
         rows = [row.replace("\r", " ").replace("\n", " ") for row in rows]
         text = "\n".join(["line\treason\tsource\ttarget", *rows]) + "\n"
         write_atomically(options.out / "suspects.tsv", text.encode(errors="replace"))
-        write_picture(options.out / "lengths.png", findings)
+        draw_lengths(options.out / "lengths.png", findings)
         print(f"{options.out}: inspect.json, suspects.tsv, lengths.png")
     return 0
 

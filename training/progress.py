@@ -108,12 +108,9 @@ def write_csv(path, rows):
 
 def write_curve(path, rows):
     """The training curve as a picture: the losses left, BLEU right, over the epochs."""
-    import matplotlib
+    from training.picture import pyplot, write_picture
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
     epochs = [row["epoch"] for row in rows]
     axes.plot(epochs, [row["loss"] for row in rows], label="training loss")
     validated = [row for row in rows if "val_loss" in row]
@@ -133,7 +130,4 @@ def write_curve(path, rows):
     right.set(ylabel="BLEU", ylim=(0, 100 if max(r["val_bleu"] for r in validated) > 60 else None))
     lines = axes.get_lines() + right.get_lines()
     axes.legend(lines, [line.get_label() for line in lines], loc="center right")
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
-    pyplot.close(figure)
-    write_atomically(path, picture.getvalue())
+    write_picture(path, figure)

@@ -70,15 +70,9 @@ def stdin_lines():
 
 def draw_attention(translator, source, target, path):
     """A picture of which source pieces each target piece attended to, written as PNG."""
-    import io
-
-    import matplotlib
     import tensorflow as tf
 
-    from tfformer.run import write_atomically
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from training.picture import pyplot, write_picture
 
     aligned = translator.functions["align"](tf.constant([source]), tf.constant([target]))
     names = {
@@ -86,17 +80,14 @@ def draw_attention(translator, source, target, path):
         for side in ("source", "target")
     }
     size = [2 + 0.35 * len(names["source"]), 2 + 0.35 * len(names["target"])]
-    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    figure, axes = pyplot().subplots(figsize=size, layout="constrained")
     image = axes.imshow(aligned["attention"][0], cmap="Blues", vmin=0, vmax=1)
     axes.set_xticks(range(len(names["source"])), names["source"], rotation=90)
     axes.set_yticks(range(len(names["target"])), names["target"])
     axes.set(xlabel="source", ylabel="target")
     axes.set_title("attention to the source\n(last layer, mean over the heads)", fontsize="medium")
     figure.colorbar(image, shrink=0.8)
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
-    pyplot.close(figure)
-    write_atomically(path, picture.getvalue())
+    write_picture(path, figure)
 
 
 if __name__ == "__main__":

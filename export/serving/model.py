@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from tensorflow_serving.apis import predict_pb2
 
 from export.graph import BrokenModel, one_line, read_graph
@@ -59,7 +58,7 @@ class Model:
             self.graph = read_graph(directory)
         except (BrokenModel, OSError) as error:
             raise ServingError("INTERNAL", one_line(error)) from error
-        self.signature_defs = _signature_defs(self.directory)
+        self.signature_defs = self.graph.definitions
         self._worker = Worker(directory, intra_op_threads, inter_op_threads, xla)
         self._batcher = Batcher(self._worker.run, batching) if batching else None
         self._running, self._idle, self._closed = 0, threading.Condition(), False
@@ -135,12 +134,6 @@ class Model:
                 message = f"warm-up request {number}: {error.message}"
                 raise ServingError(error.code_name, message) from error
         return requests
-
-
-def _signature_defs(directory):
-    saved_model = SavedModel.FromString((directory / "saved_model.pb").read_bytes())
-    [meta_graph] = [m for m in saved_model.meta_graphs if "serve" in m.meta_info_def.tags][:1]
-    return dict(meta_graph.signature_def)
 
 
 def _feeds(signature, request):

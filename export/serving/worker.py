@@ -15,7 +15,13 @@ import sys
 import threading
 from pathlib import Path
 
-from export.session import ServingError, ServingSession
+from export.session import (
+    ROOT,
+    ServingError,
+    ServingSession,
+    child_environment,
+    how_it_ended,
+)
 
 # Requests that the session runs at the same time; the others wait.
 MOST_RUNS = 64
@@ -39,19 +45,12 @@ class Worker:
             "xla": xla,
         }
         self._pipe, theirs = multiprocessing.Pipe()
-        root = str(Path(__file__).resolve().parents[2])
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "export.serving.worker", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
-            cwd=root,
+            cwd=ROOT,
             stdin=subprocess.DEVNULL,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(paths),
-                "TF_CPP_MIN_LOG_LEVEL": "3",
-                "CUDA_VISIBLE_DEVICES": "-1",
-            },
+            env=child_environment(log_level=3),
         )
         theirs.close()
         self._lock, self._numbers, self._waiting = threading.Lock(), itertools.count(), {}
@@ -116,8 +115,7 @@ class Worker:
             result.set_exception(error)
 
     def _how_it_ended(self):
-        code = self._process.wait()
-        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+        how = how_it_ended(self._process.wait())
         return ServingError("UNAVAILABLE", f"the process of the model {how}")
 
 
