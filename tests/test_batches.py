@@ -173,6 +173,11 @@ def test_cardinality_is_exact(batches, epoch_0):
         assert int(dataset.cardinality()) == len(batches) - skip
 
 
+def test_no_thread_tunes_it(batches):
+    # Its iterator would wait up to a minute for that thread when it ends.
+    assert batches.dataset(0).options().autotune.enabled is False
+
+
 def test_elements_are_the_tokenizer_s_ids(batches, epoch_0, pairs, tokenizer):
     for (_, numbers), (source_ids, target_ids, labels) in zip(
         batches.plan(0), epoch_0, strict=True
