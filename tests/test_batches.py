@@ -133,8 +133,9 @@ def test_without_shuffling_the_order_within_a_bucket_is_the_corpus_s(corpus, tok
 
 
 def test_tokens_are_the_real_ones(batches):
-    tokens = batches.tokens(0)
+    tokens = list(batches.tokens(0))
     assert len(tokens) == len(batches)
+    assert list(batches.tokens(0, skip=3)) == tokens[3:]
     for count, (source_ids, _, labels) in zip(tokens, elements(batches.dataset(0)), strict=True):
         assert count == (source_ids != 0).sum() + (labels != 0).sum()
 
@@ -199,8 +200,8 @@ def test_elements_are_the_tokenizer_s_ids(batches, epoch_0, pairs, tokenizer):
 def test_shapes_are_those_announced(batches, epoch_0):
     for element in epoch_0:
         assert len({ids.shape for ids in element}) == 1
-    assert {element[0].shape for element in epoch_0} == set(batches.shapes)
-    for rows, edge in batches.shapes:
+    assert {element[0].shape for element in epoch_0} == {batches.shape(b) for b in batches.buckets}
+    for rows, edge in map(batches.shape, batches.buckets):
         assert rows == max(1, TOKENS // edge)
 
 
@@ -226,6 +227,59 @@ def test_two_datasets_do_not_disturb_each_other(batches, epoch_0):
     first = [next(pass_0), next(pass_1), next(pass_0)]
     np.testing.assert_array_equal(first[0][1], epoch_0[0][2])
     np.testing.assert_array_equal(first[2][1], epoch_0[1][2])
+
+
+# ---------------------------------------------------------------- shards and parts
+
+
+def rows_of(element):
+    """The rows of an element that are not padding, each as bytes."""
+    rows = np.concatenate(element, axis=1)
+    return sorted(row.tobytes() for row in rows if row.any())
+
+
+@pytest.mark.parametrize(("count", "parts"), [(2, 1), (3, 1), (1, 4), (2, 3), (7, 2)])
+def test_shards_partition_every_batch(corpus, tokenizer, epoch_0, count, parts):
+    batches = Batches(corpus, tokenizer, TOKENS, seed=3, parts=parts)
+    shards = [elements(batches.dataset(shards=(n,), count=count)) for n in range(count)]
+    shapes = {batches.shape(bucket, count) for bucket in batches.buckets}
+    for whole, *split in zip(epoch_0, *shards, strict=True):
+        assert {ids.shape for shard in split for ids in shard} == {split[0][0].shape}
+        assert split[0][0].shape in shapes
+        rows, edge = split[0][0].shape
+        assert edge == whole[0].shape[1]
+        assert rows % parts == 0
+        # No more padding than it takes.
+        assert rows * count - whole[0].shape[0] < count * parts
+        assert sorted(row for shard in split for row in rows_of(shard)) == rows_of(whole)
+    # The batches that end an epoch have fewer rows than shards: some are of padding alone.
+    if count == 7:
+        assert any(not rows_of(shard) for split in shards for shard in split)
+
+
+def test_several_shards_are_elements_in_turn(batches):
+    alone = [elements(batches.dataset(1, 2, (n,), 5)) for n in (1, 2)]
+    dataset = batches.dataset(1, 2, (1, 2), 5)
+    assert int(dataset.cardinality()) == 2 * (len(batches) - 2)
+    assert_same(
+        elements(dataset), [element for pair in zip(*alone, strict=True) for element in pair]
+    )
+    assert_same(elements(dataset), elements(dataset))
+
+
+def test_a_shard_reads_its_own_texts_alone(corpus, tokenizer):
+    read = []
+
+    class Watched:
+        index, __len__ = corpus.index, lambda self: len(corpus)
+
+        def texts(self, numbers):
+            read.extend(numbers)
+            return corpus.texts(numbers)
+
+    batches = Batches(Watched(), tokenizer, TOKENS, seed=3)
+    elements(batches.dataset(0, 0, (1,), 3))
+    assert read == [n for _, numbers in batches.plan(0) for n in numbers[1::3]]
 
 
 def test_fit_makes_one_step_a_batch(batches, tokenizer):

@@ -60,26 +60,27 @@ class Batches:
     all batches of a bucket have one shape: `batch_tokens // edge` rows of `edge` tokens a side.
     Rows that the last batch of a bucket cannot fill are padding.
 
+    Which pairs are in a batch does not depend on who computes it: a shard is every `count`th pair
+    of each batch, and all shards have one shape too, filled up with padding. Only the texts of the
+    shards that are asked for are read.
+
     Args:
         corpus: a `Corpus`.
         tokenizer: its `Tokenizer`; texts become ids as they are read.
         batch_tokens: tokens a side in a batch, padding counted.
         seed: of the order.
         shuffle: False gives the corpus's own order, as for validation.
+        parts: the rows of a batch, or of a shard, are a multiple of it. Default 1.
     """
 
-    def __init__(self, corpus, tokenizer, batch_tokens, seed=0, shuffle=True):
+    def __init__(self, corpus, tokenizer, batch_tokens, seed=0, shuffle=True, parts=1):
         self.corpus, self.tokenizer = corpus, tokenizer
-        self.seed, self.shuffle = seed, shuffle
+        self.seed, self.shuffle, self.parts = seed, shuffle, parts
         counts = np.zeros(len(EDGES), "int64")
         for start in range(0, len(corpus), CHUNK):
             counts += np.bincount(self._buckets(slice(start, start + CHUNK)), minlength=len(EDGES))
         self.rows = [max(1, batch_tokens // edge) for edge in EDGES]
-        self.shapes = [
-            (rows, edge)
-            for rows, edge, count in zip(self.rows, EDGES, counts, strict=True)
-            if count
-        ]
+        self.buckets = [bucket for bucket, count in enumerate(counts) if count]
         self.count = int(sum(-(-n // rows) for n, rows in zip(counts, self.rows, strict=True)))
 
     def __len__(self):
@@ -107,33 +108,47 @@ class Batches:
             if numbers:
                 yield bucket, numbers
 
-    def tokens(self, epoch):
-        """The real tokens of each batch of the epoch, source + target."""
-        return [self.corpus.tokens(numbers) for _, numbers in self.plan(epoch)]
+    def tokens(self, epoch, skip=0):
+        """Yields the real tokens of each batch of the epoch from `skip` on, source + target."""
+        for _, numbers in itertools.islice(self.plan(epoch), skip, None):
+            yield self.corpus.tokens(numbers)
 
-    def dataset(self, epoch=0, skip=0):
+    def shape(self, bucket, count=1):
+        """(rows, tokens a side) of the bucket's batches, or of one of their `count` shards."""
+        parts = count * self.parts
+        return -(-self.rows[bucket] // parts) * self.parts, EDGES[bucket]
+
+    def dataset(self, epoch=0, skip=0, shards=(0,), count=1):
         """The epoch from batch `skip` on, as a `tf.data.Dataset` of known cardinality.
 
         An element is ({"source_ids": [B, S], "target_ids": [B, T]}, labels [B, T]), S = T, with
         target_ids = bos + y and labels = y + eos.
+
+        Args:
+            epoch: from 0; another one is another order.
+            skip: batches left out at the beginning.
+            shards: of each batch these, an element each, in this order.
+            count: shards that a batch is split into. Default 1: the whole batch.
         """
 
-        batches = iter(())
+        batches, bucket, numbers = iter(()), None, ()
 
         def texts(n):
-            nonlocal batches
-            if n == skip:
+            nonlocal batches, bucket, numbers
+            place = n % len(shards)
+            if n == skip * len(shards):
                 # A new pass over the dataset begins.
                 batches = itertools.islice(self.plan(epoch), skip, None)
-            bucket, numbers = next(batches)
-            sources, targets = self.corpus.texts(numbers)
-            size = np.array([self.rows[bucket], EDGES[bucket]], "int32")
+            if place == 0:
+                bucket, numbers = next(batches)
+            sources, targets = self.corpus.texts(numbers[shards[place] :: count])
+            size = np.array(self.shape(bucket, count), "int32")
             return np.array(sources, object), np.array(targets, object), size
 
         # Not `from_generator`: its length would be unknown, for which `fit` makes a step too many
         # in each epoch; and it makes malloc return memory at once, half as fast again in all.
         types = (tf.string, tf.string, tf.int32)
-        dataset = tf.data.Dataset.range(skip, len(self))
+        dataset = tf.data.Dataset.range(skip * len(shards), len(self) * len(shards))
         dataset = dataset.map(lambda n: tf.numpy_function(texts, [n], types))
         dataset = dataset.map(self._element, num_parallel_calls=2, deterministic=True).prefetch(4)
         # Nothing here is AUTOTUNE. And an iterator's destructor waits for the tuning thread, which

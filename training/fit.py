@@ -60,7 +60,8 @@ class Training:
 
     def __init__(self, directory, recipe, data=None, init=None):
         self.directory, self.recipe = Path(directory), recipe
-        self.say = console().print
+        self.console = console()
+        self.say = self.console.print
         self.checkpoints = self.directory / "checkpoints"
         self.last = self.checkpoints / "last.npz"
         # One seed for the initial weights and the generators of dropout. Before there is a
@@ -190,13 +191,15 @@ class Training:
     def _train_epoch(self):
         """The rest of the epoch; what to log of it."""
         progress, epoch = self.progress, self.progress["epoch"]
-        tokens = self.train.tokens(epoch)
-        bar = EpochProgress(epoch + 1, self.recipe.epochs, tokens, progress["batch"])
-        if progress["batch"] < len(tokens):
+        first, batches = progress["batch"], len(self.train)
+        tokens = self.train.tokens(epoch, first)
+        epochs = self.recipe.epochs
+        bar = EpochProgress(epoch + 1, epochs, batches, first, tokens, self.console)
+        if first < batches:
             with bar.shown():
                 # The bar first: it refuses a NaN before the keeper could save it.
                 self.model.fit(
-                    self.train.dataset(epoch, skip=progress["batch"]),
+                    self.train.dataset(epoch, skip=first),
                     initial_epoch=epoch,
                     epochs=epoch + 1,
                     verbose=0,

@@ -28,13 +28,15 @@ class EpochProgress(keras.callbacks.Callback):
 
     Args:
         epoch, epochs: from 1.
-        tokens: the real tokens of each batch of the epoch.
-        first: the number of batches of the epoch that were done before.
+        batches: of the epoch.
+        first: how many of them were done before.
+        tokens: an iterator over the real tokens of each of the others.
+        output: the console of the bar.
     """
 
-    def __init__(self, epoch, epochs, tokens, first=0):
+    def __init__(self, epoch, epochs, batches, first, tokens, output):
         super().__init__()
-        self.epoch, self.epochs, self.tokens, self.done = epoch, epochs, tokens, first
+        self.tokens, self.done = tokens, first
         self.seen, self.logs = 0, {}
         columns = (
             TextColumn("epoch {task.fields[epoch]}"),
@@ -45,10 +47,10 @@ class EpochProgress(keras.callbacks.Callback):
         )
         # On a terminal only: a log file gets the line that ends the epoch.
         self.bar = Progress(
-            *columns, console=console(), transient=True, disable=not sys.stderr.isatty()
+            *columns, console=output, transient=True, disable=not sys.stderr.isatty()
         )
         self.task = self.bar.add_task(
-            "", total=len(tokens), completed=first, epoch=f"{epoch}/{epochs}", figures=""
+            "", total=batches, completed=first, epoch=f"{epoch}/{epochs}", figures=""
         )
 
     @contextlib.contextmanager
@@ -60,7 +62,7 @@ class EpochProgress(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         self.logs = {name: float(value) for name, value in logs.items()}
-        self.seen += self.tokens[self.done]
+        self.seen += next(self.tokens)
         self.done += 1
         if not math.isfinite(self.logs["loss"]):
             raise Diverged(f"the loss is {self.logs['loss']} at step {self.step()}")
