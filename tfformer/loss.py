@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from tfformer.config import PAD
+from tfformer.gradients import upstream_gradient
 
 
 def _token_weights(labels, sample_weight=None):
@@ -29,6 +30,86 @@ def label_logits(labels, logits):
     return ops.reshape(ops.take(flat, rows + labels), ops.shape(logits)[:-1])
 
 
+def _normaliser(logits):
+    """exp(z - max z), its sum over V, and log sum exp(z): [N, V], [N, 1], [N].
+
+    Loss and metrics all begin with these, so that a compiler computes them once.
+    """
+    largest = ops.max(logits, axis=-1, keepdims=True)
+    exponentials = ops.exp(logits - largest)
+    total = ops.sum(exponentials, axis=-1, keepdims=True)
+    return exponentials, total, ops.squeeze(ops.log(total) + largest, -1)
+
+
+def smoothed_cross_entropy(labels, logits, smoothing=0.1):
+    """-sum_v q_v log p_v with q = (1 - a) onehot(y) + a / V, of each token.
+
+    Its gradient is written out, p - q: one pass over [N, V] from what the forward pass has computed
+    anyway. Differentiated term by term, the mean and the gather would fill another [N, V] each.
+
+    Args:
+        labels: int32 [N].
+        logits: float32 [N, V].
+        smoothing: a. Default 0.1.
+
+    Returns:
+        float32 [N], in nats.
+    """
+    size = logits.shape[-1]
+
+    @ops.custom_gradient
+    def loss(logits):
+        exponentials, total, log_total = _normaliser(logits)
+        value = log_total - (1 - smoothing) * label_logits(labels, logits)
+        if smoothing:
+            value = value - smoothing * ops.mean(logits, axis=-1)
+
+        def gradient(*args, upstream=None):
+            upstream = upstream_gradient(args, upstream)
+            gradient = exponentials * (upstream[:, None] / total)
+            if smoothing:
+                gradient = gradient - upstream[:, None] * (smoothing / size)
+            at_label = label_logits(labels, gradient) - (1 - smoothing) * upstream
+            rows = ops.arange(ops.shape(labels)[0], dtype="int32")
+            return ops.scatter_update(gradient, ops.stack([rows, labels], -1), at_label)
+
+        return value, gradient
+
+    return loss(logits)
+
+
+def symmetric_divergence(logits):
+    """(KL(p || q) + KL(q || p)) / 2 of two predictions of the same tokens (Liang et al. 2021).
+
+    The gradient is written out, too: with d = log p - log q, that of the logits of p is
+    (p (d - KL(p || q)) + p - q) / 2.
+
+    Args:
+        logits: float32 [2, N, V], those of p and those of q.
+
+    Returns:
+        float32 [N], in nats.
+    """
+
+    @ops.custom_gradient
+    def divergence(logits):
+        exponentials, total, log_total = _normaliser(logits)
+        p = exponentials / total
+        log_p = logits - log_total[..., None]
+        difference = log_p[0] - log_p[1]
+        signed = ops.stack([difference, -difference])
+        both = ops.sum(p * signed, axis=-1)
+
+        def gradient(*args, upstream=None):
+            apart = p[0] - p[1]
+            gradient = p * (signed - both[..., None]) + ops.stack([apart, -apart])
+            return gradient * (upstream_gradient(args, upstream)[:, None] / 2)
+
+        return (both[0] + both[1]) / 2, gradient
+
+    return divergence(logits)
+
+
 @keras.saving.register_keras_serializable("tfformer")
 class SmoothedCrossEntropy(keras.losses.Loss):
     """Cross-entropy against (1 - a) onehot(y) + a / V, the mean over the real tokens of a batch.
@@ -42,9 +123,14 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     Args:
         smoothing: a, in [0, 1). Default 0.1.
+        r_drop: the weight alpha of R-Drop (Liang et al. 2021, equation 4, halved like the two
+            cross-entropies of which this is the mean): with it a batch holds its rows twice, one
+            half behind the other, and for what differs between the two predictions of a token,
+            which dropout alone makes differ, alpha / 2 times their symmetric divergence is added.
+            Default 0: none, and rows stand once.
 
     Call arguments:
-        y_true: integers [B, T]; padding (id 0) counts nothing.
+        y_true: integers [B, T] (or of any other shape); padding (id 0) counts nothing.
         y_pred: logits [B, T, V]; computed in float32 whatever their dtype.
         sample_weight: optional [B] or [B, T], a weight for each row or token.
 
@@ -52,13 +138,15 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         A scalar, in nats a token. A batch without tokens gives 0.
     """
 
-    def __init__(self, smoothing=0.1, name="smoothed_cross_entropy", **kwargs):
+    def __init__(self, smoothing=0.1, r_drop=0.0, name="smoothed_cross_entropy", **kwargs):
         # A mean over tokens is no mean over rows: the reduction is this class's own.
         kwargs["reduction"] = "none"
         super().__init__(name=name, **kwargs)
         if not 0 <= smoothing < 1:
             raise ValueError(f"smoothing must be in [0, 1), got smoothing={smoothing}")
-        self.smoothing = smoothing
+        if r_drop < 0:
+            raise ValueError(f"r_drop must be at least 0, got r_drop={r_drop}")
+        self.smoothing, self.r_drop = smoothing, r_drop
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         y_true = ops.cast(y_true, "int32")
@@ -67,16 +155,23 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         return total / ops.maximum(ops.sum(weights), 1e-9)
 
     def call(self, y_true, y_pred):
-        """The loss of each token, float32 [B, T]."""
-        logits = ops.cast(y_pred, "float32")
-        loss = ops.logsumexp(logits, axis=-1)
-        loss = loss - (1 - self.smoothing) * label_logits(y_true, logits)
-        if self.smoothing:
-            loss = loss - self.smoothing * ops.mean(logits, axis=-1)
-        return loss
+        """The loss of each token, float32, of the shape of `y_true`."""
+        size = y_pred.shape[-1]
+        labels = ops.reshape(ops.cast(y_true, "int32"), (-1,))
+        logits = ops.cast(ops.reshape(y_pred, (-1, size)), "float32")
+        loss = smoothed_cross_entropy(labels, logits, self.smoothing)
+        if self.r_drop:
+            divergence = symmetric_divergence(ops.reshape(logits, (2, -1, size)))
+            loss = loss + self.r_drop / 2 * ops.tile(divergence, (2,))
+        return ops.reshape(loss, ops.shape(y_true))
 
     def get_config(self):
-        return {"name": self.name, "dtype": self.dtype, "smoothing": self.smoothing}
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "smoothing": self.smoothing,
+            "r_drop": self.r_drop,
+        }
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -122,7 +217,7 @@ class Perplexity(keras.metrics.Metric):
         y_true = ops.cast(y_true, "int32")
         weights = _token_weights(y_true, sample_weight)
         logits = ops.cast(y_pred, "float32")
-        nll = ops.logsumexp(logits, axis=-1) - label_logits(y_true, logits)
+        nll = _normaliser(logits)[2] - label_logits(y_true, logits)
         self.nll.assign_add(ops.sum(nll * weights))
         self.total.assign_add(ops.sum(weights))
 

@@ -8,6 +8,7 @@ from tfformer.layers.decoder import Decoder
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
+from tfformer.layers.packing import Packing
 from tfformer.layers.positional_encoding import (
     LearnedPositionalEmbedding,
     SinusoidalPositionalEncoding,
@@ -26,10 +27,13 @@ class Transformer(keras.Model):
 
     Call arguments:
         inputs: {"source_ids": integers [B, S], "target_ids": integers [B, T]}. A source ends with
-            eos (3), a target begins with bos (2); 0 is padding behind them.
+            eos (3), a target begins with bos (2); 0 is padding behind them. With "source_places"
+            [N] and "target_places" [M], where the tokens stand (b * S + s and b * T + t,
+            ascending), padding is left out of all but attention, see `tfformer.layers.packing`.
 
     Returns:
-        logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1].
+        logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1]; of the
+        "target_places" alone, [M, V], if they are given.
 
     It trains with a plain `compile` and `fit` on elements (inputs, labels [B, T]), the labels
     being the targets without bos, with eos.
@@ -108,18 +112,40 @@ class Transformer(keras.Model):
     def call(self, inputs, training=None):
         source_ids = ops.convert_to_tensor(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
-        memory = self.encode(source_ids, training=training)
-        return self.decode(target_ids, memory, padding_mask(source_ids), training=training)
+        source = target = None
+        if "source_places" in inputs:
+            source = Packing(inputs["source_places"], padding_mask(source_ids))
+            target = Packing(inputs["target_places"], padding_mask(target_ids))
+        memory = self.encode(source_ids, training, source)
+        return self.decode(
+            target_ids, memory, padding_mask(source_ids), training, target, memory_packing=source
+        )
 
-    def encode(self, source_ids, training=None):
-        """source_ids [B, S] -> memory [B, S, D]."""
+    def encode(self, source_ids, training=None, packing=None):
+        """source_ids [B, S] -> memory [B, S, D]; [N, D] with a `Packing` of them."""
         x = self.source_positions(self.source_embedding(source_ids))
+        if packing is not None:
+            x = packing.pack(x)
         x = self.source_dropout(x, training=training)
-        return self.encoder(x, mask=padding_mask(source_ids), training=training)
+        mask = padding_mask(source_ids)
+        return self.encoder(x, mask=mask, training=training, packing=packing)
 
-    def decode(self, target_ids, memory, memory_mask=None, training=None):
-        """target_ids [B, T] and memory [B, S, D] -> logits [B, T, V], all positions at once."""
+    def decode(
+        self,
+        target_ids,
+        memory,
+        memory_mask=None,
+        training=None,
+        packing=None,
+        memory_packing=None,
+    ):
+        """target_ids [B, T] and memory [B, S, D] -> logits [B, T, V], all positions at once.
+
+        With `Packing`s of both, memory is [N, D] and the logits are [M, V].
+        """
         x = self.target_positions(self.target_embedding(target_ids))
+        if packing is not None:
+            x = packing.pack(x)
         x = self.target_dropout(x, training=training)
         x = self.decoder(
             x,
@@ -127,6 +153,8 @@ class Transformer(keras.Model):
             x_mask=padding_mask(target_ids),
             memory_mask=memory_mask,
             training=training,
+            packing=packing,
+            memory_packing=memory_packing,
         )
         return self.logits(x)
 

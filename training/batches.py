@@ -10,7 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, PAD
+from tfformer.layers.packing import without_padding
 from training.corpus import SOURCE_TOKENS
+from training.noise import Noise
 
 EDGES = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 CHUNK = 65_536
@@ -71,11 +73,27 @@ class Batches:
         seed: of the order.
         shuffle: False gives the corpus's own order, as for validation.
         parts: the rows of a batch, or of a shard, are a multiple of it. Default 1.
+        packed: elements say where their tokens stand, see `tfformer.layers.packing`. Their shapes
+            are then no longer few. Default False.
+        passes: how often a batch holds its rows, one copy behind the other. Default 1.
+        noise: a `Noise`, or None (default).
     """
 
-    def __init__(self, corpus, tokenizer, batch_tokens, seed=0, shuffle=True, parts=1):
+    def __init__(
+        self,
+        corpus,
+        tokenizer,
+        batch_tokens,
+        seed=0,
+        shuffle=True,
+        parts=1,
+        packed=False,
+        passes=1,
+        noise=None,
+    ):
         self.corpus, self.tokenizer = corpus, tokenizer
         self.seed, self.shuffle, self.parts = seed, shuffle, parts
+        self.packed, self.passes, self.noise = packed, passes, noise or Noise(tokenizer)
         counts = np.zeros(len(EDGES), "int64")
         for start in range(0, len(corpus), CHUNK):
             counts += np.bincount(self._buckets(slice(start, start + CHUNK)), minlength=len(EDGES))
@@ -143,11 +161,12 @@ class Batches:
                 bucket, numbers = next(batches)
             sources, targets = self.corpus.texts(numbers[shards[place] :: count])
             size = np.array(self.shape(bucket, count), "int32")
-            return np.array(sources, object), np.array(targets, object), size
+            noise_seed = np.random.default_rng((self.seed, epoch, int(n))).integers(2**32, size=2)
+            return np.array(sources, object), np.array(targets, object), size, noise_seed
 
         # Not `from_generator`: its length would be unknown, for which `fit` makes a step too many
         # in each epoch; and it makes malloc return memory at once, half as fast again in all.
-        types = (tf.string, tf.string, tf.int32)
+        types = (tf.string, tf.string, tf.int32, tf.int64)
         dataset = tf.data.Dataset.range(skip * len(shards), len(self) * len(shards))
         dataset = dataset.map(lambda n: tf.numpy_function(texts, [n], types))
         dataset = dataset.map(self._element, num_parallel_calls=2, deterministic=True).prefetch(4)
@@ -159,17 +178,22 @@ class Batches:
         return dataset.with_options(options)
 
     @tf.autograph.experimental.do_not_convert
-    def _element(self, sources, targets, size):
+    def _element(self, sources, targets, size, seed):
         sources, targets = tf.ensure_shape(sources, [None]), tf.ensure_shape(targets, [None])
+        seed, longest = tf.ensure_shape(seed, [2]), size[1]
 
         def padded(ids):
             dense = ids.to_tensor(PAD)
             missing = size - tf.shape(dense)
             padded = tf.pad(dense, [[0, missing[0]], [0, missing[1]]], constant_values=PAD)
-            return tf.ensure_shape(padded, [None, None])
+            return tf.ensure_shape(tf.tile(padded, [self.passes, 1]), [None, None])
 
-        source_ids = padded(self.tokenizer.encode_source(sources))
-        y = self.tokenizer.encode_target(targets)
+        x = self.noise.encode_source(sources, longest, seed)
+        y = self.noise.encode_target(targets, longest, seed)
         bos = tf.fill([tf.shape(targets)[0], 1], BOS)
-        target_ids = padded(tf.concat([bos, y[:, :-1]], axis=1))
-        return {"source_ids": source_ids, "target_ids": target_ids}, padded(y)
+        source_ids, target_ids = padded(x), padded(tf.concat([bos, y[:, :-1]], axis=1))
+        inputs = {
+            "source_ids": self.noise.drop_words(source_ids, seed),
+            "target_ids": self.noise.drop_words(target_ids, seed + 1),
+        }
+        return without_padding(inputs, padded(y)) if self.packed else (inputs, padded(y))

@@ -24,14 +24,22 @@ from tfformer.schedule import WarmupSchedule
 from tfformer.transformer import Transformer
 from tfformer.translator import Translator
 from training import checkpoint
+from training.allocator import keep_freed_memory
 from training.batches import Batches
 from training.bleu import bleu
 from training.corpus import Corpus
+from training.noise import Noise
 from training.prepare import PREPARED, prepare, read_init, read_tokenizer
 from training.progress import Diverged, EpochProgress, console, write_csv, write_curve
 
 # Texts of the validation corpus that a run remembers.
 EXAMPLES = 32
+
+
+def compiles():
+    """Whether Keras compiles the training step by XLA, which it does where there is a GPU."""
+    backend = keras.backend.backend()
+    return backend != "tensorflow" or bool(tf.config.list_physical_devices("GPU"))
 
 
 class Interrupted(Exception):
@@ -71,11 +79,19 @@ class Training:
         if not prepared.is_dir():
             prepare(prepared, recipe, data, self.say, init)
         self.tokenizer = read_tokenizer(prepared)
+        keep_freed_memory()
+        # A compiled step wants few shapes, any other no padding.
+        form = {"packed": not compiles(), "passes": 2 if recipe.r_drop else 1}
         self.train = Batches(
-            Corpus(prepared / "train"), self.tokenizer, recipe.batch_tokens, recipe.seed
+            Corpus(prepared / "train"),
+            self.tokenizer,
+            recipe.batch_tokens,
+            recipe.seed,
+            **form,
+            noise=Noise(self.tokenizer, recipe.subword_sampling, recipe.word_dropout),
         )
         val = Corpus(prepared / "val")
-        self.val = Batches(val, self.tokenizer, recipe.batch_tokens, shuffle=False)
+        self.val = Batches(val, self.tokenizer, recipe.batch_tokens, shuffle=False, **form)
         self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
         self.checkpoints.mkdir(exist_ok=True)
         # What a killed save has left behind.
@@ -96,7 +112,7 @@ class Training:
                 epsilon=1e-9,
                 global_clipnorm=recipe.clip_norm or None,
             ),
-            loss=SmoothedCrossEntropy(recipe.smoothing),
+            loss=SmoothedCrossEntropy(recipe.smoothing, recipe.r_drop),
             metrics=[TokenAccuracy(), Perplexity()],
         )
         self.search = {

@@ -45,6 +45,11 @@ class Recipe:
     cooldown: float = setting(0.0, "share of the steps, at the end, in which it falls to zero")
     language: str = setting("", "of the target, for BLEU as the Multi30K literature counts it")
     smoothing: float = setting(0.1, "label smoothing")
+    r_drop: float = setting(0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once")
+    subword_sampling: float = setting(
+        0.0, "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none"
+    )
+    word_dropout: float = setting(0.0, "share of the pieces that both sides see as unk")
     clip_norm: float = setting(1.0, "global norm of the gradient at most; 0 does not clip")
     dtype: str = setting("float32", "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16")
     seed: int = setting(0, "of the weights, the dropout and the order of the data")
@@ -73,6 +78,7 @@ class Recipe:
             ("seed", 0),
             ("max_minutes", 0),
             ("clip_norm", 0),
+            ("r_drop", 0),
             ("new_pieces", 0),
         ):
             if getattr(self, name) < least:
@@ -88,6 +94,8 @@ class Recipe:
             ("max_tokens", self.max_tokens, 2, 1024),
             ("vocabulary_size", self.vocabulary_size, 261, 1_000_000),
             ("smoothing", self.smoothing, 0, 0.99),
+            ("subword_sampling", self.subword_sampling, 0, 1),
+            ("word_dropout", self.word_dropout, 0, 0.99),
             ("beam_width", self.beam_width, 1, 64),
             ("length_penalty", self.length_penalty, 0, 10),
         ):

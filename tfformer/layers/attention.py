@@ -65,11 +65,13 @@ class MultiHeadAttention(keras.layers.Layer):
         mask: boolean [B, T], True = token: the padding of `query`, in self-attention.
         value_mask: boolean [B, S], True = token: the padding of `value`.
         causal: position t sees only the positions up to t. Default False.
+        packing, value_packing: `Packing`s of `query` and `value`, which are then [N, D] each, with
+            both masks given. Default: both are padded.
 
     Both masks are filled in by Keras's mask propagation where the inputs carry one.
 
     Returns:
-        [B, T, D].
+        [B, T, D]; [N, D] if `query` is packed.
 
     Example:
         >>> attention = MultiHeadAttention(d_model=512, num_heads=8)
@@ -106,10 +108,23 @@ class MultiHeadAttention(keras.layers.Layer):
         self.value_projection.build(value_shape or query_shape)
         self.output_projection.build(query_shape)
 
-    def call(self, query, value=None, mask=None, value_mask=None, causal=False, training=None):
-        keys, values = self.keys_and_values(query if value is None else value)
-        mask = self._mask(query, value, mask, value_mask, causal)
-        return self.attend(query, keys, values, mask, training)
+    def call(
+        self,
+        query,
+        value=None,
+        mask=None,
+        value_mask=None,
+        causal=False,
+        training=None,
+        packing=None,
+        value_packing=None,
+    ):
+        if value is None:
+            keys, values = self.keys_and_values(query, packing)
+        else:
+            keys, values = self.keys_and_values(value, value_packing)
+        mask = self._mask(query, value, mask, value_mask, causal, packing)
+        return self.attend(query, keys, values, mask, training, packing)
 
     def attention_weights(self, query, value=None, mask=None, value_mask=None, causal=False):
         """The attention weights, float32 [B, H, T, S], for the arguments of a call."""
@@ -117,38 +132,45 @@ class MultiHeadAttention(keras.layers.Layer):
         mask = self._mask(query, value, mask, value_mask, causal)
         return attention_weights(self._split(self.query_projection(query)), keys, mask)
 
-    def keys_and_values(self, value):
+    def keys_and_values(self, value, packing=None):
         """K W_K and V W_V of [B, S, D], split into heads: two tensors [B, H, S, K]."""
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
-        return self._split(self.key_projection(value)), self._split(self.value_projection(value))
+        projections = (self.key_projection, self.value_projection)
+        return tuple(self._split(projection(value), packing) for projection in projections)
 
-    def attend(self, query, keys, values, mask=None, training=None):
+    def attend(self, query, keys, values, mask=None, training=None, packing=None):
         """The attention of `query` [B, T, D] to projected keys and values [B, H, S, K].
 
         Returns [B, T, D]. With more axes in front of H than B, as in a cache of beams, `query`
         has as many: [B, W, T, D] to [B, W, H, S, K].
         """
-        heads = self._split(self.query_projection(query))
+        heads = self._split(self.query_projection(query), packing)
         if training and self.dropout:
             weights = ops.cast(attention_weights(heads, keys, mask), values.dtype)
             heads = ops.matmul(self.weights_dropout(weights, training=training), values)
         else:
             heads = scaled_dot_product_attention(heads, keys, values, mask)
-        return self.output_projection(self._merge(heads))
+        return self.output_projection(self._merge(heads, packing))
 
     @staticmethod
-    def _mask(query, value, mask, value_mask, causal):
+    def _mask(query, value, mask, value_mask, causal, packing=None):
         key_mask = mask if value is None else value_mask
-        return attention_mask(key_mask, ops.shape(query)[1] if causal else None)
+        if not causal:
+            return attention_mask(key_mask)
+        return attention_mask(key_mask, packing.length if packing else ops.shape(query)[1])
 
-    def _split(self, x):
+    def _split(self, x, packing=None):
         """[..., T, D] -> [..., H, T, K]"""
+        if packing is not None:
+            return packing.split_heads(x, self.num_heads)
         shape = ops.shape(x)
         x = ops.reshape(x, (*shape[:-1], self.num_heads, self.head_size))
         return ops.swapaxes(x, -3, -2)
 
-    def _merge(self, x):
+    def _merge(self, x, packing=None):
         """[..., H, T, K] -> [..., T, D]"""
+        if packing is not None:
+            return packing.merge_heads(x)
         x = ops.swapaxes(x, -3, -2)
         return ops.reshape(x, (*ops.shape(x)[:-2], self.d_model))
 

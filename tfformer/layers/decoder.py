@@ -30,9 +30,11 @@ class DecoderLayer(Block):
         memory: [B, S, D], the encoder's output.
         x_mask: boolean [B, T], True = token.
         memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
+        packing, memory_packing: `Packing`s of `x` and `memory`, which are then [N, D] each.
+            Default: both are padded.
 
     Returns:
-        [B, T, D].
+        [B, T, D]; [N, D] if packed.
     """
 
     def __init__(self, *args, **kwargs):
@@ -52,21 +54,37 @@ class DecoderLayer(Block):
         self.cross_residual.build(x_shape)
         self.feed_forward_residual.build(x_shape)
 
-    def call(self, x, memory, x_mask=None, memory_mask=None, training=None):
-        x = self._attend_to_self(x, x_mask, training)
+    def call(
+        self,
+        x,
+        memory,
+        x_mask=None,
+        memory_mask=None,
+        training=None,
+        packing=None,
+        memory_packing=None,
+    ):
+        x = self._attend_to_self(x, x_mask, training, packing)
         x = self.cross_residual(
             x,
             sublayer=lambda x: self.cross_attention(
-                x, memory, value_mask=memory_mask, training=training
+                x,
+                memory,
+                value_mask=memory_mask,
+                training=training,
+                packing=packing,
+                value_packing=memory_packing,
             ),
             training=training,
         )
         return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training)
 
-    def _attend_to_self(self, x, x_mask, training=None):
+    def _attend_to_self(self, x, x_mask, training=None, packing=None):
         return self.self_residual(
             x,
-            sublayer=lambda x: self.self_attention(x, mask=x_mask, causal=True, training=training),
+            sublayer=lambda x: self.self_attention(
+                x, mask=x_mask, causal=True, training=training, packing=packing
+            ),
             training=training,
         )
 
@@ -126,9 +144,11 @@ class Decoder(Stack):
         memory: [B, S, D], the encoder's output.
         x_mask: boolean [B, T], True = token.
         memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
+        packing, memory_packing: `Packing`s of `x` and `memory`, which are then [N, D] each.
+            Default: both are padded.
 
     Returns:
-        [B, T, D].
+        [B, T, D]; [N, D] if packed.
     """
 
     layer_class = DecoderLayer
@@ -136,9 +156,11 @@ class Decoder(Stack):
     def build(self, x_shape, memory_shape=None):
         self._build(x_shape, memory_shape)
 
-    def call(self, x, memory, x_mask=None, memory_mask=None, training=None):
+    def call(self, x, memory, x_mask=None, memory_mask=None, training=None, **packings):
         for layer in self.layers:
-            x = layer(x, memory, x_mask=x_mask, memory_mask=memory_mask, training=training)
+            x = layer(
+                x, memory, x_mask=x_mask, memory_mask=memory_mask, training=training, **packings
+            )
         return self._normed(x)
 
     def project_memory(self, memory):

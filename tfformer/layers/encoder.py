@@ -22,9 +22,10 @@ class EncoderLayer(Block):
         mask: boolean [B, S], True = token; filled in by Keras's mask propagation.
         causal: position s sees only the positions up to s, which makes this the layer of a
             decoder-only model. Default False.
+        packing: a `Packing` of `x`, which is then [N, D]. Default: `x` is padded.
 
     Returns:
-        [B, S, D].
+        [B, S, D]; [N, D] if packed.
     """
 
     def __init__(self, *args, **kwargs):
@@ -40,10 +41,12 @@ class EncoderLayer(Block):
         self.attention_residual.build(x_shape)
         self.feed_forward_residual.build(x_shape)
 
-    def call(self, x, mask=None, causal=False, training=None):
+    def call(self, x, mask=None, causal=False, training=None, packing=None):
         x = self.attention_residual(
             x,
-            sublayer=lambda x: self.self_attention(x, mask=mask, causal=causal, training=training),
+            sublayer=lambda x: self.self_attention(
+                x, mask=mask, causal=causal, training=training, packing=packing
+            ),
             training=training,
         )
         return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training)
@@ -63,10 +66,10 @@ class Encoder(Stack):
     Call arguments:
         x: [B, S, D], embedded and with positions.
         mask: boolean [B, S], True = token; filled in by Keras's mask propagation.
-        causal: see `EncoderLayer`. Default False.
+        causal, packing: see `EncoderLayer`.
 
     Returns:
-        [B, S, D].
+        [B, S, D]; [N, D] if packed.
 
     Example, a classifier of token sequences:
         >>> keras.Sequential([
@@ -81,9 +84,9 @@ class Encoder(Stack):
     def build(self, x_shape):
         self._build(x_shape)
 
-    def call(self, x, mask=None, causal=False, training=None):
+    def call(self, x, mask=None, causal=False, training=None, packing=None):
         for layer in self.layers:
-            x = layer(x, mask=mask, causal=causal, training=training)
+            x = layer(x, mask=mask, causal=causal, training=training, packing=packing)
         return self._normed(x)
 
     def compute_output_shape(self, x_shape):
