@@ -1,16 +1,28 @@
 """A recipe that dies where the environment variable DIE says; see test_train.py.
 
-It learns to reverse words, with dropout and shuffling on, in a second or two.
+It learns to reverse words, with dropout and shuffling on, in a second or two. DROPOUT is another
+probability, DEVICES into how many logical devices the CPU is split.
 """
 
 import itertools
 import os
 import random
+import re
 import signal
+import threading
+import time
+
+import tensorflow as tf
 
 from training import fit
 from training.reader import Pair
 from training.recipe import Recipe
+
+if devices := int(os.environ.get("DEVICES", 0)):
+    tf.config.set_logical_device_configuration(
+        tf.config.list_physical_devices("CPU")[0],
+        [tf.config.LogicalDeviceConfiguration()] * devices,
+    )
 
 
 def pairs(split, data):
@@ -23,7 +35,11 @@ def pairs(split, data):
 RECIPE = Recipe(
     pairs=pairs,
     preset="test",
-    model_changes={"num_encoder_layers": 1, "num_decoder_layers": 1, "dropout": 0.2},
+    model_changes={
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "dropout": float(os.environ.get("DROPOUT", 0.2)),
+    },
     vocabulary_size=300,
     max_tokens=16,
     batch_tokens=128,
@@ -48,6 +64,22 @@ def die_on_call(owner, name, number, before=True):
         return result
 
     setattr(owner, name, dying)
+
+
+def die_after(batches, seconds):
+    """Kills the process so many seconds behind the end of so many batches, whatever it does."""
+    original, calls = fit._Keeper.on_train_batch_end, itertools.count(1)
+
+    def kill():
+        time.sleep(seconds)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(*args, **kwargs):
+        original(*args, **kwargs)
+        if next(calls) == batches:
+            threading.Thread(target=kill, daemon=True).start()
+
+    fit._Keeper.on_train_batch_end = counted
 
 
 def nan_from_step(number):
@@ -93,3 +125,5 @@ match os.environ.get("DIE"):
         fit._Keeper.on_train_batch_end = terminated
     case "nan":
         nan_from_step(12)
+    case str(text) if moment := re.fullmatch(r"(\d+) batches, ([\d.]+) seconds", text):
+        die_after(int(moment[1]), float(moment[2]))

@@ -18,6 +18,15 @@ def _token_weights(labels, sample_weight=None):
     return weights * sample_weight
 
 
+def _over_replicas(count):
+    """A number summed over the replicas of a `tf.distribute` strategy; elsewhere as it is."""
+    if keras.backend.backend() != "tensorflow":
+        return count
+    from tfformer.replicas import total
+
+    return total(count)
+
+
 def label_logits(labels, logits):
     """The logit of each label: integers [B, T] and logits [B, T, V] give [B, T].
 
@@ -121,6 +130,9 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     two reductions and one gather: no one-hot [B, T, V] is ever made.
 
+    Under a `tf.distribute` strategy the batch is that of all replicas: each gives its part of the
+    sum, divided by the tokens of all, and Keras adds up their gradients.
+
     Args:
         smoothing: a, in [0, 1). Default 0.1.
         r_drop: the weight alpha of R-Drop (Liang et al. 2021, equation 4, halved like the two
@@ -152,7 +164,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         y_true = ops.cast(y_true, "int32")
         weights = _token_weights(y_true, sample_weight)
         total = ops.sum(self.call(y_true, y_pred) * weights)
-        return total / ops.maximum(ops.sum(weights), 1e-9)
+        return total / ops.maximum(_over_replicas(ops.sum(weights)), 1e-9)
 
     def call(self, y_true, y_pred):
         """The loss of each token, float32, of the shape of `y_true`."""

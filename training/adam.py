@@ -1,21 +1,29 @@
-"""Adam in one pass over the weights."""
+"""Adam on the gradient of the whole batch, in one pass over the weights."""
 
 import keras
 import tensorflow as tf
 
 
 class Adam(keras.optimizers.Adam):
-    """`keras.optimizers.Adam`, its update by TensorFlow's fused operation where that can be.
+    """`keras.optimizers.Adam` (Kingma and Ba 2015, algorithm 1), exact and at one reading.
 
-    The update of Keras reads and writes weights and moments a dozen times (Kingma and Ba 2015,
-    algorithm 1, step by step), which takes a tenth of the time of a training step on a CPU. One
-    operation does the same at one reading. Under a distribution strategy, on another backend and
-    for sparse gradients Keras's own update runs.
+    Under a `tf.distribute` strategy Keras adds gradients up over the replicas behind the clipping,
+    which then sees a replica's alone; here they come added up (`training.parallel`). Of an
+    embedding's sparse gradient, where a token that comes twice has two rows, it squares the rows:
+    here it is made dense first, the rows added up.
+
+    And Keras's update reads and writes weights and moments a dozen times, which takes a tenth of
+    a training step on a CPU. TensorFlow has the same as one operation; it serves one device.
     """
 
+    def apply(self, grads, trainable_variables=None):
+        super().apply([tf.convert_to_tensor(grad) for grad in grads], trainable_variables)
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        return grads_and_vars
+
     def update_step(self, gradient, variable, learning_rate):
-        dense = isinstance(variable, tf.Variable) and not isinstance(gradient, tf.IndexedSlices)
-        if not dense or self.amsgrad or tf.distribute.has_strategy():
+        if self.amsgrad or tf.distribute.has_strategy():
             super().update_step(gradient, variable, learning_rate)
             return
         index = self._get_variable_index(variable)
@@ -32,4 +40,3 @@ class Adam(keras.optimizers.Adam):
             epsilon=self.epsilon,
             grad=tf.cast(gradient, variable.dtype),
         )
-

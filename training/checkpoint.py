@@ -26,8 +26,13 @@ def _groups(model):
     }
 
 
-def save(path, model, progress):
+def save(path, model, progress, write=True):
     """Writes the whole state of a compiled model, and `progress`, anything JSON.
+
+    Args:
+        path, model, progress: what and where.
+        write: False in a worker that is not the chief. Metrics are sums over all workers, so all
+            have to read them together.
 
     Raises:
         NotFinite: nothing is written.
@@ -41,6 +46,8 @@ def save(path, model, progress):
             )
             if group == "model" and not np.isfinite(value).all():
                 raise NotFinite(f"{variable.path} is not finite")
+    if not write:
+        return
     arrays["progress"] = np.frombuffer(json.dumps(progress).encode(), dtype=np.uint8)
     write_atomically(path, pack(arrays))
 

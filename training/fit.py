@@ -24,13 +24,16 @@ from tfformer.schedule import WarmupSchedule
 from tfformer.transformer import Transformer
 from tfformer.translator import Translator
 from training import checkpoint
+from training.adam import Adam
 from training.allocator import keep_freed_memory
 from training.batches import Batches
 from training.bleu import bleu
 from training.corpus import Corpus
 from training.noise import Noise
+from training.parallel import ParallelTransformer
 from training.prepare import PREPARED, prepare, read_init, read_tokenizer
 from training.progress import Diverged, EpochProgress, console, write_csv, write_curve
+from training.strategy import Strategy
 
 # Texts of the validation corpus that a run remembers.
 EXAMPLES = 32
@@ -68,7 +71,9 @@ class Training:
 
     def __init__(self, directory, recipe, data=None, init=None):
         self.directory, self.recipe = Path(directory), recipe
-        self.console = console()
+        # First of all: workers can be joined only before TensorFlow has computed anything.
+        self.strategy = Strategy(recipe.strategy)
+        self.console = console(quiet=not self.strategy.is_chief)
         self.say = self.console.print
         self.checkpoints = self.directory / "checkpoints"
         self.last = self.checkpoints / "last.npz"
@@ -76,45 +81,25 @@ class Training:
         # tokenizer: seeding clears TensorFlow's kernels, and with them SentencePiece's models.
         keras.utils.set_random_seed(recipe.seed)
         prepared = self.directory / PREPARED
-        if not prepared.is_dir():
-            prepare(prepared, recipe, data, self.say, init)
+        self.strategy.chief_first(lambda: self._make_ready(prepared, data, init))
         self.tokenizer = read_tokenizer(prepared)
+        train, val = Corpus(prepared / "train"), Corpus(prepared / "val")
         keep_freed_memory()
-        # A compiled step wants few shapes, any other no padding.
-        form = {"packed": not compiles(), "passes": 2 if recipe.r_drop else 1}
-        self.train = Batches(
-            Corpus(prepared / "train"),
-            self.tokenizer,
-            recipe.batch_tokens,
-            recipe.seed,
-            **form,
-            noise=Noise(self.tokenizer, recipe.subword_sampling, recipe.word_dropout),
-        )
-        val = Corpus(prepared / "val")
-        self.val = Batches(val, self.tokenizer, recipe.batch_tokens, shuffle=False, **form)
+        self.passes = 2 if recipe.r_drop else 1
+        batch = {
+            "batch_tokens": recipe.batch_tokens,
+            "parts": recipe.accumulate,
+            "passes": self.passes,
+            # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
+            "packed": not compiles() and self._is_simple(),
+        }
+        noise = Noise(self.tokenizer, recipe.subword_sampling, recipe.word_dropout)
+        self.train = Batches(train, self.tokenizer, seed=recipe.seed, noise=noise, **batch)
+        self.val = Batches(val, self.tokenizer, shuffle=False, **batch)
         self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
-        self.checkpoints.mkdir(exist_ok=True)
-        # What a killed save has left behind.
-        for partial in self.directory.rglob(".*.partial"):
-            partial.unlink()
-        config, weights = self._beginning(prepared)
-        self.model = Transformer(config, dtype=recipe.dtype)
-        if weights is not None:
-            run.set_weights(self.model, weights)
-        for part in recipe.frozen():
-            for layer in part_of(self.model, part):
-                layer.trainable = False
-        self.model.compile(
-            optimizer=keras.optimizers.Adam(
-                self._schedule(config.d_model),
-                beta_1=0.9,
-                beta_2=0.98,
-                epsilon=1e-9,
-                global_clipnorm=recipe.clip_norm or None,
-            ),
-            loss=SmoothedCrossEntropy(recipe.smoothing, recipe.r_drop),
-            metrics=[TokenAccuracy(), Perplexity()],
-        )
+        with self.strategy.scope():
+            self.model = self._make_model(*self._beginning(prepared))
+        self.strategy.spread_dropout(self.model)
         self.search = {
             "beam_width": recipe.beam_width,
             "length_penalty": recipe.length_penalty,
@@ -124,6 +109,47 @@ class Training:
         self.translator = Translator(self.model, self.tokenizer, **self.search)
         self.progress = {"epoch": 0, "batch": 0, "seconds": 0.0, "history": [], "best": None}
         self.stop_signal = None
+
+    def _make_ready(self, prepared, data, init):
+        """What one worker does for all: the folders, with all that is prepared once."""
+        if not prepared.is_dir():
+            prepare(prepared, self.recipe, data, self.say, init)
+        self.checkpoints.mkdir(exist_ok=True)
+        # What a killed save has left behind.
+        for partial in self.directory.rglob(".*.partial"):
+            partial.unlink()
+
+    def _make_model(self, config, weights):
+        """The compiled model, of random weights if `weights` is None."""
+        recipe = self.recipe
+        if self._is_simple():
+            model = Transformer(config, dtype=recipe.dtype)
+        else:
+            model = ParallelTransformer(
+                config, recipe.accumulate, self.passes, not compiles(), dtype=recipe.dtype
+            )
+        if weights is not None:
+            run.set_weights(model, weights)
+        for part in recipe.frozen():
+            for layer in part_of(model, part):
+                layer.trainable = False
+        model.compile(
+            optimizer=Adam(
+                self._schedule(config.d_model),
+                beta_1=0.9,
+                beta_2=0.98,
+                epsilon=1e-9,
+                global_clipnorm=recipe.clip_norm or None,
+            ),
+            loss=SmoothedCrossEntropy(recipe.smoothing, recipe.r_drop),
+            metrics=[TokenAccuracy(), Perplexity()],
+        )
+        model.optimizer.build(model.trainable_variables)
+        return model
+
+    def _is_simple(self):
+        """Whether one device computes a batch at once."""
+        return self.strategy.replicas * self.recipe.accumulate == 1
 
     def _beginning(self, prepared):
         """The model's configuration, and the weights it begins with; None: random ones."""
@@ -159,12 +185,12 @@ class Training:
         if self.last.exists():
             self._build()
             self.progress = checkpoint.restore(self.last, self.model)
+            self.strategy.spread_dropout(self.model)
 
     def _build(self):
-        self.model.optimizer.build(self.model.trainable_variables)
         ids = tf.zeros([1, 2], tf.int32)
-        batch = ({"source_ids": ids, "target_ids": ids}, ids)
-        self.model.evaluate(tf.data.Dataset.from_tensors(batch), verbose=0)
+        with self.strategy.scope():
+            self.model.test_on_batch({"source_ids": ids, "target_ids": ids}, ids)
 
     def run(self):
         """Trains to the end of the recipe; leaves the best model in the run directory.
@@ -179,8 +205,11 @@ class Training:
         recipe, progress = self.recipe, self.progress
         started = time.monotonic() - progress["seconds"]
         self.clock = lambda: time.monotonic() - started
-        writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
-        with self._signals(), writer.as_default():
+        if self.strategy.is_chief:
+            writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
+        else:
+            writer = tf.summary.create_noop_writer()
+        with self._signals(), self.strategy.together(), writer.as_default():
             while progress["epoch"] < recipe.epochs and not self._should_stop():
                 row = self._train_epoch()
                 self.obey_signal()
@@ -202,7 +231,7 @@ class Training:
 
     def _out_of_time(self):
         minutes = self.recipe.max_minutes
-        return bool(minutes) and self.clock() > 60 * minutes
+        return bool(minutes) and self.strategy.chiefs(self.clock()) > 60 * minutes
 
     def _train_epoch(self):
         """The rest of the epoch; what to log of it."""
@@ -215,7 +244,8 @@ class Training:
             with bar.shown():
                 # The bar first: it refuses a NaN before the keeper could save it.
                 self.model.fit(
-                    self.train.dataset(epoch, skip=first),
+                    self.strategy.dataset(self.train, epoch, first),
+                    steps_per_epoch=batches - first,
                     initial_epoch=epoch,
                     epochs=epoch + 1,
                     verbose=0,
@@ -229,7 +259,9 @@ class Training:
     def _validate(self, row):
         """Validation loss and greedy BLEU; publishes the model if it is the best so far."""
         self.say(f"epoch {row['epoch']}: validating ...")
-        losses = self.model.evaluate(self.val.dataset(), verbose=0, return_dict=True)
+        losses = self.model.evaluate(
+            self.strategy.dataset(self.val), steps=len(self.val), verbose=0, return_dict=True
+        )
         score = self._greedy_bleu()
         figures = {
             "val_loss": math.log(losses["perplexity"]),
@@ -245,12 +277,16 @@ class Training:
 
     def _greedy_bleu(self):
         """BLEU of the model as it is on the validation corpus, by greedy search."""
-        sources, references = self.val_texts
-        score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
-        return score
+        score = 0.0
+        if self.strategy.is_chief:
+            sources, references = self.val_texts
+            score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
+        return self.strategy.chiefs(score)
 
     def _publish(self, training, weights=None):
         """The run directory, with a few texts that show what it is asked."""
+        if not self.strategy.is_chief:
+            return
         training = {**training, "examples": self.val_texts[0][:EXAMPLES]}
         run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
 
@@ -271,14 +307,20 @@ class Training:
                 f"{row['val_perplexity']:.2f}, greedy BLEU {row['val_bleu']:.2f}"
             )
         self.say(line)
-        write_csv(self.directory / "log.csv", progress["history"])
-        if progress["best"]:
-            write_curve(self.directory / "curve.png", progress["history"])
-        weights = run.pack(run.model_weights(self.model))
-        run.write_atomically(self._epoch_file(row["epoch"]), weights)
-        self._epoch_file(row["epoch"] - self.recipe.average).unlink(missing_ok=True)
+        if self.strategy.is_chief:
+            self._write_epoch(row["epoch"])
         progress["epoch"], progress["batch"] = row["epoch"], 0
         self._save()
+
+    def _write_epoch(self, epoch):
+        """The curves so far, and the weights behind the epoch, to average."""
+        history = self.progress["history"]
+        write_csv(self.directory / "log.csv", history)
+        if self.progress["best"]:
+            write_curve(self.directory / "curve.png", history)
+        weights = run.pack(run.model_weights(self.model))
+        run.write_atomically(self._epoch_file(epoch), weights)
+        self._epoch_file(epoch - self.recipe.average).unlink(missing_ok=True)
 
     def _epoch_file(self, epoch):
         return self.checkpoints / f"epoch-{epoch}.npz"
@@ -309,16 +351,14 @@ class Training:
     def _save(self):
         self.progress["seconds"] = self.clock()
         try:
-            checkpoint.save(self.last, self.model, self.progress)
+            checkpoint.save(self.last, self.model, self.progress, self.strategy.is_chief)
         except checkpoint.NotFinite as error:
             raise Diverged(f"{error} at step {_step(self.model)}") from error
 
-    def obey_signal(self, save=False):
-        """Ends the training if SIGINT or SIGTERM has asked for it."""
-        if self.stop_signal:
-            if save:
-                self._save()
-            raise Interrupted(self.stop_signal)
+    def obey_signal(self):
+        """Ends the training if SIGINT or SIGTERM has asked any worker for it."""
+        if self.strategy.any(self.stop_signal):
+            raise Interrupted(self.stop_signal or signal.SIGTERM)
 
     @contextlib.contextmanager
     def _signals(self):
@@ -336,7 +376,7 @@ class Training:
 
 
 def _step(model):
-    return int(model.optimizer.iterations)
+    return int(keras.ops.convert_to_numpy(model.optimizer.iterations))
 
 
 class _Keeper(keras.callbacks.Callback):
@@ -355,14 +395,21 @@ class _Keeper(keras.callbacks.Callback):
             for variable, value in zip(self.model.metrics_variables, self.metrics, strict=True):
                 variable.assign(value)
 
+    def on_train_batch_begin(self, batch, logs=None):
+        # Workers have to stop behind the same step, so a step tells them all.
+        if self.training.strategy.several and self.training.stop_signal:
+            self.model.stop.assign(1.0)
+
     def on_train_batch_end(self, batch, logs=None):
         training = self.training
         training.progress["batch"] += 1
         # A checkpoint behind the last batch has to know what the epoch came to.
         training.progress["fit"] = self.bar.row()
-        training.obey_signal(save=True)
-        if training.progress["batch"] % training.recipe.checkpoint_steps == 0:
+        stop = logs["stop"] if training.strategy.several else training.stop_signal
+        if stop or training.progress["batch"] % training.recipe.checkpoint_steps == 0:
             training._save()
+        if stop:
+            raise Interrupted(training.stop_signal or signal.SIGTERM)
 
 
 def part_of(model, part):

@@ -14,9 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tfformer.run import write_atomically
 
 
-def console():
+def console(quiet=False):
     """Where progress goes: standard error, so that standard output stays the results'."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    return Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
 
 
 class Diverged(ArithmeticError):
@@ -69,13 +69,13 @@ class EpochProgress(keras.callbacks.Callback):
         self.bar.update(self.task, completed=self.done, figures=self.figures())
 
     def step(self):
-        return int(self.model.optimizer.iterations)
+        return int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
 
     def tokens_per_second(self):
         return self.seen / max(time.monotonic() - self.started, 1e-9)
 
     def learning_rate(self):
-        return float(self.model.optimizer.learning_rate)
+        return float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
 
     def row(self):
         """What the epoch has come to so far, for the log.

@@ -10,6 +10,7 @@ from pathlib import Path
 from training.reader import Pair
 
 PARTS = ("encoder", "decoder", "embeddings")
+STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 
 
 def setting(default, help):
@@ -38,6 +39,8 @@ class Recipe:
     max_tokens: int = setting(128, "a pair with a longer side is dropped")
     max_length_ratio: float = setting(9.0, "a pair with a larger ratio of lengths is dropped")
     batch_tokens: int = setting(4096, "tokens of one side in a batch, padding counted")
+    accumulate: int = setting(1, "parts that a device computes its rows in, to need less memory")
+    strategy: str = setting("none", "of the devices: none, mirrored, multiworker or tpu")
     epochs: int = setting(20, "passes over the corpus at most")
     max_minutes: float = setting(0.0, "stop behind the epoch that passes this time; 0 is no limit")
     warmup_steps: int = setting(4000, "steps in which the learning rate rises")
@@ -69,6 +72,7 @@ class Recipe:
         for name, least in (
             ("max_characters", 1),
             ("batch_tokens", 2),
+            ("accumulate", 1),
             ("epochs", 1),
             ("warmup_steps", 1),
             ("validate_every", 1),
@@ -87,6 +91,7 @@ class Recipe:
             ("preset", tuple(PRESETS)),
             ("vocabulary_kind", ("unigram", "bpe", "char")),
             ("dtype", ("float32", "mixed_bfloat16", "mixed_float16")),
+            ("strategy", STRATEGIES),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")

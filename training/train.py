@@ -20,6 +20,7 @@ from pathlib import Path
 
 from training.command import Parser
 from training.recipe import Recipe, load_recipe, options, recipe_names
+from training.worker import WorkerError, is_chief
 
 HELD_OUT = 1000
 # What the prepared corpus, the order of the data and the shapes of the weights depend on.
@@ -137,16 +138,21 @@ def main(arguments=None):
         recipe = read_recipe(arguments)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
+    try:
+        chief = is_chief(recipe.strategy)
+    except ValueError as error:
+        return command.fail(error, 2)
     if recipe.new_pieces and not arguments.init and not arguments.resume:
         return command.fail("--new-pieces needs --init, whose vocabulary it extends", 2)
     begun = (arguments.run / "prepared").exists()
     if arguments.init:
-        if begun:
+        if begun and chief:
             return command.fail(f"--init is for a run that begins; {arguments.run} was begun", 2)
         for name in sorted(set(changed_settings(arguments)) & SETTLED_BY_INIT):
             flag = name.replace("_", "-")
             return command.fail(f"--{flag} cannot be given with --init, whose run settles it", 2)
-    if begun and not arguments.resume:
+    # Of several workers the others find what the chief has begun just now.
+    if begun and chief and not arguments.resume:
         return command.fail(
             f"{arguments.run} holds a training: add --resume, or choose another --run", 2
         )
@@ -170,10 +176,10 @@ def main(arguments=None):
                     )
             recipe = dataclasses.replace(recipe, **changes)
         training = fit.Training(arguments.run, recipe, arguments.data, arguments.init)
-        if begun and changes:
+        if begun and changes and training.strategy.is_chief:
             write_settings(arguments.run, recipe)
         training.resume()
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, WorkerError) as error:
         return command.fail(error, 1)
     except KeyboardInterrupt:
         return command.fail("interrupted before the first step", 130)
@@ -184,7 +190,7 @@ def main(arguments=None):
         return 128 + stop.number
     except Diverged as error:
         return command.fail(f"training diverged: {error}; the last good checkpoint is kept", 3)
-    except (RunError, OSError) as error:
+    except (RunError, OSError, WorkerError) as error:
         return command.fail(error, 1)
     best = training.progress["best"]
     training.say(f"best model: validation BLEU {best['val_bleu']:.2f} (greedy), in {arguments.run}")
