@@ -205,7 +205,7 @@ def start(workers, system, job, python, threads):
     for count in [*threads, None] if system.peer == "tfformer" else threads:
         setting = Setting(system.name, count)
         try:
-            worker = Worker(system.peer, {**job, "threads": count}, python)
+            worker = Worker(f"with_{system.peer}", {**job, "threads": count}, python)
         except WorkerError as error:
             print(f"skipped: {system.name}: {error}", file=sys.stderr)
             return

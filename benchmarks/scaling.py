@@ -134,7 +134,7 @@ class Models:
             "batches": batches,
             "options": self.exported[key],
         }
-        worker = Worker("tfformer", job)
+        worker = Worker("with_tfformer", job)
         self.version = worker.version
         return worker
 

@@ -127,7 +127,7 @@ def measure(vocabulary, text, options):
                 place = Path(folder, kind)
                 exported = work.export(place, size, tokenizer, BEAM_WIDTH, STEPS, **more)
                 job = {"steps": STEPS, "threads": options.threads, "batches": batches}
-                workers[kind] = Worker("tfformer", {**job, "options": exported})
+                workers[kind] = Worker("with_tfformer", {**job, "options": exported})
             version = workers["whole"].version
             progress = Progress((options.rounds + 1) * len(batches) * len(workers))
             answers = take_turns(workers, batches, options.rounds, progress)

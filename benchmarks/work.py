@@ -1,6 +1,7 @@
 """What is decoded: real sentences, a vocabulary of an exact size, and a model of random weights."""
 
 import os
+import random
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,8 +11,10 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 SIZES = {  # num_layers: of the encoder and of the decoder each
     "S": {"num_layers": 3, "d_model": 256, "d_ff": 1024, "num_heads": 4, "vocabulary": 8000},
     "B": {"num_layers": 6, "d_model": 512, "d_ff": 2048, "num_heads": 8, "vocabulary": 8000},
-    "tiny": {"num_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2, "vocabulary": 500},
+    "tiny": {"num_layers": 4, "d_model": 128, "d_ff": 256, "num_heads": 4, "vocabulary": 8000},
+    "test": {"num_layers": 1, "d_model": 16, "d_ff": 32, "num_heads": 2, "vocabulary": 500},
 }
+EDGES = (8, 12, 16, 20, 24, 32, 56)  # lengths that a training batch is padded to
 SENTENCES = 256  # that are there to be decoded
 
 
@@ -107,6 +110,37 @@ def make_batches(texts, tokenizer, batch_size):
         {"texts": texts[start : start + batch_size], "ids": ids[start : start + batch_size]}
         for start in range(0, count, batch_size)
     ]
+
+
+def make_training_batches(text, tokenizer, count, rows=64):
+    """Batches of `rows` pairs whose longer side has the same of `EDGES` to fit, in random order.
+
+    The mix of lengths is the corpus's: whole batches of every bucket are shuffled, and of these
+    the first `count` are taken. Pairs that are longer than the last edge are left out.
+
+    Raises:
+        ValueError: the text gives fewer.
+    """
+    sides = [
+        tokenizer.encode_source(text.sources).to_list(),
+        tokenizer.encode_target(text.targets).to_list(),
+    ]
+    buckets = {edge: [] for edge in EDGES}
+    for source, target in zip(*sides, strict=True):
+        longer = max(len(source), len(target))
+        if fitting := [edge for edge in EDGES if longer <= edge]:
+            buckets[fitting[0]].append((source, target))
+    shuffle = random.Random(0).shuffle
+    batches = []
+    for edge, pairs in buckets.items():
+        shuffle(pairs)
+        for start in range(0, len(pairs) - rows + 1, rows):
+            source, target = map(list, zip(*pairs[start : start + rows], strict=True))
+            batches.append({"source": source, "target": target, "length": edge})
+    if len(batches) < count:
+        raise ValueError(f"batches must be at most {len(batches)}, those of the text, got {count}")
+    shuffle(batches)
+    return batches[:count]
 
 
 def export(directory, size, tokenizer, beam_width, steps, **options):

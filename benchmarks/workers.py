@@ -24,7 +24,7 @@ class Worker:
     """A process of `benchmarks.peers`; the constructor returns when it has loaded its model.
 
     Args:
-        peer: the module's name behind `with_`.
+        peer: the module of `benchmarks.peers`.
         job: see `benchmarks.peers.protocol`.
         python: the interpreter. Default: this one.
 
@@ -43,7 +43,7 @@ class Worker:
             file.flush()
             try:
                 self._process = subprocess.Popen(
-                    [python, "-m", f"benchmarks.peers.with_{peer}", file.name],
+                    [python, "-m", f"benchmarks.peers.{peer}", file.name],
                     cwd=ROOT, env={**os.environ, **ENVIRONMENT}, text=True,
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
                 )  # fmt: skip

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
 from training.batches import EDGES, Batches, permuted
 from training.corpus import COLUMNS, write_corpus
+from training.noise import Noise
 from training.reader import CorpusReport, Pair
 
 PAIRS, TOKENS = 211, 97
@@ -292,3 +293,36 @@ def test_fit_makes_one_step_a_batch(batches, tokenizer):
     for epoch in (0, 1):
         model.fit(batches.dataset(epoch, skip), epochs=1, verbose=0)
     assert int(model.optimizer.iterations) == 2 * 3
+
+
+# ---------------------------------------------------------------- packed, in passes, with noise
+
+
+def test_packed_batches_say_where_their_tokens_stand(batches, corpus, tokenizer):
+    packed = Batches(corpus, tokenizer, TOKENS, seed=3, packed=True)
+    both = zip(packed.dataset().as_numpy_iterator(), elements(batches.dataset()), strict=True)
+    for (inputs, labels), (source, target, padded_labels) in both:
+        np.testing.assert_array_equal(inputs["source_ids"], source)
+        np.testing.assert_array_equal(inputs["source_places"], np.flatnonzero(source))
+        np.testing.assert_array_equal(inputs["target_places"], np.flatnonzero(target))
+        np.testing.assert_array_equal(labels, padded_labels[padded_labels != 0])
+
+
+def test_of_two_passes_one_half_is_the_other(batches, corpus, tokenizer):
+    noise = Noise(tokenizer, word_dropout=0.3)
+    twice = Batches(corpus, tokenizer, TOKENS, seed=3, passes=2, noise=noise)
+    for found, once in zip(elements(twice.dataset()), elements(batches.dataset()), strict=True):
+        for ids in found:
+            np.testing.assert_array_equal(*np.split(ids, 2))
+        np.testing.assert_array_equal(found[2][: len(once[2])], once[2])
+
+
+def test_noise_is_another_in_each_epoch_and_the_same_when_resumed(corpus, tokenizer):
+    noise = Noise(tokenizer, word_dropout=0.3)
+    noisy = Batches(corpus, tokenizer, TOKENS, seed=3, noise=noise, shuffle=False)
+    first = elements(noisy.dataset(0))
+    assert_same(elements(noisy.dataset(0, skip=2)), first[2:])
+    other = elements(noisy.dataset(1))
+    assert any((a[0] != b[0]).any() for a, b in zip(first, other, strict=True))
+    for a, b in zip(first, other, strict=True):
+        np.testing.assert_array_equal(a[2], b[2], err_msg="labels have no noise")

@@ -3,11 +3,12 @@
 import json
 import statistics
 
+import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
 
-from benchmarks import decoding, load, same_weights, scaling, serving, shortlist, work
+from benchmarks import decoding, load, same_weights, scaling, serving, shortlist, training, work
 from benchmarks.peers import protocol
 from benchmarks.workers import Worker, WorkerError
 
@@ -71,7 +72,7 @@ def test_measuring_decodes_every_batch_once():
 )
 def test_worker_that_does_not_start_says_why(python, reason):
     with pytest.raises(WorkerError, match=reason):
-        Worker("marian", {}, python)
+        Worker("with_marian", {}, python)
 
 
 def test_ratios_are_to_the_best_of_the_other(capsys):
@@ -98,7 +99,7 @@ def test_decoding_end_to_end(tmp_path, capsys):
     out = tmp_path / "new" / "decoding.json"
     code = decoding.main(
         [
-            "--size", "tiny", "--rounds", "2", "--batch", "1", "2", "--threads", "1",
+            "--size", "test", "--rounds", "2", "--batch", "1", "2", "--threads", "1",
             "--systems", "tfformer", "marian", "--python", "marian=/no/such/python",
             "--out", str(out),
         ]
@@ -123,9 +124,49 @@ def test_decoding_end_to_end(tmp_path, capsys):
 
 
 @pytest.mark.slow
+def test_training_end_to_end(tmp_path, capsys):
+    out = tmp_path / "new" / "training.json"
+    arguments = [
+        "--size", "test", "--rounds", "3", "--batches", "2",
+        "--systems", "tfformer", "tfformer-plain", "keras_hub", "torch",
+        "--python", "torch=/no/such/python", "--out", str(out),
+    ]  # fmt: skip
+    assert training.main(arguments) == 0
+    output, progress = capsys.readouterr()
+    assert "skipped: torch: /no/such/python cannot be started" in progress
+    record = json.loads(out.read_text())
+    rows = {row["system"]: row for row in record["rows"]}
+    assert set(rows) == {"tfformer", "tfformer-plain", "keras_hub"}
+    for row in rows.values():
+        assert len(row["rounds"]) == 3
+        assert 0 < row["least"] <= row["tokens_per_second"] <= row["greatest"]
+        assert row["tokens_per_second"] == statistics.median(row["rounds"])
+    ratio = rows["tfformer"]["tokens_per_second"] / rows["keras_hub"]["tokens_per_second"]
+    assert f" {ratio:.2f} |" in next(line for line in output.splitlines() if "| tfformer |" in line)
+    assert record["pipeline"] > 0
+    assert f"The input pipeline alone: {record['pipeline']:,.0f} tokens/s" in output
+
+
+def test_training_batches_are_the_same_for_all_and_of_few_lengths():
+    text = work.read_text()
+    tokenizer = work.learn_vocabulary(text, 500)
+    batches = work.make_training_batches(text, tokenizer, 5, rows=16)
+    assert batches == work.make_training_batches(text, tokenizer, 5, rows=16)
+    for batch in batches:
+        assert len(batch["source"]) == len(batch["target"]) == 16
+        source, target, labels = map(np.array, protocol.training_ids(batch))
+        assert source.shape == target.shape == labels.shape == (16, batch["length"])
+        assert batch["length"] in work.EDGES
+        assert [row[row != 0].tolist() for row in target] == [[2, *y[:-1]] for y in batch["target"]]
+        assert [row[row != 0].tolist() for row in labels] == batch["target"]
+    with pytest.raises(ValueError, match="batches must be at most .*, got 100000"):
+        work.make_training_batches(text, tokenizer, 100_000)
+
+
+@pytest.mark.slow
 def test_decoding_of_the_xla_form(tmp_path):
     out = tmp_path / "decoding.json"
-    arguments = ["--size", "tiny", "--rounds", "1", "--batch", "2", "--threads", "1"]
+    arguments = ["--size", "test", "--rounds", "1", "--batch", "2", "--threads", "1"]
     assert decoding.main([*arguments, "--systems", "tfformer-xla", "--out", str(out)]) == 0
     rows = json.loads(out.read_text())["rows"]
     assert [(row["system"], row["threads"]) for row in rows] == [
@@ -138,7 +179,7 @@ def test_scaling_end_to_end(tmp_path, capsys):
     out = tmp_path / "scaling.png"
     code = scaling.main(
         [
-            "--size", "tiny", "--length", "32", "--beam", "4", "--batch", "1", "2",
+            "--size", "test", "--length", "32", "--beam", "4", "--batch", "1", "2",
             "--vocabulary", "500", "--rounds", "1", "--requests", "30", "--out", str(out),
         ]
     )  # fmt: skip
@@ -157,7 +198,7 @@ def test_shortlist_end_to_end(tmp_path, capsys):
     out = tmp_path / "new" / "shortlist.json"
     code = shortlist.main(
         [
-            "--size", "tiny", "--vocabulary", "500", "--batch", "1", "2", "--rounds", "1",
+            "--size", "test", "--vocabulary", "500", "--batch", "1", "2", "--rounds", "1",
             "--candidates", "3", "--frequent", "5", "--out", str(out),
         ]
     )  # fmt: skip

@@ -66,6 +66,54 @@ def test_sample_weight_of_a_row_or_a_token(labels, logits, rng, size):
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
+@smoothings
+def test_the_gradient_written_out_is_the_derivative(labels, logits, rng, smoothing):
+    """p - q, of each token times what reaches it, beside TensorFlow's own derivative."""
+    weights = rng.random((B, T)).astype("float32")
+    variable = tf.Variable(logits)
+    with tf.GradientTape(persistent=True) as tape:
+        losses = SmoothedCrossEntropy(smoothing).call(labels, variable)
+        ours = tf.reduce_sum(losses * weights)
+        q = (1 - smoothing) * tf.one_hot(labels, V) + smoothing / V
+        dense = -tf.reduce_sum(q * tf.nn.log_softmax(variable) * weights[..., None])
+    np.testing.assert_allclose(ours, dense, rtol=1e-5)
+    actual, expected = tape.gradient(ours, variable), tape.gradient(dense, variable)
+    np.testing.assert_allclose(actual, expected, atol=1e-6)
+
+
+def test_logits_of_any_size_give_finite_losses_and_gradients(labels):
+    logits = tf.Variable(np.linspace(-1e4, 1e4, B * T * V).reshape(B, T, V).astype("float32"))
+    with tf.GradientTape() as tape:
+        loss = SmoothedCrossEntropy()(labels, logits)
+    assert np.isfinite(loss)
+    assert np.isfinite(tape.gradient(loss, logits)).all()
+
+
+def test_r_drop_is_equation_4_halved(labels, logits, rng):
+    """Of two passes: the mean of both cross-entropies, and alpha / 2 the symmetric divergence."""
+    alpha = 5.0
+    second = rng.normal(scale=2, size=logits.shape).astype("float32")
+    variable = tf.Variable(np.concatenate([logits, second]))
+    twice = np.concatenate([labels, labels])
+    with tf.GradientTape(persistent=True) as tape:
+        loss = SmoothedCrossEntropy(0.1, r_drop=alpha)(twice, variable)
+        log_p, log_q = tf.split(tf.nn.log_softmax(variable), 2)
+        p, q = tf.exp(log_p), tf.exp(log_q)
+        apart = tf.reduce_sum(p * (log_p - log_q) + q * (log_q - log_p), -1) / 2
+        tokens = (labels != 0).astype("float32")
+        divergence = tf.reduce_sum(apart * tokens) / tokens.sum()
+        expected = SmoothedCrossEntropy(0.1)(twice, variable) + alpha / 2 * divergence
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    ours, derivative = tape.gradient(loss, variable), tape.gradient(expected, variable)
+    np.testing.assert_allclose(ours, derivative, atol=1e-6)
+
+
+def test_r_drop_of_two_equal_passes_adds_nothing(labels, logits):
+    twice = np.concatenate([labels, labels]), np.concatenate([logits, logits])
+    plain = SmoothedCrossEntropy()(labels, logits)
+    np.testing.assert_allclose(SmoothedCrossEntropy(r_drop=5.0)(*twice), plain, rtol=1e-5)
+
+
 def test_appended_padding_changes_nothing(labels, logits, rng):
     longer_labels = np.pad(labels, ((0, 2), (0, 4)))
     longer_logits = rng.normal(size=(B + 2, T + 4, V)).astype("float32")

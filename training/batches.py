@@ -161,7 +161,9 @@ class Batches:
                 bucket, numbers = next(batches)
             sources, targets = self.corpus.texts(numbers[shards[place] :: count])
             size = np.array(self.shape(bucket, count), "int32")
-            noise_seed = np.random.default_rng((self.seed, epoch, int(n))).integers(2**32, size=2)
+            noise_seed = np.random.default_rng((self.seed, epoch, int(n))).integers(
+                2**32 - 1, size=2
+            )
             return np.array(sources, object), np.array(targets, object), size, noise_seed
 
         # Not `from_generator`: its length would be unknown, for which `fit` makes a step too many
@@ -186,14 +188,18 @@ class Batches:
             dense = ids.to_tensor(PAD)
             missing = size - tf.shape(dense)
             padded = tf.pad(dense, [[0, missing[0]], [0, missing[1]]], constant_values=PAD)
-            return tf.ensure_shape(tf.tile(padded, [self.passes, 1]), [None, None])
+            return tf.ensure_shape(padded, [None, None])
+
+        def in_passes(ids):
+            return tf.tile(ids, [self.passes, 1])
 
         x = self.noise.encode_source(sources, longest, seed)
         y = self.noise.encode_target(targets, longest, seed)
         bos = tf.fill([tf.shape(targets)[0], 1], BOS)
         source_ids, target_ids = padded(x), padded(tf.concat([bos, y[:, :-1]], axis=1))
         inputs = {
-            "source_ids": self.noise.drop_words(source_ids, seed),
-            "target_ids": self.noise.drop_words(target_ids, seed + 1),
+            "source_ids": in_passes(self.noise.drop_words(source_ids, seed)),
+            "target_ids": in_passes(self.noise.drop_words(target_ids, seed + 1)),
         }
-        return without_padding(inputs, padded(y)) if self.packed else (inputs, padded(y))
+        labels = in_passes(padded(y))
+        return without_padding(inputs, labels) if self.packed else (inputs, labels)

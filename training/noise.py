@@ -42,7 +42,7 @@ class SubwordSampler:
         Args:
             texts: cleaned texts, a list of UTF-8 bytes.
             longest: tokens at most.
-            seed: an integer in [0, 2^32).
+            seed: an integer in [0, 2^32 - 1); that number itself is SentencePiece's word for none.
 
         Returns:
             A list of lists of ids.

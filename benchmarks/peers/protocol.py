@@ -16,6 +16,13 @@ The job, a JSON file that the worker is started with, says what to decode:
     threads      how many; null leaves the system's own default
     batches      {name: [{"texts": [a text], "ids": [its source ids, eos at the end]}]}
     options      of this system alone
+
+To train is to be asked the same way, of a job whose only batch is the whole work:
+
+    size, vocabulary, options    as above
+    dropout, smoothing           rates
+    batches      {"train": [{"batches": [{"source": [ids and eos], "target": [ids and eos],
+                 "length": that both sides are padded to}]}]}
 """
 
 import json
@@ -34,13 +41,14 @@ class Peer(NamedTuple):
         version: its name and version, and whatever else it chose.
         prepare: a batch of the job -> what `decode` takes; not measured.
         decode: what is measured; it returns only when the whole result is there.
-        lengths: likewise, but gives the number of target tokens of each hypothesis found.
+        lengths: likewise, but gives the number of target tokens of each hypothesis found. None in
+            a training, whose `decode` makes a step for each batch and gives the last loss.
     """
 
     version: str
     prepare: Callable[[dict], Any]
     decode: Callable[[Any], Any]
-    lengths: Callable[[Any], Iterable[int]]
+    lengths: Callable[[Any], Iterable[int]] | None = None
 
 
 def serve(load):
@@ -56,9 +64,15 @@ def serve(load):
             job = json.load(file)
         peer = load(job)
         work = {name: list(map(peer.prepare, given)) for name, given in job["batches"].items()}
-        found = {int(n) for n in peer.lengths(next(iter(work.values()))[0])}
-        if found != {job["steps"]}:
-            raise ValueError(f"{job['steps']} target tokens are wanted, got {sorted(found)}")
+        first = next(iter(work.values()))[0]
+        if peer.lengths is None:
+            loss = float(peer.decode(first))
+            if not 0 < loss < 20:
+                raise ValueError(f"a loss in nats a token is wanted, got {loss}")
+        else:
+            found = {int(n) for n in peer.lengths(first)}
+            if found != {job["steps"]}:
+                raise ValueError(f"{job['steps']} target tokens are wanted, got {sorted(found)}")
         answer(version=peer.version, python=platform.python_version())
         for line in sys.stdin:
             answer(**measure(peer.decode, work[json.loads(line)["decode"]]))
@@ -86,6 +100,13 @@ def machine_seconds():
         return time.process_time()
     idle, waiting = ticks[3:5]
     return (sum(ticks) - idle - waiting) / os.sysconf("SC_CLK_TCK")
+
+
+def training_ids(batch):
+    """A batch of a training as three padded lists: source, bos + target, target + eos."""
+    length, targets = batch["length"], batch["target"]
+    sides = (batch["source"], [[2, *row[:-1]] for row in targets], targets)
+    return [[row + [0] * (length - len(row)) for row in side] for side in sides]
 
 
 def padded(rows, multiple=1):

@@ -1,0 +1,205 @@
+"""Times training beside what others train with: `python -m benchmarks.training`.
+
+    python -m benchmarks.training --data data/multi30k
+    python -m benchmarks.training --size S tiny B --data data/multi30k --out training.json \\
+        --python opennmt=/envs/opennmt/bin/python torch=/envs/torch/bin/python
+
+Everybody gets the same batches of 64 pairs, padded to the same few lengths, and makes the same
+steps: forward, label-smoothed loss, backward, Adam. Each system is a process of its own; they take
+turns, and medians over the rounds are compared, in real tokens a second: source and target, padding
+not counted. A system whose package its Python lacks is left out. How to install them, and how to
+read the table: benchmarks/README.md.
+
+The table goes to standard output, every single time measured into the JSON file.
+
+Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrupted.
+"""
+
+import datetime
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import machine, work
+from benchmarks.decoding import FOREIGN, System
+from benchmarks.workers import Progress, Worker, WorkerError, take_turns
+from export.command import Parser
+
+DROPOUT, SMOOTHING = 0.1, 0.1
+SYSTEMS = [
+    System("tfformer", "train_tfformer"),
+    System("tfformer-plain", "train_tfformer", {"plain": True}),
+    System("tfformer-bfloat16", "train_tfformer", {"dtype": "mixed_bfloat16"}),
+    System("torch", "train_torch"),
+    System("torch-bfloat16", "train_torch", {"bfloat16": True}),
+    System("opennmt", "train_opennmt"),
+    System("keras_hub", "train_keras_hub", {"jit_compile": False}),
+    System("keras_hub-xla", "train_keras_hub", {"jit_compile": True}),
+    System(
+        "keras_hub-bfloat16", "train_keras_hub", {"jit_compile": False, "dtype": "mixed_bfloat16"}
+    ),
+]
+PEERS = ("keras_hub", "opennmt", "torch")
+FOR_BFLOAT16 = {"avx512_bf16", "amx_bf16"}  # without these it is computed by float32, and slower
+
+
+def parser():
+    """The command's arguments."""
+    names = [system.name for system in SYSTEMS]
+    parser = Parser("benchmarks.training", __doc__)
+    parser.add_argument("--size", nargs="+", choices=work.SIZES, default=["S"], help="default S")
+    parser.add_argument("--batches", type=int, default=24, help="of a round; default 24")
+    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument(
+        "--systems", nargs="+", choices=names, metavar="NAME",
+        help=f"of {', '.join(names)}; default: all, those of bfloat16 where the processor has it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--python", nargs="+", default=[], metavar="PEER=PATH",
+        help=f"the interpreter of {', '.join(PEERS)}; default: this one",
+    )  # fmt: skip
+    parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
+    parser.add_argument("--out", type=Path, default=Path("runs/training.json"), help="the JSON")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    work.require_at_least(command, options, batches=1, rounds=1)
+    pythons = dict(pair.partition("=")[::2] for pair in options.python)
+    if not set(pythons) <= set(PEERS):
+        command.error(f"--python must be of PEER=PATH with PEER in {PEERS}, got {options.python}")
+    hardware = machine.describe()
+    if not options.systems:
+        has = FOR_BFLOAT16 & set(hardware["instructions"])
+        options.systems = [s.name for s in SYSTEMS if has or not s.name.endswith("bfloat16")]
+    try:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        text = work.read_text(options.data)
+        print(f"{machine.sentence(hardware)}\ntext: {text.name}", file=sys.stderr)
+        rows = [row for size in options.size for row in measure(size, text, pythons, options)]
+        reading = pipeline(text, work.SIZES[options.size[0]]["vocabulary"])
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    if not rows:
+        return command.fail("no system could be measured")
+    record = {
+        "date": datetime.date.today().isoformat(),
+        "machine": hardware,
+        "text": text.name,
+        "pipeline": reading,
+        "rows": rows,
+    }
+    options.out.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"{machine.sentence(hardware)}, {record['date']}. Text: {text.name}.")
+    for size in options.size:
+        print(f"\nSize {size}\n\n{markdown([row for row in rows if row['size'] == size])}")
+    print(f"\nThe input pipeline alone: {reading:,.0f} tokens/s.\n")
+    print("\n".join(sorted({f"- {row['system']}: {row['version']}" for row in rows})))
+    if any(row["foreign"] > FOREIGN for row in rows):
+        print("warning: others used the machine meanwhile: measure again", file=sys.stderr)
+    return 0
+
+
+def measure(size_name, text, pythons, options):
+    """The rows of one size, a dict for each system.
+
+    `tokens_per_second` is the median over the rounds, `least` and `greatest` are of the same unit;
+    `foreign` is the number of cores that other processes used meanwhile.
+    """
+    size = dict(work.SIZES[size_name])
+    tokenizer = work.learn_vocabulary(text, size.pop("vocabulary"))
+    batches = work.make_training_batches(text, tokenizer, options.batches)
+    tokens = sum(len(row) for b in batches for side in ("source", "target") for row in b[side])
+    job = {
+        "size": size,
+        "vocabulary": work.pieces(tokenizer),
+        "dropout": DROPOUT,
+        "smoothing": SMOOTHING,
+        "batches": {"train": [{"batches": batches}]},
+    }
+    workers = {}
+    try:
+        for system in SYSTEMS:
+            if system.name in options.systems:
+                python = pythons.get(system.peer.removeprefix("train_"), sys.executable)
+                start(workers, system, {**job, "options": system.options}, python)
+        progress = Progress((options.rounds + 1) * len(workers))
+        answers = take_turns(workers, ["train"], options.rounds, progress)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    rows = []
+    for (name, _), given in answers.items():
+        speeds = [tokens / answer["seconds"] for answer in given]
+        foreign = sum(a["foreign"] for a in given) / sum(a["seconds"] for a in given)
+        rows.append(
+            {
+                "size": size_name,
+                "system": name,
+                "version": workers[name].version,
+                "tokens_per_second": statistics.median(speeds),
+                "least": min(speeds),
+                "greatest": max(speeds),
+                "rounds": speeds,
+                "foreign": max(0.0, foreign),
+            }
+        )
+    return rows
+
+
+def start(workers, system, job, python):
+    """Adds the system's worker, which has made all steps once when it is there."""
+    started = time.monotonic()
+    try:
+        worker = Worker(system.peer, job, python)
+    except WorkerError as error:
+        print(f"skipped: {system.name}: {error}", file=sys.stderr)
+        return
+    workers[system.name] = worker
+    memory = f"{machine.resident_mib(worker.process_id):.0f} MiB"
+    seconds = time.monotonic() - started
+    print(f"loaded: {system.name}: {worker.version}, {memory}, {seconds:.0f} s", file=sys.stderr)
+
+
+def pipeline(text, vocabulary_size):
+    """Real tokens a second of `training.batches` with nobody to wait for, tokenising included."""
+    from training.batches import Batches
+    from training.corpus import write_corpus
+    from training.reader import CorpusReport, Pair
+
+    tokenizer = work.learn_vocabulary(text, vocabulary_size)
+    pairs = (Pair(*pair) for pair in zip(text.sources, text.targets, strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = write_corpus(Path(folder, "corpus"), pairs, tokenizer, 96, CorpusReport())
+        batches = Batches(corpus, tokenizer, 2048, packed=True)
+        started = time.perf_counter()
+        for _ in batches.dataset():
+            pass
+        return sum(batches.tokens(0)) / (time.perf_counter() - started)
+
+
+def markdown(rows):
+    """The rows of one size as a table, the fastest first; ratios to the fastest of others."""
+    rows = sorted(rows, key=lambda row: -row["tokens_per_second"])
+    others = [r["tokens_per_second"] for r in rows if not r["system"].startswith("tfformer")]
+    heads = ["system", "tokens a second", "least to greatest", "/ best of others", "foreign"]
+    lines = [heads, ["---", "--:", "--:", "--:", "--:"]]
+    for row in rows:
+        ratio = f"{row['tokens_per_second'] / max(others):.2f}" if others else ""
+        spread = f"{row['least']:,.0f} to {row['greatest']:,.0f}"
+        foreign = f"{row['foreign']:.2f}" + " (!)" * (row["foreign"] > FOREIGN)
+        lines.append([row["system"], f"{row['tokens_per_second']:,.0f}", spread, ratio, foreign])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
