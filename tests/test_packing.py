@@ -67,6 +67,14 @@ def test_places_of_padding_behind_the_tokens_change_nothing(randomise, batch):
         np.testing.assert_allclose(dense(a), dense(b), atol=1e-6)
 
 
+def test_a_batch_of_padding_alone_has_no_loss_and_no_gradient(randomise, batch):
+    model = randomise(make())
+    nothing = [{name: 0 * ids for name, ids in batch[0].items()}, 0 * batch[1]]
+    loss, found = gradients(model, *without_padding(*nothing))
+    assert loss == 0
+    assert all((dense(gradient) == 0).all() for gradient in found)
+
+
 def test_no_position_sees_a_later_token(randomise, batch):
     model = randomise(make())
     inputs, labels = batch

@@ -134,5 +134,5 @@ def test_adam_of_a_token_that_comes_twice(clip):
         for _ in range(3):
             optimizer.apply_gradients([(gradient, weight)])
     found, expected = (weight.numpy() for weight in weights)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     assert (found[1] != 1).all()

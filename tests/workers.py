@@ -135,4 +135,4 @@ def assert_close_weights(run, expected, epoch):
     assert ours.keys() == theirs.keys()
     for name, value in theirs.items():
         if not name.endswith("key/bias"):
-            np.testing.assert_allclose(ours[name], value, atol=1e-5, err_msg=name)
+            np.testing.assert_allclose(ours[name], value, 1e-5, 1e-5, err_msg=name)

@@ -13,7 +13,7 @@ class Adam(keras.optimizers.Adam):
     here it is made dense first, the rows added up.
 
     And Keras's update reads and writes weights and moments a dozen times, which takes a tenth of
-    a training step on a CPU. TensorFlow has the same as one operation; it serves one device.
+    a training step on a CPU. TensorFlow has the same as one operation.
     """
 
     def apply(self, grads, trainable_variables=None):
@@ -23,9 +23,6 @@ class Adam(keras.optimizers.Adam):
         return grads_and_vars
 
     def update_step(self, gradient, variable, learning_rate):
-        if self.amsgrad or tf.distribute.has_strategy():
-            super().update_step(gradient, variable, learning_rate)
-            return
         index = self._get_variable_index(variable)
         step = tf.cast(self.iterations + 1, variable.dtype)
         tf.raw_ops.ResourceApplyAdam(

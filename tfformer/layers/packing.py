@@ -30,10 +30,14 @@ def without_padding(inputs, labels):
     Returns:
         The inputs with "source_places" [N] and "target_places" [M], and the labels [M].
     """
-    places = {
-        f"{side}_places": ops.nonzero(ops.reshape(inputs[f"{side}_ids"] != PAD, (-1,)))[0]
-        for side in ("source", "target")
-    }
+
+    def places(ids):
+        tokens = ops.reshape(ids != PAD, (-1,))
+        # Of padding alone the first place is kept: there must be something to gather from.
+        first = ops.arange(ops.shape(tokens)[0]) == 0
+        return ops.nonzero(tokens | (first & ~ops.any(tokens)))[0]
+
+    places = {f"{side}_places": places(inputs[f"{side}_ids"]) for side in ("source", "target")}
     labels = ops.take(ops.reshape(labels, (-1,)), places["target_places"], axis=0)
     return {**inputs, **places}, labels
 
@@ -42,8 +46,8 @@ class Packing:
     """Where the N tokens of a padded batch [B, T] stand.
 
     Args:
-        places: integers [N], b * T + t of each token, ascending. Where a compiler needs N to be
-            the same for all batches, places of padding may follow them.
+        places: integers [N], b * T + t of each token, ascending, N at least 1. Where a compiler
+            needs N to be the same for all batches, places of padding may follow them.
         mask: boolean [B, T], True = token.
     """
 
