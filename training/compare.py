@@ -11,13 +11,13 @@ curves.png, the validation of all runs over the epochs and over the minutes.
 Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 interrupted.
 """
 
-import csv
 import json
 import sys
 from pathlib import Path
 
 from training.command import Parser
 from training.evaluate import evaluate, language_of, read_test_set
+from training.history import read_history
 from training.recipe import recipe_names
 
 SAMPLES = 1000
@@ -41,16 +41,6 @@ def significance(translations, references):
     results = test()[1]["BLEU"]
     pairs = zip(systems[1:], results[1:], strict=True)
     return {name: result.p_value for (name, _), result in pairs}
-
-
-def history(run):
-    """The rows of a run's log.csv, numbers by name; none if there is no such file."""
-    path = Path(run) / "log.csv"
-    if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        rows = csv.DictReader(file)
-        return [{name: float(value) for name, value in row.items() if value} for row in rows]
 
 
 def names_of(runs):
@@ -87,7 +77,7 @@ def compare(runs, pairs, language=None, say=lambda line: None):
         translator = load_translator(run)
         scores, translations[name] = evaluate(translator, pairs, language=language)
         scores["parameters"] = translator.model.count_params()
-        if rows := history(run):
+        if rows := read_history(run):
             scores["minutes"] = rows[-1].get("seconds", 0) / 60
         found[name] = scores
     for name, p in significance(translations, [pair.target for pair in pairs]).items():
@@ -100,7 +90,7 @@ def write_curves(path, runs):
 
     Args:
         path: of the picture.
-        runs: {name: rows of `history`}.
+        runs: {name: rows of `read_history`}.
     """
     from training.picture import pyplot, write_picture
 
@@ -186,7 +176,7 @@ def main(arguments=None):
         if options.out:
             text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
             write_atomically(options.out / "compare.json", text.encode())
-            curves = dict(zip(found, map(history, options.runs), strict=True))
+            curves = dict(zip(found, map(read_history, options.runs), strict=True))
             write_curves(options.out / "curves.png", curves)
     except (ValueError, OSError) as error:
         return command.fail(error)

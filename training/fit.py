@@ -29,10 +29,11 @@ from training.allocator import keep_freed_memory
 from training.batches import Batches
 from training.bleu import bleu
 from training.corpus import Corpus
+from training.history import write_history
 from training.noise import Noise
 from training.parallel import ParallelTransformer
 from training.prepare import PREPARED, prepare, read_init, read_tokenizer
-from training.progress import Diverged, EpochProgress, console, write_csv, write_curve
+from training.progress import Diverged, EpochProgress, console, write_curve
 from training.strategy import Strategy
 
 # Texts of the validation corpus that a run remembers.
@@ -239,7 +240,8 @@ class Training:
         first, batches = progress["batch"], len(self.train)
         tokens = self.train.tokens(epoch, first)
         epochs = self.recipe.epochs
-        bar = EpochProgress(epoch + 1, epochs, batches, first, tokens, self.console)
+        before = progress["fit"].get("tokens", 0) if first else 0
+        bar = EpochProgress(epoch + 1, epochs, batches, first, tokens, self.console, before)
         if first < batches:
             with bar.shown():
                 # The bar first: it refuses a NaN before the keeper could save it.
@@ -315,7 +317,7 @@ class Training:
     def _write_epoch(self, epoch):
         """The curves so far, and the weights behind the epoch, to average."""
         history = self.progress["history"]
-        write_csv(self.directory / "log.csv", history)
+        write_history(self.directory, history)
         if self.progress["best"]:
             write_curve(self.directory / "curve.png", history)
         weights = run.pack(run.model_weights(self.model))

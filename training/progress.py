@@ -1,8 +1,6 @@
-"""What a training shows while it runs: a bar, a line an epoch, CSV and TensorBoard."""
+"""What a training shows while it runs: a bar, and the training curve."""
 
 import contextlib
-import csv
-import io
 import math
 import sys
 import time
@@ -10,8 +8,6 @@ import time
 import keras
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from tfformer.run import write_atomically
 
 
 def console(quiet=False):
@@ -32,11 +28,12 @@ class EpochProgress(keras.callbacks.Callback):
         first: how many of them were done before.
         tokens: an iterator over the real tokens of each of the others.
         output: the console of the bar.
+        before: the tokens of those that were done before. Default 0.
     """
 
-    def __init__(self, epoch, epochs, batches, first, tokens, output):
+    def __init__(self, epoch, epochs, batches, first, tokens, output, before=0):
         super().__init__()
-        self.tokens, self.done = tokens, first
+        self.tokens, self.done, self.before = tokens, first, before
         self.seen, self.logs = 0, {}
         columns = (
             TextColumn("epoch {task.fields[epoch]}"),
@@ -87,6 +84,7 @@ class EpochProgress(keras.callbacks.Callback):
             "loss": math.log(self.logs["perplexity"]),
             "accuracy": self.logs["accuracy"],
             "learning_rate": self.learning_rate(),
+            "tokens": self.before + self.seen,
             "tokens_per_second": self.tokens_per_second(),
         }
 
@@ -96,16 +94,6 @@ class EpochProgress(keras.callbacks.Callback):
             f"loss {self.logs['loss']:.3f}  accuracy {100 * self.logs['accuracy']:.1f} %  "
             f"lr {self.learning_rate():.2e}  {self.tokens_per_second():,.0f} tokens/s"
         )
-
-
-def write_csv(path, rows):
-    """The rows of a history, dicts of numbers, as CSV; replaced whole, never half written."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomically(path, text.getvalue().encode())
 
 
 def write_curve(path, rows):
