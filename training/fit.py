@@ -6,6 +6,8 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
     checkpoints/last.npz      the whole state, to go on from
     checkpoints/epoch-7.npz   the weights behind an epoch, to average
     log.csv, curve.png, tensorboard/
+    sessions.json             when, where and for how long it trained
+    README.md                 the model card
 """
 
 import contextlib
@@ -28,12 +30,14 @@ from training.adam import Adam
 from training.allocator import keep_freed_memory
 from training.batches import Batches
 from training.bleu import bleu
+from training.card import write_card
 from training.corpus import Corpus
 from training.history import write_history
 from training.noise import Noise
 from training.parallel import ParallelTransformer
 from training.prepare import PREPARED, prepare, read_init, read_tokenizer
 from training.progress import Diverged, EpochProgress, console, write_curve
+from training.session import Session
 from training.strategy import Strategy
 
 # Texts of the validation corpus that a run remembers.
@@ -210,7 +214,12 @@ class Training:
             writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
         else:
             writer = tf.summary.create_noop_writer()
-        with self._signals(), self.strategy.together(), writer.as_default():
+        with (
+            self._signals(),
+            self.strategy.together(),
+            writer.as_default(),
+            self._session() as self.session,
+        ):
             while progress["epoch"] < recipe.epochs and not self._should_stop():
                 row = self._train_epoch()
                 self.obey_signal()
@@ -222,6 +231,13 @@ class Training:
                 self.obey_signal()
             self._average()
         return progress["history"]
+
+    def _session(self):
+        """What this session costs; None where another worker counts."""
+        if not self.strategy.is_chief:
+            return contextlib.nullcontext()
+        strategy = self.strategy
+        return Session(self.directory, _step(self.model), strategy.replicas, strategy.several)
 
     def _should_stop(self):
         """Whether patience or time has run out."""
@@ -282,15 +298,19 @@ class Training:
         score = 0.0
         if self.strategy.is_chief:
             sources, references = self.val_texts
-            score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
+            score, self.signature = bleu(
+                self.translator.translate(sources, 128, greedy=True), references
+            )
         return self.strategy.chiefs(score)
 
     def _publish(self, training, weights=None):
         """The run directory, with a few texts that show what it is asked."""
         if not self.strategy.is_chief:
             return
-        training = {**training, "examples": self.val_texts[0][:EXAMPLES]}
+        training = {**training, "val_bleu_signature": self.signature}
+        training["examples"] = self.val_texts[0][:EXAMPLES]
         run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
+        write_card(self.directory)
 
     def _finish_epoch(self, row):
         """Logs the epoch, keeps its weights, and steps into the next."""
@@ -356,6 +376,9 @@ class Training:
             checkpoint.save(self.last, self.model, self.progress, self.strategy.is_chief)
         except checkpoint.NotFinite as error:
             raise Diverged(f"{error} at step {_step(self.model)}") from error
+        if self.session:
+            self.session.record(_step(self.model))
+            write_card(self.directory)
 
     def obey_signal(self):
         """Ends the training if SIGINT or SIGTERM has asked any worker for it."""
