@@ -144,6 +144,9 @@ def test_sessions_are_summed_up(trained, rows):
     corpus = Corpus(trained / "prepared" / "train")
     tokens = RECIPE.epochs * int(corpus.index[:, 3:].sum())
     assert rows["tokens seen, source and target"] == [f"{tokens:,} in {RECIPE.epochs} epochs"]
+    # The epoch that was stopped is not taken for as fast as its rest.
+    speed = int(rows["tokens a second, without validation"][0].replace(",", ""))
+    assert clock / 10 < tokens / speed < clock + 0.2
     assert rows["commit"] == [commit(CHECKOUT) or "unknown: no checkout of Git"]
     assert f"tfformer {tfformer.__version__}" in rows["versions"][0]
 

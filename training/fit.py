@@ -256,7 +256,7 @@ class Training:
         first, batches = progress["batch"], len(self.train)
         tokens = self.train.tokens(epoch, first)
         epochs = self.recipe.epochs
-        before = progress["fit"].get("tokens", 0) if first else 0
+        before = progress["fit"] if first else None
         bar = EpochProgress(epoch + 1, epochs, batches, first, tokens, self.console, before)
         if first < batches:
             with bar.shown():

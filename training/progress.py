@@ -28,13 +28,16 @@ class EpochProgress(keras.callbacks.Callback):
         first: how many of them were done before.
         tokens: an iterator over the real tokens of each of the others.
         output: the console of the bar.
-        before: the tokens of those that were done before. Default 0.
+        before: what `row` gave for those that were done before. Default: there were none.
     """
 
-    def __init__(self, epoch, epochs, batches, first, tokens, output, before=0):
+    def __init__(self, epoch, epochs, batches, first, tokens, output, before=None):
         super().__init__()
-        self.tokens, self.done, self.before = tokens, first, before
-        self.seen, self.logs = 0, {}
+        self.tokens, self.done = tokens, first
+        self.seen, self.seconds, self.logs = 0, 0.0, {}
+        if before and "tokens" in before:
+            self.seen = before["tokens"]
+            self.seconds = self.seen / before["tokens_per_second"]
         columns = (
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
@@ -53,7 +56,7 @@ class EpochProgress(keras.callbacks.Callback):
     @contextlib.contextmanager
     def shown(self):
         """The bar stands on the terminal inside this block, and not behind it."""
-        self.started = time.monotonic()
+        self.started = time.monotonic() - self.seconds
         with self.bar:
             yield
 
@@ -84,7 +87,7 @@ class EpochProgress(keras.callbacks.Callback):
             "loss": math.log(self.logs["perplexity"]),
             "accuracy": self.logs["accuracy"],
             "learning_rate": self.learning_rate(),
-            "tokens": self.before + self.seen,
+            "tokens": self.seen,
             "tokens_per_second": self.tokens_per_second(),
         }
 
