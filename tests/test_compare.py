@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import pytest
 import tiny
@@ -65,6 +66,42 @@ def test_names_tell_the_runs_apart(tmp_path):
     assert compare.names_of([tmp_path / "a", tmp_path / "b"]) == ["a", "b"]
     with pytest.raises(ValueError, match="different folders"):
         compare.names_of([tmp_path, tmp_path])
+
+
+@pytest.fixture
+def seeds(runs, tmp_path):
+    """Makes a run of a seed, with other settings or another corpus; gives its directory."""
+
+    def make(name, seed, changes=(), corpus="c0"):
+        run = shutil.copytree(runs[0], tmp_path / name)
+        (run / "prepared").mkdir()
+        settings = {"epochs": 3, "seed": seed, **dict(changes)}
+        (run / "prepared" / "recipe.json").write_text(json.dumps(settings))
+        (run / "prepared" / "corpus.json").write_text(json.dumps({"train": {"sha256": corpus}}))
+        return run
+
+    return make
+
+
+def test_seeds_are_averaged_and_nothing_else_is(seeds, runs, capsys):
+    three = [seeds(f"s{n}", n) for n in (1, 2, 3)]
+    others = [
+        seeds("again", 1),
+        seeds("longer", 4, {"epochs": 5}),
+        seeds("other", 5, corpus="c1"),
+        runs[1],
+    ]
+    found = {
+        run.name: {"pairs": 61, "bleu": bleu, "bleu_signature": "s", "chrf": 10.0}
+        for run, bleu in zip([*three, *others], (1, 2, 6, 90, 91, 92, 93), strict=True)
+    }
+    del found["s2"]["chrf"]
+    means = compare.seeds([*three, *others], found)
+    # (4 + 1 + 9) / 2 is the variance of the sample.
+    assert means == {"s1 + s2 + s3": {"bleu": 3, "bleu_deviation": pytest.approx(7**0.5)}}
+    compare.show({name: found[name] for name in ("s1", "s2", "s3")}, means)
+    assert "3.00 ± 2.65" in capsys.readouterr().out
+    assert compare.seeds(others, {run.name: found[run.name] for run in others}) == {}
 
 
 def test_the_command(runs, pairs, tmp_path, capsys):

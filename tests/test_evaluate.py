@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import shutil
 import sys
 
 import keras
@@ -10,6 +12,7 @@ import pytest
 import tfformer
 from tfformer import Tokenizer, Transformer, TransformerConfig
 from training import evaluate, translate
+from training.scores import add_scores, read_scores
 
 TEXTS = [f"word {n} and {n * 7} more" for n in range(97)]
 
@@ -51,6 +54,63 @@ def test_scores_are_printed_and_written(run, test_set, tmp_path, capsys):
     }
     assert "tok:13a" in capsys.readouterr().out
     assert translations.read_text().count("\n") == 11
+
+
+def test_the_run_and_its_card_have_each_test_set_once(run, test_set, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("scores.json"))
+    other = tmp_path / "other.tsv"
+    other.write_text("".join(f"{text}\t{text}\n" for text in TEXTS[:7]))
+    for name, *options in (
+        (test_set, "--greedy"),
+        (test_set, "--greedy", "--language", "de"),
+        (other, "--greedy"),
+        (test_set, "--beam-width", "2"),
+    ):
+        assert evaluate.main([str(copy), "--source", str(name), *options]) == 0
+    found = read_scores(copy)
+    assert [(entry["test_set"], entry["search"]) for entry in found] == [
+        ("test.tsv", "greedy"),
+        ("other.tsv", "greedy"),
+        ("test.tsv", "beam 2"),
+    ]
+    assert "bleu_multi30k" in found[0], "it is the second evaluation that is kept"
+    assert [entry["pairs"] for entry in found] == [11, 7, 11]
+    text = (copy / "README.md").read_text()
+    for entry in found:
+        start = f"| {entry['test_set']}, {entry['pairs']} pairs, {entry['date']}"
+        penalty = "" if entry["search"] == "greedy" else ", length penalty 0.6"
+        for key, name in (("bleu", "BLEU"), ("chrf", "chrF2")):
+            signature = entry[f"{key}_signature"].replace("|", "\\|")
+            score = f"{name} | {entry[key]:.2f} | `{signature}`"
+            assert text.count(f"\n{start} | {entry['search']}{penalty} | {score} |\n") == 1
+        assert f"perplexity, teacher forcing | {entry['perplexity']:.3f} |" in text
+    # Of one name and other content: two sets, which the card tells apart.
+    renamed = test_set.with_name("again") / test_set.name
+    renamed.parent.mkdir()
+    shutil.copy(other, renamed)
+    assert evaluate.main([str(copy), "--source", str(renamed), "--greedy"]) == 0
+    assert [entry["test_set"] for entry in read_scores(copy)] == ["test.tsv"] * 3
+    text = (copy / "README.md").read_text()
+    for entry in read_scores(copy):
+        assert f"\n| test.tsv `{entry['sha256'][:8]}`, {entry['pairs']} pairs" in text
+    # Another model has none of these scores.
+    translator = tfformer.load_translator(copy)
+    kernel = translator.model.weights[0]
+    kernel.assign(kernel + 1.0)
+    tfformer.save(copy, translator.model, translator.tokenizer)
+    assert read_scores(copy) == []
+    add_scores(copy, {"search": "greedy", "length_penalty": 0.0}, "new", [], "weights-of-another")
+    assert read_scores(copy) == []
+
+
+def test_scores_elsewhere_leave_a_read_only_run_as_it_is(run, test_set, tmp_path, monkeypatch):
+    copy = shutil.copytree(run, tmp_path / "run")
+    before = {path.name for path in copy.iterdir()}
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    output = tmp_path / "scores.json"
+    arguments = [str(copy), "--source", str(test_set), "--greedy", "--output", str(output)]
+    assert evaluate.main(arguments) == 0
+    assert output.exists() and {path.name for path in copy.iterdir()} == before
 
 
 def test_exact_match_counts_what_is_equal_to_the_letter():

@@ -5,22 +5,31 @@
 
 Every run translates the test set. The table has their scores side by side, and for all but the
 first whether the difference from the first is more than chance: the p-value of paired bootstrap
-resampling (Koehn 2004), by sacreBLEU. Below 0.05 one says that it is. --out gets compare.json and
-curves.png, the validation of all runs over the epochs and over the minutes.
+resampling (Koehn 2004), by sacreBLEU. Below 0.05 one says that it is. Runs that differ in their
+seed alone get a column of their mean and standard deviation besides:
+
+    for SEED in 1 2 3; do python -m training.train dates --run runs/dates-$SEED --seed $SEED; done
+    python -m training.compare runs/dates-1 runs/dates-2 runs/dates-3 --recipe dates
+
+--out gets compare.json and curves.png, the validation of all runs over the epochs and over the
+minutes.
 
 Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 interrupted.
 """
 
-import csv
 import json
+import statistics
 import sys
 from pathlib import Path
 
 from training.command import Parser
 from training.evaluate import evaluate, language_of, read_test_set
+from training.history import read_history
 from training.recipe import recipe_names
 
 SAMPLES = 1000
+# What is averaged over seeds.
+SCORES = ("bleu", "bleu_multi30k", "chrf", "exact_match", "perplexity")
 
 
 def significance(translations, references):
@@ -41,16 +50,6 @@ def significance(translations, references):
     results = test()[1]["BLEU"]
     pairs = zip(systems[1:], results[1:], strict=True)
     return {name: result.p_value for (name, _), result in pairs}
-
-
-def history(run):
-    """The rows of a run's log.csv, numbers by name; none if there is no such file."""
-    path = Path(run) / "log.csv"
-    if not path.is_file():
-        return []
-    with path.open(newline="") as file:
-        rows = csv.DictReader(file)
-        return [{name: float(value) for name, value in row.items() if value} for row in rows]
 
 
 def names_of(runs):
@@ -87,7 +86,7 @@ def compare(runs, pairs, language=None, say=lambda line: None):
         translator = load_translator(run)
         scores, translations[name] = evaluate(translator, pairs, language=language)
         scores["parameters"] = translator.model.count_params()
-        if rows := history(run):
+        if rows := read_history(run):
             scores["minutes"] = rows[-1].get("seconds", 0) / 60
         found[name] = scores
     for name, p in significance(translations, [pair.target for pair in pairs]).items():
@@ -95,12 +94,57 @@ def compare(runs, pairs, language=None, say=lambda line: None):
     return found
 
 
+def seeds(runs, found):
+    """Mean and standard deviation of runs that differ in nothing but their seed.
+
+    These are runs whose models have the same sizes, trained with the same settings on the same
+    corpus from the same beginning.
+
+    Args:
+        runs: run directories.
+        found: {name: scores}, in their order.
+
+    Returns:
+        {names: {score: mean, score + "_deviation": of the sample}} of two or more seeds.
+    """
+    groups = {}
+    for name, run in zip(found, runs, strict=True):
+        if (facts := _without_seed(run)) is not None:
+            seed, rest = facts
+            # Of one seed twice, the second is no other sample.
+            groups.setdefault(rest, {}).setdefault(seed, name)
+    means = {}
+    for group in (list(group.values()) for group in groups.values() if len(group) > 1):
+        values = {}
+        for score in SCORES:
+            numbers = [found[name][score] for name in group if score in found[name]]
+            if len(numbers) == len(group):
+                values[score] = statistics.mean(numbers)
+                values[f"{score}_deviation"] = statistics.stdev(numbers)
+        means[" + ".join(group)] = values
+    return means
+
+
+def _without_seed(run):
+    """(the seed of a run, all else that makes it what it is), or None if that is not known."""
+    from tfformer.run import read_config
+
+    prepared = Path(run) / "prepared"
+    try:
+        settings = json.loads((prepared / "recipe.json").read_bytes())
+        corpus = json.loads((prepared / "corpus.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    seed = settings.pop("seed", None)
+    return seed, json.dumps([settings, corpus, read_config(run)["model"]], sort_keys=True)
+
+
 def write_curves(path, runs):
     """Validation BLEU of several runs, over epochs and over minutes.
 
     Args:
         path: of the picture.
-        runs: {name: rows of `history`}.
+        runs: {name: rows of `read_history`}.
     """
     from training.picture import pyplot, write_picture
 
@@ -118,8 +162,8 @@ def write_curves(path, runs):
     write_picture(path, figure)
 
 
-def show(found):
-    """The scores side by side on standard output."""
+def show(found, means):
+    """The scores side by side on standard output, and behind them those of `seeds`."""
     from rich import print as show
     from rich.table import Table
 
@@ -134,10 +178,15 @@ def show(found):
         "minutes of training": ("minutes", "{:.1f}"),
         "sentences a second": ("sentences_per_second", "{:.1f}"),
     }
-    table = Table("measure", *found)
+    table = Table("measure", *found, *(f"{names}: mean ± deviation" for names in means))
     for title, (key, form) in rows.items():
         if any(key in scores for scores in found.values()):
             cells = [form.format(s[key]) if key in s else "" for s in found.values()]
+            both = " ± ".join([form, form])
+            cells += [
+                both.format(m[key], m[f"{key}_deviation"]) if key in m else ""
+                for m in means.values()
+            ]
             table.add_row(title, *cells)
     show(table)
     first = next(iter(found.values()))
@@ -182,11 +231,12 @@ def main(arguments=None):
             options.language or language_of(options.recipe),
             lambda line: print(line, file=sys.stderr),
         )
-        show(found)
+        means = seeds(options.runs, found)
+        show(found, means)
         if options.out:
-            text = json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+            text = json.dumps(found | means, indent=2, ensure_ascii=False) + "\n"
             write_atomically(options.out / "compare.json", text.encode())
-            curves = dict(zip(found, map(history, options.runs), strict=True))
+            curves = dict(zip(found, map(read_history, options.runs), strict=True))
             write_curves(options.out / "curves.png", curves)
     except (ValueError, OSError) as error:
         return command.fail(error)

@@ -48,7 +48,8 @@ echo "$DATES" | paste -d '	' - "$RUN/translated.txt"
 
 cat <<END
 
-The training curve is $RUN/curve.png, the attention $RUN/attention.png, the scores
+The model card is $RUN/README.md, the training curve $RUN/curve.png, the attention
+$RUN/attention.png, the scores
 $RUN/evaluation.json, the SavedModel $EXPORTED/$(newest) and what was verified $EXPORTED/$(newest).report.json.
 
 Serve it with a stock TensorFlow Serving (2.14 or newer):

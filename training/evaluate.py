@@ -8,10 +8,14 @@ It prints a table and writes RUN/evaluation.json: BLEU in two protocols and chrF
 signatures, exact match, perplexity under teacher forcing, and the speed of the search. A third
 column of a TSV, or a recipe's own groups, gives a line to each group.
 
+RUN/scores.json and the model card RUN/README.md have all test sets and searches that the model was
+scored with; the same ones again replace what was there.
+
 Exit codes: 0 scored; 1 the run or the corpus is at fault; 2 wrong usage.
 """
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -56,6 +60,13 @@ def read_test_set(arguments):
     if not pairs:
         raise CorpusError(f"{arguments.source or arguments.recipe} has no pair to be scored")
     return pairs
+
+
+def name_of(arguments):
+    """The test set by its name: a recipe and a split, or files without their folders."""
+    if arguments.recipe:
+        return f"{Path(arguments.recipe).name} {arguments.split}"
+    return ", ".join(path.name for path in (arguments.source, arguments.target) if path)
 
 
 def language_of(recipe):
@@ -181,11 +192,15 @@ def main(arguments=None):
         wrong_usage = type(error) is ValueError
         return command.fail(error, 2 if wrong_usage else 1)
 
-    from tfformer.run import load_translator, write_atomically
+    from tfformer.run import load_translator, read_config, write_atomically
+    from training.card import write_card
+    from training.scores import add_scores
 
     options = {"beam_width": arguments.beam_width, "length_penalty": arguments.length_penalty}
     options = {name: value for name, value in options.items() if value is not None}
     try:
+        # Read first: a training that publishes right now leaves scores of what was there before.
+        weights = read_config(arguments.run)["weights"]
         translator = load_translator(arguments.run, **options)
         print(f"translating {len(pairs):,} sources ...", file=sys.stderr)
         scores, translations = evaluate(
@@ -201,6 +216,11 @@ def main(arguments=None):
         if arguments.translations:
             lines = "".join(f"{translation}\n" for translation in translations)
             write_atomically(arguments.translations, lines.encode())
+        if os.access(arguments.run, os.W_OK):
+            add_scores(arguments.run, scores, name_of(arguments), pairs, weights)
+            write_card(arguments.run)
+        else:
+            print(f"{arguments.run} is read-only: its card is as it was", file=sys.stderr)
     except (ValueError, OSError) as error:
         return command.fail(error, 1)
     except KeyboardInterrupt:

@@ -6,6 +6,8 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
     checkpoints/last.npz      the whole state, to go on from
     checkpoints/epoch-7.npz   the weights behind an epoch, to average
     log.csv, curve.png, tensorboard/
+    sessions.json             when, where and for how long it trained
+    README.md                 the model card
 """
 
 import contextlib
@@ -28,11 +30,14 @@ from training.adam import Adam
 from training.allocator import keep_freed_memory
 from training.batches import Batches
 from training.bleu import bleu
+from training.card import write_card
 from training.corpus import Corpus
+from training.history import write_history
 from training.noise import Noise
 from training.parallel import ParallelTransformer
 from training.prepare import PREPARED, prepare, read_init, read_tokenizer
-from training.progress import Diverged, EpochProgress, console, write_csv, write_curve
+from training.progress import Diverged, EpochProgress, console, write_curve
+from training.session import Session
 from training.strategy import Strategy
 
 # Texts of the validation corpus that a run remembers.
@@ -209,7 +214,12 @@ class Training:
             writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
         else:
             writer = tf.summary.create_noop_writer()
-        with self._signals(), self.strategy.together(), writer.as_default():
+        with (
+            self._signals(),
+            self.strategy.together(),
+            writer.as_default(),
+            self._session() as self.session,
+        ):
             while progress["epoch"] < recipe.epochs and not self._should_stop():
                 row = self._train_epoch()
                 self.obey_signal()
@@ -221,6 +231,13 @@ class Training:
                 self.obey_signal()
             self._average()
         return progress["history"]
+
+    def _session(self):
+        """What this session costs; None where another worker counts."""
+        if not self.strategy.is_chief:
+            return contextlib.nullcontext()
+        strategy = self.strategy
+        return Session(self.directory, _step(self.model), strategy.replicas, strategy.several)
 
     def _should_stop(self):
         """Whether patience or time has run out."""
@@ -239,7 +256,8 @@ class Training:
         first, batches = progress["batch"], len(self.train)
         tokens = self.train.tokens(epoch, first)
         epochs = self.recipe.epochs
-        bar = EpochProgress(epoch + 1, epochs, batches, first, tokens, self.console)
+        before = progress["fit"] if first else None
+        bar = EpochProgress(epoch + 1, epochs, batches, first, tokens, self.console, before)
         if first < batches:
             with bar.shown():
                 # The bar first: it refuses a NaN before the keeper could save it.
@@ -280,15 +298,19 @@ class Training:
         score = 0.0
         if self.strategy.is_chief:
             sources, references = self.val_texts
-            score, _ = bleu(self.translator.translate(sources, 128, greedy=True), references)
+            score, self.signature = bleu(
+                self.translator.translate(sources, 128, greedy=True), references
+            )
         return self.strategy.chiefs(score)
 
     def _publish(self, training, weights=None):
         """The run directory, with a few texts that show what it is asked."""
         if not self.strategy.is_chief:
             return
-        training = {**training, "examples": self.val_texts[0][:EXAMPLES]}
+        training = {**training, "val_bleu_signature": self.signature}
+        training["examples"] = self.val_texts[0][:EXAMPLES]
         run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
+        write_card(self.directory)
 
     def _finish_epoch(self, row):
         """Logs the epoch, keeps its weights, and steps into the next."""
@@ -315,7 +337,7 @@ class Training:
     def _write_epoch(self, epoch):
         """The curves so far, and the weights behind the epoch, to average."""
         history = self.progress["history"]
-        write_csv(self.directory / "log.csv", history)
+        write_history(self.directory, history)
         if self.progress["best"]:
             write_curve(self.directory / "curve.png", history)
         weights = run.pack(run.model_weights(self.model))
@@ -354,6 +376,9 @@ class Training:
             checkpoint.save(self.last, self.model, self.progress, self.strategy.is_chief)
         except checkpoint.NotFinite as error:
             raise Diverged(f"{error} at step {_step(self.model)}") from error
+        if self.session:
+            self.session.record(_step(self.model))
+            write_card(self.directory)
 
     def obey_signal(self):
         """Ends the training if SIGINT or SIGTERM has asked any worker for it."""

@@ -1,10 +1,11 @@
 """What a training prepares once, before its first step: settings, tokenizer, corpus, beginning.
 
 They are written beside and renamed, so that a run has all of them or none. They do not change when
-it is resumed.
+it is resumed. `corpus.json` says where all of it is from, for the model card.
 """
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from training.corpus import write_corpus
 from training.reader import CorpusReport, clean_pairs
 
 PREPARED = "prepared"
+CORPUS = "corpus.json"
 
 
 def prepare(folder, recipe, data, say, init=None):
@@ -67,11 +69,17 @@ def prepare(folder, recipe, data, say, init=None):
         run.write_atomically(partial / "recipe.json", text.encode())
         run.write_atomically(partial / "source.model", tokenizer.source_model)
         run.write_atomically(partial / "target.model", tokenizer.target_model)
+        facts = {"origin": recipe.origin, "init": _named(init)}
         for split in ("train", "val"):
             report = CorpusReport()
             pairs = cleaned(split, report)
             write_corpus(partial / split, pairs, tokenizer, recipe.max_tokens, report, split)
             say(f"{split}: {report}")
+            with open(partial / split / "text.bin", "rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            facts[split] = {**dataclasses.asdict(report), "sha256": digest}
+        text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
+        run.write_atomically(partial / CORPUS, text.encode())
         os.replace(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -101,6 +109,13 @@ def _begin_with(folder, init, recipe, side):
     run.write_atomically(folder / "init.json", text.encode())
     run.write_atomically(folder / "init.npz", run.pack(weights))
     return tokenizer
+
+
+def _named(init):
+    """The run that a training begins with, by its name and its weights; None without one."""
+    if init is None:
+        return None
+    return {"run": Path(init).resolve().name, "weights": run.read_config(init)["weights"]}
 
 
 def _longer(name, weight, made_of):

@@ -1,8 +1,6 @@
-"""What a training shows while it runs: a bar, a line an epoch, CSV and TensorBoard."""
+"""What a training shows while it runs: a bar, and the training curve."""
 
 import contextlib
-import csv
-import io
 import math
 import sys
 import time
@@ -10,8 +8,6 @@ import time
 import keras
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-from tfformer.run import write_atomically
 
 
 def console(quiet=False):
@@ -32,12 +28,16 @@ class EpochProgress(keras.callbacks.Callback):
         first: how many of them were done before.
         tokens: an iterator over the real tokens of each of the others.
         output: the console of the bar.
+        before: what `row` gave for those that were done before. Default: there were none.
     """
 
-    def __init__(self, epoch, epochs, batches, first, tokens, output):
+    def __init__(self, epoch, epochs, batches, first, tokens, output, before=None):
         super().__init__()
         self.tokens, self.done = tokens, first
-        self.seen, self.logs = 0, {}
+        self.seen, self.seconds, self.logs = 0, 0.0, {}
+        if before and "tokens" in before:
+            self.seen = before["tokens"]
+            self.seconds = self.seen / before["tokens_per_second"]
         columns = (
             TextColumn("epoch {task.fields[epoch]}"),
             BarColumn(bar_width=24),
@@ -56,7 +56,7 @@ class EpochProgress(keras.callbacks.Callback):
     @contextlib.contextmanager
     def shown(self):
         """The bar stands on the terminal inside this block, and not behind it."""
-        self.started = time.monotonic()
+        self.started = time.monotonic() - self.seconds
         with self.bar:
             yield
 
@@ -87,6 +87,7 @@ class EpochProgress(keras.callbacks.Callback):
             "loss": math.log(self.logs["perplexity"]),
             "accuracy": self.logs["accuracy"],
             "learning_rate": self.learning_rate(),
+            "tokens": self.seen,
             "tokens_per_second": self.tokens_per_second(),
         }
 
@@ -96,16 +97,6 @@ class EpochProgress(keras.callbacks.Callback):
             f"loss {self.logs['loss']:.3f}  accuracy {100 * self.logs['accuracy']:.1f} %  "
             f"lr {self.learning_rate():.2e}  {self.tokens_per_second():,.0f} tokens/s"
         )
-
-
-def write_csv(path, rows):
-    """The rows of a history, dicts of numbers, as CSV; replaced whole, never half written."""
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    text = io.StringIO()
-    writer = csv.DictWriter(text, names, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    write_atomically(path, text.getvalue().encode())
 
 
 def write_curve(path, rows):

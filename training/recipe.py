@@ -26,10 +26,12 @@ class Recipe:
         pairs: a function of a split (`"train"`, `"val"` or `"test"`) and the folder given with
             `--data` (or None) that gives the split's pairs.
         model_changes: fields of `TransformerConfig` that replace the preset's.
+        origin: where the pairs are from, in words, for the model card.
     """
 
     pairs: Callable[[str, Path | None], Iterable[Pair]]
     model_changes: dict = dataclasses.field(default_factory=dict)
+    origin: str = ""
     preset: str = setting("base", "the model's size: tiny, base or big")
     vocabulary_size: int = setting(8000, "ids a SentencePiece model has at most")
     vocabulary_kind: str = setting("unigram", "unigram, bpe or char")
@@ -128,7 +130,7 @@ class Recipe:
     def settings(self):
         """All that is a number or a word, by name: what a run is resumed with."""
         fields = dataclasses.fields(self)
-        return {f.name: getattr(self, f.name) for f in fields if f.name != "pairs"}
+        return {f.name: getattr(self, f.name) for f in fields if f.name not in ("pairs", "origin")}
 
 
 def options():

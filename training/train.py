@@ -70,6 +70,17 @@ def file_pairs(files, val_files, split, data):
     return (pair for pair in read_pairs(*files) if pair.source not in sources)
 
 
+def origin_of(files, val_files):
+    """The user's files in words: their names, not the folders that they lie in."""
+
+    def names(paths):
+        return " and ".join(f"`{path.name}`" for path in paths if path)
+
+    if val_files:
+        return f"{names(files)}, for validation {names(val_files)}"
+    return f"{names(files)}, of which up to {HELD_OUT:,} pairs are held out for validation"
+
+
 def parser():
     """The command's arguments; every setting of a recipe is an option."""
     parser = Parser("training.train", __doc__)
@@ -111,12 +122,15 @@ def read_recipe(arguments):
         raise ValueError("--val-target needs --val-source")
     if arguments.recipe:
         recipe = load_recipe(arguments.recipe)
+        origin = f"the recipe `{Path(arguments.recipe).name}`"
+        recipe = dataclasses.replace(recipe, origin=recipe.origin or origin)
     elif arguments.source:
         files = (arguments.source, arguments.target)
         val_files = (arguments.val_source, arguments.val_target) if arguments.val_source else None
         if val_files and bool(arguments.val_target) != bool(arguments.target):
             raise ValueError("--val-source needs --val-target where --source has --target")
-        recipe = Recipe(pairs=functools.partial(file_pairs, files, val_files))
+        pairs = functools.partial(file_pairs, files, val_files)
+        recipe = Recipe(pairs=pairs, origin=origin_of(files, val_files))
     elif arguments.resume and (arguments.run / "prepared").exists():
         recipe = Recipe(pairs=lambda split, data: ())
     else:
