@@ -143,7 +143,9 @@ def test_sessions_are_summed_up(trained, rows):
     assert rows["from, to"] == [f"{sessions[0]['began']}, {sessions[1]['ended']}"]
     corpus = Corpus(trained / "prepared" / "train")
     tokens = RECIPE.epochs * int(corpus.index[:, 3:].sum())
-    assert rows["tokens seen, source and target"] == [f"{tokens:,} in {RECIPE.epochs} epochs"]
+    assert rows["tokens of the corpus seen, source and target"] == [
+        f"{tokens:,} in {RECIPE.epochs} epochs"
+    ]
     # The epoch that was stopped is not taken for as fast as its rest.
     speed = int(rows["tokens a second, without validation"][0].replace(",", ""))
     assert clock / 10 < tokens / speed < clock + 0.2

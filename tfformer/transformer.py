@@ -123,11 +123,9 @@ class Transformer(keras.Model):
 
     def encode(self, source_ids, training=None, packing=None):
         """source_ids [B, S] -> memory [B, S, D]; [N, D] with a `Packing` of them."""
-        x = self.source_positions(self.source_embedding(source_ids))
-        if packing is not None:
-            x = packing.pack(x)
-        x = self.source_dropout(x, training=training)
         mask = padding_mask(source_ids)
+        x = self._embed(self.source_embedding, self.source_positions, source_ids, packing)
+        x = self.source_dropout(x, training=training)
         return self.encoder(x, mask=mask, training=training, packing=packing)
 
     def decode(
@@ -143,9 +141,7 @@ class Transformer(keras.Model):
 
         With `Packing`s of both, memory is [N, D] and the logits are [M, V].
         """
-        x = self.target_positions(self.target_embedding(target_ids))
-        if packing is not None:
-            x = packing.pack(x)
+        x = self._embed(self.target_embedding, self.target_positions, target_ids, packing)
         x = self.target_dropout(x, training=training)
         x = self.decoder(
             x,
@@ -157,6 +153,13 @@ class Transformer(keras.Model):
             memory_packing=memory_packing,
         )
         return self.logits(x)
+
+    @staticmethod
+    def _embed(embedding, positions, ids, packing):
+        """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of a `Packing`."""
+        if packing is None:
+            return positions(embedding(ids))
+        return positions(embedding(packing.pack(ids)), positions=packing.positions)
 
     def decode_step(self, ids, position, projected_memory, memory_mask, cache):
         """One position of W targets a sentence, over a cache of those before.

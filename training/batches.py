@@ -161,9 +161,8 @@ class Batches:
                 bucket, numbers = next(batches)
             sources, targets = self.corpus.texts(numbers[shards[place] :: count])
             size = np.array(self.shape(bucket, count), "int32")
-            noise_seed = np.random.default_rng((self.seed, epoch, int(n))).integers(
-                2**32 - 1, size=2
-            )
+            key = (self.seed, epoch, int(n) // len(shards), shards[place])
+            noise_seed = np.random.default_rng(key).integers(2**32 - 1, size=2)
             return np.array(sources, object), np.array(targets, object), size, noise_seed
 
         # Not `from_generator`: its length would be unknown, for which `fit` makes a step too many
@@ -202,4 +201,6 @@ class Batches:
             "target_ids": in_passes(self.noise.drop_words(target_ids, seed + 1)),
         }
         labels = in_passes(padded(y))
-        return without_padding(inputs, labels) if self.packed else (inputs, labels)
+        if not self.packed:
+            return inputs, labels
+        return without_padding(inputs, labels, self.passes)

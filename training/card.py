@@ -234,7 +234,7 @@ def _speed(history):
         tokens = sum(row["tokens"] for row in counted)
         seconds = sum(row["tokens"] / row["tokens_per_second"] for row in counted)
         epochs = f"{len(counted)} epoch{'s' * (len(counted) > 1)}"
-        yield "tokens seen, source and target", f"{tokens:,.0f} in {epochs}"
+        yield "tokens of the corpus seen, source and target", f"{tokens:,.0f} in {epochs}"
         yield "tokens a second, without validation", f"{tokens / seconds:,.0f}"
 
 

@@ -44,12 +44,6 @@ from training.strategy import Strategy
 EXAMPLES = 32
 
 
-def compiles():
-    """Whether Keras compiles the training step by XLA, which it does where there is a GPU."""
-    backend = keras.backend.backend()
-    return backend != "tensorflow" or bool(tf.config.list_physical_devices("GPU"))
-
-
 class Interrupted(Exception):
     """A signal asked the training to stop; its state is saved."""
 
@@ -85,7 +79,12 @@ class Training:
         # One seed for the initial weights and the generators of dropout. Before there is a
         # tokenizer: seeding clears TensorFlow's kernels, and with them SentencePiece's models.
         keras.utils.set_random_seed(recipe.seed)
-        prepared = self.directory / PREPARED
+        with self.strategy.together():
+            self._set_up(data, init)
+
+    def _set_up(self, data, init):
+        """All that the first step needs."""
+        recipe, prepared = self.recipe, self.directory / PREPARED
         self.strategy.chief_first(lambda: self._make_ready(prepared, data, init))
         self.tokenizer = read_tokenizer(prepared)
         train, val = Corpus(prepared / "train"), Corpus(prepared / "val")
@@ -96,7 +95,7 @@ class Training:
             "parts": recipe.accumulate,
             "passes": self.passes,
             # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
-            "packed": not compiles() and self._is_simple(),
+            "packed": self._packs() and self._is_simple(),
         }
         noise = Noise(self.tokenizer, recipe.subword_sampling, recipe.word_dropout)
         self.train = Batches(train, self.tokenizer, seed=recipe.seed, noise=noise, **batch)
@@ -131,7 +130,7 @@ class Training:
             model = Transformer(config, dtype=recipe.dtype)
         else:
             model = ParallelTransformer(
-                config, recipe.accumulate, self.passes, not compiles(), dtype=recipe.dtype
+                config, recipe.accumulate, self.passes, self._packs(), dtype=recipe.dtype
             )
         if weights is not None:
             run.set_weights(model, weights)
@@ -153,8 +152,16 @@ class Training:
         return model
 
     def _is_simple(self):
-        """Whether one device computes a batch at once."""
-        return self.strategy.replicas * self.recipe.accumulate == 1
+        """Whether one device computes a batch at once, and has nobody to ask."""
+        return self.strategy.replicas * self.recipe.accumulate == 1 and not self.strategy.several
+
+    def _packs(self):
+        """Whether padding is left out: where no compiler wants few shapes.
+
+        Keras compiles by XLA what one GPU computes, and everything on a TPU.
+        """
+        alone_on_gpu = self._is_simple() and bool(tf.config.list_physical_devices("GPU"))
+        return self.recipe.strategy != "tpu" and not alone_on_gpu
 
     def _beginning(self, prepared):
         """The model's configuration, and the weights it begins with; None: random ones."""
@@ -188,9 +195,10 @@ class Training:
         # The first step makes the variables of optimizer and metrics; without one, they are
         # made here, from a batch that is not learned from.
         if self.last.exists():
-            self._build()
-            self.progress = checkpoint.restore(self.last, self.model)
-            self.strategy.spread_dropout(self.model)
+            with self.strategy.together():
+                self._build()
+                self.progress = checkpoint.restore(self.last, self.model)
+                self.strategy.spread_dropout(self.model)
 
     def _build(self):
         ids = tf.zeros([1, 2], tf.int32)
@@ -310,7 +318,7 @@ class Training:
         training = {**training, "val_bleu_signature": self.signature}
         training["examples"] = self.val_texts[0][:EXAMPLES]
         run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
-        write_card(self.directory)
+        self._write_card()
 
     def _finish_epoch(self, row):
         """Logs the epoch, keeps its weights, and steps into the next."""
@@ -378,7 +386,14 @@ class Training:
             raise Diverged(f"{error} at step {_step(self.model)}") from error
         if self.session:
             self.session.record(_step(self.model))
+            self._write_card()
+
+    def _write_card(self):
+        """The model card; what is wrong with a file that it is made of ends no training."""
+        try:
             write_card(self.directory)
+        except (ValueError, LookupError, TypeError) as error:
+            self.say(f"no model card: {error}")
 
     def obey_signal(self):
         """Ends the training if SIGINT or SIGTERM has asked any worker for it."""

@@ -50,11 +50,13 @@ class SubwordSampler:
         drawn = []
 
         def draw():
-            drawn.extend(
-                self.processor.encode(
-                    texts, enable_sampling=True, alpha=self.alpha, nbest_size=-1, add_eos=True
+            # One by one: a list would be shared out among SentencePiece's own threads.
+            for text in texts:
+                drawn.append(
+                    self.processor.encode(
+                        text, enable_sampling=True, alpha=self.alpha, nbest_size=-1, add_eos=True
+                    )
                 )
-            )
 
         # SentencePiece's generator belongs to a thread and is seeded when the thread first draws.
         with _SEEDING:

@@ -85,18 +85,20 @@ class ParallelTransformer(Transformer):
 
     def _part(self, inputs, labels):
         weights = self.trainable_variables
+        # All parts have one shape, so this is the same for all. Sums of half precision overflow.
+        size = tf.cast(tf.size(labels), tf.float32)
         if self.packed:
-            inputs, labels = without_padding(inputs, labels)
+            inputs, labels = without_padding(inputs, labels, self.passes)
         with tf.GradientTape() as tape:
             logits = self(inputs, training=True)
             total = tf.reduce_sum(self.loss.call(labels, logits) * real(labels))
-            scaled = self.optimizer.scale_loss(total)
+            scaled = self.optimizer.scale_loss(total / size)
         for metric in self.metrics:
             if metric.name != "loss":
                 metric.update_state(labels, logits)
         gradients = tape.gradient(scaled, weights, unconnected_gradients="zero")
         # A gather's gradient is of the rows that it took; only dense ones can be added up.
-        return total, [tf.convert_to_tensor(gradient) for gradient in gradients]
+        return total, [size * tf.convert_to_tensor(gradient) for gradient in gradients]
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Nothing: Keras would take a batch and reduce its ids over the replicas."""

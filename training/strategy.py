@@ -49,12 +49,17 @@ class Strategy:
 
     def __init__(self, name="none"):
         self.is_chief, self.several = is_chief(name), name == "multiworker"
-        self.distribute = {
+        make = {
             "none": tf.distribute.get_strategy,
             "mirrored": tf.distribute.MirroredStrategy,
             "multiworker": tf.distribute.MultiWorkerMirroredStrategy,
             "tpu": _tpu,
-        }[name]()
+        }[name]
+        try:
+            self.distribute = make()
+        except (RuntimeError, tf.errors.OpError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise ValueError(f"strategy {name} cannot begin: {reason}") from error
         self.scope = self.distribute.scope
         self.replicas = self.distribute.num_replicas_in_sync
 
@@ -118,7 +123,7 @@ class Strategy:
         if self.is_chief:
             try:
                 work()
-            except Exception as failure:
+            except BaseException as failure:  # Ctrl-C too: the others must hear of it
                 error = failure
         if self.any(error) and error is None:
             raise WorkerError("the chief has failed: see what it says")

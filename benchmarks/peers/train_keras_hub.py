@@ -49,7 +49,13 @@ def make(vocabulary_size, size, dropout):
     for _ in range(size["num_layers"]):
         layer = keras_hub.layers.TransformerDecoder(*sizes, dropout=dropout)
         y = layer(y, x, encoder_padding_mask=mask)
-    return keras.Model([source, target], embedding(y, reverse=True))
+    model = keras.Model([source, target], embedding(y, reverse=True))
+    for layer in model.layers:
+        # On sub-layers and embeddings alone, as in the paper: it would be here as well.
+        for name in ("_self_attention_layer", "_cross_attention_layer"):
+            if (attention := getattr(layer, name, None)) is not None:
+                attention._dropout_layer.rate = 0.0
+    return model
 
 
 if __name__ == "__main__":

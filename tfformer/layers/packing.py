@@ -13,7 +13,7 @@ from tfformer.config import PAD
 from tfformer.gradients import upstream_gradient
 
 
-def without_padding(inputs, labels):
+def without_padding(inputs, labels, passes=1):
     """A training element of padded ids with the places of its tokens, and the labels of these.
 
     For `dataset.map`, on the TensorFlow backend and without XLA, for the number of tokens differs
@@ -26,16 +26,18 @@ def without_padding(inputs, labels):
     Args:
         inputs: {"source_ids": [B, S], "target_ids": [B, T]}.
         labels: [B, T], the tokens behind the target ids, and padding where these are.
+        passes: how often the batch holds its rows, one copy behind the other (R-Drop). Default 1.
 
     Returns:
         The inputs with "source_places" [N] and "target_places" [M], and the labels [M].
     """
 
     def places(ids):
-        tokens = ops.reshape(ids != PAD, (-1,))
+        tokens = ops.reshape(ids != PAD, (passes, -1))
         # Of padding alone the first place is kept: there must be something to gather from.
-        first = ops.arange(ops.shape(tokens)[0]) == 0
-        return ops.nonzero(tokens | (first & ~ops.any(tokens)))[0]
+        first = ops.arange(ops.shape(tokens)[1]) == 0
+        tokens = tokens | (first & ~ops.any(tokens, axis=1, keepdims=True))
+        return ops.nonzero(ops.reshape(tokens, (-1,)))[0]
 
     places = {f"{side}_places": places(inputs[f"{side}_ids"]) for side in ("source", "target")}
     labels = ops.take(ops.reshape(labels, (-1,)), places["target_places"], axis=0)
@@ -54,13 +56,14 @@ class Packing:
     def __init__(self, places, mask):
         self.places, self.mask = ops.cast(places, "int32"), mask
         self.length = ops.shape(mask)[1]
+        self.positions = self.places % self.length
         count = ops.cumsum(ops.cast(ops.reshape(mask, (-1,)), "int32"))
         # What stands at padding is never looked at, but it must be a number.
         self.ranks = ops.reshape(ops.maximum(count - 1, 0), ops.shape(mask))
 
-    def pack(self, x):
-        """[B, T, D] -> [N, D]."""
-        return ops.take(ops.reshape(x, (-1, x.shape[-1])), self.places, axis=0)
+    def pack(self, ids):
+        """[B, T] -> [N]."""
+        return ops.take(ops.reshape(ids, (-1,)), self.places, axis=0)
 
     def split_heads(self, x, num_heads):
         """[N, D] -> [B, H, T, K], D = H K."""
@@ -93,7 +96,7 @@ class Packing:
         @ops.custom_gradient
         def merge(x):
             rows = ops.reshape(x, (-1, x.shape[-1]))
-            row, column = self.places // self.length, self.places % self.length
+            row, column = self.places // self.length, self.positions
             heads = ops.arange(num_heads, dtype="int32")
             chosen = (row[:, None] * num_heads + heads) * self.length + column[:, None]
             merged = ops.reshape(ops.take(rows, chosen, axis=0), (-1, num_heads * x.shape[-1]))

@@ -35,9 +35,10 @@ class SinusoidalPositionalEncoding(keras.layers.Layer):
     Call arguments:
         x: [B, T, D].
         start: the position of x[:, 0], an integer or a scalar tensor. Default 0.
+        positions: of each row of `x`, which is then [N, D]: integers [N]. Default: from `start` on.
 
     Returns:
-        [B, T, D].
+        [B, T, D], or [N, D].
     """
 
     def __init__(self, d_model, **kwargs):
@@ -47,9 +48,10 @@ class SinusoidalPositionalEncoding(keras.layers.Layer):
         self.d_model = d_model
         self.supports_masking = True
 
-    def call(self, x, start=0):
-        encoding = sinusoids(ops.arange(ops.shape(x)[1]) + start, self.d_model)
-        return x + ops.cast(encoding, x.dtype)
+    def call(self, x, start=0, positions=None):
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[1]) + start
+        return x + ops.cast(sinusoids(positions, self.d_model), x.dtype)
 
     def compute_output_shape(self, x_shape):
         return x_shape
@@ -70,9 +72,10 @@ class LearnedPositionalEmbedding(keras.layers.Layer):
     Call arguments:
         x: [B, T, D].
         start: the position of x[:, 0], an integer or a scalar tensor. Default 0.
+        positions: of each row of `x`, which is then [N, D]: integers [N]. Default: from `start` on.
 
     Returns:
-        [B, T, D].
+        [B, T, D], or [N, D].
     """
 
     def __init__(self, max_positions, d_model, **kwargs):
@@ -92,14 +95,16 @@ class LearnedPositionalEmbedding(keras.layers.Layer):
             initializer=keras.initializers.RandomNormal(stddev=0.02),
         )
 
-    def call(self, x, start=0):
-        if x.shape[1] is not None and isinstance(start, int):
+    def call(self, x, start=0, positions=None):
+        if positions is None and x.shape[1] is not None and isinstance(start, int):
             if start + x.shape[1] > self.max_positions:
                 raise ValueError(
                     f"x must end within max_positions={self.max_positions}, got positions "
                     f"{start} to {start + x.shape[1] - 1}"
                 )
-        positions = ops.minimum(ops.arange(ops.shape(x)[1]) + start, self.max_positions - 1)
+        if positions is None:
+            positions = ops.arange(ops.shape(x)[1]) + start
+        positions = ops.minimum(positions, self.max_positions - 1)
         return x + ops.cast(ops.take(self.embeddings, positions, axis=0), x.dtype)
 
     def compute_output_shape(self, x_shape):
