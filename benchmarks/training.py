@@ -85,8 +85,8 @@ def _run(command, options):
         options.out.parent.mkdir(parents=True, exist_ok=True)
         text = work.read_text(options.data)
         print(f"{machine.sentence(hardware)}\ntext: {text.name}", file=sys.stderr)
-        rows = [row for size in options.size for row in measure(size, text, pythons, options)]
         reading = pipeline(text, work.SIZES[options.size[0]]["vocabulary"])
+        rows = [row for size in options.size for row in measure(size, text, pythons, options)]
     except (ValueError, OSError) as error:
         return command.fail(error)
     if not rows:
@@ -179,7 +179,8 @@ def pipeline(text, vocabulary_size):
     tokenizer = work.learn_vocabulary(text, vocabulary_size)
     pairs = (Pair(*pair) for pair in zip(text.sources, text.targets, strict=True))
     with tempfile.TemporaryDirectory() as folder:
-        corpus = write_corpus(Path(folder, "corpus"), pairs, tokenizer, 96, CorpusReport())
+        report = CorpusReport(kept=len(text.sources))
+        corpus = write_corpus(Path(folder, "corpus"), pairs, tokenizer, 96, report)
         batches = Batches(corpus, tokenizer, 2048, packed=True)
         started = time.perf_counter()
         for _ in batches.dataset():
