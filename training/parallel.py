@@ -115,11 +115,22 @@ class ParallelTransformer(Transformer):
             step_function(data)
             return tf.stack([*(variable.value for variable in self.metrics_variables), self.stop])
 
-        @tf.function(reduce_retracing=True)
         def step(data):
             sums = strategy.reduce("SUM", strategy.run(replica_step, args=(data,)), axis=None)
             *sums, stop = tf.unstack(sums)
             with keras.StatelessScope(list(zip(self.metrics_variables, sums, strict=True))):
                 return {**self.get_metrics_result(), "stop": stop}
 
-        return lambda iterator: step(next(iterator))
+        # One graph for the shapes of all batches, which the iterator's specification gives. One for
+        # a batch's own shape would round otherwise, and a resumed run meets the shapes in another
+        # order.
+        of_iterator = tf.function(lambda iterator: step(next(iterator)))
+        of_batch = tf.function(step)
+        iterators = (tf.data.Iterator, tf.distribute.DistributedIterator)
+
+        def function(iterator):
+            if isinstance(iterator, iterators):
+                return of_iterator(iterator)
+            return of_batch(next(iterator))  # of `train_on_batch` and `test_on_batch`
+
+        return function
