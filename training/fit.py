@@ -66,10 +66,18 @@ class Training:
     Raises:
         RunError, CorpusError: what is wrong with the directory or the corpus, before a step is
             made.
+        WorkerError: the chief of several workers could not begin.
+        ValueError: Keras runs on another backend than TensorFlow, or the strategy needs what is
+            not here.
     """
 
     def __init__(self, directory, recipe, data=None, init=None):
         self.directory, self.recipe = Path(directory), recipe
+        if (backend := keras.backend.backend()) != "tensorflow":
+            raise ValueError(
+                f"training.train needs KERAS_BACKEND=tensorflow, got {backend}: with another "
+                "backend train by the model's own fit"
+            )
         # First of all: workers can be joined only before TensorFlow has computed anything.
         self.strategy = Strategy(recipe.strategy)
         self.console = console(quiet=not self.strategy.is_chief)

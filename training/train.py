@@ -6,6 +6,9 @@ With a recipe, or with two text files (or one TSV) and options:
     python -m training.train --source train.en --target train.de --run runs/mine --preset tiny
     python -m training.train --run runs/mine --resume
 
+--strategy spreads a batch over several devices or machines, --accumulate computes it in parts, in
+less memory: neither changes what is learned (training/strategy.py says how workers are started).
+
 Exit codes: 0 trained; 1 the corpus, the run directory or the disk is at fault; 2 wrong usage;
 3 the training diverged (NaN); 130 or 143 stopped by Ctrl-C or SIGTERM, the state saved.
 """
