@@ -130,6 +130,14 @@ def test_two_workers_train_to_the_weights_of_one_process(one_process, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_cluster_of_one_worker_is_one_process(one_process, tmp_path, monkeypatch):
+    config = {"cluster": {"worker": ["127.0.0.1:0"]}, "task": {"type": "worker", "index": 0}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    train(tmp_path / "run", *EXACT, "--strategy", "multiworker", DROPOUT="0")
+    assert_close_weights(tmp_path / "run", one_process, 1)
+
+
+@pytest.mark.slow
 def test_a_signal_to_one_worker_stops_both_behind_the_same_step(one_process, tmp_path):
     """And one process goes on where they stopped, to the weights of one."""
     run = tmp_path / "run"

@@ -153,7 +153,7 @@ class Batches:
 
         def texts(n):
             nonlocal batches, bucket, numbers
-            place = n % len(shards)
+            batch, place = divmod(int(n), len(shards))
             if n == skip * len(shards):
                 # A new pass over the dataset begins.
                 batches = itertools.islice(self.plan(epoch), skip, None)
@@ -161,8 +161,9 @@ class Batches:
                 bucket, numbers = next(batches)
             sources, targets = self.corpus.texts(numbers[shards[place] :: count])
             size = np.array(self.shape(bucket, count), "int32")
-            key = (self.seed, epoch, int(n) // len(shards), shards[place])
-            noise_seed = np.random.default_rng(key).integers(2**32 - 1, size=2)
+            # Of each shard another noise, however many of them a worker has.
+            noise = np.random.default_rng((self.seed, epoch, batch, shards[place]))
+            noise_seed = noise.integers(2**32 - 1, size=2)
             return np.array(sources, object), np.array(targets, object), size, noise_seed
 
         # Not `from_generator`: its length would be unknown, for which `fit` makes a step too many

@@ -161,7 +161,7 @@ class Training:
 
     def _is_simple(self):
         """Whether one device computes a batch at once, and has nobody to ask."""
-        return self.strategy.replicas * self.recipe.accumulate == 1 and not self.strategy.several
+        return self.strategy.is_none and self.recipe.accumulate == 1
 
     def _packs(self):
         """Whether padding is left out: where no compiler wants few shapes.

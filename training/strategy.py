@@ -41,6 +41,8 @@ class Strategy:
     Attributes:
         scope: a function; in the context that it gives, models and optimizers are to be made.
         replicas: R, the devices of all workers together.
+        is_none: whether there is no strategy, one device being enough.
+        several: whether there may be other workers.
         is_chief: whether this process writes and speaks.
 
     Raises:
@@ -49,6 +51,7 @@ class Strategy:
 
     def __init__(self, name="none"):
         self.is_chief, self.several = is_chief(name), name == "multiworker"
+        self.is_none = name == "none"
         make = {
             "none": tf.distribute.get_strategy,
             "mirrored": tf.distribute.MirroredStrategy,
@@ -65,7 +68,7 @@ class Strategy:
 
     def dataset(self, batches, epoch=0, skip=0):
         """`batches.dataset(epoch, skip)`, each replica getting its shard of every batch."""
-        if self.replicas == 1:
+        if self.is_none:
             return batches.dataset(epoch, skip)
 
         def own(context):
