@@ -50,9 +50,8 @@ RECIPE = Recipe(
     warmup_steps=40,
     average=2,
     checkpoint_steps=5,
-    # All that is drawn, or nothing.
+    # All that is drawn from seeds, or nothing; subword sampling is not.
     r_drop=1.0 if DROPOUT else 0.0,
-    subword_sampling=0.3 if DROPOUT else 0.0,
     word_dropout=0.1 if DROPOUT else 0.0,
 )
 

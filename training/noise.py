@@ -5,8 +5,9 @@ Subword sampling gives another segmentation of the same text in every epoch: a m
 Regularization"; for BPE, Provilkov et al. 2020, "BPE-Dropout"). Word dropout hides pieces from
 both the encoder and the decoder, which have to do with what is left (Gal and Ghahramani 2016; for
 a small corpus, Sennrich and Zhang 2019). Training alone is disturbed; validation and the served
-model are not. All of it is drawn from seeds, so that a run that is resumed goes on with the same
-noise.
+model are not. Words are dropped by seeds, so a run that is resumed goes on with the same noise.
+Segmentations are not: SentencePiece mixes into its seed what differs from process to process, and a
+resumed run draws others than it would have drawn.
 """
 
 import threading
@@ -23,7 +24,7 @@ _SEEDING = threading.Lock()
 
 
 class SubwordSampler:
-    """Draws segmentations of texts; of the same seed, the same ones.
+    """Draws segmentations of texts; in one process, of the same seed the same ones.
 
     Args:
         model: the bytes of a SentencePiece model, unigram or BPE.
