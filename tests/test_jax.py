@@ -10,6 +10,8 @@ import pytest
 
 pytest.importorskip("jax")
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 
 

@@ -16,6 +16,8 @@ from tfformer.run import model_weights, unpack
 from training.adam import Adam
 from training.parallel import ParallelTransformer
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent
 
 
