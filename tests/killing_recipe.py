@@ -47,11 +47,13 @@ RECIPE = Recipe(
     max_tokens=16,
     batch_tokens=128,
     epochs=3,
+    optimizer="muon",
     warmup_steps=40,
     average=2,
     checkpoint_steps=5,
     # All that is drawn from seeds, or nothing; subword sampling is not.
     r_drop=1.0 if DROPOUT else 0.0,
+    r_drop_from=0.3,
     word_dropout=0.1 if DROPOUT else 0.0,
 )
 

@@ -133,6 +133,19 @@ def test_a_run_holds_what_it_promises(uninterrupted):
     assert tfformer.Translator(model, tokenizer, max_target_length=16).translate(["abc"])
 
 
+def test_r_drop_begins_behind_its_share_of_the_epochs(uninterrupted, tmp_path):
+    """The recipe's three epochs: the first without it, and only that one."""
+    for name, option in (("never", "--r-drop-from=1"), ("none", "--r-drop=0")):
+        done = start(tmp_path / name, "--epochs", "2", option)
+        assert done.returncode == 0, done.stderr
+    (never, progress), (none, _) = (last_state(tmp_path / name) for name in ("never", "none"))
+    for name, value in none.items():
+        np.testing.assert_array_equal(never[name], value, err_msg=name)
+    first, second, _ = last_state(uninterrupted)[1]["history"]
+    assert progress["history"][0] == first
+    assert progress["history"][1]["loss"] != second["loss"]
+
+
 def test_iterations_are_the_batches(uninterrupted):
     prepared = uninterrupted / "prepared"
     batches = Batches(Corpus(prepared / "train"), None, batch_tokens=128)

@@ -33,6 +33,7 @@ from training.bleu import bleu
 from training.card import write_card
 from training.corpus import Corpus
 from training.history import write_history
+from training.muon import Muon
 from training.noise import Noise
 from training.parallel import ParallelTransformer
 from training.prepare import PREPARED, prepare, read_init, read_tokenizer
@@ -97,11 +98,9 @@ class Training:
         self.tokenizer = read_tokenizer(prepared)
         train, val = Corpus(prepared / "train"), Corpus(prepared / "val")
         keep_freed_memory()
-        self.passes = 2 if recipe.r_drop else 1
         batch = {
             "batch_tokens": recipe.batch_tokens,
             "parts": recipe.accumulate,
-            "passes": self.passes,
             # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
             "packed": self._packs() and self._is_simple(),
         }
@@ -138,7 +137,7 @@ class Training:
             model = Transformer(config, dtype=recipe.dtype)
         else:
             model = ParallelTransformer(
-                config, recipe.accumulate, self.passes, self._packs(), dtype=recipe.dtype
+                config, recipe.accumulate, packed=self._packs(), dtype=recipe.dtype
             )
         if weights is not None:
             run.set_weights(model, weights)
@@ -146,18 +145,25 @@ class Training:
             for layer in part_of(model, part):
                 layer.trainable = False
         model.compile(
-            optimizer=Adam(
-                self._schedule(config.d_model),
-                beta_1=0.9,
-                beta_2=0.98,
-                epsilon=1e-9,
-                global_clipnorm=recipe.clip_norm or None,
-            ),
-            loss=SmoothedCrossEntropy(recipe.smoothing, recipe.r_drop),
+            optimizer=self._optimizer(config),
+            loss=SmoothedCrossEntropy(recipe.smoothing),
             metrics=[TokenAccuracy(), Perplexity()],
         )
         model.optimizer.build(model.trainable_variables)
         return model
+
+    def _optimizer(self, config):
+        """The paper's Adam (section 5.3), for everything or for all but the matrices."""
+        options = {
+            "learning_rate": self._schedule(config.d_model),
+            "beta_1": 0.9,
+            "beta_2": 0.98,
+            "epsilon": 1e-9,
+            "global_clipnorm": self.recipe.clip_norm or None,
+        }
+        if self.recipe.optimizer == "muon":
+            return Muon(num_heads=config.num_heads, **options)
+        return Adam(**options)
 
     def _is_simple(self):
         """Whether one device computes a batch at once, and has nobody to ask."""
@@ -266,12 +272,22 @@ class Training:
         minutes = self.recipe.max_minutes
         return bool(minutes) and self.strategy.chiefs(self.clock()) > 60 * minutes
 
+    def _begin_r_drop(self):
+        """From here on every batch holds its rows twice, and the loss compares the two."""
+        self.train.passes = self.val.passes = self.model.passes = 2
+        self.model.loss.r_drop = self.recipe.r_drop
+        # What was traced without it.
+        self.model.make_train_function(force=True)
+        self.model.make_test_function(force=True)
+
     def _train_epoch(self):
         """The rest of the epoch; what to log of it."""
-        progress, epoch = self.progress, self.progress["epoch"]
+        recipe, progress, epoch = self.recipe, self.progress, self.progress["epoch"]
+        if epoch >= recipe.r_drop_from * recipe.epochs and self.model.loss.r_drop != recipe.r_drop:
+            self._begin_r_drop()
         first, batches = progress["batch"], len(self.train)
         tokens = self.train.tokens(epoch, first)
-        epochs = self.recipe.epochs
+        epochs = recipe.epochs
         before = progress["fit"] if first else None
         bar = EpochProgress(epoch + 1, epochs, batches, first, tokens, self.console, before)
         if first < batches:
