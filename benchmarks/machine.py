@@ -5,15 +5,24 @@ from pathlib import Path
 
 from training.machine import describe, lines, sentence
 
-__all__ = ["describe", "processor_seconds", "resident_mib", "sentence"]
+__all__ = ["anonymous_mib", "describe", "processor_seconds", "resident_mib", "sentence"]
 
 
 def resident_mib(process_id):
     """The resident set size of a process in MiB."""
+    return _status_mib(process_id, "VmRSS")
+
+
+def anonymous_mib(process_id="self"):
+    """Of the resident set size, in MiB, what is not a page of a file."""
+    return _status_mib(process_id, "RssAnon")
+
+
+def _status_mib(process_id, name):
     for line in lines(f"/proc/{process_id}/status"):
-        if line.startswith("VmRSS:"):
+        if line.startswith(f"{name}:"):
             return int(line.split()[1]) / 1024
-    raise OSError(f"/proc/{process_id}/status does not say VmRSS")
+    raise OSError(f"/proc/{process_id}/status does not say {name}")
 
 
 def processor_seconds(process_id):

@@ -8,7 +8,17 @@ import pytest
 import tensorflow as tf
 import tiny
 
-from benchmarks import decoding, load, same_weights, scaling, serving, shortlist, training, work
+from benchmarks import (
+    decoding,
+    load,
+    same_weights,
+    scaling,
+    serving,
+    shortlist,
+    streaming,
+    training,
+    work,
+)
 from benchmarks.peers import protocol
 from benchmarks.workers import Worker, WorkerError
 
@@ -320,3 +330,19 @@ def test_wrong_usage_takes_one_line(command, arguments, message, capsys):
 def test_every_peer_has_its_worker():
     for system in decoding.SYSTEMS:
         assert (work.Path(decoding.__file__).parent / f"peers/with_{system.peer}.py").is_file()
+
+
+@pytest.mark.slow
+def test_memory_of_the_input_does_not_grow_with_the_corpus(tmp_path, capsys):
+    arguments = ["--pairs", "20000", "200000", "--batches", "300", "--folder", str(tmp_path)]
+    assert streaming.main(arguments) == 0
+    head, *rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
+    small, large = (
+        {k: float(v.replace(",", "")) for k, v in zip(head, row, strict=True)} for row in rows
+    )
+    assert large["pairs"] == 10 * small["pairs"]
+    assert large["batches an epoch"] > 5 * small["batches an epoch"]
+    # Ten times the corpus; of its index alone 7 MiB more, of its text 20.
+    for phase in ("corpus mib", "batches mib"):
+        assert 0 < large[phase] < small[phase] + 15
+    assert not list(tmp_path.iterdir())
