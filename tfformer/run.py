@@ -43,6 +43,24 @@ def write_atomically(path, content):
     sync(path.parent)
 
 
+def read_json(path):
+    """What a JSON file has.
+
+    Raises:
+        RunError: it is damaged.
+        OSError: it cannot be read.
+    """
+    try:
+        return json.loads(Path(path).read_bytes())
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+
+
+def write_json(path, value):
+    """Writes a JSON file, by `write_atomically`."""
+    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
 def sync(*paths):
     """Files and folders onto the disk, as they are now."""
     for path in paths:
@@ -113,8 +131,7 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
         "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
         "training": training or {},
     }
-    text = json.dumps(config, indent=2, ensure_ascii=False) + "\n"
-    write_atomically(directory / "config.json", text.encode())
+    write_json(directory / "config.json", config)
     for path in directory.glob("weights-*.npz"):
         if path.name != weights_name:
             path.unlink()
@@ -145,11 +162,9 @@ def read_config(directory):
     if not directory.is_dir():
         raise RunError(f"{directory} is no directory")
     try:
-        config = json.loads((directory / "config.json").read_bytes())
+        config = read_json(directory / "config.json")
     except FileNotFoundError as error:
         raise RunError(f"{directory} is no run directory: it has no config.json") from error
-    except ValueError as error:
-        raise RunError(f"{directory / 'config.json'} is damaged: {error}") from error
     if not isinstance(config, dict) or config.get("format") != FORMAT:
         found = config.get("format") if isinstance(config, dict) else config
         raise RunError(f"{directory / 'config.json'} must be of format {FORMAT}, got {found!r}")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.run import RunError, read_config, write_atomically
+from tfformer.run import read_config, read_json, write_atomically
 from training.history import read_history
 from training.prepare import CORPUS, PREPARED
 from training.reader import CorpusReport
@@ -71,14 +71,14 @@ def card(directory):
     """The card of a run directory: Markdown behind the metadata of the Hugging Face Hub."""
     directory = Path(directory)
     name, config = directory.resolve().name, read_config(directory)
-    settings = _read(directory / PREPARED / "recipe.json")
+    settings = _facts(directory / PREPARED / "recipe.json")
     history = read_history(directory)
     sections = (
         _head(name, settings),
         _model(config, settings, count_parameters(directory / config["weights"])),
         _use(name, config),
         _scores(config, history, read_scores(directory)),
-        _data(_read(directory / PREPARED / CORPUS)),
+        _data(_facts(directory / PREPARED / CORPUS)),
         _training(read_sessions(directory), history),
         _settings(settings),
         _limitations(config, settings),
@@ -99,14 +99,9 @@ def count_parameters(path):
     return total
 
 
-def _read(path):
+def _facts(path):
     """What a JSON file has; {} if there is none."""
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise RunError(f"{path} is damaged: {error}") from error
+    return read_json(path) if path.exists() else {}
 
 
 def _table(heads, rows):

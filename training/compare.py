@@ -127,12 +127,12 @@ def seeds(runs, found):
 
 def _without_seed(run):
     """(the seed of a run, all else that makes it what it is), or None if that is not known."""
-    from tfformer.run import read_config
+    from tfformer.run import read_config, read_json
 
     prepared = Path(run) / "prepared"
     try:
-        settings = json.loads((prepared / "recipe.json").read_bytes())
-        corpus = json.loads((prepared / "corpus.json").read_bytes())
+        settings = read_json(prepared / "recipe.json")
+        corpus = read_json(prepared / "corpus.json")
     except FileNotFoundError:
         return None
     seed = settings.pop("seed", None)
@@ -220,7 +220,7 @@ def main(arguments=None):
     except (ValueError, OSError) as error:
         return command.fail(error, 2 if type(error) is ValueError else 1)
 
-    from tfformer.run import write_atomically
+    from tfformer.run import write_json
 
     try:
         if options.out:
@@ -234,8 +234,7 @@ def main(arguments=None):
         means = seeds(options.runs, found)
         show(found, means)
         if options.out:
-            text = json.dumps(found | means, indent=2, ensure_ascii=False) + "\n"
-            write_atomically(options.out / "compare.json", text.encode())
+            write_json(options.out / "compare.json", found | means)
             curves = dict(zip(found, map(read_history, options.runs), strict=True))
             write_curves(options.out / "curves.png", curves)
     except (ValueError, OSError) as error:

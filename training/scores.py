@@ -8,11 +8,10 @@ A list, each of what `training.evaluate` gives with
 """
 
 import hashlib
-import json
 from datetime import date
 from pathlib import Path
 
-from tfformer.run import RunError, read_config, write_atomically
+from tfformer.run import RunError, read_config, read_json, write_json
 
 SCORES = "scores.json"
 # What makes two evaluations one and the same.
@@ -34,11 +33,10 @@ def read_scores(directory):
         RunError: they are damaged, or the directory is no run.
     """
     path, weights = Path(directory) / SCORES, read_config(directory)["weights"]
+    entries = read_json(path) if path.exists() else []
     try:
-        return [entry for entry in json.loads(path.read_bytes()) if entry["weights"] == weights]
-    except FileNotFoundError:
-        return []
-    except (ValueError, TypeError, KeyError) as error:
+        return [entry for entry in entries if entry["weights"] == weights]
+    except (TypeError, KeyError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
@@ -59,5 +57,4 @@ def add_scores(directory, scores, test_set, pairs, weights):
         for other in read_scores(directory)
         if any(other.get(name) != entry[name] for name in IDENTITY)
     ]
-    text = json.dumps([*kept, entry], indent=2, ensure_ascii=False) + "\n"
-    write_atomically(Path(directory) / SCORES, text.encode())
+    write_json(Path(directory) / SCORES, [*kept, entry])

@@ -4,12 +4,11 @@
 checkpoint, so what a kill has cost since the last one is neither kept nor counted.
 """
 
-import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tfformer.run import RunError, write_atomically
+from tfformer.run import read_json, write_json
 from training import machine
 from training.energy import Energy
 
@@ -63,8 +62,7 @@ class Session:
             "joules": self.energy.joules(),
             "missing": self.energy.missing,
         }
-        text = json.dumps([*self.before, self.facts], indent=2, ensure_ascii=False) + "\n"
-        write_atomically(self.path, text.encode())
+        write_json(self.path, [*self.before, self.facts])
 
 
 def read_sessions(directory):
@@ -74,12 +72,7 @@ def read_sessions(directory):
         RunError: they are damaged.
     """
     path = Path(directory) / SESSIONS
-    try:
-        return json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return []
-    except ValueError as error:
-        raise RunError(f"{path} is damaged: {error}") from error
+    return read_json(path) if path.exists() else []
 
 
 def costs(sessions):
