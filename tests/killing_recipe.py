@@ -1,8 +1,8 @@
 """A recipe that dies where the environment variable DIE says; see test_train.py.
 
 It learns to reverse words, with dropout, R-Drop, noise and shuffling, in a second or two. DROPOUT
-is another probability, and at 0 nothing but the order is drawn; DEVICES is into how many logical
-devices the CPU is split.
+is another probability, and at 0 nothing but the order is drawn; OPTIMIZER is another than adam;
+DEVICES is into how many logical devices the CPU is split.
 """
 
 import itertools
@@ -47,7 +47,7 @@ RECIPE = Recipe(
     max_tokens=16,
     batch_tokens=128,
     epochs=3,
-    optimizer="muon",
+    optimizer=os.environ.get("OPTIMIZER", "adam"),
     warmup_steps=40,
     average=2,
     checkpoint_steps=5,

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -328,8 +329,10 @@ def test_wrong_usage_takes_one_line(command, arguments, message, capsys):
 
 
 def test_every_peer_has_its_worker():
-    for system in decoding.SYSTEMS:
-        assert (work.Path(decoding.__file__).parent / f"peers/with_{system.peer}.py").is_file()
+    peers = Path(decoding.__file__).parent / "peers"
+    names = {f"with_{system.peer}" for system in decoding.SYSTEMS}
+    for name in names | {system.peer for system in training.SYSTEMS}:
+        assert (peers / f"{name}.py").is_file()
 
 
 @pytest.mark.slow

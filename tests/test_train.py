@@ -1,8 +1,10 @@
 """The command training.train: exact resume, signals, divergence, bad input."""
 
+import fcntl
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,16 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from workers import HERE, RECIPE, last_state
 
 import tfformer
-from tfformer.run import load_model, model_weights, read_config, unpack
-from training import train
+from tfformer.run import load_model, model_weights, read_config
+from training import fit, train
 from training.batches import Batches
 from training.corpus import Corpus
 from training.reader import Pair
-
-HERE = Path(__file__).parent
-RECIPE = str(HERE / "killing_recipe.py")
+from training.recipe import Recipe, load_recipe
 
 
 def start(run, *options, die=None, **kwargs):
@@ -37,23 +38,18 @@ def start(run, *options, die=None, **kwargs):
     )
 
 
-def last_state(run):
-    """The arrays of the last checkpoint and what it says of the progress, without the clock."""
-    arrays = unpack((Path(run) / "checkpoints" / "last.npz").read_bytes())
-    progress = json.loads(arrays.pop("progress").tobytes())
-    for figures in (progress, *progress["history"]):
-        figures.pop("seconds")
-    for figures in (progress["fit"], *progress["history"]):
-        figures.pop("tokens_per_second")
-    return arrays, progress
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     run = tmp_path_factory.mktemp("uninterrupted") / "run"
     done = start(run)
     assert done.returncode == 0, done.stderr
     return run
+
+
+@pytest.fixture
+def begun(uninterrupted, tmp_path):
+    """A copy, to be damaged."""
+    return Path(shutil.copytree(uninterrupted, tmp_path / "run"))
 
 
 def test_resumed_equals_uninterrupted_whatever_killed_it(uninterrupted, tmp_path):
@@ -136,8 +132,7 @@ def test_a_run_holds_what_it_promises(uninterrupted):
 def test_r_drop_begins_behind_its_share_of_the_epochs(uninterrupted, tmp_path):
     """The recipe's three epochs: the first without it, and only that one."""
     for name, option in (("never", "--r-drop-from=1"), ("none", "--r-drop=0")):
-        done = start(tmp_path / name, "--epochs", "2", option)
-        assert done.returncode == 0, done.stderr
+        assert train.main([RECIPE, "--run", str(tmp_path / name), "--epochs", "2", option]) == 0
     (never, progress), (none, _) = (last_state(tmp_path / name) for name in ("never", "none"))
     for name, value in none.items():
         np.testing.assert_array_equal(never[name], value, err_msg=name)
@@ -206,6 +201,42 @@ def test_what_a_run_was_prepared_with_cannot_change(uninterrupted, capsys):
     resume = [RECIPE, "--run", str(uninterrupted), "--resume"]
     assert "--seed was 0" in fails([*resume, "--seed", "1"], capsys, 2)
 
+    assert "--optimizer was adam" in fails([*resume, "--optimizer", "muon"], capsys, 2)
+
+
+def test_a_resume_that_is_refused_changes_no_setting(begun, capsys):
+    settings = (begun / "prepared" / "recipe.json").read_bytes()
+    resume = [RECIPE, "--run", str(begun), "--resume", "--epochs", "4"]
+    assert "--dtype" in fails([*resume, "--dtype", "mixed_float16"], capsys, 1)
+    with open(begun / "checkpoints" / ".lock", "wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert "in training already" in fails(resume[:-2], capsys, 1)
+    assert (begun / "prepared" / "recipe.json").read_bytes() == settings
+
+
+def test_a_run_that_is_cut_short_is_validated_and_one_that_is_made_longer_goes_on(
+    tmp_path, capsys, monkeypatch
+):
+    run = [RECIPE, "--run", str(tmp_path / "run"), "--validate-every", "3"]
+
+    def finish_and_stop(training, row, original=fit.Training._finish_epoch):
+        original(training, row)
+        training.stop_signal = signal.SIGTERM
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fit.Training, "_finish_epoch", finish_and_stop)
+        assert train.main(run) == 128 + signal.SIGTERM
+    assert not (tmp_path / "run" / "config.json").exists()
+    for epochs in (1, 2):
+        assert train.main([*run, "--resume", "--epochs", str(epochs)]) == 0
+        assert "best model" in capsys.readouterr().err
+        assert (tmp_path / "run" / "config.json").exists()
+        _, progress = last_state(tmp_path / "run")
+        assert progress["epoch"] == len(progress["history"]) == epochs
+        assert "val_bleu" in progress["history"][-1]
+        settings = json.loads((tmp_path / "run" / "prepared" / "recipe.json").read_bytes())
+        assert (settings["epochs"], settings["validate_every"]) == (epochs, 3)
+
 
 def test_resume_without_a_training(capsys, tmp_path):
     assert "--source" in fails(["--run", str(tmp_path), "--resume"], capsys, 2)
@@ -225,12 +256,33 @@ def test_held_out_sources_are_on_one_side_alone(tmp_path):
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("--preset", "tinny"), ("--max-tokens", "2048"), ("--vocabulary-kind", "words")],
+    [
+        ("--preset", "tinny"),
+        ("--max-tokens", "2048"),
+        ("--vocabulary-kind", "words"),
+        ("--r-drop", "nan"),
+        ("--learning-rate-scale", "nan"),
+        ("--freeze", "encoder,decoder,embeddings,encoder"),
+    ],
 )
 def test_settings_are_refused_before_anything_is_made(files, capsys, tmp_path, option, value):
     arguments = [*files(), option, value]
     assert value in fails(arguments, capsys, 2)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"vocabulary_kind": "char", "subword_sampling": 0.3}, "subword_sampling"),
+        ({"model_changes": {"layers": 2}}, "layers"),
+        ({"model_changes": {"d_model": 30, "num_heads": 7}}, "num_heads"),
+        ({"model_changes": {"positions": "learned"}, "max_tokens": 1024}, "max_positions=512"),
+    ],
+)
+def test_a_recipe_that_cannot_be_trained_is_refused_before_anything_is_made(settings, named):
+    with pytest.raises(ValueError, match=named):
+        Recipe(pairs=lambda split, data: (), **settings)
 
 
 def test_unknown_recipe_and_option(capsys, tmp_path):
@@ -242,20 +294,46 @@ def test_unknown_recipe_and_option(capsys, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_recipe_s_settings_for_other_files(tmp_path):
+    """The numbers are the recipe's, the pairs and the language are not."""
+    for name in ("a.en", "a.fr", "b.en", "b.fr"):
+        (tmp_path / name).write_text(f"text of {name}\n")
+    files = [f"--{option}={tmp_path / name}" for option, name in (
+        ("source", "a.en"), ("target", "a.fr"), ("val-source", "b.en"), ("val-target", "b.fr")
+    )]  # fmt: skip
+    arguments = train.parser().parse_args(["multi30k", "--run=run", *files, "--epochs=7"])
+    recipe, original = train.read_recipe(arguments), load_recipe("multi30k")
+    assert list(recipe.pairs("train", None)) == [Pair("text of a.en", "text of a.fr")]
+    assert list(recipe.pairs("val", None)) == [Pair("text of b.en", "text of b.fr")]
+    assert "`a.fr`" in recipe.origin and str(tmp_path) not in recipe.origin
+    assert recipe.model_changes == original.model_changes
+    assert recipe.settings() == original.settings() | {"epochs": 7, "language": ""}
+    arguments.language = "fr"
+    assert train.read_recipe(arguments).language == "fr"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["multi30k", "--target", "a.fr"], "--source"),
+        (["multi30k", "--val-source", "a.en"], "--source"),
+        (["multi30k", "--source", "a.en", "--data", "folder"], "--data"),
+    ],
+)
+def test_files_that_do_not_go_together(options, named, tmp_path, capsys):
+    assert named in fails([*options, "--run", str(tmp_path / "run")], capsys, 2)
+
+
 def test_a_begun_run_is_not_overwritten(uninterrupted, capsys):
     before = (uninterrupted / "config.json").read_bytes()
     assert "--resume" in fails([RECIPE, "--run", str(uninterrupted)], capsys, 2)
     assert (uninterrupted / "config.json").read_bytes() == before
 
 
-def test_a_damaged_checkpoint_is_named(uninterrupted, tmp_path, capsys):
-    import shutil
-
-    run = tmp_path / "run"
-    shutil.copytree(uninterrupted, run)
-    last = run / "checkpoints" / "last.npz"
+def test_a_damaged_checkpoint_is_named(begun, capsys):
+    last = begun / "checkpoints" / "last.npz"
     last.write_bytes(last.read_bytes()[:-100])
-    assert "last.npz is damaged" in fails([RECIPE, "--run", str(run), "--resume"], capsys, 1)
+    assert "last.npz is damaged" in fails([RECIPE, "--run", str(begun), "--resume"], capsys, 1)
 
 
 def test_awkward_text_trains(files, tmp_path):

@@ -36,7 +36,7 @@ class Workers:
         options: of the command.
         count: 1 is a training without workers.
         die: where one of them dies (see killing_recipe.py), by its number.
-        environment: of all of them.
+        environment: of all of them, with Muon if it does not name another OPTIMIZER.
     """
 
     def __init__(self, run, *options, count=1, die=(), **environment):
@@ -44,6 +44,7 @@ class Workers:
         command = [sys.executable, "-m", "training.train", RECIPE, "--run", str(run), *options]
         if count > 1:
             command += ["--strategy", "multiworker"]
+        environment = {"OPTIMIZER": "muon", **environment}
         self.processes, self.errors = [], []
         for index in range(count):
             config = {"cluster": cluster, "task": {"type": "worker", "index": index}}

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 
 class Adam(keras.optimizers.Adam):
-    """`keras.optimizers.Adam` (Kingma and Ba 2015, algorithm 1), exact and at one reading.
+    """`keras.optimizers.Adam` (Kingma and Ba 2015) at one reading of the weights; no `amsgrad`.
 
     Under a `tf.distribute` strategy Keras adds gradients up over the replicas behind the clipping,
     which then sees a replica's alone; here they come added up (`training.parallel`). Of an

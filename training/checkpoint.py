@@ -70,7 +70,7 @@ def restore(path, model):
         for n, variable in enumerate(members)
     }
     if {k: tuple(v.shape) for k, v in variables.items()} != {k: v.shape for k, v in arrays.items()}:
-        raise RunError(f"{path} is the checkpoint of another model")
+        raise RunError(f"{path} is the checkpoint of another model, or of another --dtype")
     for name, variable in variables.items():
         variable.assign(arrays[name])
     return progress

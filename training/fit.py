@@ -11,6 +11,7 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
 """
 
 import contextlib
+import fcntl
 import math
 import signal
 import time
@@ -119,16 +120,13 @@ class Training:
         }
         self.translator = Translator(self.model, self.tokenizer, **self.search)
         self.progress = {"epoch": 0, "batch": 0, "seconds": 0.0, "history": [], "best": None}
-        self.stop_signal = None
+        self.stop_signal, self.traced_r_drop = None, 0.0
 
     def _make_ready(self, prepared, data, init):
         """What one worker does for all: the folders, with all that is prepared once."""
         if not prepared.is_dir():
             prepare(prepared, self.recipe, data, self.say, init)
         self.checkpoints.mkdir(exist_ok=True)
-        # What a killed save has left behind.
-        for partial in self.directory.rglob(".*.partial"):
-            partial.unlink()
 
     def _make_model(self, config, weights):
         """The compiled model, of random weights if `weights` is None."""
@@ -226,6 +224,7 @@ class Training:
             The history, a dict an epoch.
 
         Raises:
+            RunError: another process trains in this directory.
             Interrupted: by SIGINT or SIGTERM, the state saved.
             Diverged: naming the step; the last good checkpoint stays.
         """
@@ -237,12 +236,16 @@ class Training:
         else:
             writer = tf.summary.create_noop_writer()
         with (
+            self._alone(),
             self._signals(),
             self.strategy.together(),
             writer.as_default(),
             self._session() as self.session,
         ):
-            while progress["epoch"] < recipe.epochs and not self._should_stop():
+            # A half epoch is brought to its end, whatever the time.
+            while progress["epoch"] < recipe.epochs and (
+                progress["batch"] or not self._should_stop()
+            ):
                 row = self._train_epoch()
                 self.obey_signal()
                 last = row["epoch"] == recipe.epochs or self._out_of_time()
@@ -251,8 +254,25 @@ class Training:
                 self._finish_epoch(row)
                 writer.flush()
                 self.obey_signal()
+            self._validate_last()
             self._average()
         return progress["history"]
+
+    @contextlib.contextmanager
+    def _alone(self):
+        """No other process trains in this directory meanwhile."""
+        if not self.strategy.is_chief:
+            yield
+            return
+        with open(self.checkpoints / ".lock", "wb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise run.RunError(f"{self.directory} is in training already") from error
+            # What a killed save has left behind.
+            for partial in self.directory.rglob(".*.partial"):
+                partial.unlink()
+            yield
 
     def _session(self):
         """What this session costs; None where another worker counts."""
@@ -272,19 +292,21 @@ class Training:
         minutes = self.recipe.max_minutes
         return bool(minutes) and self.strategy.chiefs(self.clock()) > 60 * minutes
 
-    def _begin_r_drop(self):
-        """From here on every batch holds its rows twice, and the loss compares the two."""
-        self.train.passes = self.val.passes = self.model.passes = 2
-        self.model.loss.r_drop = self.recipe.r_drop
-        # What was traced without it.
-        self.model.make_train_function(force=True)
-        self.model.make_test_function(force=True)
+    def _set_r_drop(self):
+        """In its epochs every batch holds its rows twice, and the loss compares the two."""
+        recipe, loss = self.recipe, self.model.loss
+        late = self.progress["epoch"] >= round(recipe.r_drop_from * recipe.epochs)
+        loss.r_drop = recipe.r_drop if late else 0.0
+        self.train.passes = self.model.passes = 2 if loss.r_drop else 1
+        if loss.r_drop != self.traced_r_drop:
+            with self.strategy.scope():
+                self.model.make_train_function(force=True)
+        self.traced_r_drop = loss.r_drop
 
     def _train_epoch(self):
         """The rest of the epoch; what to log of it."""
         recipe, progress, epoch = self.recipe, self.progress, self.progress["epoch"]
-        if epoch >= recipe.r_drop_from * recipe.epochs and self.model.loss.r_drop != recipe.r_drop:
-            self._begin_r_drop()
+        self._set_r_drop()
         first, batches = progress["batch"], len(self.train)
         tokens = self.train.tokens(epoch, first)
         epochs = recipe.epochs
@@ -309,6 +331,8 @@ class Training:
     def _validate(self, row):
         """Validation loss and greedy BLEU; publishes the model if it is the best so far."""
         self.say(f"epoch {row['epoch']}: validating ...")
+        # Without dropout the two would agree anyway.
+        self.model.loss.r_drop = 0.0
         losses = self.model.evaluate(
             self.strategy.dataset(self.val), steps=len(self.val), verbose=0, return_dict=True
         )
@@ -344,6 +368,15 @@ class Training:
         run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
         self._write_card()
 
+    def _validate_last(self):
+        """Validates the last epoch, if it was not known to be the last when it ended."""
+        row = self.progress["history"][-1]
+        if "val_bleu" not in row:
+            row.update(self._validate(row))
+            if self.strategy.is_chief:
+                self._write_epoch(row["epoch"])
+            self._save()
+
     def _finish_epoch(self, row):
         """Logs the epoch, keeps its weights, and steps into the next."""
         progress = self.progress
@@ -374,7 +407,9 @@ class Training:
             write_curve(self.directory / "curve.png", history)
         weights = run.pack(run.model_weights(self.model))
         run.write_atomically(self._epoch_file(epoch), weights)
-        self._epoch_file(epoch - self.recipe.average).unlink(missing_ok=True)
+        for path in self.checkpoints.glob("epoch-*.npz"):
+            if int(path.stem.removeprefix("epoch-")) <= epoch - self.recipe.average:
+                path.unlink(missing_ok=True)
 
     def _epoch_file(self, epoch):
         return self.checkpoints / f"epoch-{epoch}.npz"
@@ -383,21 +418,21 @@ class Training:
         """Tries the mean of the last epochs' weights, and publishes it if it is better."""
         last = self.progress["epoch"]
         epochs = range(max(1, last - self.recipe.average + 1), last + 1)
-        paths = [path for path in map(self._epoch_file, epochs) if path.exists()]
+        epochs = [epoch for epoch in epochs if self._epoch_file(epoch).exists()]
         best = self.progress["best"]
-        if len(paths) < 2 or best is None or self.progress.get("averaged") == last:
+        if len(epochs) < 2 or self.progress.get("averaged") == last:
             return
         own = run.model_weights(self.model)
-        mean = checkpoint.average(paths)
+        mean = checkpoint.average([self._epoch_file(epoch) for epoch in epochs])
         run.set_weights(self.model, mean)
         score = self._greedy_bleu()
         run.set_weights(self.model, own)
         self.say(
-            f"average of the last {len(paths)} epochs: greedy BLEU {score:.2f} "
+            f"average of the last {len(epochs)} epochs: greedy BLEU {score:.2f} "
             f"(best so far: {best['val_bleu']:.2f})"
         )
         if score > best["val_bleu"]:
-            self.progress["best"] = {"average_of_epochs": [epochs[0], last], "val_bleu": score}
+            self.progress["best"] = {"average_of_epochs": epochs, "val_bleu": score}
             self._publish(self.progress["best"], mean)
         self.progress["averaged"] = last
         self._save()

@@ -36,6 +36,10 @@ class SubwordSampler:
     def __init__(self, model, alpha):
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         self.alpha = alpha
+        try:
+            self._draw(b"a")
+        except RuntimeError as error:
+            raise ValueError(f"subword_sampling must be 0 with this vocabulary: {error}") from error
 
     def __call__(self, texts, longest, seed):
         """Ids with eos of each text; where a drawn one is too long, the usual segmentation.
@@ -52,12 +56,7 @@ class SubwordSampler:
 
         def draw():
             # One by one: a list would be shared out among SentencePiece's own threads.
-            for text in texts:
-                drawn.append(
-                    self.processor.encode(
-                        text, enable_sampling=True, alpha=self.alpha, nbest_size=-1, add_eos=True
-                    )
-                )
+            drawn.extend(map(self._draw, texts))
 
         # SentencePiece's generator belongs to a thread and is seeded when the thread first draws.
         with _SEEDING:
@@ -69,6 +68,11 @@ class SubwordSampler:
             ids if len(ids) <= longest else self.processor.encode(text, add_eos=True)
             for text, ids in zip(texts, drawn, strict=True)
         ]
+
+    def _draw(self, text):
+        return self.processor.encode(
+            text, enable_sampling=True, alpha=self.alpha, nbest_size=-1, add_eos=True
+        )
 
 
 class Noise:

@@ -131,6 +131,6 @@ class ParallelTransformer(Transformer):
         def function(iterator):
             if isinstance(iterator, iterators):
                 return of_iterator(iterator)
-            return of_batch(next(iterator))  # of `train_on_batch` and `test_on_batch`
+            return of_batch(next(iterator))  # of `test_on_batch`
 
         return function

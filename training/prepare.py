@@ -6,7 +6,6 @@ it is resumed. `corpus.json` says where all of it is from, for the model card.
 
 import dataclasses
 import hashlib
-import json
 import os
 import shutil
 from pathlib import Path
@@ -16,9 +15,11 @@ from tfformer.config import TransformerConfig
 from tfformer.tokenizer import Tokenizer
 from training.corpus import write_corpus
 from training.reader import CorpusReport, clean_pairs
+from training.recipe import SETTLED_BY_INIT, require_positions
 
 PREPARED = "prepared"
 CORPUS = "corpus.json"
+SETTINGS = "recipe.json"
 
 
 def prepare(folder, recipe, data, say, init=None):
@@ -65,8 +66,7 @@ def prepare(folder, recipe, data, say, init=None):
                 shared=recipe.shared_vocabulary,
                 split_digits=recipe.split_digits,
             )
-        text = json.dumps(recipe.settings(), indent=2) + "\n"
-        run.write_atomically(partial / "recipe.json", text.encode())
+        run.write_json(partial / SETTINGS, _settings(partial, recipe))
         run.write_atomically(partial / "source.model", tokenizer.source_model)
         run.write_atomically(partial / "target.model", tokenizer.target_model)
         facts = {"origin": recipe.origin, "init": _named(init)}
@@ -78,8 +78,7 @@ def prepare(folder, recipe, data, say, init=None):
             with open(partial / split / "text.bin", "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             facts[split] = {**dataclasses.asdict(report), "sha256": digest}
-        text = json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
-        run.write_atomically(partial / CORPUS, text.encode())
+        run.write_json(partial / CORPUS, facts)
         os.replace(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -94,6 +93,7 @@ def _begin_with(folder, init, recipe, side):
     # Read, not built: a model would draw from the generators that the run's own is made of.
     known, old = run.read_config(init), run.load_tokenizer(init)
     config = TransformerConfig.from_dict(known["model"])
+    require_positions(config, recipe.max_tokens)
     weights = run.unpack(run.read_checked(init, known, known["weights"]))
     tokenizer = old
     if recipe.new_pieces:
@@ -105,8 +105,7 @@ def _begin_with(folder, init, recipe, side):
         made_of = {"source": tokenizer.made_of(old, "source")}
         made_of["target"] = tokenizer.made_of(old, "target")
         weights = {name: _longer(name, weight, made_of) for name, weight in weights.items()}
-    text = json.dumps(config.to_dict(), indent=2) + "\n"
-    run.write_atomically(folder / "init.json", text.encode())
+    run.write_json(folder / "init.json", config.to_dict())
     run.write_atomically(folder / "init.npz", run.pack(weights))
     return tokenizer
 
@@ -141,10 +140,12 @@ def read_init(folder):
         RunError: it is damaged.
     """
     try:
-        config = TransformerConfig.from_dict(json.loads((folder / "init.json").read_bytes()))
+        config = TransformerConfig.from_dict(run.read_json(folder / "init.json"))
         return config, run.unpack((folder / "init.npz").read_bytes())
     except FileNotFoundError:
         return None
+    except run.RunError:
+        raise
     except (TypeError, ValueError) as error:
         raise run.RunError(f"{folder / 'init.json'} is damaged: {error}") from error
 
@@ -159,13 +160,11 @@ def read_settings(directory, recipe):
     Raises:
         RunError: it was never begun.
     """
-    path = Path(directory) / PREPARED / "recipe.json"
+    path = Path(directory) / PREPARED / SETTINGS
     try:
-        settings = json.loads(path.read_bytes())
+        settings = run.read_json(path)
     except FileNotFoundError as error:
         raise run.RunError(f"{directory} has no training to resume") from error
-    except ValueError as error:
-        raise run.RunError(f"{path} is damaged: {error}") from error
     try:
         return dataclasses.replace(recipe, **settings)
     except TypeError as error:
@@ -174,5 +173,11 @@ def read_settings(directory, recipe):
 
 def write_settings(directory, recipe):
     """Remembers settings that were changed when a run was resumed."""
-    text = json.dumps(recipe.settings(), indent=2) + "\n"
-    run.write_atomically(Path(directory) / PREPARED / "recipe.json", text.encode())
+    folder = Path(directory) / PREPARED
+    run.write_json(folder / SETTINGS, _settings(folder, recipe))
+
+
+def _settings(folder, recipe):
+    """The recipe's, but for those that a run which was begun with has settled."""
+    settled = SETTLED_BY_INIT if (folder / "init.json").exists() else ()
+    return {name: value for name, value in recipe.settings().items() if name not in settled}

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 def console(quiet=False):
     """Where progress goes: standard error, so that standard output stays the results'."""
-    return Console(stderr=True, highlight=False, soft_wrap=True, quiet=quiet)
+    return Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=quiet)
 
 
 class Diverged(ArithmeticError):

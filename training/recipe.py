@@ -10,6 +10,15 @@ from pathlib import Path
 from training.reader import Pair
 
 PARTS = ("encoder", "decoder", "embeddings")
+# What the run of --init brings with it.
+SETTLED_BY_INIT = {
+    "preset",
+    "model_changes",
+    "vocabulary_size",
+    "vocabulary_kind",
+    "shared_vocabulary",
+    "split_digits",
+}
 OPTIMIZERS = ("adam", "muon")
 STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 
@@ -72,7 +81,7 @@ class Recipe:
 
     def __post_init__(self):
         # Here, not above: it brings Keras with it, which `--help` need not wait for.
-        from tfformer.config import PRESETS
+        from tfformer.config import PRESETS, TransformerConfig
 
         for name, least in (
             ("max_characters", 1),
@@ -90,7 +99,7 @@ class Recipe:
             ("r_drop", 0),
             ("new_pieces", 0),
         ):
-            if getattr(self, name) < least:
+            if not getattr(self, name) >= least:  # nan neither
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
         for name, allowed in (
             ("preset", tuple(PRESETS)),
@@ -114,12 +123,24 @@ class Recipe:
             if not least <= value <= most:
                 raise ValueError(f"{name} must be in [{least}, {most}], got {value}")
         unknown = sorted(set(self.frozen()) - set(PARTS))
-        if unknown or len(self.frozen()) == len(PARTS):
+        if unknown or set(self.frozen()) == set(PARTS):
             raise ValueError(f"freeze must be some of {PARTS} but not all, got {self.freeze!r}")
-        if self.learning_rate_scale <= 0:
+        if not self.learning_rate_scale > 0:
             raise ValueError(
                 f"learning_rate_scale must be positive, got {self.learning_rate_scale}"
             )
+        if self.subword_sampling and self.vocabulary_kind == "char":
+            raise ValueError(
+                "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
+                f"segmentation, got {self.subword_sampling}"
+            )
+        try:
+            config = TransformerConfig.preset(
+                self.preset, self.vocabulary_size, **self.model_changes
+            )
+        except TypeError as error:
+            raise ValueError(f"model_changes: {error}") from error
+        require_positions(config, self.max_tokens)
         if not 0 <= self.cooldown <= 1:
             raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
         if self.batch_tokens < self.max_tokens:
@@ -136,6 +157,15 @@ class Recipe:
         """All that is a number or a word, by name: what a run is resumed with."""
         fields = dataclasses.fields(self)
         return {f.name: getattr(self, f.name) for f in fields if f.name not in ("pairs", "origin")}
+
+
+def require_positions(config, max_tokens):
+    """A ValueError if a model cannot number the tokens of its texts."""
+    if config.positions == "learned" and config.max_positions < max_tokens:
+        raise ValueError(
+            f"max_tokens must be at most the model's max_positions={config.max_positions}, got "
+            f"{max_tokens}"
+        )
 
 
 def options():

@@ -29,6 +29,15 @@ import tensorflow as tf
 
 from training.worker import WorkerError, is_chief
 
+# What TensorFlow says when another process has ended.
+GONE = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+)
+
 
 class Strategy:
     """A strategy by its name.
@@ -135,10 +144,15 @@ class Strategy:
 
     @contextlib.contextmanager
     def together(self):
-        """Inside, that another worker is gone is a `WorkerError`."""
+        """Inside, that another worker is gone is a `WorkerError`, and no room a `MemoryError`."""
         try:
             yield
-        except tf.errors.OpError as error:
+        except tf.errors.ResourceExhaustedError as error:
+            reason = str(error).strip().splitlines()[0]
+            raise MemoryError(
+                f"{reason}: less --batch-tokens, or --accumulate, takes less memory"
+            ) from error
+        except GONE as error:
             if not self.several:
                 raise
             kind = type(error).__name__

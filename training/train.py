@@ -1,9 +1,10 @@
 """Trains a model: `python -m training.train`.
 
-With a recipe, or with two text files (or one TSV) and options:
+With a recipe, with two text files (or one TSV) and options, or with a recipe's settings for files:
 
     python -m training.train dates --run runs/dates
     python -m training.train --source train.en --target train.de --run runs/mine --preset tiny
+    python -m training.train multi30k --source train.en --target train.fr --run runs/french
     python -m training.train --run runs/mine --resume
 
 --strategy spreads a batch over several devices or machines, --accumulate computes it in parts, in
@@ -22,11 +23,12 @@ import zlib
 from pathlib import Path
 
 from training.command import Parser
-from training.recipe import Recipe, load_recipe, options, recipe_names
+from training.recipe import SETTLED_BY_INIT, Recipe, load_recipe, options, recipe_names
 from training.worker import WorkerError, is_chief
 
 HELD_OUT = 1000
-# What the prepared corpus, the order of the data and the shapes of the weights depend on.
+# What the prepared corpus, the order of the data, the shapes of the weights and what the state of
+# the optimizer means depend on.
 PREPARED_SETTINGS = {
     "preset",
     "vocabulary_size",
@@ -37,18 +39,10 @@ PREPARED_SETTINGS = {
     "max_tokens",
     "max_length_ratio",
     "batch_tokens",
+    "optimizer",
     "seed",
     "new_pieces",
     "freeze",
-}
-
-# What the run of --init brings with it.
-SETTLED_BY_INIT = {
-    "preset",
-    "vocabulary_size",
-    "vocabulary_kind",
-    "shared_vocabulary",
-    "split_digits",
 }
 
 
@@ -119,21 +113,28 @@ def parser():
 
 def read_recipe(arguments):
     """The recipe that the arguments describe. Raises ValueError."""
-    if arguments.recipe and (arguments.source or arguments.target):
-        raise ValueError("a recipe brings its own corpus: give a recipe or --source, not both")
     if arguments.val_target and not arguments.val_source:
         raise ValueError("--val-target needs --val-source")
-    if arguments.recipe:
-        recipe = load_recipe(arguments.recipe)
-        origin = f"the recipe `{Path(arguments.recipe).name}`"
-        recipe = dataclasses.replace(recipe, origin=recipe.origin or origin)
-    elif arguments.source:
+    if (arguments.target or arguments.val_source) and not arguments.source:
+        raise ValueError("--target and --val-source need --source")
+    if arguments.source and arguments.data:
+        raise ValueError("--data is for a recipe's own corpus and --source for another: give one")
+    recipe = load_recipe(arguments.recipe) if arguments.recipe else None
+    if arguments.source:
         files = (arguments.source, arguments.target)
         val_files = (arguments.val_source, arguments.val_target) if arguments.val_source else None
         if val_files and bool(arguments.val_target) != bool(arguments.target):
             raise ValueError("--val-source needs --val-target where --source has --target")
-        pairs = functools.partial(file_pairs, files, val_files)
-        recipe = Recipe(pairs=pairs, origin=origin_of(files, val_files))
+        corpus = {
+            "pairs": functools.partial(file_pairs, files, val_files),
+            "origin": origin_of(files, val_files),
+            # That of the recipe's own corpus is not theirs.
+            "language": "",
+        }
+        recipe = dataclasses.replace(recipe, **corpus) if recipe else Recipe(**corpus)
+    elif recipe:
+        origin = f"the recipe `{Path(arguments.recipe).name}`"
+        recipe = dataclasses.replace(recipe, origin=recipe.origin or origin)
     elif arguments.resume and (arguments.run / "prepared").exists():
         recipe = Recipe(pairs=lambda split, data: ())
     else:
@@ -193,9 +194,9 @@ def main(arguments=None):
                     )
             recipe = dataclasses.replace(recipe, **changes)
         training = fit.Training(arguments.run, recipe, arguments.data, arguments.init)
+        training.resume()
         if begun and changes and training.strategy.is_chief:
             write_settings(arguments.run, recipe)
-        training.resume()
     except (ValueError, OSError, WorkerError) as error:
         return command.fail(error, 1)
     except KeyboardInterrupt:
@@ -207,7 +208,7 @@ def main(arguments=None):
         return 128 + stop.number
     except Diverged as error:
         return command.fail(f"training diverged: {error}; the last good checkpoint is kept", 3)
-    except (RunError, OSError, WorkerError) as error:
+    except (RunError, OSError, WorkerError, MemoryError) as error:
         return command.fail(error, 1)
     best = training.progress["best"]
     training.say(f"best model: validation BLEU {best['val_bleu']:.2f} (greedy), in {arguments.run}")
