@@ -23,7 +23,7 @@ test: .venv/ready
 	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadscope
 
 test-slow: .venv/ready
-	$(BIN)/python -m pytest -m slow --durations 25 -n auto --maxprocesses 4 --dist loadscope
+	$(BIN)/python -m pytest -m slow -n auto --maxprocesses 4 --dist loadscope
 
 lint: .venv/ready
 	$(BIN)/ruff check .

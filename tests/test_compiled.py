@@ -184,8 +184,19 @@ def test_the_command_exports_and_verifies_it(run, tmp_path):
     checks = {check["name"]: check["passed"] for check in report["checks"]}
     assert checks["XLA"] and checks["plain beam search in NumPy"] and all(checks.values())
     assert "no XLA" not in checks
-    assert verify.main([str(tmp_path), "--xla"]) == 0
-    assert verify.main([str(tmp_path)]) == 1
+
+
+@pytest.mark.parametrize("options", [[], ["--xla"]])
+def test_verify_is_with_xla_if_it_is_asked_to_be(tmp_path, monkeypatch, options):
+    asked = []
+
+    def verified(*_, xla, **__):
+        asked.append(xla)
+        return verify.Report("")
+
+    monkeypatch.setattr(verify, "verify", verified)
+    assert verify.main([str(tmp_path), *options]) == 0
+    assert asked == [bool(options)]
 
 
 def test_the_command_says_that_a_stock_server_refuses_it(run, tmp_path, monkeypatch, capsys):

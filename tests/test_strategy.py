@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from workers import Workers, assert_close_weights, assert_same_state, last_state, train
+from workers import KILLS, Workers, assert_close_weights, assert_same_state, last_state, train
 
 from training.strategy import Strategy
 from training.worker import is_chief
@@ -177,13 +177,13 @@ def test_the_others_end_when_the_chief_cannot_begin(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2])
-def test_killed_ten_times_at_random_is_uninterrupted(tmp_path, count):
-    """SIGKILL at any moment of a training with dropout, shuffling and averaging."""
+def test_killed_at_random_is_uninterrupted(tmp_path, count):
+    """SIGKILL at any moment of a training with dropout, shuffling and averaging, by Muon."""
     options = ("--epochs", "5", "--checkpoint-steps", "2")
     whole, run = tmp_path / "whole", tmp_path / "run"
     train(whole, *options, count=count)
     chosen, places = random.Random(count), set()
-    for _ in range(10):
+    for _ in range(KILLS):
         victim = chosen.randrange(count)
         moment = f"{chosen.randint(1, 8)} batches, {chosen.uniform(0, 0.03)} seconds"
         with Workers(run, *options, "--resume", count=count, die={victim: moment}) as workers:
@@ -192,6 +192,6 @@ def test_killed_ten_times_at_random_is_uninterrupted(tmp_path, count):
         if (run / "checkpoints" / "last.npz").exists():
             progress = last_state(run)[1]
             places.add((progress["epoch"], progress["batch"]))
-    assert len(places) > 5, "it was killed in few places"
+    assert len(places) > KILLS / 2, "it was killed in few places"
     train(run, *options, "--resume", count=count)
     assert_same_state(run, whole)
