@@ -27,6 +27,7 @@ from benchmarks import machine, work
 from benchmarks.decoding import FOREIGN, System
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
 from export.command import Parser
+from training.train import ENVIRONMENT
 
 DROPOUT, SMOOTHING = 0.1, 0.1
 SYSTEMS = [
@@ -160,7 +161,8 @@ def start(workers, system, job, python):
     """Adds the system's worker, which has made all steps once when it is there."""
     started = time.monotonic()
     try:
-        worker = Worker(system.peer, job, python)
+        ours = system.peer == "train_tfformer" and not system.options.get("plain")
+        worker = Worker(system.peer, job, python, ENVIRONMENT if ours else None)
     except WorkerError as error:
         print(f"skipped: {system.name}: {error}", file=sys.stderr)
         return

@@ -27,6 +27,7 @@ class Worker:
         peer: the module of `benchmarks.peers`.
         job: see `benchmarks.peers.protocol`.
         python: the interpreter. Default: this one.
+        environment: what its environment has besides. Default: nothing.
 
     Attributes:
         version, python: what it runs with.
@@ -36,7 +37,7 @@ class Worker:
         WorkerError: it cannot be started, lacks a package, or dies.
     """
 
-    def __init__(self, peer, job, python=sys.executable):
+    def __init__(self, peer, job, python=sys.executable, environment=None):
         self._log = tempfile.TemporaryFile("w+", errors="replace")
         with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
             json.dump(job, file)
@@ -44,7 +45,7 @@ class Worker:
             try:
                 self._process = subprocess.Popen(
                     [python, "-m", f"benchmarks.peers.{peer}", file.name],
-                    cwd=ROOT, env={**os.environ, **ENVIRONMENT}, text=True,
+                    cwd=ROOT, env={**os.environ, **ENVIRONMENT, **(environment or {})}, text=True,
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
                 )  # fmt: skip
             except OSError as error:

@@ -132,7 +132,8 @@ def test_a_run_holds_what_it_promises(uninterrupted):
 def test_r_drop_begins_behind_its_share_of_the_epochs(uninterrupted, tmp_path):
     """The recipe's three epochs: the first without it, and only that one."""
     for name, option in (("never", "--r-drop-from=1"), ("none", "--r-drop=0")):
-        assert train.main([RECIPE, "--run", str(tmp_path / name), "--epochs", "2", option]) == 0
+        done = start(tmp_path / name, "--epochs", "2", option)
+        assert done.returncode == 0, done.stderr
     (never, progress), (none, _) = (last_state(tmp_path / name) for name in ("never", "none"))
     for name, value in none.items():
         np.testing.assert_array_equal(never[name], value, err_msg=name)

@@ -18,6 +18,7 @@ import argparse
 import dataclasses
 import functools
 import itertools
+import os
 import sys
 import zlib
 from pathlib import Path
@@ -27,6 +28,9 @@ from training.recipe import SETTLED_BY_INIT, Recipe, load_recipe, options, recip
 from training.worker import WorkerError, is_chief
 
 HELD_OUT = 1000
+# oneDNN's products of matrices, which TensorFlow has but uses by itself only on processors with
+# AVX-512. It asks once, when it is loaded.
+ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 # What the prepared corpus, the order of the data, the shapes of the weights and what the state of
 # the optimizer means depend on.
 PREPARED_SETTINGS = {
@@ -216,4 +220,6 @@ def main(arguments=None):
 
 
 if __name__ == "__main__":
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     sys.exit(main())
