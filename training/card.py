@@ -22,7 +22,7 @@ import numpy as np
 
 from tfformer.run import read_config, read_json, write_atomically
 from training.history import read_history
-from training.prepare import CORPUS, PREPARED
+from training.prepare import CORPUS, PREPARED, SETTINGS
 from training.reader import CorpusReport
 from training.recipe import options
 from training.scores import read_scores
@@ -71,7 +71,7 @@ def card(directory):
     """The card of a run directory: Markdown behind the metadata of the Hugging Face Hub."""
     directory = Path(directory)
     name, config = directory.resolve().name, read_config(directory)
-    settings = _facts(directory / PREPARED / "recipe.json")
+    settings = _facts(directory / PREPARED / SETTINGS)
     history = read_history(directory)
     sections = (
         _head(name, settings),

@@ -128,11 +128,12 @@ def seeds(runs, found):
 def _without_seed(run):
     """(the seed of a run, all else that makes it what it is), or None if that is not known."""
     from tfformer.run import read_config, read_json
+    from training.prepare import CORPUS, PREPARED, SETTINGS
 
-    prepared = Path(run) / "prepared"
+    prepared = Path(run) / PREPARED
     try:
-        settings = read_json(prepared / "recipe.json")
-        corpus = read_json(prepared / "corpus.json")
+        settings = read_json(prepared / SETTINGS)
+        corpus = read_json(prepared / CORPUS)
     except FileNotFoundError:
         return None
     seed = settings.pop("seed", None)

@@ -120,7 +120,7 @@ class Training:
         }
         self.translator = Translator(self.model, self.tokenizer, **self.search)
         self.progress = {"epoch": 0, "batch": 0, "seconds": 0.0, "history": [], "best": None}
-        self.stop_signal, self.traced_r_drop = None, 0.0
+        self.stop_signal = None
 
     def _make_ready(self, prepared, data, init):
         """What one worker does for all: the folders, with all that is prepared once."""
@@ -296,12 +296,14 @@ class Training:
         """In its epochs every batch holds its rows twice, and the loss compares the two."""
         recipe, loss = self.recipe, self.model.loss
         late = self.progress["epoch"] >= round(recipe.r_drop_from * recipe.epochs)
-        loss.r_drop = recipe.r_drop if late else 0.0
-        self.train.passes = self.model.passes = 2 if loss.r_drop else 1
-        if loss.r_drop != self.traced_r_drop:
-            with self.strategy.scope():
-                self.model.make_train_function(force=True)
-        self.traced_r_drop = loss.r_drop
+        weight = recipe.r_drop if late else 0.0
+        if weight == loss.r_drop:
+            return
+        loss.r_drop = weight
+        self.train.passes = self.model.passes = 2 if weight else 1
+        # The step was traced with the weight that was.
+        with self.strategy.scope():
+            self.model.make_train_function(force=True)
 
     def _train_epoch(self):
         """The rest of the epoch; what to log of it."""
@@ -331,11 +333,13 @@ class Training:
     def _validate(self, row):
         """Validation loss and greedy BLEU; publishes the model if it is the best so far."""
         self.say(f"epoch {row['epoch']}: validating ...")
-        # Without dropout the two would agree anyway.
-        self.model.loss.r_drop = 0.0
+        # Without R-Drop: without dropout the two would agree anyway.
+        loss = self.model.loss
+        weight, loss.r_drop = loss.r_drop, 0.0
         losses = self.model.evaluate(
             self.strategy.dataset(self.val), steps=len(self.val), verbose=0, return_dict=True
         )
+        loss.r_drop = weight
         score = self._greedy_bleu()
         figures = {
             "val_loss": math.log(losses["perplexity"]),

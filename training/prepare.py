@@ -139,15 +139,15 @@ def read_init(folder):
     Raises:
         RunError: it is damaged.
     """
-    try:
-        config = TransformerConfig.from_dict(run.read_json(folder / "init.json"))
-        return config, run.unpack((folder / "init.npz").read_bytes())
-    except FileNotFoundError:
+    path = folder / "init.json"
+    if not path.exists():
         return None
-    except run.RunError:
-        raise
+    fields = run.read_json(path)
+    try:
+        config = TransformerConfig.from_dict(fields)
+        return config, run.unpack((folder / "init.npz").read_bytes())
     except (TypeError, ValueError) as error:
-        raise run.RunError(f"{folder / 'init.json'} is damaged: {error}") from error
+        raise run.RunError(f"{path} is damaged: {error}") from error
 
 
 def read_tokenizer(folder):

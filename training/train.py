@@ -201,7 +201,7 @@ def main(arguments=None):
         training.resume()
         if begun and changes and training.strategy.is_chief:
             write_settings(arguments.run, recipe)
-    except (ValueError, OSError, WorkerError) as error:
+    except (ValueError, OSError, WorkerError, MemoryError) as error:
         return command.fail(error, 1)
     except KeyboardInterrupt:
         return command.fail("interrupted before the first step", 130)
