@@ -371,8 +371,7 @@ def publish(model, report, directory, progress):
     The report is on the disk before anything is visible: a full disk publishes nothing. Another
     exporter may be a step ahead.
     """
-    from export.verify import write_json
-    from tfformer.run import sync
+    from tfformer.run import sync, write_json
 
     beside = model.with_name("report.json")
     while True:

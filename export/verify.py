@@ -18,7 +18,6 @@ Exit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage; 130 int
 """
 
 import importlib.util
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -261,13 +260,6 @@ def _to_list(array: np.ndarray) -> list:
     return np.array(texts, object).reshape(array.shape).tolist()
 
 
-def write_json(path, value: dict):
-    """Whole or not at all: written beside, synced, then renamed."""
-    from tfformer.run import write_atomically  # imports Keras
-
-    write_atomically(path, (json.dumps(value, indent=2) + "\n").encode())
-
-
 def show(report: Report):
     from rich.console import Console
     from rich.table import Table
@@ -306,6 +298,8 @@ def _run(parser: Parser, options) -> int:
             xla=options.xla,
         )
         if options.report:
+            from tfformer.run import write_json  # imports Keras
+
             write_json(options.report, report.to_dict())
     except (UsageError, OSError) as error:
         return parser.fail(error, 2)

@@ -337,15 +337,15 @@ def test_every_peer_has_its_worker():
 
 @pytest.mark.slow
 def test_memory_of_the_input_does_not_grow_with_the_corpus(tmp_path, capsys):
-    arguments = ["--pairs", "10000", "100000", "--batches", "200", "--folder", str(tmp_path)]
+    arguments = ["--pairs", "10000", "150000", "--batches", "200", "--folder", str(tmp_path)]
     assert streaming.main(arguments) == 0
     head, *rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
     small, large = (
         {k: float(v.replace(",", "")) for k, v in zip(head, row, strict=True)} for row in rows
     )
-    assert large["pairs"] == 10 * small["pairs"]
-    assert large["batches an epoch"] > 5 * small["batches an epoch"]
-    # Ten times the corpus; of its index alone 3.5 MiB more, of its text 10.
+    assert large["pairs"] == 15 * small["pairs"]
+    assert large["batches an epoch"] > 7 * small["batches an epoch"]
+    # Of its index alone 4 MiB more, of its text 20; two processes of one size differ by up to 9.
     for phase in ("corpus mib", "batches mib"):
-        assert 0 < large[phase] < small[phase] + 8
+        assert 0 < large[phase] < small[phase] + 14
     assert not list(tmp_path.iterdir())
