@@ -51,6 +51,7 @@ RECIPE = dataclasses.replace(
     epochs=3,
     learning_rate_scale=2.0,
     average=1,
+    source_language="fi",
     language="en",
 )
 
@@ -102,7 +103,7 @@ def test_what_the_model_is(trained, rows):
     assert f"{tokenizer.source_vocabulary_size:,} pieces for both sides" in rows["vocabulary"][0]
     assert hashlib.sha256(weights.read_bytes()).hexdigest() in rows["weights"][0]
     text = (trained / card.CARD).read_text()
-    assert text.startswith("---\nlanguage: en\n") and "\n# my run\n" in text
+    assert text.startswith("---\nlanguage: [fi, en]\n") and "\n# my run\n" in text
     assert "'runs/my run'" in text, "a command of a folder with a space"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from training import multi30k
-from training.multi30k import SHA256, SPLITS, fetch, main, paths
+from training.multi30k import SHA256, SPLITS, fetch, files, main, paths
 from training.reader import CorpusError, CorpusReport, clean_pairs, read_pairs
 
 ROOT = Path(__file__).parent.parent
@@ -64,6 +64,13 @@ def home(monkeypatch):
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+@pytest.fixture
+def two_lines(monkeypatch):
+    """A corpus of one split with two pairs."""
+    monkeypatch.setattr(multi30k, "SHA256", CHECKSUMS)
+    monkeypatch.setattr(multi30k, "SPLITS", {"train": 2})
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -195,8 +202,7 @@ def test_a_folder_that_cannot_be_written_is_named(home, tmp_path, monkeypatch):
     assert contents(folder) == {}
 
 
-def test_paths_are_source_and_target_of_the_right_content(tmp_path, monkeypatch):
-    monkeypatch.setattr(multi30k, "SHA256", CHECKSUMS)
+def test_paths_are_source_and_target_of_the_right_content(two_lines, tmp_path):
     with pytest.raises(CorpusError, match="train.en is missing: fetch it with `python -m "):
         paths(tmp_path, "train")
     for name, text in TEXTS.items():
@@ -207,17 +213,48 @@ def test_paths_are_source_and_target_of_the_right_content(tmp_path, monkeypatch)
     with pytest.raises(CorpusError, match=CHECKSUMS["train.de"]):
         paths(tmp_path, "train")
     assert paths(tmp_path, "train", verify=False)[1] == tmp_path / "train.de"
-    with pytest.raises(ValueError, match="split must be one of train, val, .* got 'dev'"):
+    with pytest.raises(ValueError, match="split must be one of train, got 'dev'"):
         paths(tmp_path, "dev")
 
 
-def test_there_is_a_checksum_for_both_sides_of_each_split():
+def test_there_is_a_checksum_for_english_and_german_of_each_split():
     assert set(SHA256) == {f"{split}.{side}" for split in SPLITS for side in ("en", "de")}
     assert all(len(bytes.fromhex(checksum)) == 32 for checksum in SHA256.values())
+    assert files(["en", "de"]) == SHA256
+    assert files(["fr"]) == {f"{split}.fr": None for split in SPLITS}
 
 
-def test_the_command_fetches(home, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(multi30k, "SHA256", CHECKSUMS)
+def test_the_languages_of_a_pair_may_be_named(two_lines, tmp_path):
+    for name, text in (TEXTS | {"train.fr": b"un\ndeux\n"}).items():
+        (tmp_path / name).write_bytes(text)
+    assert paths(tmp_path, "train", language="fr")[1] == tmp_path / "train.fr"
+    assert paths(tmp_path, "train", "de", "en") == (tmp_path / "train.de", tmp_path / "train.en")
+    with pytest.raises(
+        CorpusError, match="train.cs is missing: fetch it with .* --languages fr cs"
+    ):
+        paths(tmp_path, "train", "fr", "cs")
+    with pytest.raises(ValueError, match="language must be one of en, de, fr, cs, got 'xx'"):
+        paths(tmp_path, "train", language="xx")
+    with pytest.raises(ValueError, match="must differ from source_language, got 'fr' for both"):
+        paths(tmp_path, "train", "fr", "fr")
+
+
+def test_without_a_checksum_the_lines_are_counted(two_lines, home, tmp_path, capsys):
+    home.files["train.fr.gz"] = gzip.compress(b"un\n")
+    command = [str(tmp_path), "--base-url", home.url, "--languages", "en", "fr"]
+    assert main(command) == 1
+    assert "1 lines, expected 2" in capsys.readouterr().err
+    assert contents(tmp_path) == {"train.en": TEXTS["train.en"]}
+
+    home.files["train.fr.gz"] = gzip.compress(b"un\ndeux\n")
+    assert main(command) == 0
+    assert "2 files, of which 1 fetched" in capsys.readouterr().out
+    (tmp_path / "train.fr").write_bytes(b"un\ndeux\ntrois\n")
+    with pytest.raises(CorpusError, match="another file .* 3 lines, expected 2"):
+        paths(tmp_path, "train", language="fr")
+
+
+def test_the_command_fetches(two_lines, home, tmp_path, capsys):
     assert main([str(tmp_path), "--base-url", home.url]) == 0
     assert contents(tmp_path) == TEXTS
     said = capsys.readouterr()

@@ -16,7 +16,7 @@ from workers import HERE, RECIPE, last_state
 
 import tfformer
 from tfformer.run import load_model, model_weights, read_config
-from training import fit, train
+from training import compare, evaluate, fit, multi30k, train
 from training.batches import Batches
 from training.corpus import Corpus
 from training.reader import Pair
@@ -202,7 +202,7 @@ def test_what_a_run_was_prepared_with_cannot_change(uninterrupted, capsys):
     resume = [RECIPE, "--run", str(uninterrupted), "--resume"]
     assert "--seed was 0" in fails([*resume, "--seed", "1"], capsys, 2)
 
-    assert "--optimizer was adam" in fails([*resume, "--optimizer", "muon"], capsys, 2)
+    assert "--optimizer was 'adam'" in fails([*resume, "--optimizer", "muon"], capsys, 2)
 
 
 def test_a_resume_that_is_refused_changes_no_setting(begun, capsys):
@@ -308,9 +308,38 @@ def test_a_recipe_s_settings_for_other_files(tmp_path):
     assert list(recipe.pairs("val", None)) == [Pair("text of b.en", "text of b.fr")]
     assert "`a.fr`" in recipe.origin and str(tmp_path) not in recipe.origin
     assert recipe.model_changes == original.model_changes
-    assert recipe.settings() == original.settings() | {"epochs": 7, "language": ""}
+    assert recipe.settings() == original.settings() | {
+        "epochs": 7,
+        "source_language": "",
+        "language": "",
+    }
     arguments.language = "fr"
     assert train.read_recipe(arguments).language == "fr"
+
+
+def test_a_recipe_in_other_languages(tmp_path, monkeypatch):
+    """The recipe's own corpus, with no change but the names of the languages."""
+    monkeypatch.setattr(multi30k, "SHA256", {})
+    monkeypatch.setattr(multi30k, "SPLITS", {"train": 1, "test_2016_flickr": 1})
+    for name in ("train.de", "train.fr", "test_2016_flickr.de", "test_2016_flickr.fr"):
+        (tmp_path / name).write_text(f"text of {name}\n")
+    languages = ["--source-language", "de", "--language", "fr"]
+    arguments = train.parser().parse_args(["multi30k", "--run=run", *languages])
+    recipe = train.read_recipe(arguments)
+    assert list(recipe.read("train", tmp_path)) == [Pair("text of train.de", "text of train.fr")]
+
+    corpus = ["--recipe", "multi30k", "--data", str(tmp_path)]
+    for command, runs in ((evaluate, ["run"]), (compare, ["a", "b"])):
+        options = ["--split", "test", *languages]
+        arguments = command.parser().parse_args([*runs, *corpus, *options])
+        pairs, language = evaluate.read_test_set(arguments)
+        assert [pair.target for pair in pairs] == ["text of test_2016_flickr.fr"]
+        assert language == "fr"
+
+
+def test_a_run_keeps_its_language(begun, capsys):
+    changed = [RECIPE, "--run", str(begun), "--resume", "--language", "fr"]
+    assert "--language was" in fails(changed, capsys, 2)
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,10 @@ def _table(heads, rows):
 
 def _head(name, settings):
     language = settings.get("language")
+    languages = [name for name in (settings.get("source_language"), language) if name]
     yield "---"
-    if language:
-        yield f"language: {language}"
+    if languages:
+        yield f"language: [{', '.join(languages)}]"
     yield "library_name: tfformer"
     yield "pipeline_tag: translation"
     yield "---"

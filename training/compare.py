@@ -23,7 +23,7 @@ import sys
 from pathlib import Path
 
 from training.command import Parser
-from training.evaluate import evaluate, language_of, read_test_set
+from training.evaluate import add_languages, evaluate, read_test_set
 from training.history import read_history
 from training.recipe import recipe_names
 
@@ -205,7 +205,7 @@ def parser():
     )
     parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
     parser.add_argument("--target", type=Path, help="its reference, line by line")
-    parser.add_argument("--language", help="of the target, for the Multi30K literature's BLEU")
+    add_languages(parser)
     parser.add_argument("--out", type=Path, help="a folder for compare.json and curves.png")
     return parser
 
@@ -217,7 +217,7 @@ def main(arguments=None):
     if len(options.runs) < 2:
         command.error(f"RUN must be two or more, got {options.runs[0]}")
     try:
-        pairs = read_test_set(options)
+        pairs, language = read_test_set(options)
     except (ValueError, OSError) as error:
         return command.fail(error, 2 if type(error) is ValueError else 1)
 
@@ -229,7 +229,7 @@ def main(arguments=None):
         found = compare(
             options.runs,
             pairs,
-            options.language or language_of(options.recipe),
+            language,
             lambda line: print(line, file=sys.stderr),
         )
         means = seeds(options.runs, found)

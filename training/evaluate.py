@@ -14,6 +14,7 @@ scored with; the same ones again replace what was there.
 Exit codes: 0 scored; 1 the run or the corpus is at fault; 2 wrong usage.
 """
 
+import dataclasses
 import json
 import os
 import sys
@@ -39,27 +40,42 @@ def parser():
     parser.add_argument("--beam-width", type=int, help="default: the run's own")
     parser.add_argument("--length-penalty", type=float, help="default: the run's own")
     parser.add_argument("--batch-size", type=int, default=64, help="default 64")
-    parser.add_argument(
-        "--language", help="of the target: adds BLEU by the protocol of the Multi30K literature"
-    )
+    add_languages(parser)
     parser.add_argument("--output", type=Path, help="default: RUN/evaluation.json")
     parser.add_argument("--translations", type=Path, help="write the translations into this file")
     return parser
 
 
+def add_languages(parser):
+    """The options of what the test set is in; by default the recipe's own languages."""
+    parser.add_argument("--source-language", help="of the source, for a recipe that has several")
+    parser.add_argument(
+        "--language", help="of the target: adds BLEU by the protocol of the Multi30K literature"
+    )
+
+
 def read_test_set(arguments):
-    """The pairs to be scored, checked. Raises ValueError or CorpusError."""
+    """The pairs to be scored, checked, and the target's language or "".
+
+    Raises:
+        ValueError: for arguments that make no sense.
+        CorpusError: for a corpus that cannot be read.
+    """
     from training.reader import CorpusError, read_pairs
 
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
+    language = arguments.language or ""
     if arguments.recipe:
-        pairs = list(load_recipe(arguments.recipe).pairs(arguments.split, arguments.data))
+        names = ("source_language", "language")
+        given = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
+        recipe = dataclasses.replace(load_recipe(arguments.recipe), **given)
+        pairs, language = list(recipe.read(arguments.split, arguments.data)), recipe.language
     else:
         pairs = list(read_pairs(arguments.source, arguments.target))
     if not pairs:
         raise CorpusError(f"{arguments.source or arguments.recipe} has no pair to be scored")
-    return pairs
+    return pairs, language
 
 
 def name_of(arguments):
@@ -67,11 +83,6 @@ def name_of(arguments):
     if arguments.recipe:
         return f"{Path(arguments.recipe).name} {arguments.split}"
     return ", ".join(path.name for path in (arguments.source, arguments.target) if path)
-
-
-def language_of(recipe):
-    """The target's language that a recipe names, or None."""
-    return load_recipe(recipe).language or None if recipe else None
 
 
 def exact_match(translations, references):
@@ -187,7 +198,7 @@ def main(arguments=None):
     if arguments.batch_size < 1:
         return command.fail(f"--batch-size must be at least 1, got {arguments.batch_size}", 2)
     try:
-        pairs = read_test_set(arguments)
+        pairs, language = read_test_set(arguments)
     except (ValueError, OSError) as error:
         wrong_usage = type(error) is ValueError
         return command.fail(error, 2 if wrong_usage else 1)
@@ -208,7 +219,7 @@ def main(arguments=None):
             pairs,
             greedy=arguments.greedy,
             batch_size=arguments.batch_size,
-            language=arguments.language or language_of(arguments.recipe),
+            language=language,
         )
         output = arguments.output or arguments.run / "evaluation.json"
         text = json.dumps(scores, indent=2, ensure_ascii=False) + "\n"

@@ -1,4 +1,5 @@
-"""The corpus Multi30K: image descriptions, English and German, 31,014 pairs in three splits.
+"""The corpus Multi30K: 31,014 image descriptions in three splits, in English and German, and for
+who wants them in French and Czech.
 
     A group of men are loading cotton onto a truck
     Eine Gruppe von Männern lädt Baumwolle auf einen Lastwagen
@@ -12,9 +13,11 @@ score on it: the usual first test on a real language pair. The text is raw: case
     test_2016_flickr   1,000   reporting only
 
 The data is for research and education, NOT for commercial use, so it is no part of this project:
-`fetch` loads it from its public home and refuses whatever has another checksum than here.
+`fetch` loads it from its public home. English and German with another checksum than here are
+refused; of French and Czech the project knows none, and counts their lines.
 
-    python -m training.multi30k multi30k
+    python -m training.multi30k data/multi30k
+    python -m training.multi30k data/multi30k --languages en fr
 
 Reference: D. Elliott, S. Frank, K. Sima'an, L. Specia, "Multi30K: Multilingual English-German Image
 Descriptions", 2016, https://aclanthology.org/W16-3210; data: https://github.com/multi30k/dataset.
@@ -29,7 +32,7 @@ import sys
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -40,7 +43,7 @@ from training.reader import CorpusError
 
 BASE_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 
-SOURCE_LANGUAGE, TARGET_LANGUAGE = "en", "de"
+LANGUAGES = ("en", "de", "fr", "cs")
 
 SPLITS = {"train": 29_000, "val": 1_014, "test_2016_flickr": 1_000}  # pairs
 
@@ -59,11 +62,17 @@ CHUNK_SIZE = 1 << 16  # unpacked bytes: the progress bar moves a few dozen times
 TIMEOUT = 30.0  # seconds without a byte, not for the whole download
 
 
+def files(languages: Iterable[str]) -> dict[str, str | None]:
+    """Name of each file of some of `LANGUAGES` -> its SHA-256, None where it is not known."""
+    names = [f"{split}.{language}" for split in SPLITS for language in languages]
+    return {name: SHA256.get(name) for name in names}
+
+
 def fetch(
     folder: str | os.PathLike,
     base_url: str = BASE_URL,
     *,
-    checksums: Mapping[str, str] = SHA256,
+    checksums: Mapping[str, str | None] = SHA256,
     timeout: float = TIMEOUT,
 ) -> list[Path]:
     """Downloads and unpacks the files that `folder` lacks, with a progress bar on stderr.
@@ -74,7 +83,8 @@ def fetch(
     Args:
         folder: where the files go; made if it is missing.
         base_url: where `NAME.gz` of each file is found.
-        checksums: name of each file -> SHA-256 of its unpacked bytes, as 64 hexadecimal digits.
+        checksums: name of each file -> SHA-256 of its unpacked bytes, as 64 hexadecimal digits,
+            or None for a file that is known by its number of lines alone: see `files`.
         timeout: seconds without a byte until the download is given up.
 
     Returns:
@@ -82,7 +92,7 @@ def fetch(
 
     Raises:
         CorpusError: the folder cannot be written, a download fails, or a file, be it downloaded
-            or there before, has another checksum.
+            or there before, has another checksum or number of lines.
     """
     folder = Path(folder)
     try:
@@ -106,29 +116,43 @@ def fetch(
     return [folder / name for name in missing]
 
 
-def paths(folder: str | os.PathLike, split: str, *, verify: bool = True) -> tuple[Path, Path]:
-    """The English (source) and the German (target) file of a split.
+def paths(
+    folder: str | os.PathLike,
+    split: str,
+    source_language: str = "en",
+    language: str = "de",
+    *,
+    verify: bool = True,
+) -> tuple[Path, Path]:
+    """The source and the target file of a split.
 
     Args:
         folder: where `fetch` put the files.
         split: one of `SPLITS`.
-        verify: whether to compare the checksums; a few milliseconds.
+        source_language, language: of source and target, two of `LANGUAGES`.
+        verify: whether to compare checksums, or numbers of lines; a few milliseconds.
 
     Raises:
-        ValueError: there is no such split.
-        CorpusError: a file is missing, or has another checksum.
+        ValueError: there is no such split or language, or the two are the same.
+        CorpusError: a file is missing, or has another checksum or number of lines.
     """
     if split not in SPLITS:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    for name, value in (("source_language", source_language), ("language", language)):
+        if value not in LANGUAGES:
+            raise ValueError(f"{name} must be one of {', '.join(LANGUAGES)}, got {value!r}")
+    if source_language == language:
+        raise ValueError(f"language must differ from source_language, got {language!r} for both")
     folder = Path(folder)
-    found = tuple(folder / f"{split}.{side}" for side in (SOURCE_LANGUAGE, TARGET_LANGUAGE))
+    found = tuple(folder / f"{split}.{side}" for side in (source_language, language))
     for path in found:
         if not path.is_file():
             raise CorpusError(
-                f"{path} is missing: fetch it with `python -m training.multi30k {folder}`"
+                f"{path} is missing: fetch it with `python -m training.multi30k {folder} "
+                f"--languages {source_language} {language}`"
             )
         if verify:
-            _verify(path, SHA256[path.name])
+            _verify(path, SHA256.get(path.name))
     return found
 
 
@@ -136,32 +160,38 @@ class _DownloadFailed(Exception):
     """The URL and the reason."""
 
 
-def _verify(path: Path, expected: str) -> None:
-    """Refuses a file with another checksum: it may be the user's own, so it is not overwritten."""
+def _fault(name: str, content: bytes, checksum: str | None) -> str | None:
+    """What is wrong with the unpacked bytes of a file, if anything."""
+    if checksum is None:
+        lines, expected = content.count(b"\n"), SPLITS[name.rpartition(".")[0]]
+        return f"it has {lines:,} lines, expected {expected:,}" if lines != expected else None
+    received = hashlib.sha256(content).hexdigest()
+    return f"its SHA-256 is {received}, expected {checksum}" if received != checksum else None
+
+
+def _verify(path: Path, checksum: str | None) -> None:
+    """Refuses a file with another content: it may be the user's own, so it is not overwritten."""
     try:
-        received = hashlib.sha256(path.read_bytes()).hexdigest()
+        fault = _fault(path.name, path.read_bytes(), checksum)
     except OSError as error:
         raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
-    if received != expected:
+    if fault:
         raise CorpusError(
-            f"{path} is another file than that of Multi30K: its SHA-256 is {received}, expected "
-            f"{expected}. Move it away, or choose another folder"
+            f"{path} is another file than that of Multi30K: {fault}. Move it away, or choose "
+            "another folder"
         )
 
 
-def _fetch_file(url: str, path: Path, expected: str, timeout: float, progress: Progress) -> None:
+def _fetch_file(
+    url: str, path: Path, checksum: str | None, timeout: float, progress: Progress
+) -> None:
     """Download beside, verify, fsync, rename: the name never stands for half a file."""
-    digest = hashlib.sha256()
+    content = b"".join(_body(url, timeout, progress))  # of a few MB
+    if fault := _fault(path.name, content, checksum):
+        raise CorpusError(f"{url} is refused, and nothing of it is kept: unpacked, {fault}")
     with _removed_at_end(path.with_name(f"{path.name}.{os.getpid()}.part")) as part:
         with open(part, "wb") as file:
-            for chunk in _body(url, timeout, progress):
-                digest.update(chunk)
-                file.write(chunk)
-            if digest.hexdigest() != expected:
-                raise CorpusError(
-                    f"{url} is refused, and nothing of it is kept: the SHA-256 of the unpacked "
-                    f"file is {digest.hexdigest()}, expected {expected}"
-                )
+            file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
@@ -217,23 +247,28 @@ def main(arguments: list[str] | None = None) -> int:
     """
     parser = Parser(
         "training.multi30k",
-        "Fetch the corpus Multi30K, English and German (4 MB). It is for research and education,\n"
-        "not for commercial use. What is there already is verified, and not fetched.\n\n"
+        "Fetch the corpus Multi30K (2 MB a language). It is for research and education, not for\n"
+        "commercial use. What is there already is verified, and not fetched.\n\n"
         "    python -m training.multi30k data/multi30k",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the files go")
+    parser.add_argument(
+        "--languages", nargs="+", default=LANGUAGES[:2], choices=LANGUAGES, metavar="LANGUAGE",
+        help=f"some of {', '.join(LANGUAGES)}; default {' '.join(LANGUAGES[:2])}",
+    )  # fmt: skip
     parser.add_argument(
         "--base-url", default=BASE_URL, metavar="URL", help="a mirror (default %(default)s)"
     )
     options = parser.parse_args(arguments)
     try:
-        fetched = fetch(options.folder, options.base_url, checksums=SHA256)
+        wanted = files(options.languages)
+        fetched = fetch(options.folder, options.base_url, checksums=wanted)
     except CorpusError as error:
         return parser.fail(error)
     except KeyboardInterrupt:
         return parser.fail("interrupted; run it again to go on")
     print(
-        f"{options.folder}: {len(SHA256)} files, of which {len(fetched)} fetched now; all verified"
+        f"{options.folder}: {len(wanted)} files, of which {len(fetched)} fetched now; all verified"
     )
     print("Multi30K is for research and education, not for commercial use.")
     return 0

@@ -42,7 +42,7 @@ def prepare(folder, recipe, data, say, init=None):
 
         def cleaned(split, report):
             return clean_pairs(
-                recipe.pairs(split, data),
+                recipe.read(split, data),
                 report,
                 max_characters=recipe.max_characters,
                 max_length_ratio=recipe.max_length_ratio,

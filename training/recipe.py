@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import importlib.util
+import inspect
 import pkgutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -34,7 +35,8 @@ class Recipe:
 
     Args:
         pairs: a function of a split (`"train"`, `"val"` or `"test"`) and the folder given with
-            `--data` (or None) that gives the split's pairs.
+            `--data` (or None) that gives the split's pairs. For a corpus of several languages it
+            has two parameters more, `source_language` and `language`.
         model_changes: fields of `TransformerConfig` that replace the preset's.
         origin: where the pairs are from, in words, for the model card.
     """
@@ -59,6 +61,7 @@ class Recipe:
     warmup_steps: int = setting(4000, "steps in which the learning rate rises")
     learning_rate_scale: float = setting(1.0, "factor of the paper's learning rate")
     cooldown: float = setting(0.0, "share of the steps, at the end, in which it falls to zero")
+    source_language: str = setting("", "of the source: en, de, ...")
     language: str = setting("", "of the target, for BLEU as the Multi30K literature counts it")
     smoothing: float = setting(0.1, "label smoothing")
     r_drop: float = setting(0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once")
@@ -148,6 +151,12 @@ class Recipe:
                 "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "
                 f"got batch_tokens={self.batch_tokens} and max_tokens={self.max_tokens}"
             )
+
+    def read(self, split, data):
+        """The pairs of a split, in the recipe's languages if `pairs` asks for any."""
+        known = {"source_language": self.source_language, "language": self.language}
+        asked = known.keys() & inspect.signature(self.pairs).parameters.keys()
+        return self.pairs(split, data, **{name: known[name] for name in asked})
 
     def frozen(self):
         """The parts that do not learn, by name."""

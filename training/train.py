@@ -43,6 +43,8 @@ PREPARED_SETTINGS = {
     "max_tokens",
     "max_length_ratio",
     "batch_tokens",
+    "source_language",
+    "language",
     "optimizer",
     "seed",
     "new_pieces",
@@ -132,7 +134,8 @@ def read_recipe(arguments):
         corpus = {
             "pairs": functools.partial(file_pairs, files, val_files),
             "origin": origin_of(files, val_files),
-            # That of the recipe's own corpus is not theirs.
+            # Those of the recipe's own corpus are not theirs.
+            "source_language": "",
             "language": "",
         }
         recipe = dataclasses.replace(recipe, **corpus) if recipe else Recipe(**corpus)
@@ -190,10 +193,11 @@ def main(arguments=None):
             changes = changed_settings(arguments)
             recipe = read_settings(arguments.run, recipe)
             for name in sorted(set(changes) & PREPARED_SETTINGS):
-                if changes[name] != getattr(recipe, name):
+                before, after = getattr(recipe, name), changes[name]
+                if after != before:
                     return command.fail(
-                        f"--{name.replace('_', '-')} was {getattr(recipe, name)} when the run was "
-                        f"begun and cannot become {changes[name]}: choose another --run",
+                        f"--{name.replace('_', '-')} was {before!r} when the run was begun and "
+                        f"cannot become {after!r}: choose another --run",
                         2,
                     )
             recipe = dataclasses.replace(recipe, **changes)
