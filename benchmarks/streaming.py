@@ -152,6 +152,7 @@ def batches(folder, _, count):
                 if n == 0:
                     row[f"{place}_batch_seconds"] = time.monotonic() - started
                     started = time.monotonic()
+                    continue
                 tokens += np.count_nonzero(inputs["source_ids"]) + np.count_nonzero(labels)
             seconds += time.monotonic() - started
     return row | {"tokens_a_second": tokens / seconds}

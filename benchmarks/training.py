@@ -187,7 +187,8 @@ def pipeline(text, vocabulary_size):
         started = time.perf_counter()
         for _ in batches.dataset():
             pass
-        return sum(batches.tokens(0)) / (time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        return sum(batches.tokens(0)) / seconds
 
 
 def markdown(rows):

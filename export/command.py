@@ -18,6 +18,7 @@ class Parser(argparse.ArgumentParser):
             prog=f"python -m {module}",
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
 
     def error(self, message):

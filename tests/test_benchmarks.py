@@ -345,7 +345,7 @@ def test_memory_of_the_input_does_not_grow_with_the_corpus(tmp_path, capsys):
     )
     assert large["pairs"] == 15 * small["pairs"]
     assert large["batches an epoch"] > 7 * small["batches an epoch"]
-    # Of its index alone 4 MiB more, of its text 20; two processes of one size differ by up to 9.
+    # Its index is 5 MiB more, its text would be 20; two processes of one size differ by up to 9.
     for phase in ("corpus mib", "batches mib"):
         assert 0 < large[phase] < small[phase] + 14
     assert not list(tmp_path.iterdir())

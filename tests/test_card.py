@@ -103,7 +103,7 @@ def test_what_the_model_is(trained, rows):
     assert f"{tokenizer.source_vocabulary_size:,} pieces for both sides" in rows["vocabulary"][0]
     assert hashlib.sha256(weights.read_bytes()).hexdigest() in rows["weights"][0]
     text = (trained / card.CARD).read_text()
-    assert text.startswith("---\nlanguage: [fi, en]\n") and "\n# my run\n" in text
+    assert text.startswith('---\nlanguage: ["fi", "en"]\n') and "\n# my run\n" in text
     assert "'runs/my run'" in text, "a command of a folder with a space"
 
 
@@ -233,6 +233,12 @@ def test_damage_is_named(trained, tmp_path):
         with pytest.raises(run.RunError, match=Path(name).name):
             card.write_card(copy)
         (copy / name).write_bytes(before)
+    weights = next(copy.glob("weights-*"))
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-100])
+    with pytest.raises(run.RunError, match="weights-.* is damaged"):
+        card.write_card(copy)
+    weights.write_bytes(whole)
     card.write_card(copy)
 
 

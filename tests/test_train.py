@@ -1,6 +1,5 @@
 """The command training.train: exact resume, signals, divergence, bad input."""
 
-import fcntl
 import json
 import os
 import resource
@@ -19,6 +18,7 @@ from tfformer.run import load_model, model_weights, read_config
 from training import compare, evaluate, fit, multi30k, train
 from training.batches import Batches
 from training.corpus import Corpus
+from training.lock import alone
 from training.reader import Pair
 from training.recipe import Recipe, load_recipe
 
@@ -59,6 +59,7 @@ def test_resumed_equals_uninterrupted_whatever_killed_it(uninterrupted, tmp_path
         "during a save",
         "during validation",
         "end of an epoch",
+        "middle of an epoch",  # the second, with R-Drop
     ):
         killed = start(run, "--resume", die=moment)
         assert killed.returncode == -signal.SIGKILL, f"{moment}: {killed.stderr}"
@@ -209,9 +210,8 @@ def test_a_resume_that_is_refused_changes_no_setting(begun, capsys):
     settings = (begun / "prepared" / "recipe.json").read_bytes()
     resume = [RECIPE, "--run", str(begun), "--resume", "--epochs", "4"]
     assert "--dtype" in fails([*resume, "--dtype", "mixed_float16"], capsys, 1)
-    with open(begun / "checkpoints" / ".lock", "wb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        assert "in training already" in fails(resume[:-2], capsys, 1)
+    with alone(begun):
+        assert "in training already" in fails(resume, capsys, 1)
     assert (begun / "prepared" / "recipe.json").read_bytes() == settings
 
 
@@ -239,13 +239,58 @@ def test_a_run_that_is_cut_short_is_validated_and_one_that_is_made_longer_goes_o
         assert (settings["epochs"], settings["validate_every"]) == (epochs, 3)
 
 
+def test_a_run_in_the_middle_of_an_epoch_cannot_end_before_it(tmp_path, capsys, monkeypatch):
+    run = [RECIPE, "--run", str(tmp_path / "run")]
+
+    def stop(keeper, batch, logs=None, original=fit._Keeper.on_train_batch_end):
+        if keeper.training.progress["epoch"] == 1:
+            keeper.training.stop_signal = signal.SIGTERM
+        original(keeper, batch, logs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fit._Keeper, "on_train_batch_end", stop)
+        assert train.main(run) == 128 + signal.SIGTERM
+    settings = (tmp_path / "run" / "prepared" / "recipe.json").read_bytes()
+    capsys.readouterr()
+    assert "at least 2, in whose middle" in fails([*run, "--resume", "--epochs", "1"], capsys, 1)
+    assert (tmp_path / "run" / "prepared" / "recipe.json").read_bytes() == settings
+
+
+def test_a_model_without_its_training_is_not_overwritten(begun, capsys):
+    shutil.rmtree(begun / "prepared")
+    before = (begun / "config.json").read_bytes()
+    for options in ([], ["--resume"], ["--init", str(begun)]):
+        said = fails([RECIPE, "--run", str(begun), *options], capsys, 1)
+        assert "holds a model and no training" in said
+    assert (begun / "config.json").read_bytes() == before
+
+
+def test_a_recipe_file_with_a_mistake_is_one_line(tmp_path, capsys):
+    path = tmp_path / "mine.py"
+    path.write_text("from training.recipe import Recipe\nRECIPE = Recipe(pairs=None, epoch=3)\n")
+    said = fails([str(path), "--run", str(tmp_path / "run")], capsys, 2)
+    assert "mine.py: TypeError" in said and "epoch" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_blank_and_repeated_sources_take_no_place_in_validation(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    chosen = next(s for n in range(99) if train.held_out(Pair(s := f"often {n}", "")))
+    lines = ["\tno source\n"] * 1500 + [f"{chosen}\ttarget {n}\n" for n in range(1500)]
+    lines += [f"source {n}\ttarget {n}\n" for n in range(30_000)]
+    path.write_text("".join(lines))
+    pairs = list(train.file_pairs((path, None), None, "val", None))
+    assert len(pairs) == len({pair.source for pair in pairs}) == train.HELD_OUT
+    assert pairs[0] == Pair(chosen, "target 0")
+
+
 def test_resume_without_a_training(capsys, tmp_path):
     assert "--source" in fails(["--run", str(tmp_path), "--resume"], capsys, 2)
 
 
 def test_held_out_sources_are_on_one_side_alone(tmp_path):
     path = tmp_path / "pairs.tsv"
-    lines = [f"source {n % 3001}\ttarget {n}\n" for n in range(40_000)]
+    lines = [f"source {n % 23_003}\ttarget {n}\n" for n in range(40_000)]
     path.write_text("".join(lines))
     sides = {
         split: list(train.file_pairs((path, None), None, split, None)) for split in ("train", "val")
@@ -263,6 +308,8 @@ def test_held_out_sources_are_on_one_side_alone(tmp_path):
         ("--vocabulary-kind", "words"),
         ("--r-drop", "nan"),
         ("--learning-rate-scale", "nan"),
+        ("--learning-rate-scale", "inf"),
+        ("--max-length-ratio", "0.5"),
         ("--freeze", "encoder,decoder,embeddings,encoder"),
     ],
 )
@@ -329,12 +376,15 @@ def test_a_recipe_in_other_languages(tmp_path, monkeypatch):
     assert list(recipe.read("train", tmp_path)) == [Pair("text of train.de", "text of train.fr")]
 
     corpus = ["--recipe", "multi30k", "--data", str(tmp_path)]
+    prepared = tmp_path / "french" / "prepared"
+    prepared.mkdir(parents=True)
+    (prepared / "recipe.json").write_text(json.dumps(recipe.settings()))
     for command, runs in ((evaluate, ["run"]), (compare, ["a", "b"])):
-        options = ["--split", "test", *languages]
-        arguments = command.parser().parse_args([*runs, *corpus, *options])
-        pairs, language = evaluate.read_test_set(arguments)
-        assert [pair.target for pair in pairs] == ["text of test_2016_flickr.fr"]
-        assert language == "fr"
+        for run, given in ((tmp_path / "new", languages), (tmp_path / "french", [])):
+            options = [*runs, *corpus, "--split", "test", *given]
+            pairs, language = evaluate.read_test_set(command.parser().parse_args(options), run)
+            assert [pair.target for pair in pairs] == ["text of test_2016_flickr.fr"]
+            assert language == "fr"
 
 
 def test_a_run_keeps_its_language(begun, capsys):

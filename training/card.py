@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.run import read_config, read_json, write_atomically
+from tfformer.run import RunError, read_config, read_json, write_atomically
 from training.history import read_history
 from training.prepare import CORPUS, PREPARED, SETTINGS
 from training.reader import CorpusReport
@@ -88,14 +88,21 @@ def card(directory):
 
 
 def count_parameters(path):
-    """How many numbers the arrays of an .npz file have. Only their heads are read."""
+    """How many numbers the arrays of an .npz file have. Only their heads are read.
+
+    Raises:
+        RunError: it is damaged.
+    """
     total = 0
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            with archive.open(name) as file:
-                np.lib.format.read_magic(file)
-                shape, _, _ = np.lib.format.read_array_header_1_0(file)
-                total += int(np.prod(shape))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                with archive.open(name) as file:
+                    np.lib.format.read_magic(file)
+                    shape, _, _ = np.lib.format.read_array_header_1_0(file)
+                    total += int(np.prod(shape))
+    except zipfile.BadZipFile as error:
+        raise RunError(f"{path} is damaged: {error}") from error
     return total
 
 
@@ -115,7 +122,8 @@ def _head(name, settings):
     languages = [name for name in (settings.get("source_language"), language) if name]
     yield "---"
     if languages:
-        yield f"language: [{', '.join(languages)}]"
+        # Quoted: `no`, Norwegian, is a truth value in YAML.
+        yield f"language: {json.dumps(languages)}"
     yield "library_name: tfformer"
     yield "pipeline_tag: translation"
     yield "---"

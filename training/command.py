@@ -21,6 +21,7 @@ class Parser(argparse.ArgumentParser):
             prog=f"python -m {module}",
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
         )
 
     def error(self, message):
@@ -31,6 +32,14 @@ class Parser(argparse.ArgumentParser):
         line = " ".join(str(error).split())
         print(f"{self.prog}: error: {line}", file=sys.stderr)
         return code
+
+    def run(self, command, arguments=None):
+        """The exit code of `command(options)`; the user's interrupt takes one line too."""
+        options = self.parse_args(arguments)
+        try:
+            return command(options)
+        except KeyboardInterrupt:
+            return self.fail("interrupted", 130)
 
 
 def close_stdout():

@@ -97,8 +97,8 @@ def compare(runs, pairs, language=None, say=lambda line: None):
 def seeds(runs, found):
     """Mean and standard deviation of runs that differ in nothing but their seed.
 
-    These are runs whose models have the same sizes, trained with the same settings on the same
-    corpus from the same beginning.
+    These are runs whose models have the same sizes, trained on the same corpus from the same
+    beginning, with the same settings at their end.
 
     Args:
         runs: run directories.
@@ -213,11 +213,14 @@ def parser():
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
-    options = command.parse_args(arguments)
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
     if len(options.runs) < 2:
         command.error(f"RUN must be two or more, got {options.runs[0]}")
     try:
-        pairs, language = read_test_set(options)
+        pairs, language = read_test_set(options, options.runs[0])
     except (ValueError, OSError) as error:
         return command.fail(error, 2 if type(error) is ValueError else 1)
 
@@ -240,8 +243,6 @@ def main(arguments=None):
             write_curves(options.out / "curves.png", curves)
     except (ValueError, OSError) as error:
         return command.fail(error)
-    except KeyboardInterrupt:
-        return command.fail("interrupted", 130)
     return 0
 
 

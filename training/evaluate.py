@@ -47,15 +47,30 @@ def parser():
 
 
 def add_languages(parser):
-    """The options of what the test set is in; by default the recipe's own languages."""
+    """The options of what the test set is in; by default what the run was trained in."""
     parser.add_argument("--source-language", help="of the source, for a recipe that has several")
     parser.add_argument(
         "--language", help="of the target: adds BLEU by the protocol of the Multi30K literature"
     )
 
 
-def read_test_set(arguments):
+def languages(arguments, run):
+    """Those that are given, or that a run was trained in, by the names of the recipe's fields."""
+    settings = Path(run) / "prepared" / "recipe.json"
+    trained = json.loads(settings.read_bytes()) if settings.exists() else {}
+    found = {
+        name: getattr(arguments, name) or trained.get(name)
+        for name in ("source_language", "language")
+    }
+    return {name: language for name, language in found.items() if language}
+
+
+def read_test_set(arguments, run):
     """The pairs to be scored, checked, and the target's language or "".
+
+    Args:
+        arguments: of the command.
+        run: the run directory whose languages a recipe's test set is in by default.
 
     Raises:
         ValueError: for arguments that make no sense.
@@ -67,9 +82,8 @@ def read_test_set(arguments):
         raise ValueError("give either --recipe or --source and --target")
     language = arguments.language or ""
     if arguments.recipe:
-        names = ("source_language", "language")
-        given = {name: getattr(arguments, name) for name in names if getattr(arguments, name)}
-        recipe = dataclasses.replace(load_recipe(arguments.recipe), **given)
+        recipe = load_recipe(arguments.recipe)
+        recipe = dataclasses.replace(recipe, **languages(arguments, run))
         pairs, language = list(recipe.read(arguments.split, arguments.data)), recipe.language
     else:
         pairs = list(read_pairs(arguments.source, arguments.target))
@@ -194,16 +208,19 @@ def print_scores(scores, name):
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
-    arguments = command.parse_args(arguments)
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, arguments):
     if arguments.batch_size < 1:
         return command.fail(f"--batch-size must be at least 1, got {arguments.batch_size}", 2)
     try:
-        pairs, language = read_test_set(arguments)
+        pairs, language = read_test_set(arguments, arguments.run)
     except (ValueError, OSError) as error:
         wrong_usage = type(error) is ValueError
         return command.fail(error, 2 if wrong_usage else 1)
 
-    from tfformer.run import load_translator, read_config, write_atomically
+    from tfformer.run import load_translator, read_config, write_atomically, write_json
     from training.card import write_card
     from training.scores import add_scores
 
@@ -222,8 +239,7 @@ def main(arguments=None):
             language=language,
         )
         output = arguments.output or arguments.run / "evaluation.json"
-        text = json.dumps(scores, indent=2, ensure_ascii=False) + "\n"
-        write_atomically(output, text.encode())
+        write_json(output, scores)
         if arguments.translations:
             lines = "".join(f"{translation}\n" for translation in translations)
             write_atomically(arguments.translations, lines.encode())
@@ -234,8 +250,6 @@ def main(arguments=None):
             print(f"{arguments.run} is read-only: its card is as it was", file=sys.stderr)
     except (ValueError, OSError) as error:
         return command.fail(error, 1)
-    except KeyboardInterrupt:
-        return command.fail("interrupted", 130)
     print_scores(scores, str(arguments.run))
     return 0
 

@@ -19,7 +19,7 @@ FOREIGN = 0.5  # nats for each three bytes, by which the other side is likelier
 # What one text cannot be, and what it is then.
 FAULTS = {
     "replaced bytes": re.compile("\ufffd"),
-    "UTF-8 read as Latin-1": re.compile("[ÃÂ][\x80-\xbf]|â€|Ã[¤¶¼Ÿ©¨]"),
+    "UTF-8 read as Latin-1": re.compile(r"[ÃÂ][\x80-\xbf]|â€|Ã[Ÿœ]|Ã[„–]\w"),
     "control characters": re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"),
     "markup": re.compile(r"</?[a-zA-Z][^>]{0,80}>|&(?:[a-z]{2,8}|#\d{2,5});"),
 }
@@ -208,11 +208,17 @@ def suggestions(findings):
             yield f"{share(f'{side} language')}: the {side} language; look at suspects.tsv."
     longest = findings.lengths()["tokens"]
     most = max(side["99 %"] for side in longest.values())
-    edge = next((edge for edge in EDGES if edge >= most), EDGES[-1])
-    yield f"99 % of the texts have at most {most:.0f} tokens: --max-tokens {edge} keeps them."
-    waste = sum(pairs * 2 * edge * pad for edge, pairs, pad in findings.padding())
-    waste /= sum(pairs * 2 * edge for edge, pairs, _ in findings.padding())
-    yield f"{100 * waste:.0f} % of a batch's tokens are padding."
+    edge = next((edge for edge in EDGES if edge >= most), None)
+    if edge:
+        yield f"99 % of the texts have at most {most:.0f} tokens: --max-tokens {edge} keeps them."
+    else:
+        yield (
+            f"More than 1 % of the texts have over {EDGES[-1]:,} tokens, and training drops them: "
+            "cut them into parts."
+        )
+    if slots := sum(pairs * 2 * edge for edge, pairs, _ in findings.padding()):
+        waste = sum(pairs * 2 * edge * pad for edge, pairs, pad in findings.padding())
+        yield f"{100 * waste / slots:.0f} % of a batch's tokens are padding."
     tokens = findings.tokens.sum(axis=0)
     for side, n in (("source", 0), ("target", 1)):
         if findings.bytes[n] > tokens[n] / 100:

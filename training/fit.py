@@ -11,7 +11,6 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
 """
 
 import contextlib
-import fcntl
 import math
 import signal
 import time
@@ -125,6 +124,11 @@ class Training:
     def _make_ready(self, prepared, data, init):
         """What one worker does for all: the folders, with all that is prepared once."""
         if not prepared.is_dir():
+            if (self.directory / "config.json").exists():
+                raise run.RunError(
+                    f"{self.directory} holds a model and no training that made it: choose another "
+                    "run directory"
+                )
             prepare(prepared, self.recipe, data, self.say, init)
         self.checkpoints.mkdir(exist_ok=True)
 
@@ -203,7 +207,11 @@ class Training:
         )
 
     def resume(self):
-        """Puts the last checkpoint back. A run that was killed before its first one starts."""
+        """Puts the last checkpoint back. A run that was killed before its first one starts.
+
+        Raises:
+            ValueError: the recipe has fewer epochs than the run has begun.
+        """
         # The first step makes the variables of optimizer and metrics; without one, they are
         # made here, from a batch that is not learned from.
         if self.last.exists():
@@ -211,6 +219,11 @@ class Training:
                 self._build()
                 self.progress = checkpoint.restore(self.last, self.model)
                 self.strategy.spread_dropout(self.model)
+        begun, epochs = self.progress["epoch"] + bool(self.progress["batch"]), self.recipe.epochs
+        if self.progress["batch"] and begun > epochs:
+            raise ValueError(
+                f"epochs must be at least {begun}, in whose middle the run is, got {epochs}"
+            )
 
     def _build(self):
         ids = tf.zeros([1, 2], tf.int32)
@@ -224,7 +237,6 @@ class Training:
             The history, a dict an epoch.
 
         Raises:
-            RunError: another process trains in this directory.
             Interrupted: by SIGINT or SIGTERM, the state saved.
             Diverged: naming the step; the last good checkpoint stays.
         """
@@ -236,12 +248,12 @@ class Training:
         else:
             writer = tf.summary.create_noop_writer()
         with (
-            self._alone(),
             self._signals(),
             self.strategy.together(),
             writer.as_default(),
             self._session() as self.session,
         ):
+            self._sweep()
             # A half epoch is brought to its end, whatever the time.
             while progress["epoch"] < recipe.epochs and (
                 progress["batch"] or not self._should_stop()
@@ -258,21 +270,12 @@ class Training:
             self._average()
         return progress["history"]
 
-    @contextlib.contextmanager
-    def _alone(self):
-        """No other process trains in this directory meanwhile."""
-        if not self.strategy.is_chief:
-            yield
-            return
-        with open(self.checkpoints / ".lock", "wb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise run.RunError(f"{self.directory} is in training already") from error
-            # What a killed save has left behind.
-            for partial in self.directory.rglob(".*.partial"):
-                partial.unlink()
-            yield
+    def _sweep(self):
+        """Removes what a killed save has left behind."""
+        if self.strategy.is_chief:
+            for folder, name in ((self.checkpoints, "*"), (self.directory, "weights-*")):
+                for partial in folder.glob(f".{name}.partial"):
+                    partial.unlink(missing_ok=True)
 
     def _session(self):
         """What this session costs; None where another worker counts."""
@@ -455,7 +458,7 @@ class Training:
         """The model card; what is wrong with a file that it is made of ends no training."""
         try:
             write_card(self.directory)
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, OSError) as error:
             self.say(f"no model card: {error}")
 
     def obey_signal(self):

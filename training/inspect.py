@@ -3,7 +3,8 @@
     python -m training.inspect train.en train.de --val val.en val.de --test test.en test.de
     python -m training.inspect train.tsv --run runs/mine --out runs/mine/inspect
 
-It counts what is dropped in training and what should not be there: pairs that occur twice, sources
+It counts what training drops by its default limits of characters and of the ratio of lengths, and
+what should not be there: pairs that occur twice, sources
 that are their own translation, faults of encoding, lines that look like the other language, texts
 of the validation or test corpus that stand in the training corpus too; and, with the vocabulary of
 --run or one learned here, how long the texts are in tokens, how much of a batch would be padding,
@@ -17,7 +18,6 @@ Memory: about 60 bytes a pair. Exit codes: 0 looked at, whatever was found; 1 th
 is at fault; 2 wrong usage; 130 interrupted.
 """
 
-import json
 import sys
 from itertools import islice
 from pathlib import Path
@@ -98,7 +98,7 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    from tfformer.run import load_tokenizer, write_atomically
+    from tfformer.run import load_tokenizer, write_atomically, write_json
     from tfformer.tokenizer import Tokenizer
 
     report = CorpusReport()
@@ -128,11 +128,11 @@ def _run(command, options):
     show(findings)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(to_dict(findings), indent=2, ensure_ascii=False) + "\n"
-        write_atomically(options.out / "inspect.json", text.encode())
-        rows = [f"{line}\t{reason}\t{s}\t{t}" for line, reason, s, t in findings.suspects]
-        rows = [row.replace("\r", " ").replace("\n", " ") for row in rows]
-        text = "\n".join(["line\treason\tsource\ttarget", *rows]) + "\n"
+        write_json(options.out / "inspect.json", to_dict(findings))
+        rows = [("line", "reason", "source", "target"), *findings.suspects]
+        ends = str.maketrans("\r\n\t", "   ")
+        rows = ["\t".join(str(cell).translate(ends) for cell in row) for row in rows]
+        text = "\n".join(rows) + "\n"
         write_atomically(options.out / "suspects.tsv", text.encode(errors="replace"))
         draw_lengths(options.out / "lengths.png", findings)
         print(f"{options.out}: inspect.json, suspects.tsv, lengths.png")

@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
+import math
 import pkgutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -98,12 +99,15 @@ class Recipe:
             ("patience", 0),
             ("seed", 0),
             ("max_minutes", 0),
+            ("max_length_ratio", 1),
             ("clip_norm", 0),
             ("r_drop", 0),
             ("new_pieces", 0),
         ):
             if not getattr(self, name) >= least:  # nan neither
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
+            if getattr(self, name) == math.inf:
+                raise ValueError(f"{name} must be finite, got inf")
         for name, allowed in (
             ("preset", tuple(PRESETS)),
             ("vocabulary_kind", ("unigram", "bpe", "char")),
@@ -128,9 +132,9 @@ class Recipe:
         unknown = sorted(set(self.frozen()) - set(PARTS))
         if unknown or set(self.frozen()) == set(PARTS):
             raise ValueError(f"freeze must be some of {PARTS} but not all, got {self.freeze!r}")
-        if not self.learning_rate_scale > 0:
+        if not 0 < self.learning_rate_scale < math.inf:
             raise ValueError(
-                f"learning_rate_scale must be positive, got {self.learning_rate_scale}"
+                f"learning_rate_scale must be positive and finite, got {self.learning_rate_scale}"
             )
         if self.subword_sampling and self.vocabulary_kind == "char":
             raise ValueError(
@@ -202,7 +206,11 @@ def load_recipe(name):
             raise ValueError(f"recipe must be a Python file or a name, got {name}: no such file")
         spec = importlib.util.spec_from_file_location("recipe", name)
         module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            # Whatever is wrong with a file that the user wrote.
+            raise ValueError(f"recipe {name}: {type(error).__name__}: {error}") from error
     elif name in recipe_names():
         module = importlib.import_module(f"training.recipes.{name}")
     else:

@@ -8,13 +8,15 @@ With a recipe, with two text files (or one TSV) and options, or with a recipe's 
     python -m training.train --run runs/mine --resume
 
 --strategy spreads a batch over several devices or machines, --accumulate computes it in parts, in
-less memory: neither changes what is learned (training/strategy.py says how workers are started).
+less memory: but for what dropout draws, neither changes what is learned (training/strategy.py says
+how workers are started).
 
 Exit codes: 0 trained; 1 the corpus, the run directory or the disk is at fault; 2 wrong usage;
 3 the training diverged (NaN); 130 or 143 stopped by Ctrl-C or SIGTERM, the state saved.
 """
 
 import argparse
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -24,6 +26,8 @@ import zlib
 from pathlib import Path
 
 from training.command import Parser
+from training.lock import alone
+from training.reader import is_blank, read_pairs
 from training.recipe import SETTLED_BY_INIT, Recipe, load_recipe, options, recipe_names
 from training.worker import WorkerError, is_chief
 
@@ -54,7 +58,16 @@ PREPARED_SETTINGS = {
 
 def held_out(pair):
     """Whether a pair may be held out for validation, by its source alone: 1 source in 20."""
-    return zlib.crc32(pair.source.encode()) % 20 == 0
+    return zlib.crc32(pair.source.encode()) % 20 == 0 and not is_blank(pair.source)
+
+
+def _held_out_once(pairs):
+    """The pairs that may be held out: none that is dropped, and of a source the first alone."""
+    taken = set()
+    for pair in pairs:
+        if held_out(pair) and pair.source not in taken and not is_blank(pair.target):
+            taken.add(pair.source)
+            yield pair
 
 
 def file_pairs(files, val_files, split, data):
@@ -63,12 +76,10 @@ def file_pairs(files, val_files, split, data):
     Without validation files 1 pair in 20, at most 1,000, is held out of the corpus; and with it
     every other pair of the same source, so that none is on both sides.
     """
-    from training.reader import read_pairs
-
     if val_files:
         return read_pairs(*(val_files if split == "val" else files))
     if split == "val":
-        return itertools.islice(filter(held_out, read_pairs(*files)), HELD_OUT)
+        return itertools.islice(_held_out_once(read_pairs(*files)), HELD_OUT)
     sources = {pair.source for pair in file_pairs(files, val_files, "val", data)}
     return (pair for pair in read_pairs(*files) if pair.source not in sources)
 
@@ -158,30 +169,51 @@ def changed_settings(arguments):
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
-    arguments = command.parse_args(arguments)
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, arguments):
     try:
         recipe = read_recipe(arguments)
+        chief = is_chief(recipe.strategy)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
-    try:
-        chief = is_chief(recipe.strategy)
-    except ValueError as error:
-        return command.fail(error, 2)
-    if recipe.new_pieces and not arguments.init and not arguments.resume:
+    prepared = arguments.run / "prepared"
+    begun = prepared.exists()
+    if recipe.new_pieces and not arguments.init and not begun:
         return command.fail("--new-pieces needs --init, whose vocabulary it extends", 2)
-    begun = (arguments.run / "prepared").exists()
-    if arguments.init:
-        if begun and chief:
-            return command.fail(f"--init is for a run that begins; {arguments.run} was begun", 2)
+    if arguments.init or (prepared / "init.json").exists():
         for name in sorted(set(changed_settings(arguments)) & SETTLED_BY_INIT):
             flag = name.replace("_", "-")
             return command.fail(f"--{flag} cannot be given with --init, whose run settles it", 2)
-    # Of several workers the others find what the chief has begun just now.
-    if begun and chief and not arguments.resume:
-        return command.fail(
-            f"{arguments.run} holds a training: add --resume, or choose another --run", 2
-        )
+    if not chief:
+        return _train(command, arguments, recipe, begun)
+    # Of several workers the others wait for this one, and find what it has begun just now.
+    if begun and arguments.init:
+        error = f"--init is for a run that begins; {arguments.run} was begun"
+        return _refuse(command, recipe, error, 2)
+    if begun and not arguments.resume:
+        error = f"{arguments.run} holds a training: add --resume, or choose another --run"
+        return _refuse(command, recipe, error, 2)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(alone(arguments.run))
+        except OSError as error:
+            return _refuse(command, recipe, error, 1)
+        return _train(command, arguments, recipe, begun)
 
+
+def _refuse(command, recipe, error, code):
+    """One line, and the exit code; the other workers, if there are any, end with a line too."""
+    command.fail(error)
+    if recipe.strategy == "multiworker":
+        from training.strategy import Strategy
+
+        Strategy(recipe.strategy).any(error)
+    return code
+
+
+def _train(command, arguments, recipe, begun):
     # TensorFlow is loaded only for a command line that makes sense.
     from tfformer.run import RunError
     from training import fit
@@ -207,8 +239,6 @@ def main(arguments=None):
             write_settings(arguments.run, recipe)
     except (ValueError, OSError, WorkerError, MemoryError) as error:
         return command.fail(error, 1)
-    except KeyboardInterrupt:
-        return command.fail("interrupted before the first step", 130)
     try:
         training.run()
     except fit.Interrupted as stop:
