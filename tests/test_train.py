@@ -55,7 +55,6 @@ def begun(uninterrupted, tmp_path):
 def test_resumed_equals_uninterrupted_whatever_killed_it(uninterrupted, tmp_path):
     run = tmp_path / "run"
     for moment in (
-        "middle of an epoch",
         "during a save",
         "during validation",
         "end of an epoch",

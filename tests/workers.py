@@ -16,7 +16,7 @@ from tfformer.run import unpack
 HERE = Path(__file__).parent
 RECIPE = str(HERE / "killing_recipe.py")
 # Of a test that kills at random. Ten take ten minutes.
-KILLS = int(os.environ.get("TFFORMER_KILLS", 3))
+KILLS = int(os.environ.get("TFFORMER_KILLS", 2))
 
 
 def free_ports(count):
