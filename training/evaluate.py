@@ -15,7 +15,6 @@ Exit codes: 0 scored; 1 the run or the corpus is at fault; 2 wrong usage.
 """
 
 import dataclasses
-import json
 import os
 import sys
 import time
@@ -56,8 +55,11 @@ def add_languages(parser):
 
 def languages(arguments, run):
     """Those that are given, or that a run was trained in, by the names of the recipe's fields."""
-    settings = Path(run) / "prepared" / "recipe.json"
-    trained = json.loads(settings.read_bytes()) if settings.exists() else {}
+    from tfformer.run import read_json
+    from training.prepare import PREPARED, SETTINGS
+
+    settings = Path(run) / PREPARED / SETTINGS
+    trained = read_json(settings) if settings.exists() else {}
     found = {
         name: getattr(arguments, name) or trained.get(name)
         for name in ("source_language", "language")

@@ -85,19 +85,20 @@ def parser():
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
-    options = command.parse_args(arguments)
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
     for name in ("val", "test"):
         if len(getattr(options, name) or [1]) > 2:
             command.error(f"--{name} must be two files or a TSV, got {len(getattr(options, name))}")
     try:
-        return _run(command, options)
-    except KeyboardInterrupt:
-        return command.fail("interrupted", 130)
+        return _inspect(options)
     except (CorpusError, ValueError, OSError) as error:
         return command.fail(error)
 
 
-def _run(command, options):
+def _inspect(options):
     from tfformer.run import load_tokenizer, write_atomically, write_json
     from tfformer.tokenizer import Tokenizer
 

@@ -211,20 +211,21 @@ def split(tokens):
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
-    arguments = command.parse_args(arguments)
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, arguments):
     for name in ("candidates", "frequent"):
         if not 1 <= getattr(arguments, name) <= 10_000:
             value = getattr(arguments, name)
             return command.fail(f"--{name} must be in [1, 10000], got {value}", 2)
     try:
-        return _run(arguments)
+        return _learn(arguments)
     except (ValueError, OSError) as error:
         return command.fail(error)
-    except KeyboardInterrupt:
-        return command.fail("interrupted", 130)
 
 
-def _run(arguments):
+def _learn(arguments):
     from tfformer.run import load_tokenizer
     from training.reader import CorpusReport, clean_pairs, read_pairs
 

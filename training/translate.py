@@ -31,7 +31,10 @@ def parser():
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
-    arguments = command.parse_args(arguments)
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, arguments):
     if arguments.batch_size < 1:
         return command.fail(f"--batch-size must be at least 1, got {arguments.batch_size}", 2)
 
@@ -56,8 +59,6 @@ def main(arguments=None):
         return 0
     except (ValueError, OSError) as error:
         return command.fail(error)
-    except KeyboardInterrupt:
-        return command.fail("interrupted", 130)
     return 0
 
 
