@@ -30,6 +30,13 @@ from training.adam import Adam
 from training.allocator import keep_freed_memory
 from training.batches import Batches
 from training.bleu import bleu
+from training.budget import (
+    LEAST_STEPS,
+    has_gpu,
+    largest_batch_tokens,
+    room_needed,
+    training_step,
+)
 from training.card import write_card
 from training.corpus import Corpus
 from training.history import write_history
@@ -38,6 +45,7 @@ from training.noise import Noise
 from training.parallel import ParallelTransformer
 from training.prepare import PREPARED, prepare, read_init, read_tokenizer
 from training.progress import Diverged, EpochProgress, console, write_curve
+from training.recipe import AUTO
 from training.session import Session
 from training.strategy import Strategy
 
@@ -79,6 +87,10 @@ class Training:
                 f"training.train needs KERAS_BACKEND=tensorflow, got {backend}: with another "
                 "backend train by the model's own fit"
             )
+        if recipe.batch_tokens == AUTO and not has_gpu():
+            raise ValueError(
+                f"batch_tokens={AUTO} fills the memory of a GPU, and there is none: give a number"
+            )
         # First of all: workers can be joined only before TensorFlow has computed anything.
         self.strategy = Strategy(recipe.strategy)
         self.console = console(quiet=not self.strategy.is_chief)
@@ -99,7 +111,7 @@ class Training:
         train, val = Corpus(prepared / "train"), Corpus(prepared / "val")
         keep_freed_memory()
         batch = {
-            "batch_tokens": recipe.batch_tokens,
+            "batch_tokens": recipe.max_tokens if self._is_trial() else recipe.batch_tokens,
             "parts": recipe.accumulate,
             # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
             "packed": self._packs() and self._is_simple(),
@@ -167,6 +179,27 @@ class Training:
             return Muon(num_heads=config.num_heads, **options)
         return Adam(**options)
 
+    def _is_trial(self):
+        """Whether this is not to train but to say how large a batch may be."""
+        return self.recipe.batch_tokens == AUTO
+
+    def largest_batch(self):
+        """Of a training with batch_tokens="auto": what it should be. It cannot train afterwards.
+
+        Raises:
+            MemoryError: there is no room for any.
+        """
+        recipe = self.recipe
+        # With R-Drop, if it is ever in use.
+        self.progress["epoch"] = recipe.epochs
+        self._set_r_drop()
+        _, longest = self.train.shape(self.train.buckets[-1])
+        step = training_step(self.model, longest, self.train.passes)
+        most = len(self.train) * recipe.max_tokens // LEAST_STEPS
+        found = largest_batch_tokens(step, recipe.max_tokens, max(recipe.max_tokens, most))
+        self.say(f"batch_tokens: {found:,}, the most that fit")
+        return found
+
     def _is_simple(self):
         """Whether one device computes a batch at once, and has nobody to ask."""
         return self.strategy.is_none and self.recipe.accumulate == 1
@@ -176,7 +209,7 @@ class Training:
 
         Keras compiles by XLA what one GPU computes, and everything on a TPU.
         """
-        alone_on_gpu = self._is_simple() and bool(tf.config.list_physical_devices("GPU"))
+        alone_on_gpu = self._is_simple() and has_gpu()
         return self.recipe.strategy != "tpu" and not alone_on_gpu
 
     def _beginning(self, prepared):
@@ -219,10 +252,10 @@ class Training:
                 self._build()
                 self.progress = checkpoint.restore(self.last, self.model)
                 self.strategy.spread_dropout(self.model)
-        begun, epochs = self.progress["epoch"] + bool(self.progress["batch"]), self.recipe.epochs
-        if self.progress["batch"] and begun > epochs:
+        ended, epochs = self.progress["epoch"], self.recipe.epochs
+        if self.progress["batch"] and ended >= epochs:
             raise ValueError(
-                f"epochs must be at least {begun}, in whose middle the run is, got {epochs}"
+                f"epochs must be at least {ended + 1}, in whose middle the run is, got {epochs}"
             )
 
     def _build(self):
@@ -318,7 +351,7 @@ class Training:
         before = progress["fit"] if first else None
         bar = EpochProgress(epoch + 1, epochs, batches, first, tokens, self.console, before)
         if first < batches:
-            with bar.shown():
+            with bar.shown(), room_needed():
                 # The bar first: it refuses a NaN before the keeper could save it.
                 self.model.fit(
                     self.strategy.dataset(self.train, epoch, first),

@@ -23,11 +23,17 @@ SETTLED_BY_INIT = {
 }
 OPTIMIZERS = ("adam", "muon")
 STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
+AUTO = "auto"
 
 
-def setting(default, help):
-    """A field of a recipe that is an option of the command as well."""
-    return dataclasses.field(default=default, metadata={"help": help})
+def setting(default, help, kind=None):
+    """A field of a recipe that is an option of the command as well, of the default's type."""
+    return dataclasses.field(default=default, metadata={"help": help, "kind": kind})
+
+
+def tokens(text):
+    """A number of tokens, or `AUTO`."""
+    return AUTO if text == AUTO else int(text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +59,9 @@ class Recipe:
     max_characters: int = setting(1000, "a pair with a longer side is dropped")
     max_tokens: int = setting(128, "a pair with a longer side is dropped")
     max_length_ratio: float = setting(9.0, "a pair with a larger ratio of lengths is dropped")
-    batch_tokens: int = setting(4096, "tokens of one side in a batch, padding counted")
+    batch_tokens: int | str = setting(
+        4096, "tokens of one side in a batch, padding counted; auto: as many as a GPU holds", tokens
+    )
     accumulate: int = setting(1, "parts that a device computes its rows in, to need less memory")
     strategy: str = setting("none", "of the devices: none, mirrored, multiworker or tpu")
     epochs: int = setting(20, "passes over the corpus at most")
@@ -89,7 +97,6 @@ class Recipe:
 
         for name, least in (
             ("max_characters", 1),
-            ("batch_tokens", 2),
             ("accumulate", 1),
             ("epochs", 1),
             ("warmup_steps", 1),
@@ -150,7 +157,13 @@ class Recipe:
         require_positions(config, self.max_tokens)
         if not 0 <= self.cooldown <= 1:
             raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
-        if self.batch_tokens < self.max_tokens:
+        if self.batch_tokens == AUTO:
+            if self.accumulate > 1 or self.strategy != "none":
+                raise ValueError(
+                    "batch_tokens must be a number where several devices or parts share a batch, "
+                    f"got {AUTO!r}"
+                )
+        elif not self.max_tokens <= self.batch_tokens < math.inf:
             raise ValueError(
                 "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "
                 f"got batch_tokens={self.batch_tokens} and max_tokens={self.max_tokens}"
@@ -185,7 +198,8 @@ def options():
     """The fields that are options of the command: (name, type, help, default)."""
     for field in dataclasses.fields(Recipe):
         if "help" in field.metadata:
-            yield field.name, type(field.default), field.metadata["help"], field.default
+            kind = field.metadata["kind"] or type(field.default)
+            yield field.name, kind, field.metadata["help"], field.default
 
 
 def recipe_names():

@@ -28,7 +28,7 @@ from pathlib import Path
 from training.command import Parser
 from training.lock import alone
 from training.reader import is_blank, read_pairs
-from training.recipe import SETTLED_BY_INIT, Recipe, load_recipe, options, recipe_names
+from training.recipe import AUTO, SETTLED_BY_INIT, Recipe, load_recipe, options, recipe_names
 from training.worker import WorkerError, is_chief
 
 HELD_OUT = 1000
@@ -224,6 +224,9 @@ def _train(command, arguments, recipe, begun):
         if begun:
             changes = changed_settings(arguments)
             recipe = read_settings(arguments.run, recipe)
+            if changes.get("batch_tokens") == AUTO:
+                # Found when the run was begun, or to be found now.
+                del changes["batch_tokens"]
             for name in sorted(set(changes) & PREPARED_SETTINGS):
                 before, after = getattr(recipe, name), changes[name]
                 if after != before:
@@ -234,6 +237,10 @@ def _train(command, arguments, recipe, begun):
                     )
             recipe = dataclasses.replace(recipe, **changes)
         training = fit.Training(arguments.run, recipe, arguments.data, arguments.init)
+        if recipe.batch_tokens == AUTO:
+            recipe = dataclasses.replace(recipe, batch_tokens=training.largest_batch())
+            write_settings(arguments.run, recipe)
+            training = fit.Training(arguments.run, recipe)
         training.resume()
         if begun and changes and training.strategy.is_chief:
             write_settings(arguments.run, recipe)
