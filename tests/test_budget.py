@@ -97,6 +97,35 @@ def test_a_run_finds_its_batch_once_and_learns_as_with_the_number(small_gpu, tmp
     capsys.readouterr()
 
 
+def test_an_epoch_keeps_its_steps(small_gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(fit, "LEAST_STEPS", 20)
+    run = tmp_path / "run"
+    command = [RECIPE, "--run", str(run), "--epochs", "1", "--batch-tokens", "auto"]
+    assert train.main(command) == 0
+    settings = json.loads((run / "prepared" / "recipe.json").read_text())
+    assert 16 <= settings["batch_tokens"] < 200
+    assert last_state(run)[1]["history"][0]["step"] >= 20
+
+
+def test_a_run_that_found_no_batch_takes_a_number(small_gpu, tmp_path, monkeypatch, capsys):
+    run = tmp_path / "run"
+    command = [RECIPE, "--run", str(run), "--epochs", "1"]
+
+    def too_small(model, edge, passes=1):
+        def step(tokens):
+            raise out_of_memory()
+
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "training_step", too_small)
+        assert train.main([*command, "--batch-tokens", "auto"]) == 1
+    assert "not even of 16 tokens" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert train.main([*command, "--resume", "--batch-tokens", "128", "--accumulate", "2"]) == 0
+    again = [*command, "--resume", "--batch-tokens", "auto", "--accumulate", "3"]
+    assert train.main(again) == 0
+
+
 def test_without_a_gpu_auto_is_refused_in_one_line(tmp_path, capsys):
     run = tmp_path / "run"
     assert train.main([RECIPE, "--run", str(run), "--batch-tokens", "auto"]) == 1
@@ -128,7 +157,7 @@ def test_no_room_in_the_middle_is_one_line_and_the_run_goes_on_in_parts(
     monkeypatch.setattr(fit.EpochProgress, "row", full)
     assert train.main(command) == 1
     error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert "no room for a step" in error and "--accumulate" in error
+    assert "OOM when allocating" in error and "--accumulate" in error
     monkeypatch.undo()
     assert train.main([*command, "--resume", "--accumulate", "2"]) == 0
     assert last_state(run)[1]["epoch"] == 1

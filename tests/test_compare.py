@@ -84,7 +84,8 @@ def seeds(runs, tmp_path):
 
 
 def test_seeds_are_averaged_and_nothing_else_is(seeds, runs, capsys):
-    three = [seeds(f"s{n}", n) for n in (1, 2, 3)]
+    # How it was computed does not make another sample.
+    three = [seeds(f"s{n}", n, {"accumulate": n, "checkpoint_steps": 7 * n}) for n in (1, 2, 3)]
     others = [
         seeds("again", 1),
         seeds("longer", 4, {"epochs": 5}),
@@ -92,7 +93,13 @@ def test_seeds_are_averaged_and_nothing_else_is(seeds, runs, capsys):
         runs[1],
     ]
     found = {
-        run.name: {"pairs": 61, "bleu": bleu, "bleu_signature": "s", "chrf": 10.0}
+        run.name: {
+            "pairs": 61,
+            "bleu": bleu,
+            "bleu_signature": "s",
+            "chrf": 10.0,
+            "vocabulary": "v",
+        }
         for run, bleu in zip([*three, *others], (1, 2, 6, 90, 91, 92, 93), strict=True)
     }
     del found["s2"]["chrf"]
@@ -100,7 +107,12 @@ def test_seeds_are_averaged_and_nothing_else_is(seeds, runs, capsys):
     # (4 + 1 + 9) / 2 is the variance of the sample.
     assert means == {"s1 + s2 + s3": {"bleu": 3, "bleu_deviation": pytest.approx(7**0.5)}}
     compare.show({name: found[name] for name in ("s1", "s2", "s3")}, means)
-    assert "3.00 ± 2.65" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "3.00 ± 2.65" in printed and "vocabularies differ" not in printed
+    found["s3"]["vocabulary"] = "w"
+    compare.show({"[b]": found["s1"], "s3": found["s3"]}, {})
+    printed = capsys.readouterr().out
+    assert "[b]" in printed and "vocabularies differ" in printed
     assert compare.seeds(others, {run.name: found[run.name] for run in others}) == {}
 
 

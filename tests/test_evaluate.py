@@ -106,11 +106,54 @@ def test_the_run_and_its_card_have_each_test_set_once(run, test_set, tmp_path):
 def test_scores_elsewhere_leave_a_read_only_run_as_it_is(run, test_set, tmp_path, monkeypatch):
     copy = shutil.copytree(run, tmp_path / "run")
     before = {path.name for path in copy.iterdir()}
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != copy)
     output = tmp_path / "scores.json"
-    arguments = [str(copy), "--source", str(test_set), "--greedy", "--output", str(output)]
+    arguments = [str(copy), "--source", str(test_set), "--greedy"]
     assert evaluate.main(arguments) == 0
+    assert {path.name for path in copy.iterdir()} == before
+    assert evaluate.main([*arguments, "--output", str(output)]) == 0
     assert output.exists() and {path.name for path in copy.iterdir()} == before
+
+
+def test_scores_are_printed_even_if_they_cannot_be_kept(run, test_set, tmp_path, capsys):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "evaluation.json").unlink(missing_ok=True)
+    (copy / "evaluation.json").mkdir()
+    assert evaluate.main([str(copy), "--source", str(test_set), "--greedy"]) == 1
+    captured = capsys.readouterr()
+    assert "BLEU" in captured.out and "error" in captured.err
+
+
+def test_where_scores_go_is_looked_at_before_the_work(run, test_set, tmp_path, capsys):
+    for option in ("--output", "--translations"):
+        arguments = [str(run), "--source", str(test_set), option, str(tmp_path / "no" / "file")]
+        assert evaluate.main(arguments) == 1
+        error = capsys.readouterr().err.strip()
+        assert error.count("\n") == 0 and option in error
+
+
+def test_a_damaged_file_of_the_card_costs_no_scores(run, test_set, tmp_path, capsys):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "sessions.json").write_text('[{"of": "another version"}]')
+    assert evaluate.main([str(copy), "--source", str(test_set), "--greedy"]) == 0
+    assert "no model card" in capsys.readouterr().err
+    assert read_scores(copy)
+
+
+def test_the_language_is_that_of_the_run(run, test_set, tmp_path):
+    copy = shutil.copytree(run, tmp_path / "copy")
+    (copy / "prepared").mkdir()
+    (copy / "prepared" / "recipe.json").write_text('{"language": "fr"}')
+    assert evaluate.main([str(copy), "--source", str(test_set), "--greedy"]) == 0
+    assert "bleu_multi30k" in json.loads((copy / "evaluation.json").read_text())
+
+
+def test_groups_are_no_markup(run, tmp_path, capsys):
+    path = tmp_path / "groups.tsv"
+    path.write_text("word 1\tdrow\t[news]\nword 2\tdrow\t[/b]\n")
+    assert evaluate.main([str(run), "--source", str(path), "--greedy"]) == 0
+    out = capsys.readouterr().out
+    assert "[news]" in out and "[/b]" in out
 
 
 def test_exact_match_counts_what_is_equal_to_the_letter():
@@ -122,6 +165,9 @@ def test_exact_match_counts_what_is_equal_to_the_letter():
     [
         (["{run}"], 2),
         (["{run}", "--recipe", "dates", "--source", "x"], 2),
+        (["{run}", "--recipe", "dates", "--target", "x"], 2),
+        (["{run}", "--source", "{test_set}", "--data", "x"], 2),
+        (["{run}", "--source", "{test_set}", "--greedy", "--beam-width", "3"], 2),
         (["{run}", "--recipe", "no-such-recipe"], 2),
         (["{run}", "--recipe", "multi30k"], 2),
         (["{run}", "--recipe", "dates", "--batch-size", "0"], 2),

@@ -158,6 +158,23 @@ def test_the_generators_are_those_of_a_run_that_was_prepared_before(first, tmp_p
     assert states[0] == states[1] != []
 
 
+def test_dropout_may_be_another_and_sizes_may_not(first, tmp_path):
+    changes = {"dropout": 0.47, "num_encoder_layers": 3}
+    recipe = dataclasses.replace(RECIPE, model_changes=changes)
+    for _ in range(2):  # begun, and gone on with
+        config = Training(tmp_path / "second", recipe, init=first).model.config
+        assert config.dropout == 0.47
+        assert config.num_encoder_layers == 1
+
+
+def test_a_damaged_beginning_is_named(first, tmp_path):
+    Training(tmp_path / "second", RECIPE, init=first)
+    path = tmp_path / "second" / "prepared" / "init.npz"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(run.RunError, match="init.json is damaged"):
+        Training(tmp_path / "second", RECIPE)
+
+
 # The command.
 
 

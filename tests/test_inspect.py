@@ -1,6 +1,7 @@
 """The findings in a corpus: every planted fault is found, and nothing else is."""
 
 import json
+import os
 import random
 
 import numpy as np
@@ -144,6 +145,17 @@ def test_the_command_writes_what_it_found(tmp_path, capsys):
     lines = {row.split("\t")[0] for row in rows[1:]}
     assert lines == {str(500 + n) for n in range(len(faulty))}
     assert (out / "lengths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_cannot_be_compared_is_refused_at_once(tmp_path, capsys):
+    source, target = write(tmp_path, "train", CLEAN)
+    empty = tmp_path / "empty.tsv"
+    empty.write_text("")
+    assert command.main([source, target, "--val", str(empty)]) == 1
+    assert "--val: there is no pair" in capsys.readouterr().err
+    os.mkfifo(tmp_path / "pipe")
+    assert command.main([str(tmp_path / "pipe"), target]) == 1
+    assert "pipe is no file" in capsys.readouterr().err
 
 
 def test_mistakes_are_one_line(tmp_path, capsys):

@@ -246,12 +246,23 @@ def test_without_a_checksum_the_lines_are_counted(two_lines, home, tmp_path, cap
     assert "1 lines, expected 2" in capsys.readouterr().err
     assert contents(tmp_path) == {"train.en": TEXTS["train.en"]}
 
-    home.files["train.fr.gz"] = gzip.compress(b"un\ndeux\n")
+    home.files["train.fr.gz"] = gzip.compress(b"un\ndeux")
     assert main(command) == 0
-    assert "2 files, of which 1 fetched" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "2 files, of which 1 fetched" in said
+    assert "1 verified by checksum, 1 by their number of lines" in said
     (tmp_path / "train.fr").write_bytes(b"un\ndeux\ntrois\n")
     with pytest.raises(CorpusError, match="another file .* 3 lines, expected 2"):
         paths(tmp_path, "train", language="fr")
+
+
+def test_an_interrupt_is_one_line(two_lines, home, tmp_path, monkeypatch, capsys):
+    def interrupt(descriptor):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    assert main([str(tmp_path), "--base-url", home.url]) == 130
+    assert "interrupted" in capsys.readouterr().err
 
 
 def test_the_command_fetches(two_lines, home, tmp_path, capsys):

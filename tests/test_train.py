@@ -1,5 +1,6 @@
 """The command training.train: exact resume, signals, divergence, bad input."""
 
+import dataclasses
 import json
 import os
 import resource
@@ -260,8 +261,77 @@ def test_a_model_without_its_training_is_not_overwritten(begun, capsys):
     before = (begun / "config.json").read_bytes()
     for options in ([], ["--resume"], ["--init", str(begun)]):
         said = fails([RECIPE, "--run", str(begun), *options], capsys, 1)
-        assert "holds a model and no training" in said
+        assert "holds a model, and not what it was trained with" in said
     assert (begun / "config.json").read_bytes() == before
+    (begun / "config.json").unlink()
+    assert "not what it was trained with" in fails([RECIPE, "--run", str(begun)], capsys, 1)
+
+
+def test_a_run_goes_on_with_its_own_corpus(begun, files, capsys):
+    resume = ["--run", str(begun), "--resume"]
+    assert "begun with the recipe `killing_recipe.py`" in fails(["dates", *resume], capsys, 2)
+    assert "not with `source.txt`" in fails([*files()[:4], *resume], capsys, 2)
+    assert train.main(resume) == 0
+
+
+def test_a_finished_run_serves_another_search_if_it_is_asked(begun):
+    before = read_config(begun)
+    assert train.main(["--run", str(begun), "--resume", "--beam-width", "7"]) == 0
+    assert read_config(begun) == before | {"search": before["search"] | {"beam_width": 7}}
+
+
+def test_validation_takes_batches_no_larger_than_a_part(tmp_path):
+    perplexities = []
+    for parts in (1, 4):
+        recipe = dataclasses.replace(load_recipe(RECIPE), accumulate=parts)
+        training = fit.Training(tmp_path / "run", recipe)
+        shapes = [training.val.shape(bucket) for bucket in training.val.buckets]
+        assert all(rows * edge <= 128 // parts for rows, edge in shapes)
+        data = training.val.dataset()
+        scores = training.model.evaluate(data, verbose=0, return_dict=True)
+        perplexities.append(scores["perplexity"])
+    assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-5)
+
+
+def test_what_is_no_utf8_is_counted(files, tmp_path):
+    bad = "für \n".encode("latin-1") * 3
+    arguments = files(source=b"a b c\n" * 7 + bad, target=b"c b a\n" * 10)
+    validation = tmp_path / "val.tsv"
+    validation.write_bytes(b"a\tb\n" * 5)
+    for side in ("source", "target"):
+        path = tmp_path / f"val.{side}"
+        path.write_bytes(b"x y\n" * 5 + (bad if side == "target" else b"z\n" * 3))
+        arguments += [f"--val-{side}", str(path)]
+    assert train.main([*arguments, "--vocabulary-size", "300"]) == 0
+    facts = json.loads((tmp_path / "run" / "prepared" / "corpus.json").read_text())
+    assert facts["train"]["invalid_utf8"] == facts["val"]["invalid_utf8"] == 3
+
+
+def test_a_pipe_cannot_be_read_again(files, tmp_path, capsys):
+    arguments = files()
+    os.mkfifo(tmp_path / "pipe")
+    arguments[3] = str(tmp_path / "pipe")
+    assert "pipe is no file" in fails(arguments, capsys, 2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_corpus_of_which_nothing_is_held_out(files, capsys, tmp_path):
+    text = next(f"text {n}\n" for n in range(99) if not train.held_out(Pair(f"text {n}", "")))
+    assert "could be held out" in fails(files(text.encode(), text.encode()), capsys, 1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_that_are_not_the_training_s_own_are_let_be(begun):
+    kept = shutil.copy(begun / "checkpoints" / "epoch-3.npz", begun / "checkpoints/epoch-best.npz")
+    assert train.main(["--run", str(begun), "--resume", "--epochs", "4"]) == 0
+    assert Path(kept).exists()
+
+
+def test_a_damaged_file_of_an_epoch_is_named(begun, capsys):
+    path = begun / "checkpoints" / "epoch-3.npz"
+    path.write_bytes(path.read_bytes()[:-100])
+    longer = ["--run", str(begun), "--resume", "--epochs", "4"]
+    assert "epoch-3.npz is damaged" in fails(longer, capsys, 1)
 
 
 def test_a_recipe_file_with_a_mistake_is_one_line(tmp_path, capsys):

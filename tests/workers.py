@@ -44,7 +44,8 @@ class Workers:
     def __init__(self, run, *options, count=1, die=(), **environment):
         cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(count)]}
         command = [sys.executable, "-m", "training.train", RECIPE, "--run", str(run), *options]
-        if count > 1:
+        # A run that goes on knows it.
+        if count > 1 and not (Path(run) / "prepared").exists():
             command += ["--strategy", "multiworker"]
         environment = {"OPTIMIZER": "muon", **environment}
         self.processes, self.errors = [], []

@@ -89,9 +89,16 @@ def pack(arrays):
 
 
 def unpack(content):
-    """The bytes of an .npz file -> arrays by name. No pickles."""
-    with np.load(io.BytesIO(content), allow_pickle=False) as file:
-        return {name: file[name] for name in file.files}
+    """The bytes of an .npz file -> arrays by name. No pickles.
+
+    Raises:
+        RunError: it is none, or cut short.
+    """
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except Exception as error:  # of many types, by the damaged byte
+        raise RunError(f"no whole .npz file: {error}") from error
 
 
 def save(directory, model, tokenizer, search=None, training=None, weights=None):

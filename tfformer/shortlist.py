@@ -106,7 +106,7 @@ class Shortlist:
             raise RunError(f"{path} is no shortlist: it is no .npz file")
         try:
             found = unpack(content)
-        except Exception as error:  # of many types, by the damaged byte: none is a shortlist
+        except RunError as error:
             raise RunError(f"{path} is damaged: {error}") from error
         if set(found) != {"format", "tokenizer_sha256", *ARRAYS}:
             raise RunError(f"{path} is no shortlist: it holds {sorted(found)}")

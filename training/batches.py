@@ -77,6 +77,9 @@ class Batches:
             are then no longer few. Default False.
         passes: how often a batch holds its rows, one copy behind the other. Default 1.
         noise: a `Noise`, or None (default).
+
+    Attributes:
+        padded_tokens: a side in an epoch, the padding to the end of each bucket counted.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Batches:
             counts += np.bincount(self._buckets(slice(start, start + CHUNK)), minlength=len(EDGES))
         self.rows = [max(1, batch_tokens // edge) for edge in EDGES]
         self.buckets = [bucket for bucket, count in enumerate(counts) if count]
+        self.padded_tokens = int(counts @ np.array(EDGES))
         self.count = int(sum(-(-n // rows) for n, rows in zip(counts, self.rows, strict=True)))
 
     def __len__(self):

@@ -1,12 +1,10 @@
-"""Batches and the memory of a device; the largest that a GPU holds: `--batch-tokens auto`.
+"""The largest batch that a GPU holds: `--batch-tokens auto`.
 
 Nobody can say beforehand what a step takes: the activations, what a compiler makes of them, and
 what the libraries set aside. So steps are made, of twice as many tokens each, until one finds no
 room; then the gap is halved until it is an eighth. They are made with batches of the longest
 bucket, where attention's B x h x S x T is largest, and with weights that are thrown away.
 """
-
-import contextlib
 
 import tensorflow as tf
 
@@ -19,18 +17,6 @@ LEAST_STEPS = 100
 def has_gpu():
     """Whether there is a GPU for a single device's training."""
     return bool(tf.config.list_physical_devices("GPU"))
-
-
-@contextlib.contextmanager
-def room_needed():
-    """Inside, that a device has no room for a step is a `MemoryError`."""
-    try:
-        yield
-    except tf.errors.ResourceExhaustedError as error:
-        raise MemoryError(
-            "no room for a step in the device's memory: go on with --resume and a larger "
-            "--accumulate, which computes a batch in parts, or begin with fewer --batch-tokens"
-        ) from error
 
 
 def largest_batch_tokens(step, least, most):

@@ -67,6 +67,14 @@ def write_card(directory):
     write_atomically(path, card(directory).encode())
 
 
+def update_card(directory, say):
+    """`write_card`, where the card is not the point: what is wrong is said, and ends nothing."""
+    try:
+        write_card(directory)
+    except (ValueError, LookupError, TypeError, OSError) as error:
+        say(f"no model card: {error}")
+
+
 def card(directory):
     """The card of a run directory: Markdown behind the metadata of the Hugging Face Hub."""
     directory = Path(directory)

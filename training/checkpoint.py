@@ -77,9 +77,17 @@ def restore(path, model):
 
 
 def average(paths):
-    """The mean of the weights of several files written by `pack`, by name."""
+    """The mean of the weights of several files written by `pack`, by name.
+
+    Raises:
+        RunError: a file is damaged.
+    """
     total = {}
     for path in paths:
-        for name, value in unpack(Path(path).read_bytes()).items():
+        try:
+            weights = unpack(Path(path).read_bytes())
+        except RunError as error:
+            raise RunError(f"{path} is damaged: {error}") from error
+        for name, value in weights.items():
             total[name] = total.get(name, 0) + value.astype("float64")
     return {name: (value / len(paths)).astype("float32") for name, value in total.items()}

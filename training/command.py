@@ -25,11 +25,11 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message):
-        self.exit(2, f"{self.prog}: error: {message} (see --help)\n")
+        self.exit(2, f"{self.prog}: error: {' '.join(message.split())} (see --help)\n")
 
     def fail(self, error, code=1):
         """Says what is wrong, in one line; returns the exit code."""
-        line = " ".join(str(error).split())
+        line = " ".join(str(error).split()) or type(error).__name__
         print(f"{self.prog}: error: {line}", file=sys.stderr)
         return code
 

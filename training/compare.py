@@ -20,6 +20,7 @@ Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 in
 import json
 import statistics
 import sys
+from hashlib import sha256
 from pathlib import Path
 
 from training.command import Parser
@@ -28,6 +29,8 @@ from training.history import read_history
 from training.recipe import recipe_names
 
 SAMPLES = 1000
+# Settings that change nothing of what is learned, but for rounding.
+HOW_IT_IS_COMPUTED = ("strategy", "accumulate", "checkpoint_steps", "max_minutes")
 # What is averaged over seeds.
 SCORES = ("bleu", "bleu_multi30k", "chrf", "exact_match", "perplexity")
 
@@ -72,8 +75,9 @@ def compare(runs, pairs, language=None, say=lambda line: None):
         say: called with a line for each run.
 
     Returns:
-        {name: scores}: those of `training.evaluate.evaluate` with "parameters", "minutes" of
-        training where the run has a log, and "p", for all but the first.
+        {name: scores}: those of `training.evaluate.evaluate` with "parameters", the sha256 of the
+        target's "vocabulary", "minutes" of training where the run has a log, and "p", for all but
+        the first.
 
     Raises:
         ValueError, RunError: a run cannot be read.
@@ -86,6 +90,7 @@ def compare(runs, pairs, language=None, say=lambda line: None):
         translator = load_translator(run)
         scores, translations[name] = evaluate(translator, pairs, language=language)
         scores["parameters"] = translator.model.count_params()
+        scores["vocabulary"] = sha256(translator.tokenizer.target_model).hexdigest()
         if rows := read_history(run):
             scores["minutes"] = rows[-1].get("seconds", 0) / 60
         found[name] = scores
@@ -137,6 +142,8 @@ def _without_seed(run):
     except FileNotFoundError:
         return None
     seed = settings.pop("seed", None)
+    for name in HOW_IT_IS_COMPUTED:
+        settings.pop(name, None)
     return seed, json.dumps([settings, corpus, read_config(run)["model"]], sort_keys=True)
 
 
@@ -166,6 +173,7 @@ def write_curves(path, runs):
 def show(found, means):
     """The scores side by side on standard output, and behind them those of `seeds`."""
     from rich import print as show
+    from rich.markup import escape
     from rich.table import Table
 
     rows = {
@@ -179,7 +187,8 @@ def show(found, means):
         "minutes of training": ("minutes", "{:.1f}"),
         "sentences a second": ("sentences_per_second", "{:.1f}"),
     }
-    table = Table("measure", *found, *(f"{names}: mean ± deviation" for names in means))
+    heads = [*found, *(f"{names}: mean ± deviation" for names in means)]
+    table = Table("measure", *map(escape, heads))
     for title, (key, form) in rows.items():
         if any(key in scores for scores in found.values()):
             cells = [form.format(s[key]) if key in s else "" for s in found.values()]
@@ -192,6 +201,8 @@ def show(found, means):
     show(table)
     first = next(iter(found.values()))
     show(f"{first['pairs']:,} pairs, {first['bleu_signature']}")
+    if len({scores["vocabulary"] for scores in found.values()}) > 1:
+        show("The vocabularies differ: perplexities of their tokens do not compare.")
 
 
 def parser():

@@ -31,6 +31,7 @@ Spain) has no right answer, so `pairs` never gives one: it keeps a text only if 
 tries the patterns of all languages together, finds exactly one day in it.
 """
 
+import argparse
 import datetime
 import hashlib
 import itertools
@@ -296,12 +297,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = Parser(
         "training.dates",
         "Print date pairs, one a line: source, target, language, with tabs between.\n\n"
-        "example: python -m training.dates --split test --count 5 --seed 1",
+        "example: python -m training.dates --split test --count 5 --seed 1\n\n"
+        "Exit codes: 0 printed; 2 wrong usage; 130 interrupted.",
     )
     parser.add_argument("--count", type=int, default=20, help="pairs to print (default 20)")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
     parser.add_argument("--seed", type=int, default=0, help="default 0")
-    options = parser.parse_args(arguments)
+    return parser.run(lambda options: _run(parser, options), arguments)
+
+
+def _run(parser: Parser, options: argparse.Namespace) -> int:
     try:
         chosen = pairs(options.split, options.count, options.seed)
     except ValueError as error:

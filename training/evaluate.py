@@ -11,7 +11,8 @@ column of a TSV, or a recipe's own groups, gives a line to each group.
 RUN/scores.json and the model card RUN/README.md have all test sets and searches that the model was
 scored with; the same ones again replace what was there.
 
-Exit codes: 0 scored; 1 the run or the corpus is at fault; 2 wrong usage.
+Exit codes: 0 scored; 1 the run, the corpus or the output is at fault; 2 wrong usage; 130
+interrupted.
 """
 
 import dataclasses
@@ -67,12 +68,26 @@ def languages(arguments, run):
     return {name: language for name, language in found.items() if language}
 
 
+def search_options(arguments):
+    """The options of the beam search that were given, by their names in `Translator`.
+
+    Raises:
+        ValueError: there is none to be made.
+    """
+    names = ("beam_width", "length_penalty")
+    given = {name: getattr(arguments, name) for name in names}
+    given = {name: value for name, value in given.items() if value is not None}
+    if given and arguments.greedy:
+        raise ValueError("--beam-width and --length-penalty are of beam search, got --greedy")
+    return given
+
+
 def read_test_set(arguments, run):
     """The pairs to be scored, checked, and the target's language or "".
 
     Args:
         arguments: of the command.
-        run: the run directory whose languages a recipe's test set is in by default.
+        run: the run directory whose languages the test set is in by default.
 
     Raises:
         ValueError: for arguments that make no sense.
@@ -82,10 +97,14 @@ def read_test_set(arguments, run):
 
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
-    language = arguments.language or ""
+    if arguments.recipe and arguments.target:
+        raise ValueError("--target is for --source, and a recipe has its own")
+    if arguments.source and (arguments.data or arguments.source_language):
+        raise ValueError("--data and --source-language are for --recipe, got --source")
+    spoken = languages(arguments, run)
+    language = spoken.get("language", "")
     if arguments.recipe:
-        recipe = load_recipe(arguments.recipe)
-        recipe = dataclasses.replace(recipe, **languages(arguments, run))
+        recipe = dataclasses.replace(load_recipe(arguments.recipe), **spoken)
         pairs, language = list(recipe.read(arguments.split, arguments.data)), recipe.language
     else:
         pairs = list(read_pairs(arguments.source, arguments.target))
@@ -128,6 +147,13 @@ def forced_perplexity(translator, pairs, batch_size):
 
 def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     """The scores of a translator on pairs with references.
+
+    Args:
+        translator: a `Translator`.
+        pairs: a list of `Pair`, at least one.
+        greedy: greedy search in place of the translator's own. Default False.
+        batch_size: sentences at once; changes no score. Default 64.
+        language: of the target; adds BLEU by the protocol of the Multi30K literature.
 
     Returns:
         (scores, translations): a dict that JSON can hold, and a list of strings.
@@ -182,8 +208,9 @@ def print_scores(scores, name):
     """The scores as tables on standard output."""
     from rich import print as show
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=f"{name}: {scores['pairs']:,} pairs, {scores['search']}")
+    table = Table(title=Text(f"{name}: {scores['pairs']:,} pairs, {scores['search']}"))
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("how it is counted", overflow="fold")
@@ -203,7 +230,7 @@ def print_scores(scores, name):
             table.add_column(column, justify="left" if column == "group" else "right")
         for group, figures in scores["groups"].items():
             exact = f"{figures['exact_match']:.1f} %"
-            table.add_row(group, str(figures["pairs"]), exact, f"{figures['bleu']:.1f}")
+            table.add_row(Text(group), str(figures["pairs"]), exact, f"{figures['bleu']:.1f}")
         show(table)
 
 
@@ -217,22 +244,30 @@ def _run(command, arguments):
     if arguments.batch_size < 1:
         return command.fail(f"--batch-size must be at least 1, got {arguments.batch_size}", 2)
     try:
+        options = search_options(arguments)
         pairs, language = read_test_set(arguments, arguments.run)
     except (ValueError, OSError) as error:
         wrong_usage = type(error) is ValueError
         return command.fail(error, 2 if wrong_usage else 1)
 
     from tfformer.run import load_translator, read_config, write_atomically, write_json
-    from training.card import write_card
+    from training.card import update_card
     from training.scores import add_scores
 
-    options = {"beam_width": arguments.beam_width, "length_penalty": arguments.length_penalty}
-    options = {name: value for name, value in options.items() if value is not None}
+    # Before the work, not behind it.
+    for name in ("output", "translations"):
+        path = getattr(arguments, name)
+        if path and not os.access(path.parent, os.W_OK):
+            return command.fail(f"--{name}: {path.parent} is no folder that can be written")
+
+    def say(line):
+        print(line, file=sys.stderr)
+
     try:
         # Read first: a training that publishes right now leaves scores of what was there before.
         weights = read_config(arguments.run)["weights"]
         translator = load_translator(arguments.run, **options)
-        print(f"translating {len(pairs):,} sources ...", file=sys.stderr)
+        say(f"translating {len(pairs):,} sources ...")
         scores, translations = evaluate(
             translator,
             pairs,
@@ -240,19 +275,20 @@ def _run(command, arguments):
             batch_size=arguments.batch_size,
             language=language,
         )
-        output = arguments.output or arguments.run / "evaluation.json"
-        write_json(output, scores)
+        print_scores(scores, str(arguments.run))
+        writable = os.access(arguments.run, os.W_OK)
+        if arguments.output or writable:
+            write_json(arguments.output or arguments.run / "evaluation.json", scores)
         if arguments.translations:
             lines = "".join(f"{translation}\n" for translation in translations)
             write_atomically(arguments.translations, lines.encode())
-        if os.access(arguments.run, os.W_OK):
+        if writable:
             add_scores(arguments.run, scores, name_of(arguments), pairs, weights)
-            write_card(arguments.run)
+            update_card(arguments.run, say)
         else:
-            print(f"{arguments.run} is read-only: its card is as it was", file=sys.stderr)
+            say(f"{arguments.run} is read-only: its scores and its card are as they were")
     except (ValueError, OSError) as error:
         return command.fail(error, 1)
-    print_scores(scores, str(arguments.run))
     return 0
 
 

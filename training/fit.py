@@ -30,14 +30,8 @@ from training.adam import Adam
 from training.allocator import keep_freed_memory
 from training.batches import Batches
 from training.bleu import bleu
-from training.budget import (
-    LEAST_STEPS,
-    has_gpu,
-    largest_batch_tokens,
-    room_needed,
-    training_step,
-)
-from training.card import write_card
+from training.budget import LEAST_STEPS, has_gpu, largest_batch_tokens, training_step
+from training.card import update_card
 from training.corpus import Corpus
 from training.history import write_history
 from training.muon import Muon
@@ -110,15 +104,17 @@ class Training:
         self.tokenizer = read_tokenizer(prepared)
         train, val = Corpus(prepared / "train"), Corpus(prepared / "val")
         keep_freed_memory()
-        batch = {
-            "batch_tokens": recipe.max_tokens if self._is_trial() else recipe.batch_tokens,
-            "parts": recipe.accumulate,
-            # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
-            "packed": self._packs() and self._is_simple(),
-        }
+        # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
+        packed = self._packs() and self._is_simple()
+        tokens, parts = recipe.batch_tokens, recipe.accumulate
+        if tokens == AUTO:
+            tokens = recipe.max_tokens
         noise = Noise(self.tokenizer, recipe.subword_sampling, recipe.word_dropout)
-        self.train = Batches(train, self.tokenizer, seed=recipe.seed, noise=noise, **batch)
-        self.val = Batches(val, self.tokenizer, shuffle=False, **batch)
+        self.train = Batches(
+            train, self.tokenizer, tokens, recipe.seed, parts=parts, packed=packed, noise=noise
+        )
+        # Validation takes no batch apart: there each part is a batch.
+        self.val = Batches(val, self.tokenizer, tokens // parts, shuffle=False, packed=packed)
         self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
         with self.strategy.scope():
             self.model = self._make_model(*self._beginning(prepared))
@@ -136,10 +132,10 @@ class Training:
     def _make_ready(self, prepared, data, init):
         """What one worker does for all: the folders, with all that is prepared once."""
         if not prepared.is_dir():
-            if (self.directory / "config.json").exists():
+            if (self.directory / "config.json").exists() or self.last.exists():
                 raise run.RunError(
-                    f"{self.directory} holds a model and no training that made it: choose another "
-                    "run directory"
+                    f"{self.directory} holds a model, and not what it was trained with "
+                    f"({PREPARED}): choose another run directory"
                 )
             prepare(prepared, self.recipe, data, self.say, init)
         self.checkpoints.mkdir(exist_ok=True)
@@ -179,24 +175,20 @@ class Training:
             return Muon(num_heads=config.num_heads, **options)
         return Adam(**options)
 
-    def _is_trial(self):
-        """Whether this is not to train but to say how large a batch may be."""
-        return self.recipe.batch_tokens == AUTO
-
     def largest_batch(self):
         """Of a training with batch_tokens="auto": what it should be. It cannot train afterwards.
 
         Raises:
             MemoryError: there is no room for any.
         """
-        recipe = self.recipe
-        # With R-Drop, if it is ever in use.
-        self.progress["epoch"] = recipe.epochs
+        least = self.recipe.max_tokens
+        # As in the last epoch: with R-Drop, if it is ever in use.
+        self.progress["epoch"] = self.recipe.epochs - 1
         self._set_r_drop()
         _, longest = self.train.shape(self.train.buckets[-1])
         step = training_step(self.model, longest, self.train.passes)
-        most = len(self.train) * recipe.max_tokens // LEAST_STEPS
-        found = largest_batch_tokens(step, recipe.max_tokens, max(recipe.max_tokens, most))
+        most = self.train.padded_tokens // LEAST_STEPS
+        found = largest_batch_tokens(step, least, max(least, most))
         self.say(f"batch_tokens: {found:,}, the most that fit")
         return found
 
@@ -287,6 +279,7 @@ class Training:
             self._session() as self.session,
         ):
             self._sweep()
+            self._update_search()
             # A half epoch is brought to its end, whatever the time.
             while progress["epoch"] < recipe.epochs and (
                 progress["batch"] or not self._should_stop()
@@ -309,6 +302,14 @@ class Training:
             for folder, name in ((self.checkpoints, "*"), (self.directory, "weights-*")):
                 for partial in folder.glob(f".{name}.partial"):
                     partial.unlink(missing_ok=True)
+
+    def _update_search(self):
+        """A run that goes on with other settings of the search serves its model with these."""
+        path = self.directory / "config.json"
+        if self.strategy.is_chief and path.exists():
+            config = run.read_config(self.directory)
+            if config["search"] != self.search:
+                run.write_json(path, config | {"search": self.search})
 
     def _session(self):
         """What this session costs; None where another worker counts."""
@@ -351,7 +352,7 @@ class Training:
         before = progress["fit"] if first else None
         bar = EpochProgress(epoch + 1, epochs, batches, first, tokens, self.console, before)
         if first < batches:
-            with bar.shown(), room_needed():
+            with bar.shown():
                 # The bar first: it refuses a NaN before the keeper could save it.
                 self.model.fit(
                     self.strategy.dataset(self.train, epoch, first),
@@ -406,7 +407,7 @@ class Training:
         training = {**training, "val_bleu_signature": self.signature}
         training["examples"] = self.val_texts[0][:EXAMPLES]
         run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
-        self._write_card()
+        update_card(self.directory, self.say)
 
     def _validate_last(self):
         """Validates the last epoch, if it was not known to be the last when it ended."""
@@ -448,7 +449,8 @@ class Training:
         weights = run.pack(run.model_weights(self.model))
         run.write_atomically(self._epoch_file(epoch), weights)
         for path in self.checkpoints.glob("epoch-*.npz"):
-            if int(path.stem.removeprefix("epoch-")) <= epoch - self.recipe.average:
+            number = path.stem.removeprefix("epoch-")
+            if number.isdecimal() and int(number) <= epoch - self.recipe.average:
                 path.unlink(missing_ok=True)
 
     def _epoch_file(self, epoch):
@@ -485,14 +487,7 @@ class Training:
             raise Diverged(f"{error} at step {_step(self.model)}") from error
         if self.session:
             self.session.record(_step(self.model))
-            self._write_card()
-
-    def _write_card(self):
-        """The model card; what is wrong with a file that it is made of ends no training."""
-        try:
-            write_card(self.directory)
-        except (ValueError, LookupError, TypeError, OSError) as error:
-            self.say(f"no model card: {error}")
+            update_card(self.directory, self.say)
 
     def obey_signal(self):
         """Ends the training if SIGINT or SIGTERM has asked any worker for it."""

@@ -26,7 +26,7 @@ import numpy as np
 
 from training.command import Parser
 from training.findings import Letters, inspect, suggestions
-from training.reader import CorpusError, CorpusReport, is_blank, read_pairs
+from training.reader import CorpusError, CorpusReport, is_blank, read_pairs, require_files
 
 SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are learned
 VOCABULARY = 8000
@@ -94,7 +94,7 @@ def _run(command, options):
             command.error(f"--{name} must be two files or a TSV, got {len(getattr(options, name))}")
     try:
         return _inspect(options)
-    except (CorpusError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         return command.fail(error)
 
 
@@ -104,23 +104,28 @@ def _inspect(options):
 
     report = CorpusReport()
     paths = [options.source, options.target] if options.target else [options.source]
+    require_files(paths)
+    others = {
+        name: list(read_pairs(*getattr(options, name)))
+        for name in ("val", "test")
+        if getattr(options, name)
+    }
+    for name, pairs in others.items():
+        if not pairs:
+            raise CorpusError(f"--{name}: there is no pair in {_names(getattr(options, name))}")
     sample = list(islice(read_pairs(*paths), SAMPLE))
     usable = [p for p in sample if not is_blank(p.source) and not is_blank(p.target)]
     if not usable:
-        raise CorpusError(f"no pair to use in {', '.join(map(str, paths))}")
+        raise CorpusError(f"no pair to use in {_names(paths)}")
     if options.run:
         tokenizer = load_tokenizer(options.run)
     else:
         sides = [[pair[side] for pair in usable] for side in (0, 1)]
         tokenizer = Tokenizer.train(*sides, vocabulary_size=options.vocabulary)
-    others = {
-        name: read_pairs(*getattr(options, name))
-        for name in ("val", "test")
-        if getattr(options, name)
-    }
 
     def say(count):
-        print(f"\r{count:,} pairs", end="", file=sys.stderr)
+        # Whatever comes next, an error too, is written over it.
+        print(f"{count:,} pairs", end="\r", flush=True, file=sys.stderr)
 
     pairs = read_pairs(*paths, report=report)
     findings = inspect(pairs, tokenizer, Letters(usable), others, say)
@@ -138,6 +143,10 @@ def _inspect(options):
         draw_lengths(options.out / "lengths.png", findings)
         print(f"{options.out}: inspect.json, suspects.tsv, lengths.png")
     return 0
+
+
+def _names(paths):
+    return ", ".join(map(str, paths))
 
 
 def show(findings):

@@ -23,6 +23,7 @@ Reference: D. Elliott, S. Frank, K. Sima'an, L. Specia, "Multi30K: Multilingual 
 Descriptions", 2016, https://aclanthology.org/W16-3210; data: https://github.com/multi30k/dataset.
 """
 
+import argparse
 import contextlib
 import gzip
 import hashlib
@@ -163,7 +164,9 @@ class _DownloadFailed(Exception):
 def _fault(name: str, content: bytes, checksum: str | None) -> str | None:
     """What is wrong with the unpacked bytes of a file, if anything."""
     if checksum is None:
-        lines, expected = content.count(b"\n"), SPLITS[name.rpartition(".")[0]]
+        # As `training.reader` counts: a last line without a newline is one.
+        lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
+        expected = SPLITS[name.rpartition(".")[0]]
         return f"it has {lines:,} lines, expected {expected:,}" if lines != expected else None
     received = hashlib.sha256(content).hexdigest()
     return f"its SHA-256 is {received}, expected {checksum}" if received != checksum else None
@@ -242,14 +245,16 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the command line, without the program's name; by default that of the process.
 
     Returns:
-        The exit status: 0, or 1 after one line on stderr that says what is wrong; wrong arguments
-        leave by `SystemExit(2)` with one line.
+        The exit status: 0; 1 or 130 after one line on stderr that says what is wrong, or that it
+        was interrupted; wrong arguments leave by `SystemExit(2)` with one line.
     """
     parser = Parser(
         "training.multi30k",
         "Fetch the corpus Multi30K (2 MB a language). It is for research and education, not for\n"
-        "commercial use. What is there already is verified, and not fetched.\n\n"
-        "    python -m training.multi30k data/multi30k",
+        "commercial use. What is there already is verified and not fetched again.\n\n"
+        "    python -m training.multi30k data/multi30k\n\n"
+        "Exit codes: 0 all there; 1 the network, the disk or a file is at fault; 2 wrong usage;\n"
+        "130 interrupted: run it again to go on.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the files go")
     parser.add_argument(
@@ -259,16 +264,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--base-url", default=BASE_URL, metavar="URL", help="a mirror (default %(default)s)"
     )
-    options = parser.parse_args(arguments)
+    return parser.run(lambda options: _run(parser, options), arguments)
+
+
+def _run(parser: Parser, options: argparse.Namespace) -> int:
     try:
         wanted = files(options.languages)
         fetched = fetch(options.folder, options.base_url, checksums=wanted)
     except CorpusError as error:
         return parser.fail(error)
-    except KeyboardInterrupt:
-        return parser.fail("interrupted; run it again to go on")
+    known = sum(checksum is not None for checksum in wanted.values())
     print(
-        f"{options.folder}: {len(wanted)} files, of which {len(fetched)} fetched now; all verified"
+        f"{options.folder}: {len(wanted)} files, of which {len(fetched)} fetched now; "
+        f"{known} verified by checksum, {len(wanted) - known} by their number of lines"
     )
     print("Multi30K is for research and education, not for commercial use.")
     return 0

@@ -33,6 +33,8 @@ class Muon(Adam):
         num_heads: h of the model's attentions.
         momentum: of matrices. Default 0.95.
         **options: of `training.adam.Adam`.
+
+    Of each matrix there is a second moment too, as Adam has it, which stays 0.
     """
 
     def __init__(self, learning_rate=0.001, num_heads=8, momentum=0.95, **options):

@@ -42,7 +42,7 @@ def prepare(folder, recipe, data, say, init=None):
 
         def cleaned(split, report):
             return clean_pairs(
-                recipe.read(split, data),
+                recipe.read(split, data, report),
                 report,
                 max_characters=recipe.max_characters,
                 max_length_ratio=recipe.max_length_ratio,
@@ -79,7 +79,9 @@ def prepare(folder, recipe, data, say, init=None):
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             facts[split] = {**dataclasses.asdict(report), "sha256": digest}
         run.write_json(partial / CORPUS, facts)
+        run.sync(*partial.rglob("*"), partial)
         os.replace(partial, folder)
+        run.sync(folder.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -88,11 +90,14 @@ def _begin_with(folder, init, recipe, side):
     """Writes a run's sizes and weights into `folder`; returns its tokenizer.
 
     With new pieces, the embedding of each begins as the mean of those of the pieces that its text
-    was before.
+    was before. Dropout has no weights: where the recipe's model has one of its own, it is that.
     """
     # Read, not built: a model would draw from the generators that the run's own is made of.
     known, old = run.read_config(init), run.load_tokenizer(init)
     config = TransformerConfig.from_dict(known["model"])
+    config = dataclasses.replace(
+        config, dropout=recipe.model_changes.get("dropout", config.dropout)
+    )
     require_positions(config, recipe.max_tokens)
     weights = run.unpack(run.read_checked(init, known, known["weights"]))
     tokenizer = old
@@ -169,6 +174,16 @@ def read_settings(directory, recipe):
         return dataclasses.replace(recipe, **settings)
     except TypeError as error:
         raise run.RunError(f"{path} is of another version: {error}") from error
+
+
+def read_origin(directory):
+    """Where a run's corpus is from, in words; None if that is not known.
+
+    Raises:
+        RunError: the file that says it is damaged.
+    """
+    path = Path(directory) / PREPARED / CORPUS
+    return run.read_json(path).get("origin") if path.exists() else None
 
 
 def write_settings(directory, recipe):

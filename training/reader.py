@@ -28,6 +28,7 @@ import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 StrPath = str | os.PathLike
@@ -150,6 +151,15 @@ def read_pairs(
     if target is None:
         return _read_columns(source, report)
     return _read_parallel(source, target, report)
+
+
+def require_files(paths: Iterable[StrPath]) -> None:
+    """Raises `CorpusError` for what can be read once only, such as a pipe."""
+    for path in map(Path, paths):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise CorpusError(
+                f"{path} is no file, and is to be read several times: write it to one"
+            )
 
 
 def clean_pairs(

@@ -42,8 +42,9 @@ class Recipe:
 
     Args:
         pairs: a function of a split (`"train"`, `"val"` or `"test"`) and the folder given with
-            `--data` (or None) that gives the split's pairs. For a corpus of several languages it
-            has two parameters more, `source_language` and `language`.
+            `--data` (or None) that gives the split's pairs. Parameters that it may have besides:
+            `source_language` and `language`, for a corpus of several; `report`, a `CorpusReport`
+            or None, for `read_pairs` to count in.
         model_changes: fields of `TransformerConfig` that replace the preset's.
         origin: where the pairs are from, in words, for the model card.
     """
@@ -58,7 +59,7 @@ class Recipe:
     split_digits: bool = setting(False, "every digit is a piece of its own")
     max_characters: int = setting(1000, "a pair with a longer side is dropped")
     max_tokens: int = setting(128, "a pair with a longer side is dropped")
-    max_length_ratio: float = setting(9.0, "a pair with a larger ratio of lengths is dropped")
+    max_length_ratio: float = setting(9.0, "a pair with a larger ratio is dropped; inf: none")
     batch_tokens: int | str = setting(
         4096, "tokens of one side in a batch, padding counted; auto: as many as a GPU holds", tokens
     )
@@ -113,7 +114,7 @@ class Recipe:
         ):
             if not getattr(self, name) >= least:  # nan neither
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-            if getattr(self, name) == math.inf:
+            if getattr(self, name) == math.inf and name != "max_length_ratio":
                 raise ValueError(f"{name} must be finite, got inf")
         for name, allowed in (
             ("preset", tuple(PRESETS)),
@@ -169,9 +170,13 @@ class Recipe:
                 f"got batch_tokens={self.batch_tokens} and max_tokens={self.max_tokens}"
             )
 
-    def read(self, split, data):
-        """The pairs of a split, in the recipe's languages if `pairs` asks for any."""
-        known = {"source_language": self.source_language, "language": self.language}
+    def read(self, split, data, report=None):
+        """The pairs of a split; `pairs` gets of languages and report what it asks for."""
+        known = {
+            "source_language": self.source_language,
+            "language": self.language,
+            "report": report,
+        }
         asked = known.keys() & inspect.signature(self.pairs).parameters.keys()
         return self.pairs(split, data, **{name: known[name] for name in asked})
 

@@ -150,7 +150,8 @@ class Strategy:
         except tf.errors.ResourceExhaustedError as error:
             reason = str(error).strip().splitlines()[0]
             raise MemoryError(
-                f"{reason}: less --batch-tokens, or --accumulate, takes less memory"
+                f"{reason}: a larger --accumulate takes less memory, with --resume too, and so do "
+                "fewer --batch-tokens in a new run"
             ) from error
         except GONE as error:
             if not self.several:

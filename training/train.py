@@ -19,6 +19,7 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import gc
 import itertools
 import os
 import sys
@@ -27,7 +28,7 @@ from pathlib import Path
 
 from training.command import Parser
 from training.lock import alone
-from training.reader import is_blank, read_pairs
+from training.reader import CorpusError, is_blank, read_pairs, require_files
 from training.recipe import AUTO, SETTLED_BY_INIT, Recipe, load_recipe, options, recipe_names
 from training.worker import WorkerError, is_chief
 
@@ -62,26 +63,36 @@ def held_out(pair):
 
 
 def _held_out_once(pairs):
-    """The pairs that may be held out: none that is dropped, and of a source the first alone."""
-    taken = set()
+    """The pairs that may be held out: none that is dropped, and of a source the first alone.
+
+    Raises:
+        CorpusError: of some pairs none may be.
+    """
+    taken, pair = set(), None
     for pair in pairs:
         if held_out(pair) and pair.source not in taken and not is_blank(pair.target):
             taken.add(pair.source)
             yield pair
+    if pair and not taken:
+        raise CorpusError(
+            "none of the pairs could be held out for validation, as 1 source in 20 is: give "
+            "--val-source and --val-target"
+        )
 
 
-def file_pairs(files, val_files, split, data):
+def file_pairs(files, val_files, split, data, report=None):
     """The pairs of the user's files.
 
     Without validation files 1 pair in 20, at most 1,000, is held out of the corpus; and with it
-    every other pair of the same source, so that none is on both sides.
+    every other pair of the same source, so that none is on both sides. What is counted is then
+    counted of training and validation together, for training.
     """
     if val_files:
-        return read_pairs(*(val_files if split == "val" else files))
+        return read_pairs(*(val_files if split == "val" else files), report=report)
     if split == "val":
         return itertools.islice(_held_out_once(read_pairs(*files)), HELD_OUT)
     sources = {pair.source for pair in file_pairs(files, val_files, "val", data)}
-    return (pair for pair in read_pairs(*files) if pair.source not in sources)
+    return (pair for pair in read_pairs(*files, report=report) if pair.source not in sources)
 
 
 def origin_of(files, val_files):
@@ -140,6 +151,7 @@ def read_recipe(arguments):
     if arguments.source:
         files = (arguments.source, arguments.target)
         val_files = (arguments.val_source, arguments.val_target) if arguments.val_source else None
+        require_files(path for path in (*files, *(val_files or ())) if path)
         if val_files and bool(arguments.val_target) != bool(arguments.target):
             raise ValueError("--val-source needs --val-target where --source has --target")
         corpus = {
@@ -173,13 +185,18 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    prepared = arguments.run / "prepared"
+    begun = prepared.exists()
+    if begun and arguments.batch_tokens == AUTO:
+        # Found when the run was begun, or to be found now: both are in its settings.
+        arguments.batch_tokens = None
     try:
         recipe = read_recipe(arguments)
+        if begun and not arguments.strategy:
+            recipe = dataclasses.replace(recipe, strategy=_strategy(prepared))
         chief = is_chief(recipe.strategy)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
-    prepared = arguments.run / "prepared"
-    begun = prepared.exists()
     if recipe.new_pieces and not arguments.init and not begun:
         return command.fail("--new-pieces needs --init, whose vocabulary it extends", 2)
     if arguments.init or (prepared / "init.json").exists():
@@ -203,6 +220,13 @@ def _run(command, arguments):
         return _train(command, arguments, recipe, begun)
 
 
+def _strategy(prepared):
+    """That of a run that was begun: the command that it is resumed with need not repeat it."""
+    from tfformer.run import read_json
+
+    return read_json(prepared / "recipe.json").get("strategy", "none")
+
+
 def _refuse(command, recipe, error, code):
     """One line, and the exit code; the other workers, if there are any, end with a line too."""
     command.fail(error)
@@ -217,19 +241,23 @@ def _train(command, arguments, recipe, begun):
     # TensorFlow is loaded only for a command line that makes sense.
     from tfformer.run import RunError
     from training import fit
-    from training.prepare import read_settings, write_settings
+    from training.prepare import read_origin, read_settings, write_settings
     from training.progress import Diverged
 
     try:
         if begun:
             changes = changed_settings(arguments)
+            origin = read_origin(arguments.run)
+            if (arguments.recipe or arguments.source) and origin not in (recipe.origin, None):
+                return command.fail(
+                    f"{arguments.run} was begun with {origin} and goes on with it, not with "
+                    f"{recipe.origin}: choose another --run",
+                    2,
+                )
             recipe = read_settings(arguments.run, recipe)
-            if changes.get("batch_tokens") == AUTO:
-                # Found when the run was begun, or to be found now.
-                del changes["batch_tokens"]
             for name in sorted(set(changes) & PREPARED_SETTINGS):
                 before, after = getattr(recipe, name), changes[name]
-                if after != before:
+                if after != before and before != AUTO:
                     return command.fail(
                         f"--{name.replace('_', '-')} was {before!r} when the run was begun and "
                         f"cannot become {after!r}: choose another --run",
@@ -240,6 +268,9 @@ def _train(command, arguments, recipe, begun):
         if recipe.batch_tokens == AUTO:
             recipe = dataclasses.replace(recipe, batch_tokens=training.largest_batch())
             write_settings(arguments.run, recipe)
+            # Its model takes room on the device.
+            del training
+            gc.collect()
             training = fit.Training(arguments.run, recipe)
         training.resume()
         if begun and changes and training.strategy.is_chief:

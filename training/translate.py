@@ -4,7 +4,7 @@
     python -m training.translate runs/mine < text.en > text.de
     python -m training.translate runs/dates --picture attention.png <<< "4 July 2031"
 
-Exit codes: 0 translated; 1 the run or the output is at fault; 2 wrong usage.
+Exit codes: 0 translated; 1 the run or the output is at fault; 2 wrong usage; 130 interrupted.
 """
 
 import itertools
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from training.command import Parser, close_stdout
+from training.evaluate import search_options
 
 
 def parser():
@@ -37,11 +38,13 @@ def main(arguments=None):
 def _run(command, arguments):
     if arguments.batch_size < 1:
         return command.fail(f"--batch-size must be at least 1, got {arguments.batch_size}", 2)
+    try:
+        options = search_options(arguments)
+    except ValueError as error:
+        return command.fail(error, 2)
 
     from tfformer.run import load_translator
 
-    options = {"beam_width": arguments.beam_width, "length_penalty": arguments.length_penalty}
-    options = {name: value for name, value in options.items() if value is not None}
     try:
         translator = load_translator(arguments.run, **options)
         # Whoever types wants an answer to each line.
