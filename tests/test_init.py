@@ -171,7 +171,7 @@ def test_a_damaged_beginning_is_named(first, tmp_path):
     Training(tmp_path / "second", RECIPE, init=first)
     path = tmp_path / "second" / "prepared" / "init.npz"
     path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(run.RunError, match="init.json is damaged"):
+    with pytest.raises(run.RunError, match="init.npz is damaged"):
         Training(tmp_path / "second", RECIPE)
 
 

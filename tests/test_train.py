@@ -296,8 +296,6 @@ def test_validation_takes_batches_no_larger_than_a_part(tmp_path):
 def test_what_is_no_utf8_is_counted(files, tmp_path):
     bad = "für \n".encode("latin-1") * 3
     arguments = files(source=b"a b c\n" * 7 + bad, target=b"c b a\n" * 10)
-    validation = tmp_path / "val.tsv"
-    validation.write_bytes(b"a\tb\n" * 5)
     for side in ("source", "target"):
         path = tmp_path / f"val.{side}"
         path.write_bytes(b"x y\n" * 5 + (bad if side == "target" else b"z\n" * 3))

@@ -101,6 +101,19 @@ def unpack(content):
         raise RunError(f"no whole .npz file: {error}") from error
 
 
+def read_arrays(path):
+    """The arrays by name of a file written by `pack`.
+
+    Raises:
+        RunError: naming the file, which is damaged.
+        OSError: it cannot be read.
+    """
+    try:
+        return unpack(Path(path).read_bytes())
+    except RunError as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+
+
 def save(directory, model, tokenizer, search=None, training=None, weights=None):
     """Writes a run directory, or replaces the model in one.
 

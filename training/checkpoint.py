@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from tfformer.run import RunError, pack, unpack, write_atomically
+from tfformer.run import RunError, pack, read_arrays, unpack, write_atomically
 
 
 class NotFinite(ValueError):
@@ -84,10 +84,6 @@ def average(paths):
     """
     total = {}
     for path in paths:
-        try:
-            weights = unpack(Path(path).read_bytes())
-        except RunError as error:
-            raise RunError(f"{path} is damaged: {error}") from error
-        for name, value in weights.items():
+        for name, value in read_arrays(path).items():
             total[name] = total.get(name, 0) + value.astype("float64")
     return {name: (value / len(paths)).astype("float32") for name, value in total.items()}

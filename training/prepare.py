@@ -150,9 +150,9 @@ def read_init(folder):
     fields = run.read_json(path)
     try:
         config = TransformerConfig.from_dict(fields)
-        return config, run.unpack((folder / "init.npz").read_bytes())
     except (TypeError, ValueError) as error:
         raise run.RunError(f"{path} is damaged: {error}") from error
+    return config, run.read_arrays(folder / "init.npz")
 
 
 def read_tokenizer(folder):

@@ -193,7 +193,11 @@ def _run(command, arguments):
     try:
         recipe = read_recipe(arguments)
         if begun and not arguments.strategy:
-            recipe = dataclasses.replace(recipe, strategy=_strategy(prepared))
+            # The command that a run is resumed with need not repeat it.
+            from training.prepare import read_settings
+
+            strategy = read_settings(arguments.run, recipe).strategy
+            recipe = dataclasses.replace(recipe, strategy=strategy)
         chief = is_chief(recipe.strategy)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
@@ -218,13 +222,6 @@ def _run(command, arguments):
         except OSError as error:
             return _refuse(command, recipe, error, 1)
         return _train(command, arguments, recipe, begun)
-
-
-def _strategy(prepared):
-    """That of a run that was begun: the command that it is resumed with need not repeat it."""
-    from tfformer.run import read_json
-
-    return read_json(prepared / "recipe.json").get("strategy", "none")
 
 
 def _refuse(command, recipe, error, code):
