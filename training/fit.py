@@ -20,13 +20,8 @@ import keras
 import tensorflow as tf
 
 from tfformer import run
-from tfformer.config import TransformerConfig
-from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
-from tfformer.schedule import WarmupSchedule
-from tfformer.transformer import Transformer
 from tfformer.translator import Translator
 from training import checkpoint
-from training.adam import Adam
 from training.allocator import keep_freed_memory
 from training.batches import Batches
 from training.bleu import bleu
@@ -34,10 +29,9 @@ from training.budget import LEAST_STEPS, has_gpu, largest_batch_tokens, training
 from training.card import update_card
 from training.corpus import Corpus
 from training.history import write_history
-from training.muon import Muon
+from training.model import beginning, compiled_model
 from training.noise import Noise
-from training.parallel import ParallelTransformer
-from training.prepare import PREPARED, prepare, read_init, read_tokenizer
+from training.prepare import PREPARED, prepare, read_tokenizer
 from training.progress import Diverged, EpochProgress, console, write_curve
 from training.recipe import AUTO
 from training.session import Session
@@ -117,7 +111,13 @@ class Training:
         self.val = Batches(val, self.tokenizer, tokens // parts, shuffle=False, packed=packed)
         self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
         with self.strategy.scope():
-            self.model = self._make_model(*self._beginning(prepared))
+            self.model = compiled_model(
+                *beginning(prepared, recipe, self.tokenizer),
+                recipe,
+                steps=len(self.train),
+                simple=self._is_simple(),
+                packed=self._packs(),
+            )
         self.strategy.spread_dropout(self.model)
         self.search = {
             "beam_width": recipe.beam_width,
@@ -139,41 +139,6 @@ class Training:
                 )
             prepare(prepared, self.recipe, data, self.say, init)
         self.checkpoints.mkdir(exist_ok=True)
-
-    def _make_model(self, config, weights):
-        """The compiled model, of random weights if `weights` is None."""
-        recipe = self.recipe
-        if self._is_simple():
-            model = Transformer(config, dtype=recipe.dtype)
-        else:
-            model = ParallelTransformer(
-                config, recipe.accumulate, packed=self._packs(), dtype=recipe.dtype
-            )
-        if weights is not None:
-            run.set_weights(model, weights)
-        for part in recipe.frozen():
-            for layer in part_of(model, part):
-                layer.trainable = False
-        model.compile(
-            optimizer=self._optimizer(config),
-            loss=SmoothedCrossEntropy(recipe.smoothing),
-            metrics=[TokenAccuracy(), Perplexity()],
-        )
-        model.optimizer.build(model.trainable_variables)
-        return model
-
-    def _optimizer(self, config):
-        """The paper's Adam (section 5.3), for everything or for all but the matrices."""
-        options = {
-            "learning_rate": self._schedule(config.d_model),
-            "beta_1": 0.9,
-            "beta_2": 0.98,
-            "epsilon": 1e-9,
-            "global_clipnorm": self.recipe.clip_norm or None,
-        }
-        if self.recipe.optimizer == "muon":
-            return Muon(num_heads=config.num_heads, **options)
-        return Adam(**options)
 
     def largest_batch(self):
         """Of a training with batch_tokens="auto": what it should be. It cannot train afterwards.
@@ -203,33 +168,6 @@ class Training:
         """
         alone_on_gpu = self._is_simple() and has_gpu()
         return self.recipe.strategy != "tpu" and not alone_on_gpu
-
-    def _beginning(self, prepared):
-        """The model's configuration, and the weights it begins with; None: random ones."""
-        if (begun := read_init(prepared)) is not None:
-            return begun
-        changes = dict(self.recipe.model_changes)
-        if not self.tokenizer.is_shared:
-            # Two vocabularies have no matrix in common.
-            changes.setdefault("tie_embeddings", "target")
-        config = TransformerConfig.preset(
-            self.recipe.preset,
-            self.tokenizer.source_vocabulary_size,
-            target_vocabulary_size=self.tokenizer.target_vocabulary_size,
-            **changes,
-        )
-        return config, None
-
-    def _schedule(self, d_model):
-        """The paper's learning rate, with the recipe's cool-down at the end of its epochs."""
-        recipe, steps = self.recipe, self.recipe.epochs * len(self.train)
-        return WarmupSchedule(
-            d_model,
-            recipe.warmup_steps,
-            recipe.learning_rate_scale,
-            total_steps=steps,
-            cooldown_steps=round(recipe.cooldown * steps),
-        )
 
     def resume(self):
         """Puts the last checkpoint back. A run that was killed before its first one starts.
@@ -544,12 +482,3 @@ class _Keeper(keras.callbacks.Callback):
             training._save()
         if stop:
             raise Interrupted(training.stop_signal or signal.SIGTERM)
-
-
-def part_of(model, part):
-    """The layers of a part of a `Transformer`, by its name in `Recipe.freeze`."""
-    if part != "embeddings":
-        return [getattr(model, part)]
-    names = ("source_embedding", "target_embedding", "source_positions", "target_positions")
-    layers = [getattr(model, name, None) for name in names]
-    return [layer for layer in layers if layer is not None]
