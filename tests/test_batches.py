@@ -326,3 +326,36 @@ def test_noise_is_another_in_each_epoch_and_the_same_when_resumed(corpus, tokeni
     assert any((a[0] != b[0]).any() for a, b in zip(first, other, strict=True))
     for a, b in zip(first, other, strict=True):
         np.testing.assert_array_equal(a[2], b[2], err_msg="labels have no noise")
+
+
+def test_both_ways_half_of_the_pairs_of_the_first_epochs_are_turned_round(corpus, tokenizer):
+    both = Batches(corpus, tokenizer, TOKENS, seed=3, both_ways=2)
+    plain = Batches(corpus, tokenizer, TOKENS, seed=3)
+
+    def texts(batches, epoch):
+        return [
+            pair
+            for _, numbers in batches.plan(epoch)
+            for pair in zip(*batches.texts(numbers, epoch), strict=True)
+        ]
+
+    turned = []
+    for epoch in (0, 1):
+        pairs, expected = texts(both, epoch), texts(plain, epoch)
+        turned.append({min(x, y) for (x, y), (z, _) in zip(pairs, expected, strict=True) if x != z})
+        assert all(
+            pair in (other, other[::-1]) for pair, other in zip(pairs, expected, strict=True)
+        )
+        # Four standard deviations of a fair coin.
+        assert abs(len(turned[epoch]) - PAIRS / 2) < 2 * PAIRS**0.5
+    assert turned[0] != turned[1]
+    assert texts(both, 2) == texts(plain, 2)
+
+
+def test_both_ways_a_resumed_epoch_and_one_in_shards_turn_the_same_pairs(corpus, tokenizer):
+    both = Batches(corpus, tokenizer, TOKENS, seed=3, both_ways=1)
+    epoch = elements(both.dataset())
+    assert_same(elements(both.dataset(0, skip=2)), epoch[2:])
+    shards = [elements(both.dataset(shards=(n,), count=3)) for n in range(3)]
+    for whole, *split in zip(epoch, *shards, strict=True):
+        assert sorted(row for shard in split for row in rows_of(shard)) == rows_of(whole)

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 
 import pytest
+import tensorflow as tf
 
 from training import machine
 
@@ -42,3 +43,23 @@ def test_without_git_there_is_no_commit(tmp_path, monkeypatch):
     assert machine.commit(tmp_path) is None
     monkeypatch.setenv("PATH", "")
     assert machine.commit(tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "instructions", "expected"),
+    [
+        ([], ["avx2", "avx512_bf16"], False),
+        ([], ["avx2", "amx_bf16"], True),
+        ([(8, 0)], [], True),
+        ([(9, 0), (7, 5)], ["amx_bf16"], False),
+        ([None], ["amx_bf16"], False),  # no GPU of NVIDIA
+    ],
+)
+def test_bfloat16_is_fast_with_amx_or_on_gpus_from_ampere_on(
+    monkeypatch, capabilities, instructions, expected
+):
+    devices = [{"compute_capability": known} if known else {} for known in capabilities]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: devices)
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda device: device)
+    monkeypatch.setattr(machine, "describe", lambda: {"instructions": instructions})
+    assert machine.has_bfloat16() is expected

@@ -16,7 +16,7 @@ from workers import HERE, RECIPE, last_state
 
 import tfformer
 from tfformer.run import load_model, model_weights, read_config
-from training import compare, evaluate, fit, multi30k, train
+from training import compare, evaluate, fit, machine, multi30k, train
 from training.batches import Batches
 from training.corpus import Corpus
 from training.lock import alone
@@ -204,6 +204,22 @@ def test_what_a_run_was_prepared_with_cannot_change(uninterrupted, capsys):
     assert "--seed was 0" in fails([*resume, "--seed", "1"], capsys, 2)
 
     assert "--optimizer was 'adam'" in fails([*resume, "--optimizer", "muon"], capsys, 2)
+
+
+@pytest.mark.parametrize(("fast", "policy"), [(True, "mixed_bfloat16"), (False, "float32")])
+def test_dtype_auto_is_what_the_machine_is_fast_with(tmp_path, capsys, monkeypatch, fast, policy):
+    monkeypatch.setattr(machine, "has_bfloat16", lambda: fast)
+    run = tmp_path / "run"
+    assert train.main([RECIPE, "--run", str(run), "--epochs", "1", "--dtype", "auto"]) == 0
+    assert f"dtype: {policy}\n" in capsys.readouterr().err
+    trained = fit.Training(run, dataclasses.replace(load_recipe(RECIPE), dtype="auto")).model
+    assert trained.dtype_policy.name == policy
+
+
+def test_both_ways_needs_one_vocabulary(tmp_path, capsys):
+    command = [RECIPE, "--run", str(tmp_path / "run"), "--both-ways", "0.5"]
+    error = fails([*command, "--no-shared-vocabulary"], capsys, 1)
+    assert "both_ways must be 0 with a vocabulary for each side" in error
 
 
 def test_a_resume_that_is_refused_changes_no_setting(begun, capsys):

@@ -77,6 +77,8 @@ class Batches:
             are then no longer few. Default False.
         passes: how often a batch holds its rows, one copy behind the other. Default 1.
         noise: a `Noise`, or None (default).
+        both_ways: epochs, from the first on, in which about half of the pairs, drawn anew in each,
+            are turned round: target to source. Needs one vocabulary for both. Default 0.
 
     Attributes:
         padded_tokens: a side in an epoch, the padding to the end of each bucket counted.
@@ -93,10 +95,12 @@ class Batches:
         packed=False,
         passes=1,
         noise=None,
+        both_ways=0,
     ):
         self.corpus, self.tokenizer = corpus, tokenizer
         self.seed, self.shuffle, self.parts = seed, shuffle, parts
         self.packed, self.passes, self.noise = packed, passes, noise or Noise(tokenizer)
+        self.both_ways = both_ways
         counts = np.zeros(len(EDGES), "int64")
         for start in range(0, len(corpus), CHUNK):
             counts += np.bincount(self._buckets(slice(start, start + CHUNK)), minlength=len(EDGES))
@@ -135,6 +139,17 @@ class Batches:
         for _, numbers in itertools.islice(self.plan(epoch), skip, None):
             yield self.corpus.tokens(numbers)
 
+    def texts(self, numbers, epoch):
+        """The texts of these pairs as the epoch has them: a list of sources and one of targets."""
+        sources, targets = self.corpus.texts(numbers)
+        if epoch < self.both_ways:
+            # A pair's bucket is that of its longer side: turned round, it is in the same batch.
+            key = np.random.default_rng((self.seed, epoch)).integers(2**63, dtype=np.uint64)
+            turned = _hash(np.array(numbers, np.uint64) ^ key) & np.uint64(1)
+            for n in np.flatnonzero(turned):
+                sources[n], targets[n] = targets[n], sources[n]
+        return sources, targets
+
     def shape(self, bucket, count=1):
         """(rows, tokens a side) of the bucket's batches, or of one of their `count` shards."""
         parts = count * self.parts
@@ -163,7 +178,7 @@ class Batches:
                 batches = itertools.islice(self.plan(epoch), skip, None)
             if place == 0:
                 bucket, numbers = next(batches)
-            sources, targets = self.corpus.texts(numbers[shards[place] :: count])
+            sources, targets = self.texts(numbers[shards[place] :: count], epoch)
             size = np.array(self.shape(bucket, count), "int32")
             # Of each shard another noise, however many of them a worker has.
             noise = np.random.default_rng((self.seed, epoch, batch, shards[place]))

@@ -104,8 +104,21 @@ class Training:
         if tokens == AUTO:
             tokens = recipe.max_tokens
         noise = Noise(self.tokenizer, recipe.subword_sampling, recipe.word_dropout)
+        both_ways = round(recipe.both_ways * recipe.epochs)
+        if both_ways and not self.tokenizer.is_shared:
+            raise ValueError(
+                "both_ways must be 0 with a vocabulary for each side, for either language is "
+                f"source and target then, got {recipe.both_ways}"
+            )
         self.train = Batches(
-            train, self.tokenizer, tokens, recipe.seed, parts=parts, packed=packed, noise=noise
+            train,
+            self.tokenizer,
+            tokens,
+            recipe.seed,
+            parts=parts,
+            packed=packed,
+            noise=noise,
+            both_ways=both_ways,
         )
         # Validation takes no batch apart: there each part is a batch.
         self.val = Batches(val, self.tokenizer, tokens // parts, shuffle=False, packed=packed)
@@ -118,6 +131,8 @@ class Training:
                 simple=self._is_simple(),
                 packed=self._packs(),
             )
+        if recipe.dtype == AUTO:
+            self.say(f"dtype: {self.model.dtype_policy.name}")
         self.strategy.spread_dropout(self.model)
         self.search = {
             "beam_width": recipe.beam_width,

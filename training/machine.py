@@ -50,6 +50,21 @@ def gpus():
     return [detail.get("device_name", "GPU") for detail in details]
 
 
+def has_bfloat16():
+    """Whether a training in bfloat16 is faster here than in float32.
+
+    On a TPU, on GPUs of compute capability 8.0 (Ampere) or more, on a processor with AMX.
+    """
+    import tensorflow as tf
+
+    if tf.config.list_logical_devices("TPU"):
+        return True
+    if gpus := tf.config.list_physical_devices("GPU"):
+        details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+        return all(detail.get("compute_capability", (0, 0)) >= (8, 0) for detail in details)
+    return "amx_bf16" in describe()["instructions"]
+
+
 def versions():
     """The versions of Python, TensorFlow, Keras and tfformer, by name."""
     import keras

@@ -76,12 +76,19 @@ class Recipe:
     smoothing: float = setting(0.1, "label smoothing")
     r_drop: float = setting(0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once")
     r_drop_from: float = setting(0.0, "share of the epochs behind which R-Drop begins")
+    both_ways: float = setting(
+        0.0, "share of the epochs, the first, in which half of the pairs are turned round"
+    )
     subword_sampling: float = setting(
         0.0, "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none"
     )
     word_dropout: float = setting(0.0, "share of the pieces that both sides see as unk")
     clip_norm: float = setting(1.0, "global norm of the gradient at most; 0 does not clip")
-    dtype: str = setting("float32", "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16")
+    dtype: str = setting(
+        "float32",
+        "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16; auto: mixed_bfloat16 where "
+        "the machine has it",
+    )
     seed: int = setting(0, "of the weights, the dropout and the order of the data")
     validate_every: int = setting(1, "epochs from one validation to the next")
     patience: int = setting(0, "stop after so many validations without a better BLEU; 0 never")
@@ -119,7 +126,7 @@ class Recipe:
         for name, allowed in (
             ("preset", tuple(PRESETS)),
             ("vocabulary_kind", ("unigram", "bpe", "char")),
-            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16")),
+            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16", AUTO)),
             ("strategy", STRATEGIES),
             ("optimizer", OPTIMIZERS),
         ):
@@ -131,6 +138,7 @@ class Recipe:
             ("smoothing", self.smoothing, 0, 0.99),
             ("subword_sampling", self.subword_sampling, 0, 1),
             ("r_drop_from", self.r_drop_from, 0, 1),
+            ("both_ways", self.both_ways, 0, 1),
             ("word_dropout", self.word_dropout, 0, 0.99),
             ("beam_width", self.beam_width, 1, 64),
             ("length_penalty", self.length_penalty, 0, 10),
