@@ -53,8 +53,8 @@ RECIPE = Recipe(
     checkpoint_steps=5,
     # All that is drawn from seeds, or nothing; subword sampling is not.
     r_drop=1.0 if DROPOUT else 0.0,
-    # In the second epoch of three or of five.
-    r_drop_from=0.25,
+    r_drop_from=1,
+    both_ways=1 if DROPOUT else 0,
     word_dropout=0.1 if DROPOUT else 0.0,
 )
 

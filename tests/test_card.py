@@ -243,6 +243,6 @@ def test_damage_is_named(trained, tmp_path):
 
 
 def test_the_origin_names_files_and_no_folders():
-    files, val_files = (Path("/home/a/x.en"), Path("/home/a/x.de")), (Path("v.tsv"), None)
+    files, val_files = [(Path("/home/a/x.en"), Path("/home/a/x.de"))], (Path("v.tsv"), None)
     assert origin_of(files, val_files) == "`x.en` and `x.de`, for validation `v.tsv`"
-    assert origin_of((Path("b/x.tsv"), None), None).startswith("`x.tsv`, of which up to 1,000")
+    assert origin_of([(Path("b/x.tsv"), None)], None).startswith("`x.tsv`, of which up to 1,000")

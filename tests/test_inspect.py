@@ -173,3 +173,14 @@ def test_mistakes_are_one_line(tmp_path, capsys):
         assert command.main(arguments) == 1
         error = capsys.readouterr().err.strip().splitlines()[-1]
         assert error.startswith("python -m training.inspect: error: ") and message in error
+
+
+def test_the_sample_is_of_the_whole_corpus_and_the_same_each_time(monkeypatch):
+    monkeypatch.setattr(command, "SAMPLE", 211)
+    sample = command.drawn(range(10_007))
+    assert sample == command.drawn(range(10_007))
+    assert len(set(sample)) == 211
+    # Each tenth of it, to four standard deviations.
+    parts = np.bincount(np.array(sample) * 10 // 10_007, minlength=10)
+    assert abs(parts - 21.1).max() < 4 * (211 * 0.1 * 0.9) ** 0.5
+    assert command.drawn(range(13)) == list(range(13))

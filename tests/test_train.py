@@ -130,9 +130,9 @@ def test_a_run_holds_what_it_promises(uninterrupted):
     assert tfformer.Translator(model, tokenizer, max_target_length=16).translate(["abc"])
 
 
-def test_r_drop_begins_behind_its_share_of_the_epochs(uninterrupted, tmp_path):
+def test_r_drop_begins_behind_its_epochs(uninterrupted, tmp_path):
     """The recipe's three epochs: the first without it, and only that one."""
-    for name, option in (("never", "--r-drop-from=1"), ("none", "--r-drop=0")):
+    for name, option in (("never", "--r-drop-from=2"), ("none", "--r-drop=0")):
         done = start(tmp_path / name, "--epochs", "2", option)
         assert done.returncode == 0, done.stderr
     (never, progress), (none, _) = (last_state(tmp_path / name) for name in ("never", "none"))
@@ -193,6 +193,30 @@ def test_files_of_different_lengths_name_both_counts(files, capsys):
     assert "11" in line and "13" in line
 
 
+def test_several_files_are_one_after_the_other(tmp_path, capsys):
+    lines = [f"{word} {n}\n" for n in range(7) for word in ("ab", "cd", "ef")]
+    text = {"a": lines[:8], "b": lines[8:], "whole": lines, "val": lines[:5]}
+    for name, content in text.items():
+        (tmp_path / name).write_text("".join(content))
+
+    def corpus(run, *names):
+        files = [str(tmp_path / name) for name in names]
+        command = ["--source", *files, "--target", *files, "--run", str(tmp_path / run)]
+        val = ["--val-source", str(tmp_path / "val"), "--val-target", str(tmp_path / "val")]
+        assert train.main([*command, *val, "--preset", "test", "--epochs", "1"]) == 0
+        prepared = tmp_path / run / "prepared"
+        found = Corpus(prepared / "train")
+        return found.texts(slice(None)), json.loads((prepared / "corpus.json").read_text())
+
+    (parts, facts), (whole, _) = corpus("parts", "a", "b"), corpus("one", "whole")
+    assert parts == whole and len(whole[0]) == 21
+    assert facts["origin"] == "`a` and `a`, `b` and `b`, for validation `val` and `val`"
+    capsys.readouterr()
+    files = [str(tmp_path / name) for name in "ab"]
+    error = fails(["--source", *files, "--target", files[0], "--run", str(tmp_path)], capsys, 2)
+    assert "--target must name as many files as --source, got 1 and 2" in error
+
+
 @pytest.mark.parametrize("content", [b"", b"\n\n \n", b"\xef\xbb\xbf"])
 def test_nothing_to_learn_from(files, capsys, content, tmp_path):
     fails(files(source=content, target=content), capsys, 1)
@@ -217,9 +241,10 @@ def test_dtype_auto_is_what_the_machine_is_fast_with(tmp_path, capsys, monkeypat
 
 
 def test_both_ways_needs_one_vocabulary(tmp_path, capsys):
-    command = [RECIPE, "--run", str(tmp_path / "run"), "--both-ways", "0.5"]
-    error = fails([*command, "--no-shared-vocabulary"], capsys, 1)
-    assert "both_ways must be 0 with a vocabulary for each side" in error
+    command = [RECIPE, "--run", str(tmp_path / "run"), "--both-ways", "2"]
+    error = fails([*command, "--no-shared-vocabulary"], capsys, 2)
+    assert "both_ways must be 0 without a shared vocabulary" in error
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_resume_that_is_refused_changes_no_setting(begun, capsys):
@@ -362,7 +387,7 @@ def test_blank_and_repeated_sources_take_no_place_in_validation(tmp_path):
     lines = ["\tno source\n"] * 1500 + [f"{chosen}\ttarget {n}\n" for n in range(1500)]
     lines += [f"source {n}\ttarget {n}\n" for n in range(30_000)]
     path.write_text("".join(lines))
-    pairs = list(train.file_pairs((path, None), None, "val", None))
+    pairs = list(train.file_pairs([(path, None)], None, "val", None))
     assert len(pairs) == len({pair.source for pair in pairs}) == train.HELD_OUT
     assert pairs[0] == Pair(chosen, "target 0")
 
@@ -376,7 +401,8 @@ def test_held_out_sources_are_on_one_side_alone(tmp_path):
     lines = [f"source {n % 23_003}\ttarget {n}\n" for n in range(40_000)]
     path.write_text("".join(lines))
     sides = {
-        split: list(train.file_pairs((path, None), None, split, None)) for split in ("train", "val")
+        split: list(train.file_pairs([(path, None)], None, split, None))
+        for split in ("train", "val")
     }
     assert len(sides["val"]) == train.HELD_OUT
     assert not {p.source for p in sides["train"]} & {p.source for p in sides["val"]}

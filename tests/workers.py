@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tfformer.run import unpack
+from tfformer.run import load_model, model_weights, unpack
 
 HERE = Path(__file__).parent
 RECIPE = str(HERE / "killing_recipe.py")
@@ -123,6 +123,10 @@ def assert_same_state(run, expected):
             np.testing.assert_allclose(ours[name], value, rtol=1e-5, err_msg=name)
         else:
             np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    assert progress["best"] == expected_progress["best"]
+    ours, theirs = model_weights(load_model(run)), model_weights(load_model(expected))
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value, err_msg=f"published: {name}")
     assert len(progress["history"]) == len(expected_progress["history"])
     for row, expected_row in zip(progress["history"], expected_progress["history"], strict=True):
         assert row == pytest.approx(expected_row, rel=1e-5)

@@ -78,7 +78,8 @@ class Batches:
         passes: how often a batch holds its rows, one copy behind the other. Default 1.
         noise: a `Noise`, or None (default).
         both_ways: epochs, from the first on, in which about half of the pairs, drawn anew in each,
-            are turned round: target to source. Needs one vocabulary for both. Default 0.
+            are turned round, target to source (Ding et al. 2021, "Improving Neural Machine
+            Translation by Bidirectional Training"). Needs one vocabulary for both. Default 0.
 
     Attributes:
         padded_tokens: a side in an epoch, the padding to the end of each bucket counted.
@@ -144,7 +145,7 @@ class Batches:
         sources, targets = self.corpus.texts(numbers)
         if epoch < self.both_ways:
             # A pair's bucket is that of its longer side: turned round, it is in the same batch.
-            key = np.random.default_rng((self.seed, epoch)).integers(2**63, dtype=np.uint64)
+            key = np.random.default_rng((self.seed, epoch, 1)).integers(2**63, dtype=np.uint64)
             turned = _hash(np.array(numbers, np.uint64) ^ key) & np.uint64(1)
             for n in np.flatnonzero(turned):
                 sources[n], targets[n] = targets[n], sources[n]

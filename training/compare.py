@@ -27,10 +27,11 @@ from training.command import Parser
 from training.evaluate import add_languages, evaluate, read_test_set
 from training.history import read_history
 from training.recipe import recipe_names
+from training.session import read_sessions
 
 SAMPLES = 1000
 # Settings that change nothing of what is learned, but for rounding.
-HOW_IT_IS_COMPUTED = ("strategy", "accumulate", "checkpoint_steps", "max_minutes")
+HOW_IT_IS_COMPUTED = ("strategy", "accumulate", "checkpoint_steps")
 # What is averaged over seeds.
 SCORES = ("bleu", "bleu_multi30k", "chrf", "exact_match", "perplexity")
 
@@ -103,7 +104,7 @@ def seeds(runs, found):
     """Mean and standard deviation of runs that differ in nothing but their seed.
 
     These are runs whose models have the same sizes, trained on the same corpus from the same
-    beginning, with the same settings at their end.
+    beginning for as many epochs in the same dtypes, with the same settings at their end.
 
     Args:
         runs: run directories.
@@ -144,7 +145,10 @@ def _without_seed(run):
     seed = settings.pop("seed", None)
     for name in HOW_IT_IS_COMPUTED:
         settings.pop(name, None)
-    return seed, json.dumps([settings, corpus, read_config(run)["model"]], sort_keys=True)
+    epochs = [row["epoch"] for row in read_history(run)]
+    dtypes = sorted({session.get("dtype", "float32") for session in read_sessions(run)})
+    facts = [settings, corpus, read_config(run)["model"], max(epochs, default=0), dtypes]
+    return seed, json.dumps(facts, sort_keys=True)
 
 
 def write_curves(path, runs):

@@ -11,6 +11,7 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
 """
 
 import contextlib
+import dataclasses
 import math
 import signal
 import time
@@ -21,7 +22,7 @@ import tensorflow as tf
 
 from tfformer import run
 from tfformer.translator import Translator
-from training import checkpoint
+from training import checkpoint, machine
 from training.allocator import keep_freed_memory
 from training.batches import Batches
 from training.bleu import bleu
@@ -96,6 +97,7 @@ class Training:
         recipe, prepared = self.recipe, self.directory / PREPARED
         self.strategy.chief_first(lambda: self._make_ready(prepared, data, init))
         self.tokenizer = read_tokenizer(prepared)
+        recipe.require_vocabulary(self.tokenizer)
         train, val = Corpus(prepared / "train"), Corpus(prepared / "val")
         keep_freed_memory()
         # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
@@ -104,12 +106,6 @@ class Training:
         if tokens == AUTO:
             tokens = recipe.max_tokens
         noise = Noise(self.tokenizer, recipe.subword_sampling, recipe.word_dropout)
-        both_ways = round(recipe.both_ways * recipe.epochs)
-        if both_ways and not self.tokenizer.is_shared:
-            raise ValueError(
-                "both_ways must be 0 with a vocabulary for each side, for either language is "
-                f"source and target then, got {recipe.both_ways}"
-            )
         self.train = Batches(
             train,
             self.tokenizer,
@@ -118,21 +114,24 @@ class Training:
             parts=parts,
             packed=packed,
             noise=noise,
-            both_ways=both_ways,
+            both_ways=recipe.both_ways,
         )
         # Validation takes no batch apart: there each part is a batch.
         self.val = Batches(val, self.tokenizer, tokens // parts, shuffle=False, packed=packed)
         self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
+        dtype = recipe.dtype
+        if dtype == AUTO:
+            slow = self.strategy.any(not machine.has_bfloat16())
+            dtype = "float32" if slow else "mixed_bfloat16"
+            self.say(f"dtype: {dtype}")
         with self.strategy.scope():
             self.model = compiled_model(
                 *beginning(prepared, recipe, self.tokenizer),
-                recipe,
+                dataclasses.replace(recipe, dtype=dtype),
                 steps=len(self.train),
                 simple=self._is_simple(),
                 packed=self._packs(),
             )
-        if recipe.dtype == AUTO:
-            self.say(f"dtype: {self.model.dtype_policy.name}")
         self.strategy.spread_dropout(self.model)
         self.search = {
             "beam_width": recipe.beam_width,
@@ -188,6 +187,7 @@ class Training:
         """Puts the last checkpoint back. A run that was killed before its first one starts.
 
         Raises:
+            RunError: the checkpoint is damaged, or not the same for all workers.
             ValueError: the recipe has fewer epochs than the run has begun.
         """
         # The first step makes the variables of optimizer and metrics; without one, they are
@@ -197,6 +197,12 @@ class Training:
                 self._build()
                 self.progress = checkpoint.restore(self.last, self.model)
                 self.strategy.spread_dropout(self.model)
+        place = _step(self.model)
+        if self.strategy.any(place != self.strategy.chiefs(place)):
+            raise run.RunError(
+                f"the workers do not see one and the same {self.last}: --run must be a folder that "
+                "all of them share"
+            )
         ended, epochs = self.progress["epoch"], self.recipe.epochs
         if self.progress["batch"] and ended >= epochs:
             raise ValueError(
@@ -268,8 +274,10 @@ class Training:
         """What this session costs; None where another worker counts."""
         if not self.strategy.is_chief:
             return contextlib.nullcontext()
-        strategy = self.strategy
-        return Session(self.directory, _step(self.model), strategy.replicas, strategy.several)
+        strategy, dtype = self.strategy, self.model.dtype_policy.name
+        return Session(
+            self.directory, _step(self.model), strategy.replicas, strategy.several, dtype
+        )
 
     def _should_stop(self):
         """Whether patience or time has run out."""
@@ -285,8 +293,7 @@ class Training:
     def _set_r_drop(self):
         """In its epochs every batch holds its rows twice, and the loss compares the two."""
         recipe, loss = self.recipe, self.model.loss
-        late = self.progress["epoch"] >= round(recipe.r_drop_from * recipe.epochs)
-        weight = recipe.r_drop if late else 0.0
+        weight = recipe.r_drop if self.progress["epoch"] >= recipe.r_drop_from else 0.0
         if weight == loss.r_drop:
             return
         loss.r_drop = weight
@@ -415,10 +422,12 @@ class Training:
         epochs = range(max(1, last - self.recipe.average + 1), last + 1)
         epochs = [epoch for epoch in epochs if self._epoch_file(epoch).exists()]
         best = self.progress["best"]
-        if len(epochs) < 2 or self.progress.get("averaged") == last:
+        # A worker may see later what the chief has written.
+        if self.strategy.chiefs(len(epochs)) < 2 or self.progress.get("averaged") == last:
             return
-        own = run.model_weights(self.model)
-        mean = checkpoint.average([self._epoch_file(epoch) for epoch in epochs])
+        own = mean = run.model_weights(self.model)
+        if self.strategy.is_chief:
+            mean = checkpoint.average([self._epoch_file(epoch) for epoch in epochs])
         run.set_weights(self.model, mean)
         score = self._greedy_bleu()
         run.set_weights(self.model, own)

@@ -21,6 +21,7 @@ is at fault; 2 wrong usage; 130 interrupted.
 import sys
 from itertools import islice
 from pathlib import Path
+from random import Random
 
 import numpy as np
 
@@ -30,6 +31,16 @@ from training.reader import CorpusError, CorpusReport, is_blank, read_pairs, req
 
 SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are learned
 VOCABULARY = 8000
+
+
+def drawn(pairs):
+    """`SAMPLE` of the pairs, each as likely as any (algorithm R, Vitter 1985), always the same."""
+    pairs, random = iter(pairs), Random(0)
+    sample = list(islice(pairs, SAMPLE))
+    for number, pair in enumerate(pairs, len(sample)):
+        if (place := random.randrange(number + 1)) < SAMPLE:
+            sample[place] = pair
+    return sample
 
 
 def draw_lengths(path, findings):
@@ -113,8 +124,8 @@ def _inspect(options):
     for name, pairs in others.items():
         if not pairs:
             raise CorpusError(f"--{name}: there is no pair in {_names(getattr(options, name))}")
-    sample = list(islice(read_pairs(*paths), SAMPLE))
-    usable = [p for p in sample if not is_blank(p.source) and not is_blank(p.target)]
+    pairs = read_pairs(*paths)
+    usable = drawn(p for p in pairs if not is_blank(p.source) and not is_blank(p.target))
     if not usable:
         raise CorpusError(f"no pair to use in {_names(paths)}")
     if options.run:
@@ -166,6 +177,12 @@ def show(findings):
         table.add_row(
             text, f"{found['source']:,}", f"{100 * found['source'] / found['pairs']:.2f} %"
         )
+    console.print(table)
+    table = Table("tokens", "all", "single bytes", "unknown")
+    for n, side in enumerate(("source", "target")):
+        count = findings.tokens[:, n].sum()
+        rates = [f"{100 * of[n] / count:.2f} %" for of in (findings.bytes, findings.unknown)]
+        table.add_row(side, f"{count:,}", *rates)
     console.print(table)
     table = Table("length", "side", "mean", "median", "95 %", "99 %", "longest")
     for kind, sides in findings.lengths().items():

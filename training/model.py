@@ -5,12 +5,10 @@ from tfformer.config import TransformerConfig
 from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
 from tfformer.schedule import WarmupSchedule
 from tfformer.transformer import Transformer
-from training import machine
 from training.adam import Adam
 from training.muon import Muon
 from training.parallel import ParallelTransformer
 from training.prepare import read_init
-from training.recipe import AUTO
 
 
 def beginning(prepared, recipe, tokenizer):
@@ -47,13 +45,10 @@ def compiled_model(config, weights, recipe, steps, simple=True, packed=False):
         simple: one device computes a batch at once; otherwise it is a `ParallelTransformer`.
         packed: that one leaves padding out. (A simple one does with batches that are packed.)
     """
-    dtype = recipe.dtype
-    if dtype == AUTO:
-        dtype = "mixed_bfloat16" if machine.has_bfloat16() else "float32"
     if simple:
-        model = Transformer(config, dtype=dtype)
+        model = Transformer(config, dtype=recipe.dtype)
     else:
-        model = ParallelTransformer(config, recipe.accumulate, packed=packed, dtype=dtype)
+        model = ParallelTransformer(config, recipe.accumulate, packed=packed, dtype=recipe.dtype)
     if weights is not None:
         run.set_weights(model, weights)
     for part in recipe.frozen():

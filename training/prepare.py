@@ -14,6 +14,7 @@ from tfformer import run
 from tfformer.config import TransformerConfig
 from tfformer.tokenizer import Tokenizer
 from training.corpus import write_corpus
+from training.noise import Noise
 from training.reader import CorpusReport, clean_pairs
 from training.recipe import SETTLED_BY_INIT, require_positions
 
@@ -33,7 +34,7 @@ def prepare(folder, recipe, data, say, init=None):
         init: a run directory whose vocabulary, sizes and weights the training begins with.
 
     Raises:
-        RunError, CorpusError: nothing is left behind.
+        RunError, CorpusError, ValueError: nothing is left behind.
     """
     partial = folder.with_name(f"{PREPARED}.partial")
     shutil.rmtree(partial, ignore_errors=True)
@@ -66,6 +67,8 @@ def prepare(folder, recipe, data, say, init=None):
                 shared=recipe.shared_vocabulary,
                 split_digits=recipe.split_digits,
             )
+        recipe.require_vocabulary(tokenizer)
+        Noise(tokenizer, recipe.subword_sampling)
         run.write_json(partial / SETTINGS, _settings(partial, recipe))
         run.write_atomically(partial / "source.model", tokenizer.source_model)
         run.write_atomically(partial / "target.model", tokenizer.target_model)

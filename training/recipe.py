@@ -75,10 +75,8 @@ class Recipe:
     language: str = setting("", "of the target, for BLEU as the Multi30K literature counts it")
     smoothing: float = setting(0.1, "label smoothing")
     r_drop: float = setting(0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once")
-    r_drop_from: float = setting(0.0, "share of the epochs behind which R-Drop begins")
-    both_ways: float = setting(
-        0.0, "share of the epochs, the first, in which half of the pairs are turned round"
-    )
+    r_drop_from: int = setting(0, "epochs, the first, without R-Drop")
+    both_ways: int = setting(0, "epochs, the first, in which half of the pairs are turned round")
     subword_sampling: float = setting(
         0.0, "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none"
     )
@@ -117,6 +115,8 @@ class Recipe:
             ("max_length_ratio", 1),
             ("clip_norm", 0),
             ("r_drop", 0),
+            ("r_drop_from", 0),
+            ("both_ways", 0),
             ("new_pieces", 0),
         ):
             if not getattr(self, name) >= least:  # nan neither
@@ -137,8 +137,6 @@ class Recipe:
             ("vocabulary_size", self.vocabulary_size, 261, 1_000_000),
             ("smoothing", self.smoothing, 0, 0.99),
             ("subword_sampling", self.subword_sampling, 0, 1),
-            ("r_drop_from", self.r_drop_from, 0, 1),
-            ("both_ways", self.both_ways, 0, 1),
             ("word_dropout", self.word_dropout, 0, 0.99),
             ("beam_width", self.beam_width, 1, 64),
             ("length_penalty", self.length_penalty, 0, 10),
@@ -157,6 +155,7 @@ class Recipe:
                 "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
                 f"segmentation, got {self.subword_sampling}"
             )
+        self._require_shared(self.shared_vocabulary)
         try:
             config = TransformerConfig.preset(
                 self.preset, self.vocabulary_size, **self.model_changes
@@ -176,6 +175,17 @@ class Recipe:
             raise ValueError(
                 "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "
                 f"got batch_tokens={self.batch_tokens} and max_tokens={self.max_tokens}"
+            )
+
+    def require_vocabulary(self, tokenizer):
+        """A ValueError if this vocabulary, perhaps that of `--init`, does not allow `both_ways`."""
+        self._require_shared(tokenizer.is_shared)
+
+    def _require_shared(self, is_shared):
+        if self.both_ways and not is_shared:
+            raise ValueError(
+                "both_ways must be 0 without a shared vocabulary, for either language is source "
+                f"and target then, got {self.both_ways}"
             )
 
     def read(self, split, data, report=None):

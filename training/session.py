@@ -25,12 +25,13 @@ class Session:
         replicas: devices that train, of all workers together. Default 1.
         several: whether there may be other workers, of whose machines nothing is known here.
             Default False.
+        dtype: the Keras dtype policy that is computed by. Default `"float32"`.
 
     Raises:
         RunError: `sessions.json` is damaged.
     """
 
-    def __init__(self, directory, step, replicas=1, several=False):
+    def __init__(self, directory, step, replicas=1, several=False, dtype="float32"):
         self.path = Path(directory) / SESSIONS
         self.before = read_sessions(directory)
         gpus = machine.gpus()
@@ -41,6 +42,7 @@ class Session:
             "steps": [step, step],
             "replicas": replicas,
             "several_workers": several,
+            "dtype": dtype,
             "machine": {**machine.describe(), "gpus": gpus},
             "versions": machine.versions(),
             "commit": machine.commit(),
@@ -98,6 +100,7 @@ def costs(sessions):
     yield "minutes, validation included", minutes
     yield "steps", f"{last['steps'][1]:,}"
     yield "devices", distinct(lambda one: str(one["replicas"]))
+    yield "computed in", distinct(lambda one: one.get("dtype", "float32"))
     yield f"hardware{part}", distinct(lambda one: machine.sentence(one["machine"]))
     yield "versions", distinct(lambda one: ", ".join(map(" ".join, one["versions"].items())))
     yield "commit", distinct(lambda one: one["commit"] or "unknown: no checkout of Git")

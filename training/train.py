@@ -81,18 +81,22 @@ def _held_out_once(pairs):
 
 
 def file_pairs(files, val_files, split, data, report=None):
-    """The pairs of the user's files.
+    """The pairs of the user's files, (source, target) each, or (TSV, None).
 
     Without validation files 1 pair in 20, at most 1,000, is held out of the corpus; and with it
     every other pair of the same source, so that none is on both sides. What is counted is then
     counted of training and validation together, for training.
     """
+
+    def corpus(report=None):
+        return itertools.chain.from_iterable(read_pairs(*pair, report=report) for pair in files)
+
     if val_files:
-        return read_pairs(*(val_files if split == "val" else files), report=report)
+        return read_pairs(*val_files, report=report) if split == "val" else corpus(report)
     if split == "val":
-        return itertools.islice(_held_out_once(read_pairs(*files)), HELD_OUT)
+        return itertools.islice(_held_out_once(corpus()), HELD_OUT)
     sources = {pair.source for pair in file_pairs(files, val_files, "val", data)}
-    return (pair for pair in read_pairs(*files, report=report) if pair.source not in sources)
+    return (pair for pair in corpus(report) if pair.source not in sources)
 
 
 def origin_of(files, val_files):
@@ -101,9 +105,10 @@ def origin_of(files, val_files):
     def names(paths):
         return " and ".join(f"`{path.name}`" for path in paths if path)
 
+    corpus = ", ".join(map(names, files))
     if val_files:
-        return f"{names(files)}, for validation {names(val_files)}"
-    return f"{names(files)}, of which up to {HELD_OUT:,} pairs are held out for validation"
+        return f"{corpus}, for validation {names(val_files)}"
+    return f"{corpus}, of which up to {HELD_OUT:,} pairs are held out for validation"
 
 
 def parser():
@@ -120,8 +125,13 @@ def parser():
     )  # fmt: skip
     corpus = parser.add_argument_group("corpus")
     corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
-    corpus.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
-    corpus.add_argument("--target", type=Path, help="its translation, line by line")
+    corpus.add_argument(
+        "--source", type=Path, nargs="+", metavar="FILE",
+        help="a text file, or a TSV without --target; or several, one after the other",
+    )  # fmt: skip
+    corpus.add_argument(
+        "--target", type=Path, nargs="+", metavar="FILE", help="its translation, line by line"
+    )
     corpus.add_argument(
         "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
     )
@@ -149,9 +159,15 @@ def read_recipe(arguments):
         raise ValueError("--data is for a recipe's own corpus and --source for another: give one")
     recipe = load_recipe(arguments.recipe) if arguments.recipe else None
     if arguments.source:
-        files = (arguments.source, arguments.target)
+        targets = arguments.target or [None] * len(arguments.source)
+        if len(targets) != len(arguments.source):
+            raise ValueError(
+                "--target must name as many files as --source, got "
+                f"{len(targets)} and {len(arguments.source)}"
+            )
+        files = list(zip(arguments.source, targets, strict=True))
         val_files = (arguments.val_source, arguments.val_target) if arguments.val_source else None
-        require_files(path for path in (*files, *(val_files or ())) if path)
+        require_files(path for pair in (*files, val_files or ()) for path in pair if path)
         if val_files and bool(arguments.val_target) != bool(arguments.target):
             raise ValueError("--val-source needs --val-target where --source has --target")
         corpus = {
@@ -185,6 +201,8 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    from tfformer.run import RunError
+
     prepared = arguments.run / "prepared"
     begun = prepared.exists()
     if begun and arguments.batch_tokens == AUTO:
@@ -199,6 +217,8 @@ def _run(command, arguments):
             strategy = read_settings(arguments.run, recipe).strategy
             recipe = dataclasses.replace(recipe, strategy=strategy)
         chief = is_chief(recipe.strategy)
+    except RunError as error:
+        return command.fail(error, 1)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
     if recipe.new_pieces and not arguments.init and not begun:
