@@ -507,10 +507,18 @@ def test_a_run_keeps_its_language(begun, capsys):
         (["multi30k", "--target", "a.fr"], "--source"),
         (["multi30k", "--val-source", "a.en"], "--source"),
         (["multi30k", "--source", "a.en", "--data", "folder"], "--data"),
+        (["multi30k"], "needs --data"),
+        (["multi30k", "--data", "folder", "--language", "xx"], "language must be one of"),
     ],
 )
 def test_files_that_do_not_go_together(options, named, tmp_path, capsys):
     assert named in fails([*options, "--run", str(tmp_path / "run")], capsys, 2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_damaged_settings_are_no_wrong_usage(begun, capsys):
+    (begun / "prepared" / "recipe.json").write_bytes(b"{")
+    assert "recipe.json" in fails([RECIPE, "--run", str(begun), "--resume"], capsys, 1)
 
 
 def test_a_begun_run_is_not_overwritten(uninterrupted, capsys):

@@ -217,7 +217,10 @@ def _run(command, arguments):
             strategy = read_settings(arguments.run, recipe).strategy
             recipe = dataclasses.replace(recipe, strategy=strategy)
         chief = is_chief(recipe.strategy)
-    except RunError as error:
+        if not begun:
+            # Of a corpus that cannot be opened it is said now; nothing is read yet.
+            recipe.read("val", arguments.data)
+    except (RunError, CorpusError) as error:
         return command.fail(error, 1)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
