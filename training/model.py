@@ -1,5 +1,7 @@
 """What is trained: a Transformer, compiled with the recipe's optimizer, schedule and loss."""
 
+import keras
+
 from tfformer import run
 from tfformer.config import TransformerConfig
 from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
@@ -73,7 +75,8 @@ def _optimizer(config, recipe, steps):
         "global_clipnorm": recipe.clip_norm or None,
     }
     if recipe.optimizer == "muon":
-        return Muon(num_heads=config.num_heads, **options)
+        compute_dtype = keras.dtype_policies.get(recipe.dtype).compute_dtype
+        return Muon(num_heads=config.num_heads, compute_dtype=compute_dtype, **options)
     return Adam(**options)
 
 

@@ -32,46 +32,79 @@ class Muon(Adam):
         learning_rate: a float or a schedule.
         num_heads: h of the model's attentions.
         momentum: of matrices. Default 0.95.
+        compute_dtype: of the products that make a step orthogonal; bfloat16 moves its singular
+            values by less than the iteration leaves them apart. Default `"float32"`.
         **options: of `training.adam.Adam`.
 
     Of each matrix there is a second moment too, as Adam has it, which stays 0.
     """
 
-    def __init__(self, learning_rate=0.001, num_heads=8, momentum=0.95, **options):
+    def __init__(
+        self, learning_rate=0.001, num_heads=8, momentum=0.95, compute_dtype="float32", **options
+    ):
         super().__init__(learning_rate, **options)
-        self.num_heads, self.momentum = num_heads, momentum
+        self.num_heads, self.momentum, self.compute_dtype = num_heads, momentum, compute_dtype
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        """Takes the steps of all matrices of one shape at once: few large products, not many small.
+
+        For its gradient, `update_step` then finds a matrix's momentum and its step.
+        """
+        grads, shapes = list(grads), {}
+        for n, variable in enumerate(trainable_variables):
+            if (cut := self._heads(variable)) is None:
+                continue
+            memory = self._momentums[self._get_variable_index(variable)].value
+            gradient = tf.cast(grads[n], memory.dtype) * (1 - self.momentum)
+            memory = self.momentum * memory + gradient
+            parts = tf.stack(tf.split(gradient + self.momentum * memory, *cut))
+            shapes.setdefault(tuple(parts.shape[1:]), []).append((n, memory, parts, cut))
+        for shape, members in shapes.items():
+            parts = tf.concat([parts for _, _, parts, _ in members], axis=0)
+            steps = 0.2 * max(shape) ** 0.5 * orthogonal(parts, self.compute_dtype)
+            steps = tf.split(steps, [heads for _, _, _, (heads, _) in members])
+            for (n, memory, _, (_, axis)), step in zip(members, steps, strict=True):
+                grads[n] = tf.stack([memory, tf.concat(tf.unstack(step), axis)])
+        super()._backend_update_step(grads, trainable_variables, learning_rate)
 
     def update_step(self, gradient, variable, learning_rate):
+        if self._heads(variable) is None:
+            return super().update_step(gradient, variable, learning_rate)
+        memory, step = tf.unstack(gradient)
+        self._momentums[self._get_variable_index(variable)].value.assign(memory)
+        variable.assign_sub(tf.cast(learning_rate, variable.dtype) * step)
+
+    def _heads(self, variable):
+        """(number of heads, axis that they stand along) of a matrix; None of what is Adam's."""
         index = self._get_variable_index(variable)
         path = self._trainable_variables[index].path.split("/")
         if path[-1] != "kernel" or not {"encoder", "decoder"} & set(path):
-            return super().update_step(gradient, variable, learning_rate)
-        heads, axis = 1, 1
-        if path[-3].endswith("attention"):
-            heads, axis = self.num_heads, 0 if path[-2] == "output" else 1
-        memory = self._momentums[index].value
-        gradient = tf.cast(gradient, variable.dtype) * (1 - self.momentum)
-        memory.assign(self.momentum * memory + gradient)
-        parts = tf.stack(tf.split(gradient + self.momentum * memory, heads, axis))
-        step = tf.concat(tf.unstack(orthogonal(parts)), axis)
-        size = 0.2 * max(parts.shape[1:]) ** 0.5
-        variable.assign_sub(size * tf.cast(learning_rate, variable.dtype) * step)
+            return None
+        if not path[-3].endswith("attention"):
+            return 1, 1
+        return self.num_heads, 0 if path[-2] == "output" else 1
 
     def get_config(self):
-        return super().get_config() | {"num_heads": self.num_heads, "momentum": self.momentum}
+        names = ("num_heads", "momentum", "compute_dtype")
+        return super().get_config() | {name: getattr(self, name) for name in names}
 
 
-def orthogonal(x):
+def orthogonal(x, compute_dtype=None):
     """Of x = U S V^T about U V^T: [..., rows, columns], a matrix of zeros stays one.
 
     By the iteration of Newton and Schulz, which needs products alone; its singular values lie in
     [0.68, 1.21], but for those of x below 0.002 of its Frobenius norm, which have not come so far.
+
+    Args:
+        x: the matrices.
+        compute_dtype: of the products. Default: that of x.
     """
-    tall = x.shape[-2] > x.shape[-1]
+    dtype, tall = x.dtype, x.shape[-2] > x.shape[-1]
     if tall:
         x = tf.linalg.matrix_transpose(x)
-    x /= tf.norm(x, axis=[-2, -1], keepdims=True) + 1e-20
+    x = tf.cast(x / (tf.norm(x, axis=[-2, -1], keepdims=True) + 1e-20), compute_dtype or dtype)
+    first = A * tf.eye(x.shape[-2], dtype=x.dtype)
     for _ in range(PASSES):
         square = tf.matmul(x, x, transpose_b=True)
-        x = A * x + tf.matmul(B * square + C * tf.matmul(square, square), x)
-    return tf.linalg.matrix_transpose(x) if tall else x
+        x = tf.matmul(first + B * square + C * tf.matmul(square, square), x)
+    return tf.cast(tf.linalg.matrix_transpose(x) if tall else x, dtype)
