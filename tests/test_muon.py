@@ -38,6 +38,18 @@ def test_the_size_of_a_gradient_is_no_matter_and_zeros_stay():
     assert not np.any(orthogonal(tf.zeros((5, 7))))
 
 
+def test_in_bfloat16_the_directions_stay_and_the_sizes_are_about_one(rng):
+    x = rng.normal(size=(3, 7, 11)).astype("float32")
+    u, _, vt = np.linalg.svd(x, full_matrices=False)
+    found = orthogonal(tf.constant(x), "bfloat16")
+    assert found.dtype == "float32"
+    turned = np.swapaxes(u, -1, -2) @ found.numpy() @ np.swapaxes(vt, -1, -2)
+    sizes = np.diagonal(turned, axis1=-2, axis2=-1)
+    assert ((sizes > 0.6) & (sizes < 1.3)).all()
+    np.testing.assert_allclose(turned - sizes[..., None] * np.eye(7), 0, atol=0.1)
+    assert np.abs(found - orthogonal(tf.constant(x))).max() > 1e-4
+
+
 def transformer(optimizer, dropout=0.0, **changes):
     keras.utils.set_random_seed(7)
     sizes = dict(num_encoder_layers=1, num_decoder_layers=1, d_model=D, num_heads=H, d_ff=17)
@@ -122,4 +134,4 @@ def test_the_model_learns_by_fit_and_comes_back_from_its_configuration(rng):
     losses = model.fit(inputs, labels, batch_size=5, epochs=30, verbose=0).history["loss"]
     assert losses[-1] < 0.7 * losses[0]
     again = Muon.from_config(model.optimizer.get_config())
-    assert (again.num_heads, again.momentum) == (H, 0.95)
+    assert (again.num_heads, again.momentum, again.compute_dtype) == (H, 0.95, "float32")

@@ -236,8 +236,10 @@ def test_dtype_auto_is_what_the_machine_is_fast_with(tmp_path, capsys, monkeypat
     run = tmp_path / "run"
     assert train.main([RECIPE, "--run", str(run), "--epochs", "1", "--dtype", "auto"]) == 0
     assert f"dtype: {policy}\n" in capsys.readouterr().err
-    trained = fit.Training(run, dataclasses.replace(load_recipe(RECIPE), dtype="auto")).model
+    recipe = dataclasses.replace(load_recipe(RECIPE), dtype="auto", optimizer="muon")
+    trained = fit.Training(run, recipe).model
     assert trained.dtype_policy.name == policy
+    assert trained.optimizer.compute_dtype == trained.compute_dtype
 
 
 def test_both_ways_needs_one_vocabulary(tmp_path, capsys):
