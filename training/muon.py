@@ -32,8 +32,8 @@ class Muon(Adam):
         learning_rate: a float or a schedule.
         num_heads: h of the model's attentions.
         momentum: of matrices. Default 0.95.
-        compute_dtype: of the products that make a step orthogonal; bfloat16 moves its singular
-            values by less than the iteration leaves them apart. Default `"float32"`.
+        compute_dtype: of the products that make a step orthogonal; in bfloat16 its singular values
+            come out in [0.6, 1.3]. Default `"float32"`.
         **options: of `training.adam.Adam`.
 
     Of each matrix there is a second moment too, as Adam has it, which stays 0.
