@@ -217,10 +217,7 @@ def _run(command, arguments):
             strategy = read_settings(arguments.run, recipe).strategy
             recipe = dataclasses.replace(recipe, strategy=strategy)
         chief = is_chief(recipe.strategy)
-        if not begun:
-            # Of a corpus that cannot be opened it is said now; nothing is read yet.
-            recipe.read("val", arguments.data)
-    except (RunError, CorpusError) as error:
+    except RunError as error:
         return command.fail(error, 1)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
@@ -236,6 +233,13 @@ def _run(command, arguments):
     if begun and arguments.init:
         error = f"--init is for a run that begins; {arguments.run} was begun"
         return _refuse(command, recipe, error, 2)
+    if not begun:
+        try:
+            # What is missing of its corpus is said now; nothing is read yet.
+            recipe.read("val", arguments.data)
+        except (ValueError, OSError) as error:
+            at_fault = isinstance(error, (CorpusError, OSError))
+            return _refuse(command, recipe, error, 1 if at_fault else 2)
     if begun and not arguments.resume:
         error = f"{arguments.run} holds a training: add --resume, or choose another --run"
         return _refuse(command, recipe, error, 2)
