@@ -291,7 +291,9 @@ def test_a_closed_pipe_is_no_error(exported):
         input=b"word 5\n" * 3, cwd=Path(verify.__file__).parents[1], capture_output=True,
     )  # fmt: skip
     assert done.returncode == 0
-    assert b"Traceback" not in done.stderr and b"error:" not in done.stderr
+    # oneDNN's notice of round-off errors, where TensorFlow switches it on by itself, is none.
+    said = b"".join(line for line in done.stderr.splitlines() if b"] oneDNN custom" not in line)
+    assert b"Traceback" not in said and b"rror" not in said
 
 
 def test_publication_goes_on_without_a_report(tmp_path):

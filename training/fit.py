@@ -97,7 +97,7 @@ class Training:
         recipe, prepared = self.recipe, self.directory / PREPARED
         self.strategy.chief_first(lambda: self._make_ready(prepared, data, init))
         self.tokenizer = read_tokenizer(prepared)
-        recipe.require_vocabulary(self.tokenizer)
+        recipe.require_vocabulary(self.tokenizer.is_shared)
         train, val = Corpus(prepared / "train"), Corpus(prepared / "val")
         keep_freed_memory()
         # A compiled step wants few shapes; one in parts takes its rows apart before it packs.

@@ -1,7 +1,5 @@
 """What is trained: a Transformer, compiled with the recipe's optimizer, schedule and loss."""
 
-import keras
-
 from tfformer import run
 from tfformer.config import TransformerConfig
 from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
@@ -57,7 +55,7 @@ def compiled_model(config, weights, recipe, steps, simple=True, packed=False):
         for layer in part_of(model, part):
             layer.trainable = False
     model.compile(
-        optimizer=_optimizer(config, recipe, steps),
+        optimizer=_optimizer(config, recipe, steps, model.compute_dtype),
         loss=SmoothedCrossEntropy(recipe.smoothing),
         metrics=[TokenAccuracy(), Perplexity()],
     )
@@ -65,7 +63,7 @@ def compiled_model(config, weights, recipe, steps, simple=True, packed=False):
     return model
 
 
-def _optimizer(config, recipe, steps):
+def _optimizer(config, recipe, steps, compute_dtype):
     """The paper's Adam (section 5.3), for everything or for all but the matrices."""
     options = {
         "learning_rate": _schedule(config.d_model, recipe, steps),
@@ -75,7 +73,6 @@ def _optimizer(config, recipe, steps):
         "global_clipnorm": recipe.clip_norm or None,
     }
     if recipe.optimizer == "muon":
-        compute_dtype = keras.dtype_policies.get(recipe.dtype).compute_dtype
         return Muon(num_heads=config.num_heads, compute_dtype=compute_dtype, **options)
     return Adam(**options)
 

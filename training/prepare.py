@@ -67,7 +67,8 @@ def prepare(folder, recipe, data, say, init=None):
                 shared=recipe.shared_vocabulary,
                 split_digits=recipe.split_digits,
             )
-        recipe.require_vocabulary(tokenizer)
+        # A vocabulary that came with `init` may not allow what the recipe asks for.
+        recipe.require_vocabulary(tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
         run.write_json(partial / SETTINGS, _settings(partial, recipe))
         run.write_atomically(partial / "source.model", tokenizer.source_model)

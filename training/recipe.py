@@ -155,7 +155,7 @@ class Recipe:
                 "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
                 f"segmentation, got {self.subword_sampling}"
             )
-        self._require_shared(self.shared_vocabulary)
+        self.require_vocabulary(self.shared_vocabulary)
         try:
             config = TransformerConfig.preset(
                 self.preset, self.vocabulary_size, **self.model_changes
@@ -177,11 +177,8 @@ class Recipe:
                 f"got batch_tokens={self.batch_tokens} and max_tokens={self.max_tokens}"
             )
 
-    def require_vocabulary(self, tokenizer):
-        """A ValueError if this vocabulary, perhaps that of `--init`, does not allow `both_ways`."""
-        self._require_shared(tokenizer.is_shared)
-
-    def _require_shared(self, is_shared):
+    def require_vocabulary(self, is_shared):
+        """A ValueError if the vocabulary, perhaps that of `--init`, does not allow `both_ways`."""
         if self.both_ways and not is_shared:
             raise ValueError(
                 "both_ways must be 0 without a shared vocabulary, for either language is source "
