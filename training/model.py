@@ -55,7 +55,7 @@ def compiled_model(config, weights, recipe, steps, simple=True, packed=False):
         for layer in part_of(model, part):
             layer.trainable = False
     model.compile(
-        optimizer=_optimizer(config, recipe, steps, model.compute_dtype),
+        optimizer=_optimizer(model, recipe, steps),
         loss=SmoothedCrossEntropy(recipe.smoothing),
         metrics=[TokenAccuracy(), Perplexity()],
     )
@@ -63,18 +63,29 @@ def compiled_model(config, weights, recipe, steps, simple=True, packed=False):
     return model
 
 
-def _optimizer(config, recipe, steps, compute_dtype):
-    """The paper's Adam (section 5.3), for everything or for all but the matrices."""
+def _optimizer(model, recipe, steps):
+    """The paper's Adam (section 5.3), for everything or for all but the matrices.
+
+    Its weight decay (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization") is of
+    matrices, embeddings included: a gain or bias of 0 is no simpler model.
+    """
     options = {
-        "learning_rate": _schedule(config.d_model, recipe, steps),
+        "learning_rate": _schedule(model.config.d_model, recipe, steps),
         "beta_1": 0.9,
         "beta_2": 0.98,
         "epsilon": 1e-9,
         "global_clipnorm": recipe.clip_norm or None,
+        "weight_decay": recipe.weight_decay or None,
     }
     if recipe.optimizer == "muon":
-        return Muon(num_heads=config.num_heads, compute_dtype=compute_dtype, **options)
-    return Adam(**options)
+        optimizer = Muon(
+            num_heads=model.config.num_heads, compute_dtype=model.compute_dtype, **options
+        )
+    else:
+        optimizer = Adam(**options)
+    vectors = [variable for variable in model.trainable_variables if len(variable.shape) < 2]
+    optimizer.exclude_from_weight_decay(var_list=vectors)
+    return optimizer
 
 
 def _schedule(d_model, recipe, steps):

@@ -81,6 +81,9 @@ class Recipe:
         0.0, "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none"
     )
     word_dropout: float = setting(0.0, "share of the pieces that both sides see as unk")
+    weight_decay: float = setting(
+        0.0, "share of a matrix, times the learning rate, that every step takes away"
+    )
     clip_norm: float = setting(1.0, "global norm of the gradient at most; 0 does not clip")
     dtype: str = setting(
         "float32",
@@ -113,6 +116,7 @@ class Recipe:
             ("seed", 0),
             ("max_minutes", 0),
             ("max_length_ratio", 1),
+            ("weight_decay", 0),
             ("clip_norm", 0),
             ("r_drop", 0),
             ("r_drop_from", 0),
