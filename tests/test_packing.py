@@ -86,19 +86,20 @@ def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
     element = [np.tile(ids, (passes, 1)) for ids in (*inputs.values(), labels)]
     dataset = tf.data.Dataset.from_tensors((dict(zip(inputs, element, strict=False)), element[2]))
     found = []
-    for parts in (1, 2):
+    for parts, cores in ((1, 1), (2, 1), (1, 2)):
         keras.utils.set_random_seed(5)
         config = make(dropout=0.0).config
-        model = ParallelTransformer(config, parts, passes, packed=True)
+        model = ParallelTransformer(config, parts, cores, passes, packed=True)
         loss = SmoothedCrossEntropy(r_drop=5.0 if passes == 2 else 0.0)
         model.compile(Adam(0.01, epsilon=1e-4), loss, metrics=[TokenAccuracy()])
         history = model.fit(dataset.repeat(2), verbose=0, shuffle=False).history
         found.append((history, model.get_weights()))
-    (one, weights), (two, others) = found
-    for name in one:
-        np.testing.assert_allclose(two[name], one[name], rtol=1e-5)
-    for a, b in zip(weights, others, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+    (one, weights), *in_parts = found
+    for two, others in in_parts:
+        for name in one:
+            np.testing.assert_allclose(two[name], one[name], rtol=1e-5)
+        for a, b in zip(weights, others, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 def test_no_position_sees_a_later_token(randomise, batch):

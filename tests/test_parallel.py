@@ -82,12 +82,12 @@ def one_step():
     return fitted(Transformer, clipped())
 
 
-@pytest.mark.parametrize("parts", [3, 12])
-def test_parts_are_the_whole_batch(parts, one_step):
-    """12 rows of very different lengths, in parts of 4 and of 1."""
+@pytest.mark.parametrize(("parts", "cores"), [(3, 1), (12, 1), (1, 3), (1, 12), (3, 2), (2, 6)])
+def test_parts_are_the_whole_batch(parts, cores, one_step):
+    """12 rows of very different lengths, in parts of 4, 2 and 1."""
 
     def in_parts(config, **kwargs):
-        return ParallelTransformer(config, parts, **kwargs)
+        return ParallelTransformer(config, parts, cores, **kwargs)
 
     whole, expected_history, _ = one_step
     split, history, _ = fitted(in_parts, clipped())

@@ -28,6 +28,7 @@ from training.batches import Batches
 from training.bleu import bleu
 from training.budget import LEAST_STEPS, has_gpu, largest_batch_tokens, training_step
 from training.card import update_card
+from training.cores import cores_of, one_thread_each
 from training.corpus import Corpus
 from training.history import write_history
 from training.model import beginning, compiled_model
@@ -80,7 +81,11 @@ class Training:
             raise ValueError(
                 f"batch_tokens={AUTO} fills the memory of a GPU, and there is none: give a number"
             )
-        # First of all: workers can be joined only before TensorFlow has computed anything.
+        # First of all: threads can be given, and workers joined, only before TensorFlow has
+        # computed anything. A run that goes on has as many parts on whatever machine.
+        self.recipe = recipe = dataclasses.replace(recipe, cores=cores_of(recipe))
+        if recipe.cores > 1:
+            one_thread_each()
         self.strategy = Strategy(recipe.strategy)
         self.console = console(quiet=not self.strategy.is_chief)
         self.say = self.console.print
@@ -102,7 +107,7 @@ class Training:
         keep_freed_memory()
         # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
         packed = self._packs() and self._is_simple()
-        tokens, parts = recipe.batch_tokens, recipe.accumulate
+        tokens = recipe.batch_tokens
         if tokens == AUTO:
             tokens = recipe.max_tokens
         noise = Noise(self.tokenizer, recipe.subword_sampling, recipe.word_dropout)
@@ -111,13 +116,14 @@ class Training:
             self.tokenizer,
             tokens,
             recipe.seed,
-            parts=parts,
+            parts=recipe.accumulate * recipe.cores,
             packed=packed,
             noise=noise,
             both_ways=recipe.both_ways,
         )
         # Validation takes no batch apart: there each part is a batch.
-        self.val = Batches(val, self.tokenizer, tokens // parts, shuffle=False, packed=packed)
+        tokens //= recipe.accumulate
+        self.val = Batches(val, self.tokenizer, tokens, shuffle=False, packed=packed)
         self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
         dtype = recipe.dtype
         if dtype == AUTO:
@@ -173,7 +179,7 @@ class Training:
 
     def _is_simple(self):
         """Whether one device computes a batch at once, and has nobody to ask."""
-        return self.strategy.is_none and self.recipe.accumulate == 1
+        return self.strategy.is_none and self.recipe.accumulate == self.recipe.cores == 1
 
     def _packs(self):
         """Whether padding is left out: where no compiler wants few shapes.

@@ -12,6 +12,11 @@ INSTRUCTIONS = (
 )  # fmt: skip
 
 
+def cores():
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
 def describe():
     """Its processor, the cores this process may use, instructions, memory in GiB, system."""
     facts = {}
@@ -20,10 +25,9 @@ def describe():
         facts.setdefault(name.strip(), value.strip())
     flags = facts.get("flags", "").split()
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "processor": facts.get("model name") or platform.machine(),
-        "cores": cores,
+        "cores": cores(),
         "instructions": [name for name in INSTRUCTIONS if name in flags],
         "memory_gib": round(memory / 2**30, 1),
         "system": platform.platform(),

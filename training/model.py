@@ -48,7 +48,9 @@ def compiled_model(config, weights, recipe, steps, simple=True, packed=False):
     if simple:
         model = Transformer(config, dtype=recipe.dtype)
     else:
-        model = ParallelTransformer(config, recipe.accumulate, packed=packed, dtype=recipe.dtype)
+        model = ParallelTransformer(
+            config, recipe.accumulate, recipe.cores, packed=packed, dtype=recipe.dtype
+        )
     if weights is not None:
         run.set_weights(model, weights)
     for part in recipe.frozen():

@@ -1,4 +1,4 @@
-"""A batch computed in parts: by several replicas at once, or one part after the other.
+"""A batch computed in parts: by several replicas or cores at once, or one part after the other.
 
 It changes no result but for rounding. The loss of a batch is the mean over its real tokens, and
 parts have different numbers of them; so each part gives sums, of which gradients and metrics are
@@ -32,7 +32,9 @@ class ParallelTransformer(Transformer):
     Args:
         config: a `TransformerConfig`.
         parts: in how many parts a replica computes its rows, one after the other, so that it needs
-            the memory of one; their number must be a multiple of it. Default 1.
+            the memory of one. Default 1.
+        cores: in how many it computes each of these side by side. Default 1. The number of its
+            rows must be a multiple of both together.
         passes: how often a batch holds its rows, one copy behind the other. A part has as many
             copies of its own rows. Default 1.
         packed: leaves out the padding of a part, see `tfformer.layers.packing`. Default False.
@@ -42,10 +44,10 @@ class ParallelTransformer(Transformer):
             each step have the sum over all replicas as `"stop"`.
     """
 
-    def __init__(self, config, parts=1, passes=1, packed=False, **kwargs):
+    def __init__(self, config, parts=1, cores=1, passes=1, packed=False, **kwargs):
         self.stop = tf.Variable(0.0, trainable=False)
         super().__init__(config, **kwargs)
-        self.parts, self.passes, self.packed = parts, passes, packed
+        self.parts, self.cores, self.passes, self.packed = parts, cores, passes, packed
 
     def train_step(self, data):
         inputs, labels = data
@@ -62,18 +64,21 @@ class ParallelTransformer(Transformer):
 
     def _gradients(self, inputs, labels):
         """The loss of this replica's rows, summed over the tokens, and its gradients."""
-        if self.parts == 1:
+        if self.parts == self.cores == 1:
             return self._part(inputs, labels)
 
         def split(ids):
             length = tf.shape(ids)[1]
-            copies = tf.reshape(ids, [self.passes, self.parts, -1, length])
-            return tf.reshape(tf.transpose(copies, [1, 0, 2, 3]), [self.parts, -1, length])
+            copies = tf.reshape(ids, [self.passes, self.parts, self.cores, -1, length])
+            copies = tf.transpose(copies, [1, 2, 0, 3, 4])
+            return tf.reshape(copies, [self.parts, self.cores, -1, length])
 
-        inputs, labels = tree.map_structure(split, (inputs, labels))
+        batch = tree.map_structure(split, (inputs, labels))
+        if self.parts == 1:
+            return self._side_by_side(0, batch)
 
         def add(n, total, gradients):
-            more, new = self._part(*tree.map_structure(lambda ids: ids[n], (inputs, labels)))
+            more, new = self._side_by_side(n, batch)
             return n + 1, total + more, [a + b for a, b in zip(gradients, new, strict=True)]
 
         zeros = [tf.zeros(v.shape, v.dtype) for v in self.trainable_variables]
@@ -82,6 +87,19 @@ class ParallelTransformer(Transformer):
             lambda n, *_: n < self.parts, add, (0, 0.0, zeros), parallel_iterations=1
         )
         return total, gradients
+
+    def _side_by_side(self, n, batch):
+        """The n-th part of the batch, a piece of the graph for each core.
+
+        No piece waits for another; but TensorFlow keeps in order what is stateful, the seeds of
+        dropout and the sums of metrics, so that a run can be repeated.
+        """
+        pieces = [
+            self._part(*tree.map_structure(lambda ids, core=core: ids[n, core], batch))
+            for core in range(self.cores)
+        ]
+        totals, gradients = zip(*pieces, strict=True)
+        return tf.add_n(totals), [tf.add_n(each) for each in zip(*gradients, strict=True)]
 
     def _part(self, inputs, labels):
         weights = self.trainable_variables

@@ -64,6 +64,9 @@ class Recipe:
         4096, "tokens of one side in a batch, padding counted; auto: as many as a GPU holds", tokens
     )
     accumulate: int = setting(1, "parts that a device computes its rows in, to need less memory")
+    cores: int = setting(
+        0, "parts that a CPU computes its rows in, side by side, a core each; 0: as many as it has"
+    )
     strategy: str = setting("none", "of the devices: none, mirrored, multiworker or tpu")
     epochs: int = setting(20, "passes over the corpus at most")
     max_minutes: float = setting(0.0, "stop behind the epoch that passes this time; 0 is no limit")
@@ -107,6 +110,7 @@ class Recipe:
         for name, least in (
             ("max_characters", 1),
             ("accumulate", 1),
+            ("cores", 0),
             ("epochs", 1),
             ("warmup_steps", 1),
             ("validate_every", 1),
@@ -170,7 +174,7 @@ class Recipe:
         if not 0 <= self.cooldown <= 1:
             raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
         if self.batch_tokens == AUTO:
-            if self.accumulate > 1 or self.strategy != "none":
+            if self.accumulate > 1 or self.cores > 1 or self.strategy != "none":
                 raise ValueError(
                     "batch_tokens must be a number where several devices or parts share a batch, "
                     f"got {AUTO!r}"

@@ -290,7 +290,8 @@ def _train(command, arguments, recipe, begun):
             recipe = dataclasses.replace(recipe, **changes)
         training = fit.Training(arguments.run, recipe, arguments.data, arguments.init)
         if recipe.batch_tokens == AUTO:
-            recipe = dataclasses.replace(recipe, batch_tokens=training.largest_batch())
+            tokens = training.largest_batch()
+            recipe = dataclasses.replace(training.recipe, batch_tokens=tokens)
             write_settings(arguments.run, recipe)
             # Its model takes room on the device.
             del training
@@ -298,7 +299,7 @@ def _train(command, arguments, recipe, begun):
             training = fit.Training(arguments.run, recipe)
         training.resume()
         if begun and changes and training.strategy.is_chief:
-            write_settings(arguments.run, recipe)
+            write_settings(arguments.run, training.recipe)
     except (ValueError, OSError, WorkerError, MemoryError) as error:
         return command.fail(error, 1)
     try:

@@ -1,27 +1,32 @@
 """tfformer's training step in `fit`, with what `training` does to be fast, or plain.
 
-That is: padding left out, Adam in one operation, freed memory kept, and oneDNN's products of
-matrices, for which the environment asks. Metrics and clipping, which the others do not compute, are
-left out too.
+That is: a part of the batch for each core, padding left out, Adam in one operation, freed memory
+kept, and oneDNN's products of matrices, for which the environment asks. Metrics and clipping, which
+the others do not compute, are left out too.
 
 Of the job's `options` it takes `plain`, whether a plain `compile` and `fit` of the padded batches
 with Keras's own Adam is measured, and `dtype`, a Keras dtype policy.
 """
+
+import math
 
 import keras
 import tensorflow as tf
 
 from benchmarks.peers.protocol import Peer, serve, training_ids
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
-from tfformer.layers.packing import without_padding
+from training import machine
 from training.adam import Adam
 from training.allocator import keep_freed_memory
+from training.cores import one_thread_each
+from training.parallel import ParallelTransformer
 
 
 def load(job):
     options, size = job["options"], job["size"]
     plain = options.get("plain", False)
     if not plain:
+        one_thread_each()
         keep_freed_memory()
     config = TransformerConfig(
         source_vocabulary_size=len(job["vocabulary"]),
@@ -33,12 +38,18 @@ def load(job):
         dropout=job["dropout"],
         tie_embeddings="all",
     )
-    model = Transformer(config, dtype=options.get("dtype", "float32"))
+    dtype = options.get("dtype", "float32")
+    if plain:
+        model = Transformer(config, dtype=dtype)
+    else:
+        rows = {len(batch["source"]) for batch in job["batches"]["train"][0]["batches"]}
+        cores = math.gcd(machine.cores(), *rows)  # parts must be of as many rows each
+        model = ParallelTransformer(config, cores=cores, packed=True, dtype=dtype)
     optimizer = (keras.optimizers.Adam if plain else Adam)(5e-4, beta_2=0.98, epsilon=1e-9)
     model.compile(optimizer, SmoothedCrossEntropy(job["smoothing"]))
 
     def prepare(work):
-        return dataset([training_ids(batch) for batch in work["batches"]], pack=not plain)
+        return dataset([training_ids(batch) for batch in work["batches"]])
 
     def decode(data):
         return model.fit(data, verbose=0, shuffle=False).history["loss"][-1]
@@ -50,7 +61,7 @@ def load(job):
     )
 
 
-def dataset(batches, pack=False):
+def dataset(batches):
     """The batches as a `tf.data.Dataset` of known length."""
     batches = [[tf.constant(ids, tf.int32) for ids in batch] for batch in batches]
 
@@ -61,8 +72,7 @@ def dataset(batches, pack=False):
         source, target, labels = (
             tf.ensure_shape(ids, [None, None]) for ids in (source, target, labels)
         )
-        inputs = {"source_ids": source, "target_ids": target}
-        return without_padding(inputs, labels) if pack else (inputs, labels)
+        return {"source_ids": source, "target_ids": target}, labels
 
     data = tf.data.Dataset.range(len(batches))
     data = data.map(lambda n: tf.numpy_function(get, [n], (tf.int32,) * 3)).map(element)
