@@ -183,7 +183,7 @@ def pipeline(text, vocabulary_size):
     with tempfile.TemporaryDirectory() as folder:
         report = CorpusReport(kept=len(text.sources))
         corpus = write_corpus(Path(folder, "corpus"), pairs, tokenizer, 96, report)
-        batches = Batches(corpus, tokenizer, 2048, packed=True)
+        batches = Batches(corpus, tokenizer, 2048)
         started = time.perf_counter()
         for _ in batches.dataset():
             pass

@@ -1,6 +1,7 @@
 """The benchmarks measure what they say: the same work for everyone, and every time it took."""
 
 import json
+import math
 import statistics
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from benchmarks import (
 )
 from benchmarks.peers import protocol
 from benchmarks.workers import Worker, WorkerError
+from training import machine
 
 TEXT = work.Text(
     "toy",
@@ -154,6 +156,10 @@ def test_training_end_to_end(tmp_path, capsys):
         assert row["tokens_per_second"] == statistics.median(row["rounds"])
     ratio = rows["tfformer"]["tokens_per_second"] / rows["keras_hub"]["tokens_per_second"]
     assert f" {ratio:.2f} |" in next(line for line in output.splitlines() if "| tfformer |" in line)
+    assert rows["tfformer"]["version"].endswith(
+        f", {math.gcd(64, min(machine.cores(), 8))} parts a batch"
+    )
+    assert rows["tfformer-plain"]["version"].endswith(", 1 parts a batch")
     assert record["pipeline"] > 0
     assert f"The input pipeline alone: {record['pipeline']:,.0f} tokens/s" in output
 

@@ -134,7 +134,9 @@ def test_without_a_gpu_auto_is_refused_in_one_line(tmp_path, capsys):
     assert not (run / "prepared").exists()
 
 
-@pytest.mark.parametrize("options", [["--accumulate", "2"], ["--strategy", "mirrored"]])
+@pytest.mark.parametrize(
+    "options", [["--accumulate", "2"], ["--cores", "2"], ["--strategy", "mirrored"]]
+)
 def test_auto_is_for_one_device(options, tmp_path, capsys):
     command = [RECIPE, "--run", str(tmp_path / "run"), "--batch-tokens", "auto", *options]
     assert train.main(command) == 2

@@ -85,7 +85,10 @@ def seeds(runs, tmp_path):
 
 def test_seeds_are_averaged_and_nothing_else_is(seeds, runs, capsys):
     # How it was computed does not make another sample.
-    three = [seeds(f"s{n}", n, {"accumulate": n, "checkpoint_steps": 7 * n}) for n in (1, 2, 3)]
+    three = [
+        seeds(f"s{n}", n, {"accumulate": n, "cores": n, "checkpoint_steps": 7 * n})
+        for n in (1, 2, 3)
+    ]
     others = [
         seeds("again", 1),
         seeds("longer", 4, {"epochs": 5}),

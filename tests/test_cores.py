@@ -1,4 +1,4 @@
-"""In how many parts a CPU computes a batch, and that a run keeps to it."""
+"""In how many parts a CPU computes a batch, that a run keeps to it, and what threads they get."""
 
 import dataclasses
 import subprocess
@@ -6,11 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
-from workers import RECIPE, train
+from workers import RECIPE
 
 from tfformer.run import read_json
-from training import machine
+from training import cores, fit, machine, train
 from training.cores import LEAST_TOKENS, MOST, cores_of
 from training.recipe import AUTO, load_recipe
 
@@ -19,50 +18,80 @@ def recipe(**changes):
     return dataclasses.replace(load_recipe(RECIPE), **changes)
 
 
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(cores, "has_gpu", lambda: False)
+
+
 @pytest.mark.parametrize(
-    ("cores", "changes", "expected"),
+    ("available", "changes", "expected"),
     [
         (1, {"batch_tokens": 9 * LEAST_TOKENS}, 1),
         (7, {"batch_tokens": 9 * LEAST_TOKENS}, 7),
         (7, {"batch_tokens": 3 * LEAST_TOKENS}, 3),
         (7, {"batch_tokens": LEAST_TOKENS - 1}, 1),
+        (7, {"batch_tokens": 9 * LEAST_TOKENS, "accumulate": 3}, 3),
+        (7, {"batch_tokens": 9 * LEAST_TOKENS, "max_tokens": 2 * LEAST_TOKENS}, 4),
         (3 * MOST, {"batch_tokens": 5 * MOST * LEAST_TOKENS}, MOST),
         (7, {"batch_tokens": 9 * LEAST_TOKENS, "strategy": "mirrored"}, 1),
+        (7, {"strategy": "mirrored", "cores": 5}, 5),
+        (7, {"strategy": "tpu", "cores": 5}, 1),
         (2, {"batch_tokens": LEAST_TOKENS, "cores": 5}, 5),
     ],
 )
-def test_as_many_parts_as_cores_if_each_has_something_to_do(monkeypatch, cores, changes, expected):
-    monkeypatch.setattr(machine, "cores", lambda: cores)
+def test_as_many_parts_as_cores_if_each_has_enough_to_do(monkeypatch, available, changes, expected):
+    monkeypatch.setattr(machine, "cores", lambda: available)
     assert cores_of(recipe(**changes)) == expected
 
 
-def test_a_gpu_shares_its_batch_itself(monkeypatch):
+def test_a_gpu_computes_its_batch_whole(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 7)
     assert cores_of(recipe(batch_tokens=AUTO)) == 1
-    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: ["GPU:0"])
+    monkeypatch.setattr(cores, "has_gpu", lambda: True)
     assert cores_of(recipe(batch_tokens=9 * LEAST_TOKENS)) == 1
+    assert cores_of(recipe(cores=2)) == 1
 
 
-@pytest.mark.slow
-def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(tmp_path):
-    """They are in its settings, which it goes on with."""
-    train(tmp_path / "run", "--epochs", "1", "--cores", "3")
-    train(tmp_path / "run", "--resume", "--epochs", "2")
-    assert read_json(tmp_path / "run" / "prepared" / "recipe.json")["cores"] == 3
+def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(monkeypatch, tmp_path):
+    """Dropout draws for each part."""
+    command = [RECIPE, "--run", str(tmp_path / "run"), "--resume"]
+    models = []
+    original = fit.Training.run
+    monkeypatch.setattr(
+        fit.Training, "run", lambda self: models.append(self.model) or original(self)
+    )
+    for available, epochs in ((3, 1), (5, 2)):
+        monkeypatch.setattr(machine, "cores", lambda available=available: available)
+        batch = [] if models else ["--batch-tokens", str(4 * LEAST_TOKENS)]
+        assert train.main([*command, *batch, "--epochs", str(epochs)]) == 0
+        assert read_json(tmp_path / "run" / "prepared" / "recipe.json")["cores"] == 3
+    assert [model.cores for model in models] == [3, 3]
 
 
-def test_operations_get_a_thread_each_while_that_can_be_said():
+def test_each_part_gets_its_share_of_the_threads_while_that_can_be_said():
     program = """
 import tensorflow as tf
 from training import machine
-from training.cores import one_thread_each
+from training.cores import share_threads
 threads = tf.config.threading
-one_thread_each()
-assert threads.get_intra_op_parallelism_threads() == 1
-assert threads.get_inter_op_parallelism_threads() == machine.cores()
-tf.constant(1) + 1
 machine.cores = lambda: 7
-one_thread_each()
-assert threads.get_inter_op_parallelism_threads() != 7
+assert share_threads(3)
+assert threads.get_intra_op_parallelism_threads() == 2
+assert threads.get_inter_op_parallelism_threads() == 7
+assert share_threads(8)
+assert threads.get_intra_op_parallelism_threads() == 1
+tf.constant(1) + 1
+assert not share_threads(2)
 """
     subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent.parent, check=True)
+
+
+def test_the_command_shares_the_threads_in_time(tmp_path):
+    """Nothing that it imports or reads makes TensorFlow compute before."""
+    command = [sys.executable, "-m", "training.train", RECIPE, "--run", str(tmp_path / "run")]
+    done = subprocess.run(
+        [*command, "--cores", "2", "--epochs", "1"],
+        cwd=Path(__file__).parent.parent, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "epoch 1/1" in done.stderr and "keeps its threads" not in done.stderr

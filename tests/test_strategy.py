@@ -181,9 +181,11 @@ def test_the_others_end_when_the_chief_cannot_begin(tmp_path):
 def test_killed_at_random_is_uninterrupted(tmp_path, count):
     """SIGKILL in or behind random batches, with all that is drawn from seeds, R-Drop and Muon.
 
+    Each worker computes its rows in two parts side by side.
+
     The moments of validation and of the ends of epochs are those of test_train.py.
     """
-    options = ("--epochs", "5", "--checkpoint-steps", "2")
+    options = ("--epochs", "5", "--checkpoint-steps", "2", "--cores", "2")
     whole, run = tmp_path / "whole", tmp_path / "run"
     train(whole, *options, count=count)
     chosen, places = random.Random(count), set()

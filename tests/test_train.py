@@ -20,17 +20,18 @@ from training import compare, evaluate, fit, machine, multi30k, train
 from training.batches import Batches
 from training.corpus import Corpus
 from training.lock import alone
+from training.prepare import read_settings
 from training.reader import Pair
 from training.recipe import Recipe, load_recipe
 
 
 def start(run, *options, die=None, **kwargs):
-    """Runs the command in a process of its own."""
+    """Runs the command in a process of its own, each batch in two parts side by side."""
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
     if die:
         environment["DIE"] = die
     return subprocess.run(
-        [sys.executable, "-m", "training.train", RECIPE, "--run", str(run), *options],
+        [sys.executable, "-m", "training.train", RECIPE, "--run", str(run), "--cores=2", *options],
         cwd=HERE.parent,
         env=environment,
         capture_output=True,
@@ -242,6 +243,16 @@ def test_dtype_auto_is_what_the_machine_is_fast_with(tmp_path, capsys, monkeypat
     assert trained.optimizer.compute_dtype == trained.compute_dtype
 
 
+def test_a_run_from_before_there_was_a_setting_goes_on_without_it(begun):
+    path = begun / "prepared" / "recipe.json"
+    settings = json.loads(path.read_bytes())
+    assert settings.pop("cores") == 2 and settings.pop("weight_decay") == 0
+    path.write_text(json.dumps(settings))
+    now = dataclasses.replace(load_recipe(RECIPE), weight_decay=0.3, cores=7, epochs=9)
+    then = read_settings(begun, now)
+    assert (then.weight_decay, then.cores, then.epochs) == (0, 1, settings["epochs"])
+
+
 def test_both_ways_needs_one_vocabulary(tmp_path, capsys):
     command = [RECIPE, "--run", str(tmp_path / "run"), "--both-ways", "2"]
     error = fails([*command, "--no-shared-vocabulary"], capsys, 2)
@@ -418,6 +429,8 @@ def test_held_out_sources_are_on_one_side_alone(tmp_path):
         ("--max-tokens", "2048"),
         ("--vocabulary-kind", "words"),
         ("--r-drop", "nan"),
+        ("--weight-decay", "nan"),
+        ("--cores", "-1"),
         ("--learning-rate-scale", "nan"),
         ("--learning-rate-scale", "inf"),
         ("--max-length-ratio", "0.5"),

@@ -13,7 +13,8 @@ class Adam(keras.optimizers.Adam):
     here it is made dense first, the rows added up.
 
     And Keras's update reads and writes weights and moments a dozen times, which takes a tenth of
-    a training step on a CPU. TensorFlow has the same as one operation.
+    a training step on a CPU. TensorFlow has the same as one operation. (Weight decay is Keras's,
+    and one more reading.)
     """
 
     def apply(self, grads, trainable_variables=None):

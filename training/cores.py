@@ -6,38 +6,46 @@ parts as there are cores, an operation one thread, and as many operations run at
 update of the weights waits for all parts.
 """
 
-import contextlib
-
 import tensorflow as tf
 
 from training import machine
 from training.budget import has_gpu
 from training.recipe import AUTO
 
-# More would cost more than they gain: each part has gradients of its own, all weights large, and
-# few tokens make small products.
-MOST = 16
+# Each part is a copy of the graph and has gradients of its own, which are as large as all weights.
+MOST = 8
+# Of one side: smaller parts make small products.
 LEAST_TOKENS = 512
 
 
 def cores_of(recipe):
     """In how many parts a training of this recipe computes a batch side by side on this machine.
 
-    Where that is left open: one on a GPU, a TPU or several devices, which have other ways.
+    A GPU and a TPU compute it whole. Several devices share it already; there it is as many as the
+    recipe says, or one.
     """
+    if recipe.batch_tokens == AUTO or recipe.strategy == "tpu" or has_gpu():
+        return 1
     if recipe.cores:
         return recipe.cores
-    if recipe.strategy != "none" or has_gpu() or recipe.batch_tokens == AUTO:
+    if recipe.strategy != "none":
         return 1
-    return max(1, min(machine.cores(), MOST, recipe.batch_tokens // LEAST_TOKENS))
+    tokens = recipe.batch_tokens // recipe.accumulate
+    # A part has a row at least, however long it is.
+    return max(1, min(machine.cores(), MOST, tokens // max(LEAST_TOKENS, recipe.max_tokens)))
 
 
-def one_thread_each():
-    """An operation gets one thread from now on, and as many run at once as there are cores.
+def share_threads(parts):
+    """Gives each of so many parts its share of this process's threads, for one operation at a time.
 
-    To be called before TensorFlow computes anything; otherwise it keeps the threads that it has:
-    then the parts are computed more slowly, and to the same result.
+    To be called before TensorFlow computes anything; afterwards it keeps the threads that it has.
+
+    Returns:
+        Whether it was in time.
     """
-    with contextlib.suppress(RuntimeError):
-        tf.config.threading.set_intra_op_parallelism_threads(1)
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, machine.cores() // parts))
         tf.config.threading.set_inter_op_parallelism_threads(machine.cores())
+    except RuntimeError:
+        return False
+    return True

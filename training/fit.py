@@ -28,7 +28,7 @@ from training.batches import Batches
 from training.bleu import bleu
 from training.budget import LEAST_STEPS, has_gpu, largest_batch_tokens, training_step
 from training.card import update_card
-from training.cores import cores_of, one_thread_each
+from training.cores import cores_of, share_threads
 from training.corpus import Corpus
 from training.history import write_history
 from training.model import beginning, compiled_model
@@ -81,14 +81,15 @@ class Training:
             raise ValueError(
                 f"batch_tokens={AUTO} fills the memory of a GPU, and there is none: give a number"
             )
-        # First of all: threads can be given, and workers joined, only before TensorFlow has
-        # computed anything. A run that goes on has as many parts on whatever machine.
+        # First of all: threads can be shared, and workers joined, only before TensorFlow has
+        # computed anything.
         self.recipe = recipe = dataclasses.replace(recipe, cores=cores_of(recipe))
-        if recipe.cores > 1:
-            one_thread_each()
+        in_time = recipe.cores == 1 or share_threads(recipe.cores)
         self.strategy = Strategy(recipe.strategy)
         self.console = console(quiet=not self.strategy.is_chief)
         self.say = self.console.print
+        if not in_time:
+            self.say("TensorFlow was at work before and keeps its threads: it will take longer")
         self.checkpoints = self.directory / "checkpoints"
         self.last = self.checkpoints / "last.npz"
         # One seed for the initial weights and the generators of dropout. Before there is a
@@ -121,8 +122,9 @@ class Training:
             noise=noise,
             both_ways=recipe.both_ways,
         )
-        # Validation takes no batch apart: there each part is a batch.
+        # Validation takes no batch apart: there each of those that follow one another is a batch.
         tokens //= recipe.accumulate
+        packed = self._packs() and self.strategy.is_none
         self.val = Batches(val, self.tokenizer, tokens, shuffle=False, packed=packed)
         self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
         dtype = recipe.dtype

@@ -18,7 +18,8 @@ class Muon(Adam):
     decomposition U S V^T and steps by U V^T, as far in the rare directions as in the usual ones:
 
         M <- momentum M + (1 - momentum) G
-        W <- W - 0.2 sqrt(max(rows, columns)) learning_rate U V^T
+        W <- (1 - learning_rate weight_decay) W
+             - 0.2 sqrt(max(rows, columns)) learning_rate U V^T
 
     where U S V^T is of (1 - momentum) G + momentum M, Nesterov's look ahead. The factor gives the
     step the size of Adam's, elements of 0.2 in the root mean square, so that one learning rate

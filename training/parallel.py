@@ -89,16 +89,16 @@ class ParallelTransformer(Transformer):
         return total, gradients
 
     def _side_by_side(self, n, batch):
-        """The n-th part of the batch, a piece of the graph for each core.
+        """What `_part` gives of the n-th part of the batch, of which each core has a share.
 
-        No piece waits for another; but TensorFlow keeps in order what is stateful, the seeds of
-        dropout and the sums of metrics, so that a run can be repeated.
+        The shares wait for one another only where they are stateful, with the seeds of dropout and
+        the sums of metrics: these TensorFlow keeps in order, so that a run can be repeated.
         """
-        pieces = [
+        shares = [
             self._part(*tree.map_structure(lambda ids, core=core: ids[n, core], batch))
             for core in range(self.cores)
         ]
-        totals, gradients = zip(*pieces, strict=True)
+        totals, gradients = zip(*shares, strict=True)
         return tf.add_n(totals), [tf.add_n(each) for each in zip(*gradients, strict=True)]
 
     def _part(self, inputs, labels):

@@ -16,7 +16,7 @@ from tfformer.tokenizer import Tokenizer
 from training.corpus import write_corpus
 from training.noise import Noise
 from training.reader import CorpusReport, clean_pairs
-from training.recipe import SETTLED_BY_INIT, require_positions
+from training.recipe import SETTLED_BY_INIT, options, require_positions
 
 PREPARED = "prepared"
 CORPUS = "corpus.json"
@@ -166,6 +166,8 @@ def read_tokenizer(folder):
 def read_settings(directory, recipe):
     """The recipe with the settings that a run was begun with.
 
+    Those that were not there yet when it was begun do nothing, whatever the recipe has now.
+
     Raises:
         RunError: it was never begun.
     """
@@ -174,8 +176,10 @@ def read_settings(directory, recipe):
         settings = run.read_json(path)
     except FileNotFoundError as error:
         raise run.RunError(f"{directory} has no training to resume") from error
+    later = {name: value for name, *_, value in options() if name not in SETTLED_BY_INIT}
+    later["cores"] = 1
     try:
-        return dataclasses.replace(recipe, **settings)
+        return dataclasses.replace(recipe, **{**later, **settings})
     except TypeError as error:
         raise run.RunError(f"{path} is of another version: {error}") from error
 

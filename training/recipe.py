@@ -65,7 +65,9 @@ class Recipe:
     )
     accumulate: int = setting(1, "parts that a device computes its rows in, to need less memory")
     cores: int = setting(
-        0, "parts that a CPU computes its rows in, side by side, a core each; 0: as many as it has"
+        0,
+        "parts that a CPU computes a batch in, side by side; 0: one for each core, up to 8, "
+        "that gets 512 tokens",
     )
     strategy: str = setting("none", "of the devices: none, mirrored, multiworker or tpu")
     epochs: int = setting(20, "passes over the corpus at most")
@@ -85,7 +87,7 @@ class Recipe:
     )
     word_dropout: float = setting(0.0, "share of the pieces that both sides see as unk")
     weight_decay: float = setting(
-        0.0, "share of a matrix, times the learning rate, that every step takes away"
+        0.0, "share of a matrix that a step takes away, as a multiple of the learning rate"
     )
     clip_norm: float = setting(1.0, "global norm of the gradient at most; 0 does not clip")
     dtype: str = setting(

@@ -7,9 +7,10 @@ With a recipe, with two text files (or one TSV) and options, or with a recipe's 
     python -m training.train multi30k --source train.en --target train.fr --run runs/french
     python -m training.train --run runs/mine --resume
 
---strategy spreads a batch over several devices or machines, --accumulate computes it in parts, in
-less memory: but for what dropout draws, neither changes what is learned (training/strategy.py says
-how workers are started).
+A CPU computes a batch in parts, a core each (--cores). --strategy spreads it over several devices
+or machines, --accumulate computes it in parts one after the other, in less memory. But for what
+dropout draws, none of them changes what is learned (training/strategy.py says how workers are
+started).
 
 Exit codes: 0 trained; 1 the corpus, the run directory or the disk is at fault; 2 wrong usage;
 3 the training diverged (NaN); 130 or 143 stopped by Ctrl-C or SIGTERM, the state saved.

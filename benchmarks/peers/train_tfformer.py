@@ -18,15 +18,19 @@ from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from training import machine
 from training.adam import Adam
 from training.allocator import keep_freed_memory
-from training.cores import one_thread_each
+from training.cores import MOST, share_threads
 from training.parallel import ParallelTransformer
 
 
 def load(job):
     options, size = job["options"], job["size"]
     plain = options.get("plain", False)
+    # Parts must have as many rows each.
+    rows = {len(batch["source"]) for batch in job["batches"]["train"][0]["batches"]}
+    cores = 1 if plain else math.gcd(min(machine.cores(), MOST), *rows)
+    if cores > 1:
+        share_threads(cores)
     if not plain:
-        one_thread_each()
         keep_freed_memory()
     config = TransformerConfig(
         source_vocabulary_size=len(job["vocabulary"]),
@@ -42,8 +46,6 @@ def load(job):
     if plain:
         model = Transformer(config, dtype=dtype)
     else:
-        rows = {len(batch["source"]) for batch in job["batches"]["train"][0]["batches"]}
-        cores = math.gcd(machine.cores(), *rows)  # parts must be of as many rows each
         model = ParallelTransformer(config, cores=cores, packed=True, dtype=dtype)
     optimizer = (keras.optimizers.Adam if plain else Adam)(5e-4, beta_2=0.98, epsilon=1e-9)
     model.compile(optimizer, SmoothedCrossEntropy(job["smoothing"]))
@@ -55,7 +57,7 @@ def load(job):
         return model.fit(data, verbose=0, shuffle=False).history["loss"][-1]
 
     return Peer(
-        version=f"TensorFlow {tf.__version__}, Keras {keras.__version__}",
+        version=f"TensorFlow {tf.__version__}, Keras {keras.__version__}, {cores} parts a batch",
         prepare=prepare,
         decode=decode,
     )
