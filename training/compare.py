@@ -30,7 +30,7 @@ from training.recipe import recipe_names
 from training.session import read_sessions
 
 SAMPLES = 1000
-# Settings that change nothing of what is learned, but for rounding.
+# Settings that change nothing of what is learned, but for rounding and what dropout draws.
 HOW_IT_IS_COMPUTED = ("strategy", "accumulate", "cores", "checkpoint_steps")
 # What is averaged over seeds.
 SCORES = ("bleu", "bleu_multi30k", "chrf", "exact_match", "perplexity")

@@ -71,7 +71,7 @@ class Training:
     """
 
     def __init__(self, directory, recipe, data=None, init=None):
-        self.directory, self.recipe = Path(directory), recipe
+        self.directory = Path(directory)
         if (backend := keras.backend.backend()) != "tensorflow":
             raise ValueError(
                 f"training.train needs KERAS_BACKEND=tensorflow, got {backend}: with another "
@@ -122,9 +122,10 @@ class Training:
             noise=noise,
             both_ways=recipe.both_ways,
         )
-        # Validation takes no batch apart: there each of those that follow one another is a batch.
+        # Validation takes no batch apart: there each of those that follow one another is a batch,
+        # and where no GPU compiles it, without its padding.
         tokens //= recipe.accumulate
-        packed = self._packs() and self.strategy.is_none
+        packed = self.strategy.is_none and not has_gpu()
         self.val = Batches(val, self.tokenizer, tokens, shuffle=False, packed=packed)
         self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
         dtype = recipe.dtype
