@@ -5,6 +5,7 @@ from keras import ops
 
 from tfformer.config import TransformerConfig
 from tfformer.layers.decoder import Decoder
+from tfformer.layers.dropout import Dropout
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
@@ -71,8 +72,8 @@ class Transformer(keras.Model):
             )
         self.source_positions = self._positions("source_positions")
         self.target_positions = self._positions("target_positions")
-        self.source_dropout = keras.layers.Dropout(config.dropout, dtype=dtype)
-        self.target_dropout = keras.layers.Dropout(config.dropout, dtype=dtype)
+        self.source_dropout = Dropout(config.dropout, dtype=dtype)
+        self.target_dropout = Dropout(config.dropout, dtype=dtype)
         self.encoder = Encoder(config.num_encoder_layers, **stack, name="encoder")
         self.decoder = Decoder(config.num_decoder_layers, **stack, name="decoder")
         if config.tie_embeddings == "none":

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tfformer.layers.dropout import Dropout
 from tfformer.layers.masks import attention_mask
 
 
@@ -93,7 +94,7 @@ class MultiHeadAttention(keras.layers.Layer):
         self.key_projection = self._projection("key")
         self.value_projection = self._projection("value")
         self.output_projection = self._projection("output")
-        self.weights_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.weights_dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def _projection(self, name):
         return keras.layers.Dense(self.d_model, name=name, dtype=self.dtype_policy)

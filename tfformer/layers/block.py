@@ -4,7 +4,8 @@ import keras
 
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.feed_forward import FeedForward
-from tfformer.layers.sublayer import Residual, layer_norm
+from tfformer.layers.layer_norm import LayerNorm
+from tfformer.layers.sublayer import Residual
 
 
 class Block(keras.layers.Layer):
@@ -76,7 +77,7 @@ class Stack(Block):
             for n in range(num_layers)
         ]
         if norm == "pre":
-            self.final_norm = layer_norm(self.dtype_policy, name="final_norm")
+            self.final_norm = LayerNorm(dtype=self.dtype_policy, name="final_norm")
 
     def _build(self, *shapes):
         for layer in self.layers:

@@ -3,11 +3,8 @@
 import keras
 
 from tfformer.config import NORMS
-
-
-def layer_norm(dtype, name=None):
-    """LayerNorm(x) = g * (x - mean) / sqrt(variance + 1e-6) + b  (Ba et al. 2016)."""
-    return keras.layers.LayerNormalization(epsilon=1e-6, dtype=dtype, name=name)
+from tfformer.layers.dropout import Dropout
+from tfformer.layers.layer_norm import LayerNorm
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -33,8 +30,8 @@ class Residual(keras.layers.Layer):
             raise ValueError(f"norm must be one of {NORMS}, got {norm!r}")
         self.dropout, self.norm = dropout, norm
         self.supports_masking = True
-        self.layer_norm = layer_norm(self.dtype_policy, name="layer_norm")
-        self.output_dropout = keras.layers.Dropout(dropout, dtype=self.dtype_policy)
+        self.layer_norm = LayerNorm(dtype=self.dtype_policy, name="layer_norm")
+        self.output_dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, x_shape):
         self.layer_norm.build(x_shape)
