@@ -18,6 +18,15 @@ def _token_weights(labels, sample_weight=None):
     return weights * sample_weight
 
 
+def _rows(labels, logits):
+    """Labels [...] and logits [..., V] as int32 [N] and float32 [N, V].
+
+    Loss and metrics all begin with these, so that a compiler makes them once.
+    """
+    logits = ops.reshape(logits, (-1, logits.shape[-1]))
+    return ops.cast(ops.reshape(labels, (-1,)), "int32"), ops.cast(logits, "float32")
+
+
 def _over_replicas(count):
     """A number summed over the replicas of a `tf.distribute` strategy; elsewhere as it is."""
     if keras.backend.backend() != "tensorflow":
@@ -168,12 +177,10 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     def call(self, y_true, y_pred):
         """The loss of each token, float32, of the shape of `y_true`."""
-        size = y_pred.shape[-1]
-        labels = ops.reshape(ops.cast(y_true, "int32"), (-1,))
-        logits = ops.cast(ops.reshape(y_pred, (-1, size)), "float32")
+        labels, logits = _rows(y_true, y_pred)
         loss = smoothed_cross_entropy(labels, logits, self.smoothing)
         if self.r_drop:
-            divergence = symmetric_divergence(ops.reshape(logits, (2, -1, size)))
+            divergence = symmetric_divergence(ops.reshape(logits, (2, -1, y_pred.shape[-1])))
             loss = loss + self.r_drop / 2 * ops.tile(divergence, (2,))
         return ops.reshape(loss, ops.shape(y_true))
 
@@ -202,10 +209,10 @@ class TokenAccuracy(keras.metrics.Metric):
         self.total = self.add_variable((), "zeros", name="total")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        y_true = ops.cast(y_true, "int32")
-        weights = _token_weights(y_true, sample_weight)
-        largest = ops.equal(label_logits(y_true, y_pred), ops.max(y_pred, axis=-1))
-        hits = ops.cast(largest, "float32")
+        weights = ops.reshape(_token_weights(y_true, sample_weight), (-1,))
+        labels, logits = _rows(y_true, y_pred)
+        largest = ops.squeeze(ops.max(logits, axis=-1, keepdims=True), -1)
+        hits = ops.cast(ops.equal(label_logits(labels, logits), largest), "float32")
         self.correct.assign_add(ops.sum(hits * weights))
         self.total.assign_add(ops.sum(weights))
 
@@ -226,10 +233,9 @@ class Perplexity(keras.metrics.Metric):
         self.total = self.add_variable((), "zeros", name="total")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        y_true = ops.cast(y_true, "int32")
-        weights = _token_weights(y_true, sample_weight)
-        logits = ops.cast(y_pred, "float32")
-        nll = _normaliser(logits)[2] - label_logits(y_true, logits)
+        weights = ops.reshape(_token_weights(y_true, sample_weight), (-1,))
+        labels, logits = _rows(y_true, y_pred)
+        nll = _normaliser(logits)[2] - label_logits(labels, logits)
         self.nll.assign_add(ops.sum(nll * weights))
         self.total.assign_add(ops.sum(weights))
 

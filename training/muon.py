@@ -49,7 +49,7 @@ class Muon(Adam):
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         """Takes the steps of all matrices of one shape at once: few large products, not many small.
 
-        For its gradient, `update_step` then finds a matrix's momentum and its step.
+        For its gradient, `update_step` then finds a matrix's momentum, its U V^T and their factor.
         """
         grads, shapes = list(grads), {}
         for n, variable in enumerate(trainable_variables):
@@ -62,18 +62,18 @@ class Muon(Adam):
             shapes.setdefault(tuple(parts.shape[1:]), []).append((n, memory, parts, cut))
         for shape, members in shapes.items():
             parts = tf.concat([parts for _, _, parts, _ in members], axis=0)
-            steps = 0.2 * max(shape) ** 0.5 * orthogonal(parts, self.compute_dtype)
+            steps = orthogonal(parts, self.compute_dtype)
             steps = tf.split(steps, [heads for _, _, _, (heads, _) in members])
             for (n, memory, _, (_, axis)), step in zip(members, steps, strict=True):
-                grads[n] = tf.stack([memory, tf.concat(tf.unstack(step), axis)])
+                grads[n] = memory, tf.concat(tf.unstack(step), axis), 0.2 * max(shape) ** 0.5
         super()._backend_update_step(grads, trainable_variables, learning_rate)
 
     def update_step(self, gradient, variable, learning_rate):
         if self._heads(variable) is None:
             return super().update_step(gradient, variable, learning_rate)
-        memory, step = tf.unstack(gradient)
+        memory, step, factor = gradient
         self._momentums[self._get_variable_index(variable)].value.assign(memory)
-        variable.assign_sub(tf.cast(learning_rate, variable.dtype) * step)
+        variable.assign_sub(tf.cast(factor * learning_rate, variable.dtype) * step)
 
     def _heads(self, variable):
         """(number of heads, axis that they stand along) of a matrix; None of what is Adam's."""
