@@ -41,11 +41,12 @@ def test_logits_and_gradients_are_those_of_the_padded_batch(randomise, batch, va
     inputs, labels = batch
     packed, packed_labels = without_padding(inputs, labels)
     tokens = labels != 0
-    assert packed_labels.shape == (tokens.sum(),)
-    np.testing.assert_array_equal(packed_labels, labels[tokens])
+    count = tokens.sum()
+    np.testing.assert_array_equal(packed_labels[:count], labels[tokens])
+    np.testing.assert_array_equal(packed_labels[count:], 0)
     logits = model(packed)
-    assert logits.shape == (tokens.sum(), model.config.target_vocabulary_size)
-    np.testing.assert_allclose(logits, model(inputs).numpy()[tokens], atol=1e-4, rtol=1e-4)
+    assert logits.shape == (*packed_labels.shape, model.config.target_vocabulary_size)
+    np.testing.assert_allclose(logits[:count], model(inputs).numpy()[tokens], atol=1e-4, rtol=1e-4)
     loss, expected = gradients(model, inputs, labels)
     packed_loss, actual = gradients(model, packed, packed_labels)
     np.testing.assert_allclose(packed_loss, loss, rtol=1e-5)
@@ -75,6 +76,19 @@ def test_a_batch_of_padding_alone_has_no_loss_and_no_gradient(randomise, batch):
     loss, found = gradients(model, *without_padding(*nothing))
     assert loss == 0
     assert all((dense(gradient) == 0).all() for gradient in found)
+
+
+@pytest.mark.parametrize(("tokens", "kept"), [(0, 16), (1, 16), (16, 16), (17, 32), (33, 35)])
+def test_few_numbers_of_tokens_are_met(tokens, kept):
+    """Behind the tokens padding, up to a multiple of 16, as far as there is any."""
+    ids = np.zeros(35, "int32")
+    ids[3 * np.arange(tokens) % 35] = 7
+    inputs = dict.fromkeys(("source_ids", "target_ids"), ids.reshape(5, 7))
+    packed, labels = without_padding(inputs, ids.reshape(5, 7))
+    places = packed["source_places"].numpy()
+    assert places.shape == (kept,) and len(set(places)) == kept
+    np.testing.assert_array_equal(places[:tokens], np.flatnonzero(ids))
+    np.testing.assert_array_equal(labels, 7 * (np.arange(kept) < tokens))
 
 
 @pytest.mark.parametrize("passes", [1, 2])
