@@ -27,6 +27,7 @@ from benchmarks import machine, work
 from benchmarks.decoding import FOREIGN, System
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
 from export.command import Parser
+from training.allocator import HUGE_PAGES
 from training.train import ENVIRONMENT
 
 DROPOUT, SMOOTHING = 0.1, 0.1
@@ -162,7 +163,8 @@ def start(workers, system, job, python):
     started = time.monotonic()
     try:
         ours = system.peer == "train_tfformer" and not system.options.get("plain")
-        worker = Worker(system.peer, job, python, ENVIRONMENT if ours else None)
+        environment = {**ENVIRONMENT, **HUGE_PAGES} if ours else None
+        worker = Worker(system.peer, job, python, environment)
     except WorkerError as error:
         print(f"skipped: {system.name}: {error}", file=sys.stderr)
         return

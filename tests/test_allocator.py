@@ -1,5 +1,6 @@
-"""Freed memory stays with the process: a block that is taken again costs no page faults."""
+"""Freed memory stays with the process, and huge pages are asked for where the user did not."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,31 @@ def test_a_freed_block_costs_nothing_when_it_is_taken_again():
     # Ten blocks of 64 MiB, whose pages are of 4 KiB, or of 2 MiB where the system has such.
     assert faults["leave"] >= 10 * 32
     assert faults["keep"] < faults["leave"] / 10
+
+
+BEGUN = """
+import os, sys
+from training.allocator import take_huge_pages
+
+print("begun", flush=True)
+take_huge_pages()
+print(os.environ["GLIBC_TUNABLES"], sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator alone is asked")
+@pytest.mark.parametrize(
+    ("given", "begun", "left"),
+    [({}, 2, "glibc.malloc.hugetlb=1"), ({"GLIBC_TUNABLES": "glibc.malloc.perturb=0"}, 1, None)],
+)
+def test_a_program_begins_again_with_huge_pages_unless_the_user_has_set_something(
+    given, begun, left
+):
+    environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
+    done = subprocess.run(
+        [sys.executable, "-c", BEGUN, "a b", "--c"], env={**environment, **given},
+        cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    *lines, last = done.stdout.splitlines()
+    assert lines == ["begun"] * begun
+    assert last == f"{left or given['GLIBC_TUNABLES']} ['a b', '--c']"

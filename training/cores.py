@@ -35,6 +35,14 @@ def cores_of(recipe):
     return max(1, min(machine.cores(), MOST, tokens // max(LEAST_TOKENS, recipe.max_tokens)))
 
 
+def keep_operations_apart():
+    """From here on, TensorFlow makes no one operation of a product, its bias and its activation.
+
+    oneDNN computes the one as an inner product, which takes twice as long as its matrix product.
+    """
+    tf.config.optimizer.set_experimental_options({"remapping": False})
+
+
 def share_threads(parts):
     """Gives each of so many parts its share of this process's threads, for one operation at a time.
 

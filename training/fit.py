@@ -28,7 +28,7 @@ from training.batches import Batches
 from training.bleu import bleu
 from training.budget import LEAST_STEPS, has_gpu, largest_batch_tokens, training_step
 from training.card import update_card
-from training.cores import cores_of, share_threads
+from training.cores import cores_of, keep_operations_apart, share_threads
 from training.corpus import Corpus
 from training.history import write_history
 from training.model import beginning, compiled_model
@@ -85,6 +85,8 @@ class Training:
         # computed anything.
         self.recipe = recipe = dataclasses.replace(recipe, cores=cores_of(recipe))
         in_time = recipe.cores == 1 or share_threads(recipe.cores)
+        if recipe.strategy != "tpu" and not has_gpu():
+            keep_operations_apart()
         self.strategy = Strategy(recipe.strategy)
         self.console = console(quiet=not self.strategy.is_chief)
         self.say = self.console.print

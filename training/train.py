@@ -27,6 +27,7 @@ import sys
 import zlib
 from pathlib import Path
 
+from training.allocator import take_huge_pages
 from training.command import Parser
 from training.lock import alone
 from training.reader import CorpusError, is_blank, read_pairs, require_files
@@ -320,4 +321,5 @@ def _train(command, arguments, recipe, begun):
 if __name__ == "__main__":
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    take_huge_pages()
     sys.exit(main())

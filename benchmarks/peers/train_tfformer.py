@@ -18,7 +18,7 @@ from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from training import machine
 from training.adam import Adam
 from training.allocator import keep_freed_memory
-from training.cores import MOST, share_threads
+from training.cores import MOST, keep_operations_apart, share_threads
 from training.parallel import ParallelTransformer
 
 
@@ -31,6 +31,7 @@ def load(job):
     if cores > 1:
         share_threads(cores)
     if not plain:
+        keep_operations_apart()
         keep_freed_memory()
     config = TransformerConfig(
         source_vocabulary_size=len(job["vocabulary"]),
