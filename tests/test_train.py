@@ -339,9 +339,10 @@ def test_validation_takes_batches_no_larger_than_a_part(tmp_path):
     for parts in (1, 4):
         recipe = dataclasses.replace(load_recipe(RECIPE), accumulate=parts)
         training = fit.Training(tmp_path / "run", recipe)
-        shapes = [training.val.shape(bucket) for bucket in training.val.buckets]
+        batches = training.validation.batches
+        shapes = [batches.shape(bucket) for bucket in batches.buckets]
         assert all(rows * edge <= 128 // parts for rows, edge in shapes)
-        data = training.val.dataset()
+        data = batches.dataset()
         scores = training.model.evaluate(data, verbose=0, return_dict=True)
         perplexities.append(scores["perplexity"])
     assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-5)

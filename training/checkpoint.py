@@ -76,6 +76,38 @@ def restore(path, model):
     return progress
 
 
+class EpochWeights:
+    """The weights behind each of the last epochs, to average.
+
+    Args:
+        folder: where they lie, `epoch-7.npz` those behind epoch 7.
+        most: how many are kept.
+    """
+
+    def __init__(self, folder, most):
+        self.folder, self.most = Path(folder), most
+
+    def _file(self, epoch):
+        return self.folder / f"epoch-{epoch}.npz"
+
+    def write(self, epoch, weights):
+        """Writes those behind this epoch, arrays by name, and removes what is too old."""
+        write_atomically(self._file(epoch), pack(weights))
+        for path in self.folder.glob("epoch-*.npz"):
+            number = path.stem.removeprefix("epoch-")
+            if number.isdecimal() and int(number) <= epoch - self.most:
+                path.unlink(missing_ok=True)
+
+    def epochs(self, last):
+        """Of the epochs up to this one, those that there are."""
+        epochs = range(max(1, last - self.most + 1), last + 1)
+        return [epoch for epoch in epochs if self._file(epoch).exists()]
+
+    def mean(self, epochs):
+        """The mean of the weights behind these epochs. Raises RunError if a file is damaged."""
+        return average([self._file(epoch) for epoch in epochs])
+
+
 def average(paths):
     """The mean of the weights of several files written by `pack`, by name.
 

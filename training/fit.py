@@ -12,7 +12,6 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
 
 import contextlib
 import dataclasses
-import math
 import signal
 import time
 from pathlib import Path
@@ -25,7 +24,6 @@ from tfformer.translator import Translator
 from training import checkpoint, machine
 from training.allocator import keep_freed_memory
 from training.batches import Batches
-from training.bleu import bleu
 from training.budget import LEAST_STEPS, has_gpu, largest_batch_tokens, training_step
 from training.card import update_card
 from training.cores import cores_of, keep_operations_apart, share_threads
@@ -38,6 +36,7 @@ from training.progress import Diverged, EpochProgress, console, write_curve
 from training.recipe import AUTO
 from training.session import Session
 from training.strategy import Strategy
+from training.validation import Validation
 
 # Texts of the validation corpus that a run remembers.
 EXAMPLES = 32
@@ -124,12 +123,6 @@ class Training:
             noise=noise,
             both_ways=recipe.both_ways,
         )
-        # Validation takes no batch apart: there each of those that follow one another is a batch,
-        # and where no GPU compiles it, without its padding.
-        tokens //= recipe.accumulate
-        packed = self.strategy.is_none and not has_gpu()
-        self.val = Batches(val, self.tokenizer, tokens, shuffle=False, packed=packed)
-        self.val_texts = [[t.decode() for t in side] for side in val.texts(slice(None))]
         dtype = recipe.dtype
         if dtype == AUTO:
             slow = self.strategy.any(not machine.has_bfloat16())
@@ -150,7 +143,17 @@ class Training:
             "max_source_length": recipe.max_tokens,
             "max_target_length": recipe.max_tokens,
         }
-        self.translator = Translator(self.model, self.tokenizer, **self.search)
+        # Validation takes no batch apart: there each of those that follow one another is a batch,
+        # and where no GPU compiles it, without its padding.
+        self.validation = Validation(
+            val,
+            self.model,
+            Translator(self.model, self.tokenizer, **self.search),
+            self.strategy,
+            tokens // recipe.accumulate,
+            packed=self.strategy.is_none and not has_gpu(),
+        )
+        self.epoch_weights = checkpoint.EpochWeights(self.checkpoints, recipe.average)
         self.progress = {"epoch": 0, "batch": 0, "seconds": 0.0, "history": [], "best": None}
         self.stop_signal = None
 
@@ -339,44 +342,21 @@ class Training:
         return {"epoch": epoch + 1, "step": _step(self.model), **progress["fit"]}
 
     def _validate(self, row):
-        """Validation loss and greedy BLEU; publishes the model if it is the best so far."""
+        """The figures of the validation; publishes the model if it is the best so far."""
         self.say(f"epoch {row['epoch']}: validating ...")
-        # Without R-Drop: without dropout the two would agree anyway.
-        loss = self.model.loss
-        weight, loss.r_drop = loss.r_drop, 0.0
-        losses = self.model.evaluate(
-            self.strategy.dataset(self.val), steps=len(self.val), verbose=0, return_dict=True
-        )
-        loss.r_drop = weight
-        score = self._greedy_bleu()
-        figures = {
-            "val_loss": math.log(losses["perplexity"]),
-            "val_accuracy": losses["accuracy"],
-            "val_perplexity": losses["perplexity"],
-            "val_bleu": score,
-        }
-        best = self.progress["best"]
+        figures = self.validation.figures()
+        score, best = figures["val_bleu"], self.progress["best"]
         if best is None or score > best["val_bleu"]:
             self.progress["best"] = {"epoch": row["epoch"], "val_bleu": score}
             self._publish(self.progress["best"])
         return figures
 
-    def _greedy_bleu(self):
-        """BLEU of the model as it is on the validation corpus, by greedy search."""
-        score = 0.0
-        if self.strategy.is_chief:
-            sources, references = self.val_texts
-            score, self.signature = bleu(
-                self.translator.translate(sources, 128, greedy=True), references
-            )
-        return self.strategy.chiefs(score)
-
     def _publish(self, training, weights=None):
         """The run directory, with a few texts that show what it is asked."""
         if not self.strategy.is_chief:
             return
-        training = {**training, "val_bleu_signature": self.signature}
-        training["examples"] = self.val_texts[0][:EXAMPLES]
+        training = {**training, "val_bleu_signature": self.validation.signature}
+        training["examples"] = self.validation.sources[:EXAMPLES]
         run.save(self.directory, self.model, self.tokenizer, self.search, training, weights)
         update_card(self.directory, self.say)
 
@@ -417,30 +397,21 @@ class Training:
         write_history(self.directory, history)
         if self.progress["best"]:
             write_curve(self.directory / "curve.png", history)
-        weights = run.pack(run.model_weights(self.model))
-        run.write_atomically(self._epoch_file(epoch), weights)
-        for path in self.checkpoints.glob("epoch-*.npz"):
-            number = path.stem.removeprefix("epoch-")
-            if number.isdecimal() and int(number) <= epoch - self.recipe.average:
-                path.unlink(missing_ok=True)
-
-    def _epoch_file(self, epoch):
-        return self.checkpoints / f"epoch-{epoch}.npz"
+        self.epoch_weights.write(epoch, run.model_weights(self.model))
 
     def _average(self):
         """Tries the mean of the last epochs' weights, and publishes it if it is better."""
         last = self.progress["epoch"]
-        epochs = range(max(1, last - self.recipe.average + 1), last + 1)
-        epochs = [epoch for epoch in epochs if self._epoch_file(epoch).exists()]
+        epochs = self.epoch_weights.epochs(last)
         best = self.progress["best"]
         # A worker may see later what the chief has written.
         if self.strategy.chiefs(len(epochs)) < 2 or self.progress.get("averaged") == last:
             return
         own = mean = run.model_weights(self.model)
         if self.strategy.is_chief:
-            mean = checkpoint.average([self._epoch_file(epoch) for epoch in epochs])
+            mean = self.epoch_weights.mean(epochs)
         run.set_weights(self.model, mean)
-        score = self._greedy_bleu()
+        score = self.validation.bleu()
         run.set_weights(self.model, own)
         self.say(
             f"average of the last {len(epochs)} epochs: greedy BLEU {score:.2f} "
