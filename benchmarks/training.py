@@ -17,6 +17,7 @@ Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrup
 
 import datetime
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -163,8 +164,8 @@ def start(workers, system, job, python):
     started = time.monotonic()
     try:
         ours = system.peer == "train_tfformer" and not system.options.get("plain")
-        environment = {**ENVIRONMENT, **HUGE_PAGES} if ours else None
-        worker = Worker(system.peer, job, python, environment)
+        environment = {n: v for n, v in HUGE_PAGES.items() if n not in os.environ} | ENVIRONMENT
+        worker = Worker(system.peer, job, python, environment if ours else None)
     except WorkerError as error:
         print(f"skipped: {system.name}: {error}", file=sys.stderr)
         return

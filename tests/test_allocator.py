@@ -42,24 +42,28 @@ import os, sys
 from training.allocator import take_huge_pages
 
 print("begun", flush=True)
-take_huge_pages()
-print(os.environ["GLIBC_TUNABLES"], sys.argv[1:])
+take_huge_pages("a.program")
+print(os.environ.get("GLIBC_TUNABLES"), sys.argv[1:])
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's allocator alone is asked")
 @pytest.mark.parametrize(
-    ("given", "begun", "left"),
-    [({}, 2, "glibc.malloc.hugetlb=1"), ({"GLIBC_TUNABLES": "glibc.malloc.perturb=0"}, 1, None)],
+    ("name", "given", "begun", "left"),
+    [
+        ("a.program", {}, 2, "glibc.malloc.hugetlb=1"),
+        ("a.program", {"GLIBC_TUNABLES": "glibc.malloc.perturb=0"}, 1, "glibc.malloc.perturb=0"),
+        ("another", {}, 1, None),
+    ],
 )
 def test_a_program_begins_again_with_huge_pages_unless_the_user_has_set_something(
-    given, begun, left
+    name, given, begun, left
 ):
     environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
     done = subprocess.run(
-        [sys.executable, "-c", BEGUN, "a b", "--c"], env={**environment, **given},
+        [sys.executable, "-c", BEGUN, name, "a b", "--c"], env={**environment, **given},
         cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True,
     )  # fmt: skip
     *lines, last = done.stdout.splitlines()
     assert lines == ["begun"] * begun
-    assert last == f"{left or given['GLIBC_TUNABLES']} ['a b', '--c']"
+    assert last == f"{left} {[name, 'a b', '--c']}"

@@ -303,9 +303,12 @@ def test_packed_batches_say_where_their_tokens_stand(batches, corpus, tokenizer)
     both = zip(packed.dataset().as_numpy_iterator(), elements(batches.dataset()), strict=True)
     for (inputs, labels), (source, target, padded_labels) in both:
         np.testing.assert_array_equal(inputs["source_ids"], source)
-        np.testing.assert_array_equal(inputs["source_places"], np.flatnonzero(source))
-        np.testing.assert_array_equal(inputs["target_places"], np.flatnonzero(target))
-        np.testing.assert_array_equal(labels, padded_labels[padded_labels != 0])
+        for name, ids in (("source_places", source), ("target_places", target)):
+            places, tokens = inputs[name], np.flatnonzero(ids)
+            np.testing.assert_array_equal(places[: len(tokens)], tokens)
+            assert (ids.ravel()[places[len(tokens) :]] == 0).all()
+            assert len(places) % 16 == 0 or len(places) == ids.size
+        np.testing.assert_array_equal(labels, padded_labels.ravel()[inputs["target_places"]])
 
 
 def test_of_two_passes_one_half_is_the_other(batches, corpus, tokenizer):

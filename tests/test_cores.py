@@ -1,6 +1,7 @@
 """In how many parts a CPU computes a batch, that a run keeps to it, and what threads they get."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,12 +87,32 @@ assert not share_threads(2)
     subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parent.parent, check=True)
 
 
-def test_the_command_shares_the_threads_in_time(tmp_path):
-    """Nothing that it imports or reads makes TensorFlow compute before."""
-    command = [sys.executable, "-m", "training.train", RECIPE, "--run", str(tmp_path / "run")]
+# Runs where the command does, and prints what the process was at its end.
+WATCHED = """
+import atexit, os
+
+def tell():
+    import tensorflow as tf
+
+    remapping = tf.config.optimizer.get_experimental_options().get("remapping")
+    print("remapping", remapping, "tunables", os.environ.get("GLIBC_TUNABLES"))
+
+atexit.register(tell)
+from killing_recipe import RECIPE
+"""
+
+
+def test_the_command_sees_to_its_process_in_time(tmp_path):
+    """Nothing that it imports or reads makes TensorFlow compute before the threads are shared."""
+    (tmp_path / "watched.py").write_text(WATCHED)
+    command = [sys.executable, "-m", "training.train", str(tmp_path / "watched.py")]
+    environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
     done = subprocess.run(
-        [*command, "--cores", "2", "--epochs", "1"],
+        [*command, "--run", str(tmp_path / "run"), "--cores", "2", "--epochs", "1"],
         cwd=Path(__file__).parent.parent, capture_output=True, text=True,
+        env={**environment, "PYTHONPATH": str(Path(__file__).parent)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "epoch 1/1" in done.stderr and "keeps its threads" not in done.stderr
+    tunables = "glibc.malloc.hugetlb=1" if sys.platform == "linux" else None
+    assert done.stdout.splitlines()[-1] == f"remapping False tunables {tunables}"

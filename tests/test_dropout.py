@@ -72,3 +72,24 @@ def test_outside_of_training_nothing_falls(rng):
 def test_it_is_kept_with_a_model():
     layer = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(Dropout(0.3)))
     assert type(layer) is Dropout and layer.rate == 0.3
+
+
+def test_xla_compiles_it():
+    layer = Dropout(0.3, seed=5)
+
+    @tf.function(jit_compile=True)
+    def step(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = layer(x, training=True)
+        return y, tape.gradient(y, x)
+
+    y, gradient = (value.numpy() for value in step(tf.ones((97, 101))))
+    np.testing.assert_array_equal(y, gradient)
+    np.testing.assert_allclose(np.unique(y), [0, 256 / (256 - 77)], rtol=1e-6)
+
+
+def test_what_is_asked_for_besides_is_keras_s():
+    rows = Dropout(0.5, noise_shape=(97, 1), seed=5)(tf.ones((97, 11)), training=True).numpy()
+    assert (rows == rows[:, :1]).all() and len(np.unique(rows)) == 2
+    assert not Dropout(1.0)(tf.ones((7, 11)), training=True).numpy().any()

@@ -1,5 +1,10 @@
 """LayerNorm: Keras's in what it gives, and in the gradient that it writes out."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -58,3 +63,52 @@ def test_half_precision_is_computed_in_float32(rng, dtype):
         mine, theirs = (tf.cast(value, "float32").numpy() for value in (mine, theirs))
         # One rounding at the end.
         np.testing.assert_allclose(mine, theirs, rtol=2**-7, atol=2**-7 * np.abs(theirs).max())
+
+
+def test_xla_compiles_its_gradient(rng):
+    ours, _ = pair(rng, "float32")
+    x, upstream = (tf.constant(rng.normal(size=(7, 11)), "float32") for _ in range(2))
+    expected = gradients(ours, x, upstream)
+    compiled = tf.function(lambda *args: gradients(ours, *args), jit_compile=True)(x, upstream)
+    for a, b in zip(compiled, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+
+
+def test_of_every_layer_it_takes_what_it_can_keep_to():
+    layer = LayerNorm(epsilon=1e-3, dtype="mixed_bfloat16", name="norm")
+    copy = LayerNorm.from_config(layer.get_config())
+    assert (copy.epsilon, copy.name, copy.compute_dtype) == (1e-3, "norm", "bfloat16")
+    with pytest.raises(TypeError, match="axis"):
+        LayerNorm(axis=1)
+
+
+ON_JAX = """
+import jax, keras, numpy as np
+from tfformer.layers.layer_norm import LayerNorm
+
+rng = np.random.default_rng(5)
+x, upstream = rng.normal(size=(2, 3, 5, 11)).astype("float32")
+layers, found = [LayerNorm(), keras.layers.LayerNormalization(epsilon=1e-6)], []
+weights = rng.normal(size=(2, 11))
+for layer, training in zip(layers, ({"training": True}, {})):
+    layer.build((None, 11))
+    layer.set_weights(weights)
+    def loss(weights, x):
+        return (layer.stateless_call(weights, [], x, **training)[0] * upstream).sum()
+    values = [variable.value for variable in layer.trainable_variables]
+    found.append(jax.tree.leaves(jax.jit(jax.value_and_grad(loss, argnums=(0, 1)))(values, x)))
+for mine, theirs in zip(*found, strict=True):
+    np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
+assert len(found[0]) == 4
+"""
+
+
+def test_its_gradient_is_the_same_on_jax():
+    pytest.importorskip("jax")
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    subprocess.run(
+        [sys.executable, "-c", ON_JAX],
+        cwd=Path(__file__).parent.parent,
+        env=environment,
+        check=True,
+    )

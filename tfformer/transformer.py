@@ -30,7 +30,8 @@ class Transformer(keras.Model):
         inputs: {"source_ids": integers [B, S], "target_ids": integers [B, T]}. A source ends with
             eos (3), a target begins with bos (2); 0 is padding behind them. With "source_places"
             [N] and "target_places" [M], where the tokens stand (b * S + s and b * T + t,
-            ascending), padding is left out of all but attention, see `tfformer.layers.packing`.
+            ascending), padding is left out of all but attention, see `tfformer.layers.packing`;
+            a few places of padding may follow.
 
     Returns:
         logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1]; of the

@@ -16,12 +16,17 @@ HUGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_MAX = -1, -2, -4
 
 
-def take_huge_pages():
+def take_huge_pages(program):
     """Begins this program again, once, with `HUGE_PAGES` in its environment.
 
     To be called before it has done anything. Where the user has set glibc's tunables, they stay.
+
+    Args:
+        program: the module that Python was to run. Where its command line does not name it, this
+            process is somebody else's (a notebook's, say), and goes on as it is.
     """
-    if sys.platform == "linux" and not HUGE_PAGES.keys() & os.environ.keys():
+    named = bool(sys.executable) and program in sys.orig_argv
+    if sys.platform == "linux" and named and not HUGE_PAGES.keys() & os.environ.keys():
         os.environ.update(HUGE_PAGES)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 

@@ -39,6 +39,8 @@ def keep_operations_apart():
     """From here on, TensorFlow makes no one operation of a product, its bias and its activation.
 
     oneDNN computes the one as an inner product, which takes twice as long as its matrix product.
+    That is for this process: the translations of a validation are computed so too, those of
+    another command or of a server are not.
     """
     tf.config.optimizer.set_experimental_options({"remapping": False})
 

@@ -321,5 +321,5 @@ def _train(command, arguments, recipe, begun):
 if __name__ == "__main__":
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    take_huge_pages()
+    take_huge_pages(__spec__.name if __spec__ else "")
     sys.exit(main())

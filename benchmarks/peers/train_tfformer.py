@@ -1,8 +1,8 @@
 """tfformer's training step in `fit`, with what `training` does to be fast, or plain.
 
 That is: a part of the batch for each core, padding left out, Adam in one operation, freed memory
-kept, and oneDNN's products of matrices, for which the environment asks. Metrics and clipping, which
-the others do not compute, are left out too.
+kept, no product fused with its bias; and huge pages and oneDNN's products of matrices, for which
+the environment asks. Metrics and clipping, which the others do not compute, are left out too.
 
 Of the job's `options` it takes `plain`, whether a plain `compile` and `fit` of the padded batches
 with Keras's own Adam is measured, and `dtype`, a Keras dtype policy.

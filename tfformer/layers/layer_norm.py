@@ -19,6 +19,7 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     Args:
         epsilon: what is added to the variance. Default 1e-6.
+        name, dtype, trainable: of every layer.
 
     Call arguments:
         x: [..., D].
@@ -28,8 +29,8 @@ class LayerNorm(keras.layers.LayerNormalization):
         [..., D].
     """
 
-    def __init__(self, epsilon=1e-6, **kwargs):
-        super().__init__(epsilon=epsilon, **kwargs)
+    def __init__(self, epsilon=1e-6, *, name=None, dtype=None, trainable=True):
+        super().__init__(epsilon=epsilon, name=name, dtype=dtype, trainable=trainable)
 
     def call(self, x, training=None):
         if not training:
@@ -57,6 +58,10 @@ class LayerNorm(keras.layers.LayerNormalization):
                     ops.sum(upstream, axis=over_rows),
                 )
 
-            return ops.cast(normal * gain + bias, x.dtype), gradient
+            return ops.cast(normal * gain + bias, self.compute_dtype), gradient
 
         return layer_norm(x, ops.cast(self.gamma, dtype), ops.cast(self.beta, dtype))
+
+    def get_config(self):
+        config = super().get_config()
+        return {name: config[name] for name in ("epsilon", "name", "dtype", "trainable")}

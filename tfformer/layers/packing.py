@@ -58,8 +58,8 @@ class Packing:
     """Where the N tokens of a padded batch [B, T] stand.
 
     Args:
-        places: integers [N], b * T + t of each token, ascending, N at least 1. Where a compiler
-            needs N to be the same for all batches, places of padding may follow them.
+        places: integers [N], b * T + t of each token, ascending, N at least 1. Places of padding
+            may follow them, so that batches have the same N, or one of few.
         mask: boolean [B, T], True = token.
     """
 
