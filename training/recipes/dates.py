@@ -3,8 +3,8 @@
     python -m training.train dates --run runs/dates
     python -m training.evaluate runs/dates --recipe dates
 
-On 2 cores of an AMD EPYC without AVX-512 (2026-11-21): 169 seconds, then 99.4 % of 1,000 unseen
-dates to the letter, no language under 98.4 %.
+On 2 cores of an Intel Xeon with AMX (2026-11-22): 65 seconds, then 99.7 % of 1,000 unseen dates to
+the letter, no language under 98.4 %.
 """
 
 from training import dates
