@@ -44,8 +44,8 @@ RECIPE = Recipe(
         "d_ff": 512,
         "dropout": 0.3,
     },
-    # Half of the usual 8,000: the output softmax is much of a small model's work, and with 29,000
-    # pairs a rarer piece is seen too seldom to be learned.
+    # What the figures above were made with. Too few: a smaller model, `tiny`, learned from 8 epochs
+    # with 8,000 about what it did from 16 with these (docs/multi30k.md).
     vocabulary_size=4000,
     # The longest caption has 39 words.
     max_tokens=96,
