@@ -1,0 +1,353 @@
+"""What each means against a small corpus is worth: `python -m benchmarks.ablation RECIPE`.
+
+    python -m benchmarks.ablation multi30k --data data/multi30k --init runs/half \
+        --teacher runs/multi30k --out runs/ablation
+    python -m benchmarks.ablation multi30k --data data/multi30k --out runs/sizes --anew
+
+Each row of the table is the recipe with one change, trained with several seeds. Most begin with one
+half-trained run (--init; `training.train multi30k --run runs/half`, stopped by Ctrl-C, is one): a
+model that is still far from its corpus has nothing to gain by what keeps it from learning that by
+heart. Their rate rises in 100 steps to --learning-rate and falls to 0. Sizes, which no run can
+change, are compared --anew, by the recipe's rate with fewer steps of warm-up.
+
+Trainings run side by side on the CPU, a core each. Each is a run directory in --out with its log
+beside it, and is scored on the recipe's val by the search of the recipe. What was stopped goes on:
+give the same command. The training loss is of what a training saw: with its dropout and noise, and
+of the row `distillation` half is the teacher's.
+
+Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usage; 130 interrupted.
+"""
+
+import dataclasses
+import os
+import queue
+import re
+import signal
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from benchmarks import machine, work
+from benchmarks.workers import ENVIRONMENT
+from tfformer.config import TransformerConfig
+from tfformer.run import read_config, read_json, write_json
+from training.command import Parser
+from training.history import read_history
+from training.reader import Pair
+from training.recipe import load_recipe
+
+# With --init: the settings of the recipe that are another in each row.
+FURTHER = {
+    "the recipe": {},
+    "dropout 0.2": {"model_changes": {"dropout": 0.2}},
+    "dropout 0.4": {"model_changes": {"dropout": 0.4}},
+    "no weight decay": {"weight_decay": 0.0},
+    "label smoothing 0.2": {"smoothing": 0.2},
+    "word dropout 0.1": {"word_dropout": 0.1},
+    "subword sampling 0.5": {"subword_sampling": 0.5},
+    "R-Drop 1": {"r_drop": 1.0},
+    "distillation": {},
+}
+# With --anew.
+SIZES = {
+    "the recipe": {},
+    "6 + 1 layers": {"model_changes": {"num_encoder_layers": 6, "num_decoder_layers": 1}},
+}
+COLUMNS = {
+    "minutes": ("minutes", "{:.0f}"),
+    "loss": ("training loss", "{:.2f}"),
+    "perplexity": ("perplexity", "{:.3f}"),
+    "bleu_multi30k": ("BLEU, literature", "{:.2f}"),
+    "bleu": ("BLEU, 13a", "{:.2f}"),
+}
+
+
+def row_recipe(path):
+    """The recipe of a row, by its JSON file (see `write_row`).
+
+    With translations of the training sources, a line each, its corpus is that of the recipe, and
+    the sources once more with these for targets: sequence-level distillation (Kim and Rush 2016).
+    """
+    row = read_json(path)
+    recipe = dataclasses.replace(load_recipe(row["recipe"]), **row["settings"])
+    if row["translations"] is None:
+        return recipe
+
+    def pairs(split, data, source_language, language, report=None):
+        spoken = dataclasses.replace(recipe, source_language=source_language, language=language)
+        yield from spoken.read(split, data, report)
+        if split == "train":
+            with open(row["translations"], encoding="utf-8", newline="\n") as lines:
+                for pair, line in zip(spoken.read(split, data), lines, strict=True):
+                    yield Pair(pair.source, line.removesuffix("\n"))
+
+    return dataclasses.replace(recipe, pairs=pairs)
+
+
+def write_row(path, row):
+    """Writes a row's JSON file, and beside it the recipe file for `training.train`.
+
+    Args:
+        path: of the JSON file.
+        row: {"recipe": its name or file, "settings": all of a `Recipe`, "translations": None or a
+            file, ...}; what else it holds is for the reader.
+
+    Raises:
+        ValueError: there is one, and it says otherwise.
+    """
+    if path.exists() and read_json(path) != row:
+        raise ValueError(f"{path} was begun with other settings: choose another --out")
+    write_json(path, row)
+    path.with_suffix(".py").write_text(
+        "from pathlib import Path\n\nfrom benchmarks.ablation import row_recipe\n\n"
+        "RECIPE = row_recipe(Path(__file__).with_suffix('.json'))\n"
+    )
+
+
+def settings(recipe, changes, epochs, init=None, peak=None):
+    """The settings of a row's trainings.
+
+    Args:
+        recipe: the `Recipe`.
+        changes: its fields that are the row's; `model_changes` are added to its own.
+        epochs: of a training.
+        init: the `config.json` of the run that it begins with, or None.
+        peak: of the learning rate, with `init`; without, it is the recipe's.
+    """
+    sizes = recipe.model_changes | changes.get("model_changes", {})
+    found = recipe.settings() | changes | {"model_changes": sizes}
+    found |= {"epochs": epochs, "validate_every": epochs, "cores": 1}
+    # What the recipe counts in the epochs and minutes of a whole training.
+    found |= {"both_ways": 0, "r_drop_from": 0, "max_minutes": 0.0, "patience": 0}
+    if init:
+        width = init["model"]["d_model"]
+        found |= {"warmup_steps": 100, "cooldown": 1.0}
+    else:
+        width = TransformerConfig.preset(recipe.preset, 261, **sizes).d_model
+        own = TransformerConfig.preset(recipe.preset, 261, **recipe.model_changes).d_model
+        peak = recipe.learning_rate_scale * (own * recipe.warmup_steps) ** -0.5
+        found["warmup_steps"] = min(600, recipe.warmup_steps)
+    found["learning_rate_scale"] = peak * (width * found["warmup_steps"]) ** 0.5
+    return found
+
+
+class Training:
+    """The training of a row with one seed, in processes of its own.
+
+    Args:
+        file: the JSON file of the row; run directory, log and scores are beside it.
+        row: its name.
+        seed: the seed.
+        data: the folder of the recipe's data, or None.
+        init: the run that it begins with, or None.
+    """
+
+    def __init__(self, file, row, seed, data, init):
+        self.row, self.init = row, init
+        self.run = file.with_name(f"{file.stem}-{seed}")
+        self.log = file.with_name(f"{self.run.name}.log")
+        self.scores = file.with_name(f"{self.run.name}.scores.json")
+        self.seed = ["--seed", str(seed)]
+        recipe = file.with_suffix(".py")
+        self.recipe = [str(recipe), *(["--data", str(data)] if data else [])]
+
+    def finish(self, call):
+        """Trains and scores it, but for what was done before, by `call(arguments, log)`."""
+        if not self.scores.exists():
+            train = ["--run", str(self.run), "--resume", *self.seed]
+            if self.init and not (self.run / "prepared").exists():
+                train += ["--init", str(self.init)]
+            call(["training.train", *self.recipe, *train], self.log)
+            evaluate = ["--recipe", *self.recipe, "--split", "val", "--output", str(self.scores)]
+            call(["training.evaluate", str(self.run), *evaluate], self.log)
+
+    def figures(self):
+        """What it came to, by the names of `COLUMNS`; None if it is not finished."""
+        if not self.scores.exists():
+            return None
+        last = read_history(self.run)[-1]
+        return {
+            "minutes": last["seconds"] / 60,
+            "loss": last["loss"],
+            **read_json(self.scores),
+        }
+
+
+def file_name(row):
+    """A row's name without what a file system may not like."""
+    return re.sub(r"\W+", "-", row)
+
+
+def distil(recipe, data, teacher, path):
+    """Writes a translation of each training source by a run; nothing if they are there."""
+    if path.exists():
+        return
+    sources = "".join(f"{pair.source}\n" for pair in recipe.read("train", data))
+    partial = path.with_suffix(".partial")
+    with open(partial, "w") as out:
+        subprocess.run(
+            [sys.executable, "-m", "training.translate", str(teacher)],
+            input=sources.encode(), stdout=out, env=os.environ | ENVIRONMENT, check=True,
+        )  # fmt: skip
+    partial.replace(path)
+
+
+def side_by_side(trainings):
+    """Finishes trainings, as many at once as there are cores, a core each; says what fails.
+
+    If this process is interrupted, so are they: each saves its state.
+    """
+    cores, running = queue.SimpleQueue(), set()
+    for core in os.sched_getaffinity(0):
+        cores.put(core)
+
+    def call(arguments, log):
+        command = [sys.executable, "-m", *arguments]
+        with open(log, "a") as out:
+            process = subprocess.Popen(
+                command, stdout=out, stderr=out, env=os.environ | ENVIRONMENT
+            )
+        running.add(process)
+        code = process.wait()
+        running.remove(process)
+        if code:
+            raise subprocess.CalledProcessError(code, command)
+
+    def finish(training):
+        core = cores.get()
+        # Of this thread, and so of the processes that it starts.
+        os.sched_setaffinity(0, {core})
+        try:
+            training.finish(call)
+        finally:
+            cores.put(core)
+
+    with ThreadPoolExecutor(cores.qsize()) as pool:
+        waiting = {pool.submit(finish, training): training for training in trainings}
+        try:
+            for future in as_completed(waiting):
+                training = waiting[future]
+                try:
+                    future.result()
+                    print(f"{training.run} is finished", file=sys.stderr)
+                except subprocess.CalledProcessError as error:
+                    module, code = error.cmd[2], error.returncode
+                    print(f"{module} ended with {code}: see {training.log}", file=sys.stderr)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                process.terminate()
+            raise
+
+
+def table(trainings):
+    """Mean and standard deviation over the finished seeds of each row, as Markdown."""
+    rows = {}
+    for training in trainings:
+        if figures := training.figures():
+            rows.setdefault(training.row, []).append(figures)
+    names = [name for name in COLUMNS if all(name in found for found in sum(rows.values(), []))]
+    titles = [COLUMNS[name][0] for name in names]
+    lines = [f"| | seeds | {' | '.join(titles)} |", "|---|" + "--:|" * (1 + len(names))]
+    for row, found in rows.items():
+        cells = [str(len(found))]
+        for name in names:
+            values = [figures[name] for figures in found]
+            form = COLUMNS[name][1].format
+            cells.append(form(statistics.mean(values)))
+            if len(values) > 1 and name != "minutes":
+                cells[-1] += f" ± {form(statistics.stdev(values))}"
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("benchmarks.ablation", __doc__)
+    parser.add_argument("recipe", help="its name, or a file")
+    parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
+    parser.add_argument("--out", required=True, type=Path, help="a folder for the runs")
+    beginning = parser.add_mutually_exclusive_group(required=True)
+    beginning.add_argument("--init", type=Path, metavar="RUN", help="the half-trained run")
+    beginning.add_argument("--anew", action="store_true", help="from the beginning")
+    parser.add_argument("--teacher", type=Path, metavar="RUN", help="for the row `distillation`")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="default: all")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2], help="default 1 2")
+    parser.add_argument("--epochs", type=int, default=10, help="default 10")
+    parser.add_argument(
+        "--learning-rate", type=float, default=5e-4, help="with --init; default 0.0005"
+    )
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    work.require_at_least(command, options, epochs=1, seeds=0)
+    if not options.learning_rate > 0:
+        command.error(f"--learning-rate must be positive, got {options.learning_rate}")
+    if not hasattr(os, "sched_setaffinity"):
+        return command.fail("this system cannot give a process a core of its own, as Linux can")
+    known = SIZES if options.anew else FURTHER
+    # Without a teacher there is nothing to distil.
+    rows = options.rows or [row for row in known if row != "distillation" or options.teacher]
+    if unknown := sorted(set(rows) - set(known)):
+        command.error(f"--rows must be of {', '.join(known)}; got {', '.join(unknown)}")
+    if "distillation" in rows and not options.teacher:
+        command.error("the row distillation needs --teacher")
+    if "distillation" in rows and options.epochs % 2:
+        command.error(f"--epochs must be even with the row distillation, got {options.epochs}")
+    try:
+        recipe = load_recipe(options.recipe)
+    except ValueError as error:
+        command.error(str(error))
+    # A container is stopped by SIGTERM: as by Ctrl-C, the trainings save their states.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        files = {row: prepare(options, recipe, row, known[row]) for row in dict.fromkeys(rows)}
+        trainings = [
+            Training(file, row, seed, options.data, options.init)
+            for seed in dict.fromkeys(options.seeds)
+            for row, file in files.items()
+        ]
+        side_by_side(trainings)
+    except subprocess.CalledProcessError as error:
+        return command.fail(f"{error.cmd[2]} ended with {error.returncode}")
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    print(f"{machine.sentence(machine.describe())}, a core a training\n")
+    print(table(trainings))
+    return 0 if all(training.figures() for training in trainings) else 1
+
+
+def prepare(options, recipe, row, changes):
+    """Writes the files of a row; returns the path of its JSON file."""
+    path = options.out / f"{file_name(row)}.json"
+    init = read_config(options.init) if options.init else None
+    found = {"recipe": options.recipe, "data": str(options.data), "translations": None}
+    found["init"] = init and init["weights"]
+    epochs = options.epochs
+    if row == "distillation":
+        translations = options.out / "translations.txt"
+        found |= {
+            "translations": str(translations.resolve()),
+            "teacher": read_config(options.teacher)["weights"],
+        }
+        # Twice the corpus, in as many steps.
+        epochs //= 2
+    found["settings"] = settings(recipe, changes, epochs, init, options.learning_rate)
+    write_row(path, found)
+    if row == "distillation":
+        distil(recipe, options.data, options.teacher, translations)
+    return path
+
+
+if __name__ == "__main__":
+    sys.exit(main())
