@@ -1,7 +1,8 @@
 """Many clients on the local server: `python -m benchmarks.serving DIRECTORY`.
 
+    python -m export.saved_model runs/multi30k exported/batched --batching
     python -m benchmarks.serving exported/multi30k --source data/multi30k/val.en \\
-        --batching batching_parameters.txt
+        --batching exported/batched/batching_parameters.txt
 
 `export.local_server` serves DIRECTORY in a process of its own, with one thread for an operation and
 as many operations side by side as there are cores. Each client is a thread that sends one text

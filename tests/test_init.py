@@ -202,6 +202,11 @@ def test_mistakes_are_one_line(first, tmp_path, capsys):
         (["--new-pieces", "3"], 2, "--new-pieces needs --init"),
         (["--freeze", "encoder,tail"], 2, "freeze must be some of"),
         (["--freeze", "encoder,decoder,embeddings"], 2, "but not all"),
+        (
+            ["--init", str(first), "--new-pieces", "3", "--freeze", "embeddings"],
+            2,
+            "new_pieces must be 0 with freeze='embeddings', where none would learn, got 3",
+        ),
         (["--init", str(tmp_path)], 1, "is no run directory"),
         (["--init", str(first), "--preset", "tiny"], 2, "--preset cannot be given with --init"),
     ):

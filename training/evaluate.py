@@ -4,9 +4,10 @@
     python -m training.evaluate runs/multi30k --recipe multi30k --data data/multi30k
     python -m training.evaluate runs/mine --source test.en --target test.de
 
-It prints a table and writes RUN/evaluation.json: BLEU in two protocols and chrF with sacreBLEU's
-signatures, exact match, perplexity under teacher forcing, and the speed of the search. A third
-column of a TSV, or a recipe's own groups, gives a line to each group.
+It prints a table and writes RUN/evaluation.json: BLEU (of a --language in the Multi30K literature's
+protocol too) and chrF with sacreBLEU's signatures, exact match, perplexity under teacher forcing,
+and the speed of the search. A third column of a TSV, or a recipe's own groups, gives a line to each
+group.
 
 RUN/scores.json and the model card RUN/README.md have all test sets and searches that the model was
 scored with; the same ones again replace what was there.

@@ -202,10 +202,10 @@ def suggestions(findings):
         yield f"{share('source = target')} have source = target: a model learns to copy from them."
     for reason in FAULTS:
         if counts[reason]:
-            yield f"{share(reason)} with {reason}: mend or remove them (suspects.tsv)."
+            yield f"{share(reason)} with {reason}: mend or remove them (suspects.tsv in --out)."
     for side in ("source looks like the target's", "target looks like the source's"):
         if counts[f"{side} language"]:
-            yield f"{share(f'{side} language')}: the {side} language; look at suspects.tsv."
+            yield f"{share(f'{side} language')}: the {side} language: see suspects.tsv in --out."
     longest = findings.lengths()["tokens"]
     most = max(side["99 %"] for side in longest.values())
     edge = next((edge for edge in EDGES if edge >= most), None)

@@ -4,15 +4,16 @@
     python -m training.inspect train.tsv --run runs/mine --out runs/mine/inspect
 
 It counts what training drops by its default limits of characters and of the ratio of lengths, and
-what should not be there: pairs that occur twice, sources
-that are their own translation, faults of encoding, lines that look like the other language, texts
-of the validation or test corpus that stand in the training corpus too; and, with the vocabulary of
---run or one learned here, how long the texts are in tokens, how much of a batch would be padding,
-and how many tokens are single bytes. What to do about it stands at the end.
+what should not be there: pairs that occur twice, sources that are their own translation, faults of
+encoding, lines that look like the other language, texts of the validation or test corpus that
+stand in the training corpus too; and, with the vocabulary of --run or one learned here, how long
+the texts are in tokens, how much of a batch would be padding, and how many tokens are single bytes.
+What to do about it stands at the end.
 
---out gets inspect.json (every figure), suspects.tsv (the lines, each with its reason) and
-lengths.png. A line looks like the other language if its letters do: three characters in a row are
-likelier there than on its own side, by the corpus's own counts, over the whole line.
+--out gets inspect.json (every figure), lengths.png, and suspects.tsv: up to 1,000 lines for each
+reason, but for repetitions and what is in validation and test too, which are counted only. A line
+looks like the other language if its letters do: three characters in a row are likelier there than
+on its own side, by the corpus's own counts, over the whole line.
 
 Memory: about 60 bytes a pair. Exit codes: 0 looked at, whatever was found; 1 the corpus or the disk
 is at fault; 2 wrong usage; 130 interrupted.

@@ -67,7 +67,7 @@ class Recipe:
     cores: int = setting(
         0,
         "parts that a CPU computes a batch in, side by side; 0: one for each core, up to 8, "
-        "that gets 512 tokens",
+        "that gets 512 tokens, and one with a strategy",
     )
     strategy: str = setting("none", "of the devices: none, mirrored, multiworker or tpu")
     epochs: int = setting(20, "passes over the corpus at most")
@@ -156,6 +156,11 @@ class Recipe:
         unknown = sorted(set(self.frozen()) - set(PARTS))
         if unknown or set(self.frozen()) == set(PARTS):
             raise ValueError(f"freeze must be some of {PARTS} but not all, got {self.freeze!r}")
+        if self.new_pieces and "embeddings" in self.frozen():
+            raise ValueError(
+                "new_pieces must be 0 with freeze='embeddings', where none would learn, got "
+                f"{self.new_pieces}"
+            )
         if not 0 < self.learning_rate_scale < math.inf:
             raise ValueError(
                 f"learning_rate_scale must be positive and finite, got {self.learning_rate_scale}"

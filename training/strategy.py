@@ -1,4 +1,4 @@
-"""How a training is spread over devices and machines: data parallel, by `tf.distribute`.
+r"""How a training is spread over devices and machines: data parallel, by `tf.distribute`.
 
     none         one device
     mirrored     all GPUs of this machine; without one, all its logical CPUs (usually one)
@@ -14,7 +14,7 @@ run directory must be on a disk that they share. Two on one machine:
 
     for INDEX in 0 1; do
       TF_CONFIG='{"cluster": {"worker": ["localhost:4001", "localhost:4002"]},
-                  "task": {"type": "worker", "index": '$INDEX'}}' \\
+                  "task": {"type": "worker", "index": '$INDEX'}}' \
       python -m training.train dates --run runs/dates --strategy multiworker &
     done; wait
 
