@@ -46,7 +46,8 @@ FURTHER = {
     "no weight decay": {"weight_decay": 0.0},
     "label smoothing 0.2": {"smoothing": 0.2},
     "word dropout 0.1": {"word_dropout": 0.1},
-    "subword sampling 0.5": {"subword_sampling": 0.5},
+    "no subword sampling": {"subword_sampling": 0.0},
+    "subword sampling 0.2": {"subword_sampling": 0.2},
     "R-Drop 1": {"r_drop": 1.0},
     "distillation": {},
 }
@@ -120,7 +121,8 @@ def settings(recipe, changes, epochs, init=None, peak=None):
     found = recipe.settings() | changes | {"model_changes": sizes}
     found |= {"epochs": epochs, "validate_every": epochs, "cores": 1}
     # What the recipe counts in the epochs and minutes of a whole training.
-    found |= {"both_ways": 0, "r_drop_from": 0, "max_minutes": 0.0, "patience": 0}
+    found |= {"both_ways": 0, "r_drop_from": 0, "subword_sampling_from": 0}
+    found |= {"max_minutes": 0.0, "patience": 0}
     if init:
         width = init["model"]["d_model"]
         found |= {"warmup_steps": 100, "cooldown": 1.0}

@@ -51,10 +51,17 @@ def test_row_changes_what_it_says_and_nothing_else(row):
 
 def test_settings_that_count_whole_trainings_are_not_those_of_short_ones():
     recipe = dataclasses.replace(
-        MULTI30K, both_ways=5, r_drop_from=20, max_minutes=100.0, patience=3, cores=2
+        MULTI30K,
+        both_ways=5,
+        r_drop_from=20,
+        subword_sampling_from=11,
+        max_minutes=100.0,
+        patience=3,
+        cores=2,
     )
     found = ablation.settings(recipe, {"r_drop": 1.0}, 7, {"model": {"d_model": 13}}, 1e-3)
-    assert (found["both_ways"], found["r_drop_from"], found["max_minutes"]) == (0, 0, 0)
+    assert (found["both_ways"], found["r_drop_from"]) == (0, 0)
+    assert (found["subword_sampling_from"], found["max_minutes"]) == (0, 0)
     assert (found["patience"], found["cores"], found["epochs"]) == (0, 1, 7)
 
 

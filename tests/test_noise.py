@@ -58,12 +58,25 @@ def test_without_noise_the_tokenizer_s_own_ids(tokenizer, side):
     encode = getattr(Noise(tokenizer), f"encode_{side}")
     texts = tf.constant(TEXTS)
     expected = getattr(tokenizer, f"encode_{side}")(texts)
-    assert encode(texts, 1000, [3, 5]).to_list() == expected.to_list()
+    assert encode(texts, 1000, [3, 5], epoch=0).to_list() == expected.to_list()
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_sampling_begins_behind_its_epochs(tokenizer, side):
+    noise = Noise(tokenizer, subword_sampling=0.3, sampling_from=3)
+    encode = getattr(noise, f"encode_{side}")
+    texts, seed = tf.constant(TEXTS), tf.constant([3, 5], tf.int64)
+    usual = getattr(tokenizer, f"encode_{side}")(texts).to_list()
+    drawn = [encode(texts, 1000, seed, epoch).to_list() for epoch in range(5)]
+    assert drawn[:3] == [usual] * 3
+    assert drawn[3] == drawn[4] != usual
 
 
 def test_sampling_in_a_graph(tokenizer):
     noise = Noise(tokenizer, subword_sampling=0.3)
-    encode = tf.function(lambda texts, seed: noise.encode_target(texts, 1000, seed).to_tensor())
+    encode = tf.function(
+        lambda texts, seed: noise.encode_target(texts, 1000, seed, epoch=0).to_tensor()
+    )
     texts = tf.constant(TEXTS)
     first, again = (encode(texts, tf.constant([3, 5], tf.int64)) for _ in range(2))
     other = encode(texts, tf.constant([3, 6], tf.int64))

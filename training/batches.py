@@ -4,6 +4,7 @@ The order is a pure function of (seed, epoch), so that a run can go on at batch 
 exactly where it was. Nothing of it is kept in memory but the batches that are being filled.
 """
 
+import functools
 import itertools
 
 import numpy as np
@@ -191,7 +192,8 @@ class Batches:
         types = (tf.string, tf.string, tf.int32, tf.int64)
         dataset = tf.data.Dataset.range(skip * len(shards), len(self) * len(shards))
         dataset = dataset.map(lambda n: tf.numpy_function(texts, [n], types))
-        dataset = dataset.map(self._element, num_parallel_calls=2, deterministic=True).prefetch(4)
+        element = functools.partial(self._element, epoch)
+        dataset = dataset.map(element, num_parallel_calls=2, deterministic=True).prefetch(4)
         # Nothing here is AUTOTUNE. And an iterator's destructor waits for the tuning thread, which
         # sleeps 10 ms, 20 ms, 40 ms, ... up to a minute: up to that each epoch's end would stall
         # (measured: an epoch took 142 s where it takes 105).
@@ -200,7 +202,7 @@ class Batches:
         return dataset.with_options(options)
 
     @tf.autograph.experimental.do_not_convert
-    def _element(self, sources, targets, size, seed):
+    def _element(self, epoch, sources, targets, size, seed):
         sources, targets = tf.ensure_shape(sources, [None]), tf.ensure_shape(targets, [None])
         seed, longest = tf.ensure_shape(seed, [2]), size[1]
 
@@ -213,8 +215,8 @@ class Batches:
         def in_passes(ids):
             return tf.tile(ids, [self.passes, 1])
 
-        x = self.noise.encode_source(sources, longest, seed)
-        y = self.noise.encode_target(targets, longest, seed)
+        x = self.noise.encode_source(sources, longest, seed, epoch)
+        y = self.noise.encode_target(targets, longest, seed, epoch)
         bos = tf.fill([tf.shape(targets)[0], 1], BOS)
         source_ids, target_ids = padded(x), padded(tf.concat([bos, y[:, :-1]], axis=1))
         inputs = {

@@ -112,7 +112,12 @@ class Training:
         tokens = recipe.batch_tokens
         if tokens == AUTO:
             tokens = recipe.max_tokens
-        noise = Noise(self.tokenizer, recipe.subword_sampling, recipe.word_dropout)
+        noise = Noise(
+            self.tokenizer,
+            recipe.subword_sampling,
+            recipe.word_dropout,
+            sampling_from=recipe.subword_sampling_from,
+        )
         self.train = Batches(
             train,
             self.tokenizer,

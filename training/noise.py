@@ -82,25 +82,27 @@ class Noise:
         tokenizer: a `Tokenizer`.
         subword_sampling: alpha of a `SubwordSampler`; 0 draws no segmentations.
         word_dropout: the share of pieces that is replaced by unk.
+        sampling_from: epochs, the first, that draw no segmentations.
     """
 
-    def __init__(self, tokenizer, subword_sampling=0.0, word_dropout=0.0):
+    def __init__(self, tokenizer, subword_sampling=0.0, word_dropout=0.0, sampling_from=0):
         self.tokenizer, self.word_dropout = tokenizer, word_dropout
+        self.sampling_from = sampling_from
         self.samplers = None
         if subword_sampling:
             models = (tokenizer.source_model, tokenizer.target_model)
             self.samplers = [SubwordSampler(model, subword_sampling) for model in models]
 
-    def encode_source(self, texts, longest, seed):
+    def encode_source(self, texts, longest, seed, epoch):
         """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos."""
-        return self._encode(0, self.tokenizer.encode_source, texts, longest, seed)
+        return self._encode(0, self.tokenizer.encode_source, texts, longest, seed, epoch)
 
-    def encode_target(self, texts, longest, seed):
+    def encode_target(self, texts, longest, seed, epoch):
         """string [B] -> RaggedTensor of int32 ids [B, (T)], each row ending with eos, no bos."""
-        return self._encode(1, self.tokenizer.encode_target, texts, longest, seed)
+        return self._encode(1, self.tokenizer.encode_target, texts, longest, seed, epoch)
 
-    def _encode(self, side, encode, texts, longest, seed):
-        if self.samplers is None:
+    def _encode(self, side, encode, texts, longest, seed, epoch):
+        if self.samplers is None or epoch < self.sampling_from:
             return encode(texts)
 
         def sample(texts, longest, seed):

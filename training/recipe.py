@@ -85,6 +85,7 @@ class Recipe:
     subword_sampling: float = setting(
         0.0, "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none"
     )
+    subword_sampling_from: int = setting(0, "epochs, the first, without subword sampling")
     word_dropout: float = setting(0.0, "share of the pieces that both sides see as unk")
     weight_decay: float = setting(
         0.0, "share of a matrix that a step takes away, as a multiple of the learning rate"
@@ -126,6 +127,7 @@ class Recipe:
             ("clip_norm", 0),
             ("r_drop", 0),
             ("r_drop_from", 0),
+            ("subword_sampling_from", 0),
             ("both_ways", 0),
             ("new_pieces", 0),
         ):
