@@ -270,7 +270,8 @@ def test_ablation_end_to_end(run, tmp_path, capfd):
         # Distillation has half the epochs of twice the corpus.
         assert len(read_history(path)) == (2 if name.startswith("dropout") else 1)
     # What is there is not trained again, whatever else it was scored on.
-    training.evaluate.main([str(finished["distillation-1"]), "--recipe", PATH, "--greedy"])
+    scored = ["--recipe", PATH, "--split", "val", "--greedy"]
+    assert training.evaluate.main([str(finished["distillation-1"]), *scored]) == 0
     capfd.readouterr()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("last.npz")}
     assert ablation.main(arguments) == 0
