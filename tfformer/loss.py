@@ -99,11 +99,12 @@ def smoothed_cross_entropy(labels, logits, smoothing=0.1):
 def symmetric_divergence(logits):
     """(KL(p || q) + KL(q || p)) / 2 of two predictions of the same tokens (Liang et al. 2021).
 
-    The gradient is written out, too: with d = log p - log q, that of the logits of p is
-    (p (d - KL(p || q)) + p - q) / 2.
+    With d = z_p - z_q, the difference of the logits, it is (E_p[d] - E_q[d]) / 2: what normalises
+    the two falls out. The gradient is written out, too, (p (d - E_p[d]) + p - q) / 2 of the logits
+    of p and (q (E_q[d] - d) + q - p) / 2 of those of q.
 
     Args:
-        logits: float32 [2, N, V], those of p and those of q.
+        logits: float32 [2 N, V], those of p and behind them those of q.
 
     Returns:
         float32 [N], in nats.
@@ -111,19 +112,20 @@ def symmetric_divergence(logits):
 
     @ops.custom_gradient
     def divergence(logits):
-        exponentials, total, log_total = _normaliser(logits)
-        p = exponentials / total
-        log_p = logits - log_total[..., None]
-        difference = log_p[0] - log_p[1]
-        signed = ops.stack([difference, -difference])
-        both = ops.sum(p * signed, axis=-1)
+        exponentials, total, _ = _normaliser(logits)
+        p, q = ops.split(exponentials / total, 2)
+        z_p, z_q = ops.split(logits, 2)
+        difference = z_p - z_q
+        of_p = ops.sum(p * difference, axis=-1, keepdims=True)
+        of_q = ops.sum(q * difference, axis=-1, keepdims=True)
 
         def gradient(*args, upstream=None):
-            apart = p[0] - p[1]
-            gradient = p * (signed - both[..., None]) + ops.stack([apart, -apart])
-            return gradient * (upstream_gradient(args, upstream)[:, None] / 2)
+            half = upstream_gradient(args, upstream)[:, None] / 2
+            by_p = half * (p * (difference + (1 - of_p)) - q)
+            by_q = half * (q * ((1 + of_q) - difference) - p)
+            return ops.concatenate([by_p, by_q])
 
-        return (both[0] + both[1]) / 2, gradient
+        return ops.squeeze(of_p - of_q, -1) / 2, gradient
 
     return divergence(logits)
 
@@ -180,8 +182,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         labels, logits = _rows(y_true, y_pred)
         loss = smoothed_cross_entropy(labels, logits, self.smoothing)
         if self.r_drop:
-            divergence = symmetric_divergence(ops.reshape(logits, (2, -1, y_pred.shape[-1])))
-            loss = loss + self.r_drop / 2 * ops.tile(divergence, (2,))
+            loss = loss + self.r_drop / 2 * ops.tile(symmetric_divergence(logits), (2,))
         return ops.reshape(loss, ops.shape(y_true))
 
     def get_config(self):
