@@ -5,15 +5,17 @@
     python -m benchmarks.ablation multi30k --data data/multi30k --out runs/sizes --anew
 
 Each row of the table is the recipe with one change, trained with several seeds. Most begin with one
-half-trained run (--init; `training.train multi30k --run runs/half`, stopped by Ctrl-C, is one): a
-model that is still far from its corpus has nothing to gain by what keeps it from learning that by
-heart. Their rate rises in 100 steps to --learning-rate and falls to 0. Sizes, which no run can
-change, are compared --anew, by the recipe's rate with fewer steps of warm-up.
+half-trained run (--init; `training.train multi30k --run runs/half`, stopped by Ctrl-C, is one), with
+the weights that it has published: a model that is still far from its corpus has nothing to gain by
+what keeps it from learning that by heart. Their rate rises in 100 steps to --learning-rate and falls
+to 0. Sizes, which no run can change, are compared --anew, by the recipe's rate with fewer steps of
+warm-up.
 
 Trainings run side by side on the CPU, a core each. Each is a run directory in --out with its log
-beside it, and is scored on the recipe's val by the search of the recipe. What was stopped goes on:
-give the same command. The training loss is of what a training saw: with its dropout and noise, and
-of the row `distillation` half is the teacher's.
+beside it; its last weights are scored on the recipe's val by the search of the recipe. What was
+stopped goes on: give the same command. The training loss is of what a training saw: with its dropout
+and noise, of the row `R-Drop 1` with its divergence, and of the row `distillation` half is the
+teacher's.
 
 Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usage; 130 interrupted.
 """
@@ -38,7 +40,8 @@ from training.history import read_history
 from training.reader import Pair
 from training.recipe import load_recipe
 
-# With --init: the settings of the recipe that are another in each row.
+# With --init: the settings of the recipe that are another in each row. Unless it is asked for, a row
+# that says what the recipe says anyway is left out.
 FURTHER = {
     "the recipe": {},
     "dropout 0.2": {"model_changes": {"dropout": 0.2}},
@@ -47,7 +50,7 @@ FURTHER = {
     "label smoothing 0.2": {"smoothing": 0.2},
     "word dropout 0.1": {"word_dropout": 0.1},
     "no subword sampling": {"subword_sampling": 0.0},
-    "subword sampling 0.2": {"subword_sampling": 0.2},
+    "subword sampling 0.5": {"subword_sampling": 0.5},
     "R-Drop 1": {"r_drop": 1.0},
     "distillation": {},
 }
@@ -107,27 +110,34 @@ def write_row(path, row):
     )
 
 
+def changed(recipe, changes):
+    """The settings of the recipe, some of them changed; `model_changes` are added to its own."""
+    sizes = recipe.model_changes | changes.get("model_changes", {})
+    return recipe.settings() | changes | {"model_changes": sizes}
+
+
 def settings(recipe, changes, epochs, init=None, peak=None):
     """The settings of a row's trainings.
 
     Args:
         recipe: the `Recipe`.
-        changes: its fields that are the row's; `model_changes` are added to its own.
+        changes: its fields that are the row's, as in `changed`.
         epochs: of a training.
         init: the `config.json` of the run that it begins with, or None.
         peak: of the learning rate, with `init`; without, it is the recipe's.
     """
-    sizes = recipe.model_changes | changes.get("model_changes", {})
-    found = recipe.settings() | changes | {"model_changes": sizes}
+    found = changed(recipe, changes)
     found |= {"epochs": epochs, "validate_every": epochs, "cores": 1}
-    # What the recipe counts in the epochs and minutes of a whole training.
-    found |= {"both_ways": 0, "r_drop_from": 0, "subword_sampling_from": 0}
-    found |= {"max_minutes": 0.0, "patience": 0}
+    # What the recipe counts in the epochs and minutes of a whole training. The mean of all weights
+    # since the beginning would be no better than the last, in one seed here and in another there.
+    found |= {"both_ways": 0, "max_minutes": 0.0, "patience": 0, "average": 1}
     if init:
+        # Its first epochs are behind it.
+        found |= {"r_drop_from": 0, "subword_sampling_from": 0}
         width = init["model"]["d_model"]
         found |= {"warmup_steps": 100, "cooldown": 1.0}
     else:
-        width = TransformerConfig.preset(recipe.preset, 261, **sizes).d_model
+        width = TransformerConfig.preset(recipe.preset, 261, **found["model_changes"]).d_model
         own = TransformerConfig.preset(recipe.preset, 261, **recipe.model_changes).d_model
         peak = recipe.learning_rate_scale * (own * recipe.warmup_steps) ** -0.5
         found["warmup_steps"] = min(600, recipe.warmup_steps)
@@ -297,18 +307,17 @@ def _run(command, options):
     if not hasattr(os, "sched_setaffinity"):
         return command.fail("this system cannot give a process a core of its own, as Linux can")
     known = SIZES if options.anew else FURTHER
-    # Without a teacher there is nothing to distil.
-    rows = options.rows or [row for row in known if row != "distillation" or options.teacher]
+    try:
+        recipe = load_recipe(options.recipe)
+    except ValueError as error:
+        command.error(str(error))
+    rows = options.rows or default_rows(recipe, known, options.teacher)
     if unknown := sorted(set(rows) - set(known)):
         command.error(f"--rows must be of {', '.join(known)}; got {', '.join(unknown)}")
     if "distillation" in rows and not options.teacher:
         command.error("the row distillation needs --teacher")
     if "distillation" in rows and options.epochs % 2:
         command.error(f"--epochs must be even with the row distillation, got {options.epochs}")
-    try:
-        recipe = load_recipe(options.recipe)
-    except ValueError as error:
-        command.error(str(error))
     # A container is stopped by SIGTERM: as by Ctrl-C, the trainings save their states.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -327,6 +336,18 @@ def _run(command, options):
     print(f"{machine.sentence(machine.describe())}, a core a training\n")
     print(table(trainings))
     return 0 if all(training.figures() for training in trainings) else 1
+
+
+def default_rows(recipe, known, teacher):
+    """The names of the rows that change something, and have what they need."""
+    rows = []
+    for row, changes in known.items():
+        # By its change, not its settings: the first row has none, nor has distillation.
+        if not changes or changed(recipe, changes) != changed(recipe, {}):
+            rows.append(row)
+    if "distillation" in rows and not teacher:
+        rows.remove("distillation")
+    return rows
 
 
 def prepare(options, recipe, row, changes):

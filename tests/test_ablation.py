@@ -37,11 +37,12 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize("row", ablation.FURTHER)
 def test_row_changes_what_it_says_and_nothing_else(row):
     init = {"model": {"d_model": 13}}
+    # No row's own.
+    recipe = dataclasses.replace(MULTI30K, subword_sampling=0.3)
     same, other = (
-        ablation.settings(MULTI30K, changes, 7, init, 1e-3)
-        for changes in ({}, ablation.FURTHER[row])
+        ablation.settings(recipe, changes, 7, init, 1e-3) for changes in ({}, ablation.FURTHER[row])
     )
-    assert dataclasses.replace(MULTI30K, **other)
+    assert dataclasses.replace(recipe, **other)
     changed = {name for name in same if same[name] != other[name]}
     assert changed == set(ablation.FURTHER[row])
     for name, value in ablation.FURTHER[row].items():
@@ -59,10 +60,32 @@ def test_settings_that_count_whole_trainings_are_not_those_of_short_ones():
         patience=3,
         cores=2,
     )
-    found = ablation.settings(recipe, {"r_drop": 1.0}, 7, {"model": {"d_model": 13}}, 1e-3)
-    assert (found["both_ways"], found["r_drop_from"]) == (0, 0)
-    assert (found["subword_sampling_from"], found["max_minutes"]) == (0, 0)
-    assert (found["patience"], found["cores"], found["epochs"]) == (0, 1, 7)
+    common = {"both_ways": 0, "max_minutes": 0, "patience": 0, "cores": 1, "epochs": 7}
+    # Its last weights are scored, not the mean of all.
+    common["average"] = 1
+    further = ablation.settings(recipe, {"r_drop": 1.0}, 7, {"model": {"d_model": 13}}, 1e-3)
+    anew = ablation.settings(recipe, {"r_drop": 1.0}, 7)
+    assert common.items() <= further.items() and common.items() <= anew.items()
+    names = ("r_drop_from", "subword_sampling_from")
+    assert [further[name] for name in names] == [0, 0]
+    assert [anew[name] for name in names] == [20, 11]
+
+
+def test_rows_that_say_what_the_recipe_says_are_left_out():
+    sampling = [
+        dataclasses.replace(MULTI30K, subword_sampling=share, model_changes={"dropout": 0.4})
+        for share in (0.0, 0.5, 0.3)
+    ]
+    left_out = [
+        set(ablation.FURTHER) - set(ablation.default_rows(recipe, ablation.FURTHER, Path("t")))
+        for recipe in sampling
+    ]
+    same = {"dropout 0.4"}
+    assert left_out == [same | {"no subword sampling"}, same | {"subword sampling 0.5"}, same]
+    with_teacher, without = (
+        ablation.default_rows(MULTI30K, ablation.FURTHER, teacher) for teacher in (Path("t"), None)
+    )
+    assert set(with_teacher) - set(without) == {"distillation"} and "the recipe" in without
 
 
 def test_peak_of_the_learning_rate():

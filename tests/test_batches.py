@@ -331,6 +331,21 @@ def test_noise_is_another_in_each_epoch_and_the_same_when_resumed(corpus, tokeni
         np.testing.assert_array_equal(a[2], b[2], err_msg="labels have no noise")
 
 
+def test_sampling_begins_behind_its_epochs_and_is_the_same_when_resumed(corpus, pairs):
+    texts = [text for pair in pairs for text in (pair.source, pair.target)]
+    tokenizer = Tokenizer.train(texts, vocabulary_size=300)
+    noise = Noise(tokenizer, subword_sampling=0.5, sampling_from=1)
+    sampled = Batches(corpus, tokenizer, TOKENS, seed=3, noise=noise)
+    plain = Batches(corpus, tokenizer, TOKENS, seed=3)
+    assert_same(elements(sampled.dataset(0)), elements(plain.dataset(0)))
+    second = elements(sampled.dataset(1))
+    # A resumed epoch is sampled, too.
+    assert_same(elements(sampled.dataset(1, skip=2)), second[2:])
+    for side in range(3):
+        usual = elements(plain.dataset(1))
+        assert any((a[side] != b[side]).any() for a, b in zip(second, usual, strict=True))
+
+
 def test_both_ways_half_of_the_pairs_of_the_first_epochs_are_turned_round(corpus, tokenizer):
     both = Batches(corpus, tokenizer, TOKENS, seed=3, both_ways=2)
     plain = Batches(corpus, tokenizer, TOKENS, seed=3)

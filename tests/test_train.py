@@ -131,10 +131,11 @@ def test_a_run_holds_what_it_promises(uninterrupted):
     assert tfformer.Translator(model, tokenizer, max_target_length=16).translate(["abc"])
 
 
-def test_r_drop_begins_behind_its_epochs(uninterrupted, tmp_path):
-    """The recipe's three epochs: the first without it, and only that one."""
-    for name, option in (("never", "--r-drop-from=2"), ("none", "--r-drop=0")):
-        done = start(tmp_path / name, "--epochs", "2", option)
+def test_r_drop_and_sampling_begin_behind_their_epochs(uninterrupted, tmp_path):
+    """The recipe's three epochs: the first without R-Drop, and only that one."""
+    never = ("--r-drop-from=2", "--subword-sampling=0.5", "--subword-sampling-from=2")
+    for name, options in (("never", never), ("none", ("--r-drop=0",))):
+        done = start(tmp_path / name, "--epochs", "2", *options)
         assert done.returncode == 0, done.stderr
     (never, progress), (none, _) = (last_state(tmp_path / name) for name in ("never", "none"))
     for name, value in none.items():

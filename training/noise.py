@@ -94,11 +94,22 @@ class Noise:
             self.samplers = [SubwordSampler(model, subword_sampling) for model in models]
 
     def encode_source(self, texts, longest, seed, epoch):
-        """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos."""
+        """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos.
+
+        Args:
+            texts: string [B].
+            longest: tokens at most that a drawn segmentation may have; a longer one gives way to
+                the usual one.
+            seed: integers [2], of what is drawn.
+            epoch: from 0.
+        """
         return self._encode(0, self.tokenizer.encode_source, texts, longest, seed, epoch)
 
     def encode_target(self, texts, longest, seed, epoch):
-        """string [B] -> RaggedTensor of int32 ids [B, (T)], each row ending with eos, no bos."""
+        """string [B] -> RaggedTensor of int32 ids [B, (T)], each row ending with eos, no bos.
+
+        With the arguments of `encode_source`.
+        """
         return self._encode(1, self.tokenizer.encode_target, texts, longest, seed, epoch)
 
     def _encode(self, side, encode, texts, longest, seed, epoch):

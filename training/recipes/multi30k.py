@@ -1,4 +1,4 @@
-"""Multi30K, English to German or French: 29,000 captions of pictures (Elliott et al. 2016).
+"""Multi30K, English to German, French or Czech: 29,000 captions of pictures (Elliott et al. 2016).
 
     python -m training.multi30k data/multi30k
     python -m training.train multi30k --data data/multi30k --run runs/multi30k
