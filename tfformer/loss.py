@@ -48,15 +48,14 @@ def label_logits(labels, logits):
     return ops.reshape(ops.take(flat, rows + labels), ops.shape(logits)[:-1])
 
 
-def _normaliser(logits):
-    """exp(z - max z), its sum over V, and log sum exp(z): [N, V], [N, 1], [N].
+def _normalised(logits):
+    """p = softmax(z) and log sum exp(z), which is max z - log max p: [N, V], [N].
 
-    Loss and metrics all begin with these, so that a compiler computes them once.
+    Loss and metrics all begin with these, so that a compiler computes them once. A softmax is one
+    operation of the processor's library, where exp, its sum and the quotient pass over [N, V] each.
     """
-    largest = ops.max(logits, axis=-1, keepdims=True)
-    exponentials = ops.exp(logits - largest)
-    total = ops.sum(exponentials, axis=-1, keepdims=True)
-    return exponentials, total, ops.squeeze(ops.log(total) + largest, -1)
+    p = ops.softmax(logits, axis=-1)
+    return p, ops.max(logits, axis=-1) - ops.log(ops.max(p, axis=-1))
 
 
 def smoothed_cross_entropy(labels, logits, smoothing=0.1):
@@ -77,14 +76,14 @@ def smoothed_cross_entropy(labels, logits, smoothing=0.1):
 
     @ops.custom_gradient
     def loss(logits):
-        exponentials, total, log_total = _normaliser(logits)
+        p, log_total = _normalised(logits)
         value = log_total - (1 - smoothing) * label_logits(labels, logits)
         if smoothing:
             value = value - smoothing * ops.mean(logits, axis=-1)
 
         def gradient(*args, upstream=None):
             upstream = upstream_gradient(args, upstream)
-            gradient = exponentials * (upstream[:, None] / total)
+            gradient = p * upstream[:, None]
             if smoothing:
                 gradient = gradient - upstream[:, None] * (smoothing / size)
             at_label = label_logits(labels, gradient) - (1 - smoothing) * upstream
@@ -112,8 +111,7 @@ def symmetric_divergence(logits):
 
     @ops.custom_gradient
     def divergence(logits):
-        exponentials, total, _ = _normaliser(logits)
-        p, q = ops.split(exponentials / total, 2)
+        p, q = ops.split(_normalised(logits)[0], 2)
         z_p, z_q = ops.split(logits, 2)
         difference = z_p - z_q
         of_p = ops.sum(p * difference, axis=-1, keepdims=True)
@@ -139,7 +137,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
         logsumexp(z) - (1 - a) z_y - a mean(z),
 
-    two reductions and one gather: no one-hot [B, T, V] is ever made.
+    a softmax, reductions and one gather: no one-hot [B, T, V] is ever made.
 
     Under a `tf.distribute` strategy the batch is that of all replicas: each gives its part of the
     sum, divided by the tokens of all, and Keras adds up their gradients.
@@ -236,7 +234,7 @@ class Perplexity(keras.metrics.Metric):
     def update_state(self, y_true, y_pred, sample_weight=None):
         weights = ops.reshape(_token_weights(y_true, sample_weight), (-1,))
         labels, logits = _rows(y_true, y_pred)
-        nll = _normaliser(logits)[2] - label_logits(labels, logits)
+        nll = _normalised(logits)[1] - label_logits(labels, logits)
         self.nll.assign_add(ops.sum(nll * weights))
         self.total.assign_add(ops.sum(weights))
 
