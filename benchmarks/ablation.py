@@ -4,18 +4,18 @@
         --teacher runs/multi30k --out runs/ablation
     python -m benchmarks.ablation multi30k --data data/multi30k --out runs/sizes --anew
 
-Each row of the table is the recipe with one change, trained with several seeds. Most begin with one
-half-trained run (--init; `training.train multi30k --run runs/half`, stopped by Ctrl-C, is one), with
-the weights that it has published: a model that is still far from its corpus has nothing to gain by
-what keeps it from learning that by heart. Their rate rises in 100 steps to --learning-rate and falls
-to 0. Sizes, which no run can change, are compared --anew, by the recipe's rate with fewer steps of
-warm-up.
+Each row of the table is the recipe with one change, trained with several seeds. Most begin with
+one half-trained run (--init; `training.train multi30k --run runs/half`, stopped by Ctrl-C, is one),
+with the weights that it has published: a model that is still far from its corpus has nothing to
+gain by what keeps it from learning that by heart. Their rate rises in 100 steps to --learning-rate
+and falls to 0. Sizes, which no run can change, are compared --anew, by the recipe's rate with fewer
+steps of warm-up.
 
 Trainings run side by side on the CPU, a core each. Each is a run directory in --out with its log
 beside it; its last weights are scored on the recipe's val by the search of the recipe. What was
-stopped goes on: give the same command. The training loss is of what a training saw: with its dropout
-and noise, of the row `R-Drop 1` with its divergence, and of the row `distillation` half is the
-teacher's.
+stopped goes on: give the same command. The training loss is of what a training saw: with its
+dropout and noise, of the row `R-Drop 1` with its divergence, and of the row `distillation` half is
+the teacher's.
 
 Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usage; 130 interrupted.
 """
@@ -40,8 +40,8 @@ from training.history import read_history
 from training.reader import Pair
 from training.recipe import load_recipe
 
-# With --init: the settings of the recipe that are another in each row. Unless it is asked for, a row
-# that says what the recipe says anyway is left out.
+# With --init: the settings of the recipe that are another in each row. Unless it is asked for, a
+# row that says what the recipe says anyway is left out.
 FURTHER = {
     "the recipe": {},
     "dropout 0.2": {"model_changes": {"dropout": 0.2}},
