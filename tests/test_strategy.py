@@ -185,7 +185,8 @@ def test_killed_at_random_is_uninterrupted(tmp_path, count):
 
     The moments of validation and of the ends of epochs are those of test_train.py.
     """
-    options = ("--epochs", "5", "--checkpoint-steps", "2", "--cores", "2")
+    # Two epochs a kill, which takes a training at most one further, and an epoch behind the last.
+    options = ("--epochs", f"{2 * KILLS + 1}", "--checkpoint-steps", "2", "--cores", "2")
     whole, run = tmp_path / "whole", tmp_path / "run"
     train(whole, *options, count=count)
     chosen, places = random.Random(count), set()
