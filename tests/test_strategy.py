@@ -15,7 +15,9 @@ from training.strategy import Strategy
 from training.worker import is_chief
 
 # One epoch of 16 steps, whose gradients are clipped; batches of unequal numbers of tokens.
-EXACT = ("--epochs", "1", "--clip-norm", "0.3")
+# Another seed than 0, with which an inner activation came so near 0 on one machine that rounding
+# decided whether ReLU let it through: a thousandth of a weight came of it.
+EXACT = ("--epochs", "1", "--clip-norm", "0.3", "--seed", "1")
 
 
 # ---------------------------------------------------------------- who is the chief
