@@ -210,9 +210,8 @@ class TokenAccuracy(keras.metrics.Metric):
     def update_state(self, y_true, y_pred, sample_weight=None):
         weights = ops.reshape(_token_weights(y_true, sample_weight), (-1,))
         labels, logits = _rows(y_true, y_pred)
-        largest = ops.squeeze(ops.max(logits, axis=-1, keepdims=True), -1)
-        hits = ops.cast(ops.equal(label_logits(labels, logits), largest), "float32")
-        self.correct.assign_add(ops.sum(hits * weights))
+        hits = ops.equal(label_logits(labels, logits), ops.max(logits, axis=-1))
+        self.correct.assign_add(ops.sum(ops.cast(hits, "float32") * weights))
         self.total.assign_add(ops.sum(weights))
 
     def result(self):
