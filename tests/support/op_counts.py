@@ -1,0 +1,77 @@
+"""How many operations each signature of a SavedModel has: a stricter look than its answers.
+
+`python tests/support/op_counts.py` prints them for the two exports of `exports()`;
+`tests/data/op-counts.json` is what it printed on 2026-11-23.
+"""
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
+
+CHANGES = {
+    "post-norm, tied": {"tie_embeddings": "all"},
+    "pre-norm, swiglu, learned positions, untied": {
+        "norm": "pre",
+        "activation": "swiglu",
+        "positions": "learned",
+        "max_positions": 17,
+    },
+}
+LIMITS = {"max_source_length": 17, "max_target_length": 13, "max_batch_size": 37}
+
+
+def exports(folder):
+    """Writes the exports; yields (name, directory)."""
+    texts = ["a little house by the lake", "trees and nobody in it"]
+    tokenizer = Tokenizer.train(texts, vocabulary_size=300)
+    size = tokenizer.source_vocabulary_size
+    for n, (name, changes) in enumerate(CHANGES.items()):
+        config = TransformerConfig.preset("test", size, **changes)
+        translator = Translator(Transformer(config), tokenizer, **LIMITS)
+        translator.save(str(Path(folder, str(n))))
+        yield name, Path(folder, str(n))
+
+
+def op_counts(directory):
+    """{signature: operations of its function and of all functions that this calls}"""
+    content = Path(directory, "saved_model.pb").read_bytes()
+    [graph] = SavedModel.FromString(content).meta_graphs
+    functions = {f.signature.name: f.node_def for f in graph.graph_def.library.function}
+    calls = {node.name: node for node in graph.graph_def.node}
+    counts = {}
+    for name, signature in graph.signature_def.items():
+        [output, *_] = sorted(info.name for info in signature.outputs.values())
+        pending, reached = called(calls[output.split(":")[0]]), set()
+        while pending:
+            function = pending.pop()
+            if function in functions and function not in reached:
+                reached.add(function)
+                for node in functions[function]:
+                    pending |= called(node)
+        if name != "__saved_model_init_op":
+            counts[name] = sum(len(functions[function]) for function in reached)
+    return counts
+
+
+def called(node):
+    """The names of the functions that a node names."""
+    attributes = node.attr.values()
+    return {a.func.name for a in attributes if a.func.name} | {
+        f.name for a in attributes for f in a.list.func
+    }
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        counts = {name: op_counts(directory) for name, directory in exports(folder)}
+    json.dump(counts, sys.stdout, indent=2, sort_keys=True)
+    print()
+
+
+if __name__ == "__main__":
+    main()
