@@ -36,9 +36,9 @@ from benchmarks.workers import ENVIRONMENT
 from tfformer.config import TransformerConfig
 from tfformer.run import read_config, read_json, write_json
 from training.command import Parser
-from training.history import read_history
-from training.reader import Pair
+from training.data.reader import Pair
 from training.recipe import load_recipe
+from training.report.history import read_history
 
 # With --init: the settings of the recipe that are another in each row. Unless it is asked for, a
 # row that says what the recipe says anyway is left out.

@@ -60,7 +60,7 @@ def measure(run, pairs, language):
     """
     from tfformer.run import load_translator, set_weights
     from training.checkpoint import EpochWeights
-    from training.history import read_history
+    from training.report.history import read_history
 
     history = read_history(run)
     kept = EpochWeights(run / "checkpoints", len(history))

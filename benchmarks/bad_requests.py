@@ -180,7 +180,7 @@ class Asker:
     Args:
         port, rest_port: of the server on this machine.
         model: its name.
-        graph: its `export.graph.Graph`, for the types of inputs.
+        graph: its `export.verification.graph.Graph`, for the types of inputs.
     """
 
     def __init__(self, port, rest_port, model, graph):
@@ -287,9 +287,9 @@ def main(arguments=None):
 
 def _run(command, options):
     from benchmarks import machine
-    from export.graph import UsageError, find_saved_model, read_graph
     from export.local_server import LocalServer
     from export.serving.versions import one_model, warn
+    from export.verification.graph import UsageError, find_saved_model, read_graph
 
     try:
         version = find_saved_model(options.directory)

@@ -23,8 +23,8 @@ from benchmarks import machine
 from benchmarks.peers.protocol import machine_seconds
 from benchmarks.workers import ENVIRONMENT, ROOT
 from export.client import GrpcClient, RequestError, RestClient
-from export.graph import text_signature
 from export.serving.worker import Worker
+from export.verification.graph import text_signature
 
 MODEL = "model"  # its name on the server
 TOLERANCE = 1e-4  # of a score

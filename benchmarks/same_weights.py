@@ -47,7 +47,7 @@ def main(arguments=None):
 
 def _run(command, options):
     from export import ctranslate2 as to_ctranslate2
-    from export.graph import read_graph
+    from export.verification.graph import read_graph
     from tfformer.run import load_translator
 
     work.require_at_least(command, options, batch=1, rounds=1, threads=1)
@@ -144,7 +144,7 @@ def with_tfformer(job, threads):
     """Lines -> [(translation, log prob)] through `serving_default` of the SavedModel."""
     import numpy as np
 
-    from export.session import ServingSession
+    from export.capi.session import ServingSession
 
     session = ServingSession(
         Path(job["folder"], "tfformer"), intra_op_threads=1, inter_op_threads=threads

@@ -74,9 +74,9 @@ def main(arguments=None):
 
 def _run(command, options):
     from benchmarks import load
-    from export.graph import BrokenModel, UsageError, find_saved_model
+    from export.capi.session import ServingError
     from export.serving.batching import BatchingParameters
-    from export.session import ServingError
+    from export.verification.graph import BrokenModel, UsageError, find_saved_model
 
     work.require_at_least(command, options, clients=1, seconds=1)
     parameters = None

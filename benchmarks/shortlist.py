@@ -27,7 +27,7 @@ from pathlib import Path
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
 from export.command import Parser
-from training.reader import Pair, read_pairs
+from training.data.reader import Pair, read_pairs
 from training.shortlist import CANDIDATES, FREQUENT, coverage, learn, split, tokenise
 
 BEAM_WIDTH, STEPS = 4, 32
@@ -156,7 +156,7 @@ def measure(vocabulary, text, options):
 def compare(options):
     """A trained run with and without a shortlist, on `val`: a dict."""
     from tfformer.run import load_translator
-    from training.bleu import bleu
+    from training.report.bleu import bleu
 
     print("translating val with and without a shortlist", file=sys.stderr)
     folder, whole = options.data, load_translator(options.run)

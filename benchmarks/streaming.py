@@ -105,15 +105,15 @@ def write_sentences(folder, pairs, _):
 
 def cleaned(folder, report):
     """The pairs as training reads them."""
-    from training.reader import clean_pairs, read_pairs
+    from training.data.reader import clean_pairs, read_pairs
 
     return clean_pairs(read_pairs(folder / "source.txt", folder / "target.txt"), report)
 
 
 def vocabulary(folder, *_):
     """Learns a vocabulary from all sentences, as `training.prepare` does."""
-    from tfformer.tokenizer import Tokenizer
-    from training.reader import CorpusReport
+    from tfformer.text.tokenizer import Tokenizer
+    from training.data.reader import CorpusReport
 
     def side(name):
         return (getattr(pair, name) for pair in cleaned(folder, CorpusReport()))
@@ -126,9 +126,9 @@ def vocabulary(folder, *_):
 
 def corpus(folder, pairs, _):
     """Writes the indexed corpus."""
-    from tfformer.tokenizer import Tokenizer
-    from training.corpus import write_corpus
-    from training.reader import CorpusReport
+    from tfformer.text.tokenizer import Tokenizer
+    from training.data.corpus import write_corpus
+    from training.data.reader import CorpusReport
 
     tokenizer, report = Tokenizer((folder / "shared.model").read_bytes()), CorpusReport()
     with measured("corpus") as row:
@@ -138,9 +138,9 @@ def corpus(folder, pairs, _):
 
 def batches(folder, _, count):
     """Takes batches from the beginning and from the middle of an epoch."""
-    from tfformer.tokenizer import Tokenizer
-    from training.batches import Batches
-    from training.corpus import Corpus
+    from tfformer.text.tokenizer import Tokenizer
+    from training.data.batches import Batches
+    from training.data.corpus import Corpus
 
     tokenizer, tokens, seconds = Tokenizer((folder / "shared.model").read_bytes()), 0, 0.0
     with measured("batches") as row:

@@ -28,7 +28,7 @@ from benchmarks import machine, work
 from benchmarks.decoding import FOREIGN, System
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
 from export.command import Parser
-from training.allocator import HUGE_PAGES
+from training.step.allocator import HUGE_PAGES
 from training.train import ENVIRONMENT
 
 DROPOUT, SMOOTHING = 0.1, 0.1
@@ -176,10 +176,10 @@ def start(workers, system, job, python):
 
 
 def pipeline(text, vocabulary_size):
-    """Real tokens a second of `training.batches` with nobody to wait for, tokenising included."""
-    from training.batches import Batches
-    from training.corpus import write_corpus
-    from training.reader import CorpusReport, Pair
+    """Real tokens a second of `training.data.batches` alone, tokenising included."""
+    from training.data.batches import Batches
+    from training.data.corpus import write_corpus
+    from training.data.reader import CorpusReport, Pair
 
     tokenizer = work.learn_vocabulary(text, vocabulary_size)
     pairs = (Pair(*pair) for pair in zip(text.sources, text.targets, strict=True))

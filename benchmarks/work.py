@@ -157,7 +157,7 @@ def export(directory, size, tokenizer, beam_width, steps, **options):
     Returns:
         The `options` of a worker's job.
     """
-    from export.graph import read_graph
+    from export.verification.graph import read_graph
     from tfformer import Transformer, TransformerConfig, Translator
 
     config = TransformerConfig(

@@ -4,9 +4,9 @@ import concurrent.futures
 
 import numpy as np
 
-from export.graph import find_saved_model, text_signature
 from export.lines import batches
 from export.serving.worker import Worker
+from export.verification.graph import find_saved_model, text_signature
 
 
 class BulkTranslator:

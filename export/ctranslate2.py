@@ -195,7 +195,7 @@ def largest_difference(directory, model, tokenizer):
     import ctranslate2
     import numpy as np
 
-    from export.reference import log_softmax
+    from export.verification.reference import log_softmax
     from tfformer.config import BOS, EOS
 
     source_pieces, target_pieces = vocabularies(tokenizer)

@@ -128,10 +128,10 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    from export.graph import UsageError
+    from export.capi.session import ServingError
     from export.serving.batching import BatchingParameters
     from export.serving.versions import one_model, read_config, warn
-    from export.session import ServingError
+    from export.verification.graph import UsageError
 
     for name in ("intra_op_threads", "inter_op_threads"):
         value = getattr(options, name)

@@ -208,7 +208,7 @@ def compare_reference(translator, requests, report):
     import numpy as np
     import tensorflow as tf
 
-    from export import reference
+    from export.verification import reference
     from export.verify import TOLERANCE
 
     alpha, form = translator.length_penalty, translator.length_penalty_form
@@ -310,9 +310,9 @@ def export(run, directory, progress=print, batching=False, **options):
         RunError, OSError, tf.errors.OpError: nothing is published.
     """
     from export.deployment import facts, write_deployment
-    from export.graph import UsageError
+    from export.verification.graph import UsageError
+    from export.verification.warmup import write_warmup
     from export.verify import verify
-    from export.warmup import write_warmup
     from tfformer.run import load_translator, read_config, sync
 
     directory = Path(directory)
@@ -403,8 +403,8 @@ def main(arguments=None):
 def _run(command, arguments):
     import tensorflow as tf
 
-    from export.graph import UsageError, one_line
-    from export.session import ServingError
+    from export.capi.session import ServingError
+    from export.verification.graph import UsageError, one_line
     from export.verify import show
     from tfformer.shortlist import Shortlist
 

@@ -47,8 +47,8 @@ def _run(command, options):
         command.error(f"--batch-size must be at least 1, got {options.batch_size}")
     lines = list(read_lines(sys.stdin.buffer))
 
-    from export.graph import BrokenModel, UsageError
-    from export.session import ServingError
+    from export.capi.session import ServingError
+    from export.verification.graph import BrokenModel, UsageError
 
     try:
         for translation in translate(options.directory, lines, options.batch_size):

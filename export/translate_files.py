@@ -185,8 +185,8 @@ def _run(command, options):
         return 0
 
     from export.bulk import BulkTranslator
-    from export.graph import BrokenModel, UsageError
-    from export.session import ServingError
+    from export.capi.session import ServingError
+    from export.verification.graph import BrokenModel, UsageError
 
     signal.signal(signal.SIGTERM, lambda *_: _interrupt())
     try:

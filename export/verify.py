@@ -4,7 +4,7 @@ A SavedModel can load in Python and fail on the server: Keras variables that res
 wrong copy, `tf.py_function`, `jit_compile=True`, a lost `variables/` folder. So `verify` reads the
 graph for what no stock server runs, reads every weight against its checksum, and then makes real
 requests to every signature twice, in a fresh process through the server's own loader
-(`export.session`) and here through `tf.saved_model.load`. The two must agree: strings, integers
+(`export.capi`) and here through `tf.saved_model.load`. The two must agree: strings, integers
 and booleans exactly, floats to 1e-4.
 
     python -m export.verify exported/1 --requests requests.json --report report.json
@@ -29,8 +29,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
+from export.capi.session import ServingError, serve_calls
 from export.command import Parser
-from export.graph import (
+from export.verification.graph import (
     BrokenModel,
     Graph,
     Signature,
@@ -41,9 +42,8 @@ from export.graph import (
     read_graph,
     read_variables,
 )
-from export.requests import Requests, read_requests, to_feeds
-from export.session import ServingError, serve_calls
-from export.warmup import WARMUP_FILE
+from export.verification.requests import Requests, read_requests, to_feeds
+from export.verification.warmup import WARMUP_FILE
 
 TOLERANCE = 1e-4
 

@@ -5,15 +5,15 @@ the stored files: people have others like them.
 """
 
 import json
-from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
+from paths import DATA
 
 import tfformer  # noqa: F401  registers the classes
 
-STORED = Path(__file__).parent / "data" / "keras-files"
+STORED = DATA / "keras-files"
 FILES = sorted(path.stem for path in STORED.glob("*.keras"))
 CONFIGURATIONS = json.loads((STORED / "configurations.json").read_text())
 

@@ -1,18 +1,15 @@
 """The public names, which way imports point, and what runs on Keras alone."""
 
-import ast
 import importlib.util
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from paths import ROOT
 
 import tfformer
-
-ROOT = Path(__file__).parent.parent
 
 KERAS_ALONE = [
     "TransformerConfig",
@@ -73,86 +70,6 @@ def test_layers_are_registered_under_the_name_of_the_package():
             assert keras.saving.get_registered_name(value) == f"tfformer>{name}"
 
 
-# Which way imports point.
-
-
-def imports(path: Path, module_level: bool = False) -> set[str]:
-    """The modules that a file imports; `from a import b` counts as `a` and as `a.b`."""
-    tree = ast.parse(path.read_text())
-    found = set()
-    for node in tree.body if module_level else ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: an import's name is its path"
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def reaches(names: set[str], *packages: str) -> set[str]:
-    return {
-        name
-        for name in names
-        for package in packages
-        if name == package or name.startswith(package + ".")
-    }
-
-
-def files(folder: str) -> list[Path]:
-    found = sorted((ROOT / folder).rglob("*.py"))
-    assert found
-    return found
-
-
-@pytest.mark.parametrize(
-    ("folder", "forbidden"),
-    [
-        ("tfformer", ("training", "export")),
-        ("training", ("export",)),
-        ("export", ("training",)),
-    ],
-)
-def test_packages_import_one_way(folder, forbidden):
-    for path in files(folder):
-        assert not reaches(imports(path), *forbidden), path
-
-
-# Everything in the library that a layer knows nothing of.
-ABOVE_LAYERS = [
-    f"tfformer.{name}"
-    for name in ("transformer", "search", "translator", "run", "tokenizer", "loss", "schedule")
-]
-
-
-def test_layers_know_no_model():
-    for path in files("tfformer/layers"):
-        assert not reaches(imports(path), *ABOVE_LAYERS), path
-
-
-def test_the_model_knows_no_search():
-    above = "tfformer.search", "tfformer.translator", "tfformer.run", "tfformer.tokenizer"
-    assert not reaches(imports(ROOT / "tfformer/transformer.py"), *above)
-
-
-def test_search_knows_no_model():
-    paths = [ROOT / "tfformer/search.py", *(ROOT / "tfformer").glob("search/*.py")]
-    for path in paths:
-        if path.exists():
-            assert not reaches(
-                imports(path), "tfformer.transformer", "tfformer.layers", "tfformer.translator"
-            )
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["__init__.py", "config.py", "transformer.py", "loss.py", "schedule.py", "layers"],
-)
-def test_what_needs_keras_alone_imports_no_tensorflow(path):
-    path = ROOT / "tfformer" / path
-    for file in [path] if path.is_file() else files(path):
-        assert not reaches(imports(file), "tensorflow", "tensorflow_text", "sentencepiece"), file
-
-
 # Other processes: what is imported, and what runs without TensorFlow.
 
 
@@ -170,7 +87,7 @@ def run(program: str, folder=ROOT, backend="tensorflow") -> str:
 
 
 def test_import_leaves_text_ops_for_their_first_use():
-    heavy = "'tensorflow_text', 'sentencepiece', 'tfformer.search', 'tfformer.translator'"
+    heavy = "'tensorflow_text', 'sentencepiece', 'tfformer.search', 'tfformer.service'"
     printed = run(f"import sys, tfformer; print([n for n in ({heavy}) if n in sys.modules])")
     assert printed.strip() == "[]"
 

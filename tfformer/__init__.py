@@ -13,20 +13,17 @@ from tfformer.layers.decoder import Decoder, DecoderLayer
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
-from tfformer.layers.positional_encoding import (
-    LearnedPositionalEmbedding,
-    SinusoidalPositionalEncoding,
-)
+from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
+from tfformer.models.transformer import Transformer
 from tfformer.run import RunError, load, load_translator, save
 from tfformer.schedule import WarmupSchedule
-from tfformer.transformer import Transformer
 
 __version__ = "0.1.0"
 
 _NEED_TENSORFLOW = {
-    "Tokenizer": "tfformer.tokenizer",
-    "Translator": "tfformer.translator",
+    "Tokenizer": "tfformer.text.tokenizer",
+    "Translator": "tfformer.service.translator",
     "beam_search": "tfformer.search",
     "exhaustive_search": "tfformer.search",
     "greedy_search": "tfformer.search",

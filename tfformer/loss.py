@@ -3,8 +3,8 @@
 import keras
 from keras import ops
 
+from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import PAD
-from tfformer.gradients import upstream_gradient
 
 
 def _token_weights(labels, sample_weight=None):
@@ -31,7 +31,7 @@ def _over_replicas(count):
     """A number summed over the replicas of a `tf.distribute` strategy; elsewhere as it is."""
     if keras.backend.backend() != "tensorflow":
         return count
-    from tfformer.replicas import total
+    from tfformer.backend.replicas import total
 
     return total(count)
 

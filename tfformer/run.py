@@ -18,7 +18,7 @@ import numpy as np
 from keras import ops
 
 from tfformer.config import TransformerConfig
-from tfformer.transformer import Transformer
+from tfformer.models.transformer import Transformer
 
 FORMAT = 1
 
@@ -260,7 +260,7 @@ def load(directory, dtype="float32"):
 
 def load_tokenizer(directory):
     """The tokenizer of a run directory."""
-    from tfformer.tokenizer import Tokenizer
+    from tfformer.text.tokenizer import Tokenizer
 
     config = read_config(directory)
     names = [n for n in ("source.model", "target.model") if n in config["sha256"]]
@@ -269,6 +269,6 @@ def load_tokenizer(directory):
 
 def load_translator(directory, **options):
     """The `Translator` of a run directory with the run's own search limits, or `options`."""
-    from tfformer.translator import Translator
+    from tfformer.service.translator import Translator
 
     return Translator(*load(directory), **{**read_config(directory)["search"], **options})

@@ -5,7 +5,7 @@ that is large. Over a shortlist it is one with the pieces that some piece of the
 to, and with the frequent ones (Jean et al. 2015, section 4.2; L'Hostis et al. 2016).
 `python -m training.shortlist` learns one.
 
-`Shortlist` is the table; `tfformer.candidates` is the forward pass over it.
+`Shortlist` is the table; `tfformer.inference.shortlist` is the forward pass over it.
 """
 
 import dataclasses

@@ -25,9 +25,9 @@ from pathlib import Path
 
 from training.command import Parser
 from training.evaluate import add_languages, evaluate, read_test_set
-from training.history import read_history
 from training.recipe import recipe_names
-from training.session import read_sessions
+from training.report.history import read_history
+from training.report.session import read_sessions
 
 SAMPLES = 1000
 # Settings that change nothing of what is learned, but for rounding and what dropout draws.
@@ -158,7 +158,7 @@ def write_curves(path, runs):
         path: of the picture.
         runs: {name: rows of `read_history`}.
     """
-    from training.picture import pyplot, write_picture
+    from training.report.picture import pyplot, write_picture
 
     figure, (left, right) = pyplot().subplots(
         1, 2, figsize=(10, 4), sharey=True, layout="constrained"

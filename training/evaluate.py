@@ -94,7 +94,7 @@ def read_test_set(arguments, run):
         ValueError: for arguments that make no sense.
         CorpusError: for a corpus that cannot be read.
     """
-    from training.reader import CorpusError, read_pairs
+    from training.data.reader import CorpusError, read_pairs
 
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
@@ -161,7 +161,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     """
     import tensorflow as tf
 
-    from training.bleu import bleu, bleu_multi30k, chrf
+    from training.report.bleu import bleu, bleu_multi30k, chrf
 
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
@@ -194,7 +194,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
 
 
 def _group_scores(group, pairs, translations):
-    from training.bleu import bleu
+    from training.report.bleu import bleu
 
     chosen = [(t, p.target) for t, p in zip(translations, pairs, strict=True) if p.group == group]
     found, references = zip(*chosen, strict=True)
@@ -252,8 +252,8 @@ def _run(command, arguments):
         return command.fail(error, 2 if wrong_usage else 1)
 
     from tfformer.run import load_translator, read_config, write_atomically, write_json
-    from training.card import update_card
-    from training.scores import add_scores
+    from training.report.card import update_card
+    from training.report.scores import add_scores
 
     # Before the work, not behind it.
     for name in ("output", "translations"):

@@ -20,22 +20,23 @@ import keras
 import tensorflow as tf
 
 from tfformer import run
-from tfformer.translator import Translator
-from training import checkpoint, machine
-from training.allocator import keep_freed_memory
-from training.batches import Batches
-from training.budget import LEAST_STEPS, has_gpu, largest_batch_tokens, training_step
-from training.card import update_card
-from training.cores import cores_of, keep_operations_apart, share_threads
-from training.corpus import Corpus
-from training.history import write_history
-from training.model import beginning, compiled_model
-from training.noise import Noise
+from tfformer.service.translator import Translator
+from training import checkpoint
+from training.data.batches import Batches
+from training.data.corpus import Corpus
+from training.data.noise import Noise
 from training.prepare import PREPARED, prepare, read_tokenizer
-from training.progress import Diverged, EpochProgress, console, write_curve
 from training.recipe import AUTO
-from training.session import Session
-from training.strategy import Strategy
+from training.report import machine
+from training.report.card import update_card
+from training.report.history import write_history
+from training.report.progress import Diverged, EpochProgress, console, write_curve
+from training.report.session import Session
+from training.step.allocator import keep_freed_memory
+from training.step.budget import LEAST_STEPS, has_gpu, largest_batch_tokens, training_step
+from training.step.cores import cores_of, keep_operations_apart, share_threads
+from training.step.model import beginning, compiled_model
+from training.step.strategy import Strategy
 from training.validation import Validation
 
 # Texts of the validation corpus that a run remembers.

@@ -27,8 +27,8 @@ from random import Random
 import numpy as np
 
 from training.command import Parser
-from training.findings import Letters, inspect, suggestions
-from training.reader import CorpusError, CorpusReport, is_blank, read_pairs, require_files
+from training.data.faults import Letters, inspect, suggestions
+from training.data.reader import CorpusError, CorpusReport, is_blank, read_pairs, require_files
 
 SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are learned
 VOCABULARY = 8000
@@ -46,7 +46,7 @@ def drawn(pairs):
 
 def draw_lengths(path, findings):
     """The distributions of the lengths in tokens, and of their ratio."""
-    from training.picture import pyplot, write_picture
+    from training.report.picture import pyplot, write_picture
 
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")
     most = int(np.quantile(findings.tokens, 0.999))
@@ -112,7 +112,7 @@ def _run(command, options):
 
 def _inspect(options):
     from tfformer.run import load_tokenizer, write_atomically, write_json
-    from tfformer.tokenizer import Tokenizer
+    from tfformer.text.tokenizer import Tokenizer
 
     report = CorpusReport()
     paths = [options.source, options.target] if options.target else [options.source]

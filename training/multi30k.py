@@ -40,7 +40,7 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from training.command import Parser
-from training.reader import CorpusError
+from training.data.reader import CorpusError
 
 BASE_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 
@@ -164,7 +164,7 @@ class _DownloadFailed(Exception):
 def _fault(name: str, content: bytes, checksum: str | None) -> str | None:
     """What is wrong with the unpacked bytes of a file, if anything."""
     if checksum is None:
-        # As `training.reader` counts: a last line without a newline is one.
+        # As `training.data.reader` counts: a last line without a newline is one.
         lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
         expected = SPLITS[name.rpartition(".")[0]]
         return f"it has {lines:,} lines, expected {expected:,}" if lines != expected else None

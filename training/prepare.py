@@ -12,10 +12,10 @@ from pathlib import Path
 
 from tfformer import run
 from tfformer.config import TransformerConfig
-from tfformer.tokenizer import Tokenizer
-from training.corpus import write_corpus
-from training.noise import Noise
-from training.reader import CorpusReport, clean_pairs
+from tfformer.text.tokenizer import Tokenizer
+from training.data.corpus import write_corpus
+from training.data.noise import Noise
+from training.data.reader import CorpusReport, clean_pairs
 from training.recipe import SETTLED_BY_INIT, options, require_positions
 
 PREPARED = "prepared"

@@ -5,12 +5,12 @@ import importlib
 import importlib.util
 import inspect
 import math
-import pkgutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from training.reader import Pair
+from training.data.reader import Pair
 
+RECIPES = Path(__file__).with_name("recipes")
 PARTS = ("encoder", "decoder", "embeddings")
 # What the run of --init brings with it.
 SETTLED_BY_INIT = {
@@ -241,9 +241,7 @@ def options():
 
 def recipe_names():
     """The recipes of this folder by name."""
-    import training.recipes
-
-    return sorted(module.name for module in pkgutil.iter_modules(training.recipes.__path__))
+    return sorted(path.stem for path in RECIPES.glob("[!_]*.py"))
 
 
 def load_recipe(name):

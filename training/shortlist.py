@@ -227,7 +227,7 @@ def _run(command, arguments):
 
 def _learn(arguments):
     from tfformer.run import load_tokenizer
-    from training.reader import CorpusReport, clean_pairs, read_pairs
+    from training.data.reader import CorpusReport, clean_pairs, read_pairs
 
     if not arguments.out.parent.is_dir():
         raise OSError(f"--out must be in a folder that exists, got {arguments.out}")

@@ -9,7 +9,7 @@ With a recipe, with two text files (or one TSV) and options, or with a recipe's 
 
 A CPU computes a batch in parts, a core each (--cores). --strategy spreads it over several devices
 or machines, --accumulate computes it in parts one after the other, in less memory. But for what
-dropout draws, none of them changes what is learned (training/strategy.py says how workers are
+dropout draws, none of them changes what is learned (training/step/strategy.py says how workers are
 started).
 
 Exit codes: 0 trained; 1 the corpus, the run directory or the disk is at fault; 2 wrong usage;
@@ -27,12 +27,12 @@ import sys
 import zlib
 from pathlib import Path
 
-from training.allocator import take_huge_pages
 from training.command import Parser
+from training.data.reader import CorpusError, is_blank, read_pairs, require_files
 from training.lock import alone
-from training.reader import CorpusError, is_blank, read_pairs, require_files
 from training.recipe import AUTO, SETTLED_BY_INIT, Recipe, load_recipe, options, recipe_names
-from training.worker import WorkerError, is_chief
+from training.step.allocator import take_huge_pages
+from training.step.worker import WorkerError, is_chief
 
 HELD_OUT = 1000
 # oneDNN's products of matrices, which TensorFlow has but uses by itself only on processors with
@@ -257,7 +257,7 @@ def _refuse(command, recipe, error, code):
     """One line, and the exit code; the other workers, if there are any, end with a line too."""
     command.fail(error)
     if recipe.strategy == "multiworker":
-        from training.strategy import Strategy
+        from training.step.strategy import Strategy
 
         Strategy(recipe.strategy).any(error)
     return code
@@ -268,7 +268,7 @@ def _train(command, arguments, recipe, begun):
     from tfformer.run import RunError
     from training import fit
     from training.prepare import read_origin, read_settings, write_settings
-    from training.progress import Diverged
+    from training.report.progress import Diverged
 
     try:
         if begun:

@@ -76,7 +76,7 @@ def draw_attention(translator, source, target, path):
     """A picture of which source pieces each target piece attended to, written as PNG."""
     import tensorflow as tf
 
-    from training.picture import pyplot, write_picture
+    from training.report.picture import pyplot, write_picture
 
     aligned = translator.functions["align"](tf.constant([source]), tf.constant([target]))
     names = {

@@ -2,8 +2,8 @@
 
 import math
 
-from training.batches import Batches
-from training.bleu import bleu
+from training.data.batches import Batches
+from training.report.bleu import bleu
 
 
 class Validation:

@@ -15,11 +15,11 @@ import tensorflow as tf
 
 from benchmarks.peers.protocol import Peer, serve, training_ids
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
-from training import machine
-from training.adam import Adam
-from training.allocator import keep_freed_memory
-from training.cores import MOST, keep_operations_apart, share_threads
-from training.parallel import ParallelTransformer
+from training.report import machine
+from training.step.adam import Adam
+from training.step.allocator import keep_freed_memory
+from training.step.cores import MOST, keep_operations_apart, share_threads
+from training.step.parallel import ParallelTransformer
 
 
 def load(job):
@@ -79,7 +79,7 @@ def dataset(batches):
 
     data = tf.data.Dataset.range(len(batches))
     data = data.map(lambda n: tf.numpy_function(get, [n], (tf.int32,) * 3)).map(element)
-    # See `training.batches`: with the tuning thread the end of a pass waits for it.
+    # See `training.data.batches`: with the tuning thread the end of a pass waits for it.
     options = tf.data.Options()
     options.autotune.enabled = False
     return data.prefetch(4).with_options(options)

@@ -1,9 +1,9 @@
 """tfformer's own SavedModel, as TensorFlow Serving loads it: the C API, no Python TensorFlow.
 
-Of the job's `options` it takes `directory`, the SavedModel, and `signatures`, as `export.graph`
-gives them, and `xla`, whether XLA is on. The work is the signature `serving_default`, from strings
-to strings. `threads` are inter-op threads beside one intra-op thread
-(`--tensorflow_intra_op_parallelism=1` of a server): to search the parts of a batch side by side
+Of the job's `options` it takes `directory`, the SavedModel, and `signatures`, as
+`export.verification.graph` gives them, and `xla`, whether XLA is on. The work is the signature
+`serving_default`, from strings to strings. `threads` are inter-op threads beside one intra-op
+thread (`--tensorflow_intra_op_parallelism=1` of a server): to search parts of a batch side by side
 gains more than to share an operation. XLA searches no parts and shares its operations: with `xla`
 there are as many intra-op threads.
 """
@@ -13,7 +13,7 @@ import importlib.metadata
 import numpy as np
 
 from benchmarks.peers.protocol import Peer, serve
-from export.session import ServingSession
+from export.capi.session import ServingSession
 
 
 def load(job):

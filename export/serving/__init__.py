@@ -1,7 +1,7 @@
 """A PredictionService for tests and for people without Docker: it is not TensorFlow Serving.
 
 A SavedModel runs here as it does there, by TensorFlow's C++ session in a process without Python
-TensorFlow (`export.session`); requests come through the real gRPC stubs and the same REST routes;
+TensorFlow (`export.capi`); requests come through the real gRPC stubs and the same REST routes;
 and what surrounds the session is written after the server's source, whose files each module names
 (github.com/tensorflow/serving, 2.14 to 2.20). It listens on the loopback address alone, keeps no
 metrics, knows no other platform than a SavedModel's `Predict`, and is not for production.

@@ -16,8 +16,8 @@ import time
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-from export.graph import UsageError
-from export.session import ServingError
+from export.capi.session import ServingError
+from export.verification.graph import UsageError
 
 
 @dataclasses.dataclass(frozen=True)

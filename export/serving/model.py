@@ -13,11 +13,11 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import predict_pb2
 
-from export.graph import BrokenModel, one_line, read_graph
+from export.capi.session import NUMBERS, ServingError
 from export.serving.batching import Batcher
 from export.serving.worker import Worker
-from export.session import NUMBERS, ServingError
-from export.warmup import WARMUP_FILE, read_warmup
+from export.verification.graph import BrokenModel, one_line, read_graph
+from export.verification.warmup import WARMUP_FILE, read_warmup
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -36,7 +36,7 @@ class Model:
         intra_op_threads, inter_op_threads, xla: see `ServingSession`.
 
     Attributes:
-        graph: its `export.graph.Graph`.
+        graph: its `export.verification.graph.Graph`.
         signature_defs: {name: SignatureDef}.
 
     Raises:

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from export.session import ServingError
+from export.capi.session import ServingError
 
 
 def parse(body, signature_of):
@@ -20,7 +20,8 @@ def parse(body, signature_of):
 
     Args:
         body: bytes.
-        signature_of: a function of a signature's name that gives its `export.graph.Signature`.
+        signature_of: a function of a signature's name that gives its `Signature`
+            (`export.verification.graph`).
 
     Raises:
         ServingError: INVALID_ARGUMENT.

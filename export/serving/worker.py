@@ -1,4 +1,4 @@
-"""The process of a loaded version: `export.session` without Python TensorFlow, asked over a pipe.
+"""The process of a loaded version: a C++ session without Python TensorFlow, asked over a pipe.
 
 The server loads in its own process (`servables/tensorflow/saved_model_bundle_factory.cc`). Here, a
 version that is unloaded gives all its memory back, and one that crashes takes nobody with it.
@@ -15,13 +15,7 @@ import sys
 import threading
 from pathlib import Path
 
-from export.session import (
-    ROOT,
-    ServingError,
-    ServingSession,
-    child_environment,
-    how_it_ended,
-)
+from export.capi.session import ROOT, ServingError, ServingSession, child_environment, how_it_ended
 
 # Requests that the session runs at the same time; the others wait.
 MOST_RUNS = 64

@@ -15,8 +15,8 @@ import numpy as np
 import tfformer
 from tfformer import TransformerConfig
 from tfformer.layers.dropout import Dropout
-from tfformer.layers.layer_norm import LayerNorm
-from tfformer.layers.sublayer import Residual
+from tfformer.layers.norm import LayerNorm
+from tfformer.layers.residual import Residual
 
 SIZES = {"d_model": 6, "num_heads": 2, "d_ff": 11}
 SOURCE = {"source_ids": [[5, 7, 4, 3], [6, 3, 0, 0]], "target_ids": [[2, 5, 6], [2, 4, 0]]}

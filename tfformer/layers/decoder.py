@@ -2,14 +2,14 @@
 
 Each layer runs in two ways that agree: over a whole target at once, as in training, and one
 position at a time over a cache of the keys and values that came before, on any Keras backend.
-(Search runs the same equations in fewer operations: `tfformer.inference`.)
+(Search runs the same equations in fewer operations: `tfformer.inference.transformer`.)
 """
 
 import keras
 from keras import ops
 
-from tfformer.layers.block import Block, Stack
 from tfformer.layers.masks import attention_mask
+from tfformer.layers.stack import Block, Stack
 
 
 @keras.saving.register_keras_serializable("tfformer")

@@ -31,7 +31,7 @@ class Dropout(keras.layers.Dropout):
         by_bytes = keras.backend.backend() == "tensorflow" and self.noise_shape is None
         if not (training and by_bytes and 0 < self.rate < 1):
             return super().call(x, training=training)
-        from tfformer.random_bytes import kept
+        from tfformer.backend.random_bytes import kept
 
         # At least one, where some are to fall, and at most 255, where some are to stay.
         dropped = min(max(round(256 * self.rate), 1), 255)

@@ -2,7 +2,7 @@
 
 import keras
 
-from tfformer.layers.block import Block, Stack
+from tfformer.layers.stack import Block, Stack
 
 
 @keras.saving.register_keras_serializable("tfformer")

@@ -3,12 +3,6 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
-from tfformer.search.constraints import (
-    LARGEST_NGRAM,
-    ban_ngrams,
-    likeliest,
-    penalise_repetition,
-)
 from tfformer.search.hypotheses import (
     IMPOSSIBLE,
     Hypotheses,
@@ -17,8 +11,9 @@ from tfformer.search.hypotheses import (
     limits,
     result,
 )
-from tfformer.search.rounds import search_in_rounds
-from tfformer.search.stages import search_in_stages
+from tfformer.search.loop import search_in_rounds
+from tfformer.search.loop_xla import search_in_stages
+from tfformer.search.rules import LARGEST_NGRAM, ban_ngrams, likeliest, penalise_repetition
 
 
 def beam_search(

@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
-from tfformer.search.constraints import allowed_log_probs
 from tfformer.search.hypotheses import SearchResult, State, check, length_penalty
+from tfformer.search.rules import allowed_log_probs
 
 
 def exhaustive_search(

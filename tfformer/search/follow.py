@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
-from tfformer.search.constraints import allowed_log_probs
 from tfformer.search.hypotheses import IMPOSSIBLE, Hypotheses, check, limits, result
-from tfformer.search.rounds import search_in_rounds
+from tfformer.search.loop import search_in_rounds
+from tfformer.search.rules import allowed_log_probs
 
 
 def greedy_search(step, state, batch_size, max_length, skip=None, *, min_length=0):

@@ -8,7 +8,7 @@ the letter, no language under 98.4 %.
 """
 
 from training import dates
-from training.reader import Pair
+from training.data.reader import Pair
 from training.recipe import Recipe
 
 COUNTS = {"train": 24_000, "val": 800, "test": 1_000}

@@ -17,7 +17,7 @@ Another seed, and how the settings were chosen on val: docs/multi30k.md.
 """
 
 from training import multi30k
-from training.reader import read_pairs
+from training.data.reader import read_pairs
 from training.recipe import Recipe
 
 

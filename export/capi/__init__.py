@@ -1,0 +1,1 @@
+"""TensorFlow's C API, by ctypes: a SavedModel as the server loads it."""

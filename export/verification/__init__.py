@@ -1,0 +1,1 @@
+"""Does a SavedModel serve? Its graph, its answers, and what they are compared with."""

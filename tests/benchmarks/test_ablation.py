@@ -1,0 +1,317 @@
+"""The ablation changes one thing at a time, and the averages are of what a run has kept."""
+
+import dataclasses
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from killing_recipe import RECIPE
+from paths import SUPPORT
+
+import tfformer.run
+import training.evaluate
+from benchmarks import ablation, averages
+from tfformer.run import read_arrays, read_config, read_json
+from training.fit import Training
+from training.recipe import load_recipe
+from training.report.history import read_history
+
+PATH = str(SUPPORT / "killing_recipe.py")
+MULTI30K = load_recipe("multi30k")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of three epochs whose weights are all kept."""
+    directory = tmp_path_factory.mktemp("runs") / "half"
+    Training(directory, dataclasses.replace(RECIPE, epochs=3, average=3)).run()
+    return directory
+
+
+@pytest.mark.parametrize("row", ablation.FURTHER)
+def test_row_changes_what_it_says_and_nothing_else(row):
+    init = {"model": {"d_model": 13}}
+    # No row's own.
+    recipe = dataclasses.replace(MULTI30K, subword_sampling=0.3)
+    same, other = (
+        ablation.settings(recipe, changes, 7, init, 1e-3) for changes in ({}, ablation.FURTHER[row])
+    )
+    assert dataclasses.replace(recipe, **other)
+    changed = {name for name in same if same[name] != other[name]}
+    assert changed == set(ablation.FURTHER[row])
+    for name, value in ablation.FURTHER[row].items():
+        expected = MULTI30K.model_changes | value if name == "model_changes" else value
+        assert other[name] == expected
+
+
+def test_settings_that_count_whole_trainings_are_not_those_of_short_ones():
+    recipe = dataclasses.replace(
+        MULTI30K,
+        both_ways=5,
+        r_drop_from=20,
+        subword_sampling_from=11,
+        max_minutes=100.0,
+        patience=3,
+        cores=2,
+    )
+    common = {"both_ways": 0, "max_minutes": 0, "patience": 0, "cores": 1, "epochs": 7}
+    # Its last weights are scored, not the mean of all.
+    common["average"] = 1
+    further = ablation.settings(recipe, {"r_drop": 1.0}, 7, {"model": {"d_model": 13}}, 1e-3)
+    anew = ablation.settings(recipe, {"r_drop": 1.0}, 7)
+    assert common.items() <= further.items() and common.items() <= anew.items()
+    names = ("r_drop_from", "subword_sampling_from")
+    assert [further[name] for name in names] == [0, 0]
+    assert [anew[name] for name in names] == [20, 11]
+
+
+def test_rows_that_say_what_the_recipe_says_are_left_out():
+    sampling = [
+        dataclasses.replace(MULTI30K, subword_sampling=share, model_changes={"dropout": 0.4})
+        for share in (0.0, 0.5, 0.3)
+    ]
+    left_out = [
+        set(ablation.FURTHER) - set(ablation.default_rows(recipe, ablation.FURTHER, Path("t")))
+        for recipe in sampling
+    ]
+    same = {"dropout 0.4"}
+    assert left_out == [same | {"no subword sampling"}, same | {"subword sampling 0.5"}, same]
+    with_teacher, without = (
+        ablation.default_rows(MULTI30K, ablation.FURTHER, teacher) for teacher in (Path("t"), None)
+    )
+    assert set(with_teacher) - set(without) == {"distillation"} and "the recipe" in without
+
+
+def test_peak_of_the_learning_rate():
+    """By the paper's formula, its factor included: scale * d_model^-0.5 * warmup^-0.5."""
+
+    def peak(settings, width):
+        return settings["learning_rate_scale"] * (width * settings["warmup_steps"]) ** -0.5
+
+    # The width is that of the run that it begins with, not the recipe's.
+    further = ablation.settings(MULTI30K, {}, 7, {"model": {"d_model": 13}}, 3e-4)
+    assert (further["cooldown"], further["warmup_steps"]) == (1, 100)
+    np.testing.assert_allclose(peak(further, 13), 3e-4)
+    wide = {"model_changes": {"d_model": 448}}
+    anew = ablation.settings(MULTI30K, wide, 7)
+    own = MULTI30K.settings()
+    assert (anew["cooldown"], anew["warmup_steps"]) == (own["cooldown"], 600)
+    np.testing.assert_allclose(peak(anew, 448), peak(own, own["model_changes"]["d_model"]))
+
+
+def row_file(folder, translations=None, **changes):
+    settings = ablation.settings(RECIPE, changes, 3)
+    row = {"recipe": PATH, "settings": settings, "translations": translations}
+    ablation.write_row(folder / "row.json", row)
+    return folder / "row.py"
+
+
+def test_row_is_what_it_was_begun_with(tmp_path):
+    path = row_file(tmp_path, max_length_ratio=math.inf)
+    recipe = load_recipe(str(path))
+    assert recipe.settings() == ablation.settings(RECIPE, {"max_length_ratio": math.inf}, 3)
+    assert list(recipe.read("train", None)) == list(RECIPE.read("train", None))
+    row_file(tmp_path, max_length_ratio=math.inf)
+    with pytest.raises(ValueError, match="was begun with other settings: choose another --out"):
+        row_file(tmp_path, smoothing=0.2)
+    assert load_recipe(str(path)).settings() == recipe.settings()
+
+
+def test_distilled_corpus_is_the_recipe_s_and_its_sources_with_other_targets(tmp_path):
+    translations = tmp_path / "translations.txt"
+    own = list(RECIPE.read("train", None))
+    translations.write_text("".join(f"{n}\u2028\n" for n in range(len(own))), encoding="utf-8")
+    recipe = load_recipe(str(row_file(tmp_path, str(translations))))
+    pairs = list(recipe.read("train", None))
+    assert pairs[: len(own)] == own
+    assert pairs[len(own) :] == [(pair.source, f"{n}\u2028", "") for n, pair in enumerate(own)]
+    assert list(recipe.read("val", None)) == list(RECIPE.read("val", None))
+    translations.write_text("one\n")
+    with pytest.raises(ValueError, match="shorter"):
+        list(recipe.read("train", None))
+
+
+class Made:
+    """A training that is what it came to; `call` it asks to do what `arguments` say."""
+
+    def __init__(self, row, figures, folder=Path(), arguments=()):
+        self.row, self.found, self.arguments = row, figures, arguments
+        self.run, self.log = folder / row, folder / f"{row}.log"
+
+    def figures(self):
+        return self.found
+
+    def finish(self, call):
+        call(self.arguments, self.log)
+
+
+def test_table_has_mean_and_deviation_of_each_row():
+    minutes = {"minutes": 3.4, "loss": 1.0, "pairs": 5}
+    trainings = [
+        Made(row, bleu and minutes | {"bleu": bleu})
+        for row, bleu in [
+            ("a", 40.0),
+            ("b", 41.5),
+            ("c", 7.0),
+            ("a", 43.0),
+            ("b", 41.5),
+            ("c", None),
+        ]
+    ]
+    assert ablation.table(trainings).splitlines() == [
+        "| | seeds | minutes | training loss | BLEU, 13a |",
+        "|---|--:|--:|--:|--:|",
+        "| a | 2 | 3 | 1.00 ± 0.00 | 41.50 ± 2.12 |",
+        "| b | 2 | 3 | 1.00 ± 0.00 | 41.50 ± 0.00 |",
+        "| c | 1 | 3 | 1.00 | 7.00 |",
+    ]
+
+
+def test_each_training_has_a_core_and_one_that_fails_stops_no_other(tmp_path, capsys):
+    (tmp_path / "which_core.py").write_text(
+        "import os, sys, time\n"
+        "print(sorted(os.sched_getaffinity(0)))\n"
+        "sys.exit(sys.argv[1] == 'fails')\n"
+    )
+    folder = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        ablation.side_by_side(
+            [Made(name, None, tmp_path, ["which_core", name]) for name in ("fails", "a", "b", "c")]
+        )
+    finally:
+        os.chdir(folder)
+    said = capsys.readouterr().err.splitlines()
+    assert sorted(said) == sorted(
+        [f"{tmp_path / name} is finished" for name in "abc"]
+        + [f"which_core ended with 1: see {tmp_path / 'fails.log'}"]
+    )
+    cores = [json.loads((tmp_path / f"{name}.log").read_text()) for name in ("fails", *"abc")]
+    assert all(len(core) == 1 and core[0] in os.sched_getaffinity(0) for core in cores)
+
+
+def test_trainings_have_files_of_their_own(tmp_path):
+    trainings = [
+        ablation.Training(tmp_path / f"{ablation.file_name(row)}.json", row, seed, None, None)
+        for row in [*ablation.FURTHER, *ablation.SIZES]
+        for seed in (1, 2, 12)
+    ]
+    count = 3 * len({*ablation.FURTHER, *ablation.SIZES})
+    for name in ("run", "log", "scores"):
+        assert len({getattr(training, name) for training in trainings}) == count
+
+
+def test_averages(run, capsys):
+    assert averages.main([str(run), "--recipe", PATH]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = dict(line.strip("| ").split(" | ", 1) for line in lines[2:])
+    assert list(rows) == [
+        "as published",
+        "of the last epoch",
+        "mean of the last 2",
+        "exponential moving average of the last 3",
+    ]
+    assert len({row.split(" | ")[0] for name, row in rows.items() if name != "as published"}) == 3
+    # What training said of the last epoch, whose targets end with eos here as there.
+    perplexity = float(rows["of the last epoch"].split(" | ")[0])
+    np.testing.assert_allclose(perplexity, read_history(run)[-1]["val_perplexity"], rtol=1e-3)
+
+
+def test_exponential_moving_average(run, monkeypatch):
+    """Of three epochs a quarter, a quarter and a half."""
+    given = []
+    monkeypatch.setattr(tfformer.run, "set_weights", lambda model, weights: given.append(weights))
+    monkeypatch.setattr(averages, "evaluate", lambda *args, **kwargs: ({}, []))
+    list(averages.measure(run, [], ""))
+    epochs = [read_arrays(run / "checkpoints" / f"epoch-{n}.npz") for n in (1, 2, 3)]
+    *_, pair, moving = given
+    for name, weight in moving.items():
+        first, second, third = (weights[name] for weights in epochs)
+        np.testing.assert_allclose(weight, first / 4 + second / 4 + third / 2, atol=1e-6)
+        np.testing.assert_allclose(pair[name], (second + third) / 2, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["--anew", "--rows", "x"], "--rows must be of the recipe, 6 + 1 layers; got x"),
+        (["--init", "r", "--rows", "distillation"], "distillation needs --teacher"),
+        (["--init", "r", "--learning-rate", "0"], "--learning-rate must be positive, got 0.0"),
+        (["--init", "r", "--anew"], "not allowed with argument"),
+        (["--anew", "--seeds", "-1"], "--seeds must be at least 0, got [-1]"),
+        (
+            ["--init", "r", "--teacher", "t", "--epochs", "3"],
+            "--epochs must be even with the row distillation, got 3",
+        ),
+    ],
+)
+def test_wrong_usage_takes_one_line(arguments, message, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        ablation.main(["dates", "--out", str(tmp_path / "out"), *arguments])
+    output, error = capsys.readouterr()
+    assert ended.value.code == 2 and not output and not (tmp_path / "out").exists()
+    assert error.count("\n") == 1 and message in error
+
+
+@pytest.mark.slow
+def test_ablation_end_to_end(run, tmp_path, capfd):
+    out = tmp_path / "new" / "ablation"
+    arguments = [
+        PATH, "--out", str(out), "--init", str(run), "--teacher", str(run), "--epochs", "2",
+        "--rows", "dropout 0.4", "distillation", "--seeds", "1", "2", "1",
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "benchmarks.ablation", *arguments]
+    # Stopped in the middle of a training, it goes on.
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        while not any(out.glob("*-1/prepared")):
+            assert process.poll() is None
+            time.sleep(0.1)
+        time.sleep(5)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait() == 130
+    assert ablation.main(arguments) == 0
+    output, _ = capfd.readouterr()
+    rows = ["| dropout 0.4 | 2", "| distillation | 2"]
+    for line, begin in zip(output.splitlines()[-2:], rows, strict=True):
+        assert line.startswith(begin)
+    finished = {path.name: path for path in out.iterdir() if path.is_dir()}
+    # What Python compiles, unless it is told not to.
+    finished.pop("__pycache__", None)
+    assert set(finished) == {"dropout-0-4-1", "dropout-0-4-2", "distillation-1", "distillation-2"}
+    for name, path in finished.items():
+        settings = read_json(path / "prepared" / "recipe.json")
+        assert settings["seed"] == int(name[-1]) and settings["cores"] == 1
+        assert settings["cooldown"] == 1 and settings["warmup_steps"] == 100
+        facts = read_json(path / "prepared" / "corpus.json")
+        assert facts["init"]["weights"] == read_config(run)["weights"]
+        dropout = read_config(path)["model"]["dropout"]
+        assert dropout == (0.4 if name.startswith("dropout") else RECIPE.model_changes["dropout"])
+        # Distillation has half the epochs of twice the corpus.
+        assert len(read_history(path)) == (2 if name.startswith("dropout") else 1)
+    # What is there is not trained again, whatever else it was scored on.
+    scored = ["--recipe", PATH, "--split", "val", "--greedy"]
+    assert training.evaluate.main([str(finished["distillation-1"]), *scored]) == 0
+    capfd.readouterr()
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("last.npz")}
+    assert ablation.main(arguments) == 0
+    assert capfd.readouterr().out == output
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("last.npz")}
+    # Other settings are not mixed with these.
+    assert ablation.main([*arguments, "--epochs", "4"]) == 1
+    assert "was begun with other settings: choose another --out" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_ablation_anew(tmp_path, capfd):
+    arguments = [PATH, "--out", str(tmp_path), "--anew", "--epochs", "1", "--seeds", "3"]
+    assert ablation.main([*arguments, "--rows", "6 + 1 layers"]) == 0
+    assert "| 6 + 1 layers | 1 |" in capfd.readouterr().out
+    model = read_config(tmp_path / "6-1-layers-3")["model"]
+    assert (model["num_encoder_layers"], model["num_decoder_layers"]) == (6, 1)

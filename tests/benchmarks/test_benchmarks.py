@@ -1,0 +1,357 @@
+"""The benchmarks measure what they say: the same work for everyone, and every time it took."""
+
+import json
+import math
+import statistics
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from benchmarks import (
+    decoding,
+    load,
+    same_weights,
+    scaling,
+    serving,
+    shortlist,
+    streaming,
+    training,
+    work,
+)
+from benchmarks.peers import protocol
+from benchmarks.workers import Worker, WorkerError
+from training.report import machine
+
+TEXT = work.Text(
+    "toy",
+    ["the cat sat", "a dog ran"] * 20,
+    ["die Katze", "ein Hund"] * 20,
+    ["the cat sat on", "a"],
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return work.learn_vocabulary(TEXT, 400)
+
+
+def test_vocabulary_has_exactly_the_wanted_size_and_its_pieces_are_all_different(tokenizer):
+    assert tokenizer.source_vocabulary_size == tokenizer.target_vocabulary_size == 400
+    pieces = work.pieces(tokenizer)
+    assert len(set(pieces)) == 400 and pieces[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
+
+
+def test_larger_vocabulary_has_the_same_tokens(tokenizer):
+    larger, texts = work.fill_up(tokenizer, 1000), tf.constant(TEXT.decoded)
+    assert larger.source_vocabulary_size == 1000
+    assert larger.encode_source(texts).to_list() == tokenizer.encode_source(texts).to_list()
+
+
+def test_batches_hold_the_texts_in_order_with_their_ids(tokenizer):
+    texts = [f"{n} cat" for n in range(64)]
+    for batch_size, count in ((1, 16), (8, 4), (32, 2)):
+        batches = work.make_batches(texts, tokenizer, batch_size)
+        assert [len(batch["texts"]) for batch in batches] == [batch_size] * count
+        assert [text for batch in batches for text in batch["texts"]] == texts[: batch_size * count]
+        for batch in batches:
+            assert batch["ids"] == tokenizer.encode_source(batch["texts"]).to_list()
+            assert all(row[-1] == 3 for row in batch["ids"])
+
+
+def test_folder_without_the_files_takes_one_line(tmp_path, capsys):
+    arguments = ["--data", str(tmp_path), "--out", str(tmp_path / "decoding.json")]
+    assert decoding.main(arguments) == 1
+    assert "train.en" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_padding_is_the_least_that_fits():
+    assert protocol.padded([[5], [6, 7, 8]]) == [[5, 0, 0], [6, 7, 8]]
+    assert protocol.padded([[5], [6, 7, 8]], multiple=4) == [[5, 0, 0, 0], [6, 7, 8, 0]]
+
+
+def test_measuring_decodes_every_batch_once():
+    decoded = []
+    answer = protocol.measure(decoded.append, [1, 2, 3])
+    assert decoded == [1, 2, 3]
+    assert answer["seconds"] > 0 and set(answer) == {"seconds", "foreign"}
+
+
+@pytest.mark.parametrize(
+    "python, reason",
+    [("/no/such/python", "cannot be started"), ("/bin/false", "ended with exit code 1")],
+)
+def test_worker_that_does_not_start_says_why(python, reason):
+    with pytest.raises(WorkerError, match=reason):
+        Worker("with_marian", {}, python)
+
+
+def test_ratios_are_to_the_best_of_the_other(capsys):
+    def row(system, threads, ms, best, foreign=0.0):
+        names = ["size", "batch", "system", "threads", "ms_per_sentence", "best", "foreign"]
+        values = ["S", 8, system, threads, ms, best, foreign]
+        return {**dict(zip(names, values, strict=True)), "least": ms, "greatest": ms}
+
+    table = decoding.markdown(
+        [
+            row("tfformer", 1, 30.0, True),
+            row("tfformer", None, 40.0, False, foreign=0.25),
+            row("ctranslate2-float32", 1, 20.0, True),
+            row("ctranslate2-float32", 2, 60.0, False),
+        ]
+    ).splitlines()
+    assert len(table) == 5  # two lines of head, and no thread setting that was beaten
+    assert table[2] == "| 8 | tfformer | 1 | 30.00 | 30.00 to 30.00 | 1.50 |  | 0.00 |"
+    assert table[3].startswith("| 8 | tfformer | default | 40.00 |")
+    assert table[3].endswith("| 2.00 |  | 0.25 (!) |")
+
+
+def test_decoding_end_to_end(tmp_path, capsys):
+    out = tmp_path / "new" / "decoding.json"
+    code = decoding.main(
+        [
+            "--size", "test", "--rounds", "2", "--batch", "1", "2", "--threads", "1",
+            "--systems", "tfformer", "marian", "--python", "marian=/no/such/python",
+            "--out", str(out),
+        ]
+    )  # fmt: skip
+    output, progress = capsys.readouterr()
+    assert code == 0
+    assert "skipped: marian: /no/such/python cannot be started" in progress
+    assert "| 2 | tfformer | " in output
+    record = json.loads(out.read_text())
+    assert record["machine"]["cores"] >= 1 and record["text"].startswith("dates")
+    measured = [(row["batch"], row["threads"]) for row in record["rows"]]
+    assert sorted(measured, key=str) == [(1, 1), (1, None), (2, 1), (2, None)]
+    for row in record["rows"]:
+        assert row["system"] == "tfformer" and "TensorFlow" in row["version"]
+        assert len(row["rounds"]) == 2 and row["foreign"] >= 0
+        assert 0 < row["least"] <= row["ms_per_sentence"] <= row["greatest"]
+        assert row["ms_per_sentence"] == statistics.median(row["rounds"])
+    for batch in (1, 2):
+        own = [row for row in record["rows"] if row["batch"] == batch]
+        [best] = [row for row in own if row["best"]]
+        assert best["ms_per_sentence"] == min(row["ms_per_sentence"] for row in own)
+
+
+@pytest.mark.slow
+def test_training_end_to_end(tmp_path, capsys):
+    out = tmp_path / "new" / "training.json"
+    arguments = [
+        "--size", "test", "--rounds", "3", "--batches", "2",
+        "--systems", "tfformer", "tfformer-plain", "keras_hub", "torch",
+        "--python", "torch=/no/such/python", "--out", str(out),
+    ]  # fmt: skip
+    assert training.main(arguments) == 0
+    output, progress = capsys.readouterr()
+    assert "skipped: torch: /no/such/python cannot be started" in progress
+    record = json.loads(out.read_text())
+    rows = {row["system"]: row for row in record["rows"]}
+    assert set(rows) == {"tfformer", "tfformer-plain", "keras_hub"}
+    for row in rows.values():
+        assert len(row["rounds"]) == 3
+        assert 0 < row["least"] <= row["tokens_per_second"] <= row["greatest"]
+        assert row["tokens_per_second"] == statistics.median(row["rounds"])
+    ratio = rows["tfformer"]["tokens_per_second"] / rows["keras_hub"]["tokens_per_second"]
+    assert f" {ratio:.2f} |" in next(line for line in output.splitlines() if "| tfformer |" in line)
+    assert rows["tfformer"]["version"].endswith(
+        f", {math.gcd(64, min(machine.cores(), 8))} parts a batch"
+    )
+    assert rows["tfformer-plain"]["version"].endswith(", 1 parts a batch")
+    assert record["pipeline"] > 0
+    assert f"The input pipeline alone: {record['pipeline']:,.0f} tokens/s" in output
+
+
+def test_training_batches_are_the_same_for_all_and_of_few_lengths():
+    text = work.read_text()
+    tokenizer = work.learn_vocabulary(text, 500)
+    batches = work.make_training_batches(text, tokenizer, 5, rows=16)
+    assert batches == work.make_training_batches(text, tokenizer, 5, rows=16)
+    for batch in batches:
+        assert len(batch["source"]) == len(batch["target"]) == 16
+        source, target, labels = map(np.array, protocol.training_ids(batch))
+        assert source.shape == target.shape == labels.shape == (16, batch["length"])
+        assert batch["length"] in work.EDGES
+        assert [row[row != 0].tolist() for row in target] == [[2, *y[:-1]] for y in batch["target"]]
+        assert [row[row != 0].tolist() for row in labels] == batch["target"]
+    with pytest.raises(ValueError, match="batches must be at most .*, got 100000"):
+        work.make_training_batches(text, tokenizer, 100_000)
+
+
+@pytest.mark.slow
+def test_decoding_of_the_xla_form(tmp_path):
+    out = tmp_path / "decoding.json"
+    arguments = ["--size", "test", "--rounds", "1", "--batch", "2", "--threads", "1"]
+    assert decoding.main([*arguments, "--systems", "tfformer-xla", "--out", str(out)]) == 0
+    rows = json.loads(out.read_text())["rows"]
+    assert [(row["system"], row["threads"]) for row in rows] == [
+        ("tfformer-xla", 1),
+        ("tfformer-xla", None),
+    ]
+
+
+def test_scaling_end_to_end(tmp_path, capsys):
+    out = tmp_path / "scaling.png"
+    code = scaling.main(
+        [
+            "--size", "test", "--length", "32", "--beam", "4", "--batch", "1", "2",
+            "--vocabulary", "500", "--rounds", "1", "--requests", "30", "--out", str(out),
+        ]
+    )  # fmt: skip
+    output, _ = capsys.readouterr()
+    assert code == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+    record = json.loads(out.with_suffix(".json").read_text())
+    points = [(row["factor"], row["value"]) for row in record["rows"]]
+    assert points == [("length", 32), ("beam", 4), ("batch", 1), ("batch", 2), ("vocabulary", 500)]
+    assert all(row["ms_per_sentence"] > 0 for row in record["rows"])
+    assert len(record["memory_mib"]) == scaling.PORTIONS and min(record["memory_mib"]) > 1
+    assert "| batch size, sentences | ms a sentence |" in output and "Resident memory:" in output
+
+
+def test_shortlist_end_to_end(tmp_path, capsys):
+    out = tmp_path / "new" / "shortlist.json"
+    code = shortlist.main(
+        [
+            "--size", "test", "--vocabulary", "500", "--batch", "1", "2", "--rounds", "1",
+            "--candidates", "3", "--frequent", "5", "--out", str(out),
+        ]
+    )  # fmt: skip
+    output, _ = capsys.readouterr()
+    assert code == 0
+    record = json.loads(out.read_text())
+    assert [(row["vocabulary"], row["batch"]) for row in record["rows"]] == [(500, 1), (500, 2)]
+    for row in record["rows"]:
+        for median, least, greatest in (row["whole"], row["shortlist"]):
+            assert 0 < least <= median <= greatest
+        assert 265 <= row["sentence"] <= row["request"] < 500
+        assert f"| 500 | {row['batch']} | {row['whole'][0]:.2f} (" in output
+    assert record["rows"][0]["sentence"] == record["rows"][0]["request"]
+    assert record["changes"] is None
+
+
+@pytest.mark.slow
+def test_serving_end_to_end(served_model, tmp_path, capsys):
+    source, batching = tmp_path / "source.txt", tmp_path / "batching_parameters.txt"
+    source.write_text("".join(f"{text}\n\n" for text in tiny.sentences(23)))
+    batching.write_text("max_batch_size { value: 8 }\nbatch_timeout_micros { value: 1000 }\n")
+    out = tmp_path / "new" / "serving.json"
+    code = serving.main(
+        [
+            str(served_model), "--source", str(source), "--clients", "3", "--seconds", "1",
+            "--batching", str(batching), "--out", str(out),
+        ]
+    )  # fmt: skip
+    output, error = capsys.readouterr()
+    assert code == 0, error
+    record = json.loads(out.read_text())
+    assert record["text"] == "23 lines of source.txt" and record["language"] == "gRPC"
+    assert record["batching"]["max_batch_size"] == 8
+    assert "TensorFlow" in record["versions"] and record["machine"]["cores"] >= 1
+    assert [(row["clients"], row["batching"]) for row in record["rows"]] == [(3, "off"), (3, "on")]
+    for row in record["rows"]:
+        assert 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] < 30_000
+        assert row["errors"] == row["different"] == 0 and row["first_error"] is None
+        assert row["answers"] >= row["requests_a_second"] > 3
+        assert f"| 3 | {row['batching']} | {row['requests_a_second']:.1f} | " in output
+
+
+def test_load_by_rest_tells_wrong_answers_and_errors(served_model, tmp_path):
+    texts = tiny.sentences(5)
+    right = load.translate_alone(served_model / "1", texts)
+    wrong = [(translation + "!", score) for translation, score in right[:1]]
+    lower = [(translation, score - 2 * load.TOLERANCE) for translation, score in right[1:2]]
+    base = load.link_version(served_model / "1", tmp_path / "model", warm_up=False)
+    with load.Server(base) as server:
+        expected = [*wrong, *lower, *right[2:]]
+        found = load.measure(server, texts, expected, 2, 1.0, warm_up=0.5, rest=True)
+        rounds = found.answers / len(texts)
+        assert abs(found.different - 2 * rounds) <= 4 and found.different > 0
+        assert not found.errors and found.row()["requests_a_second"] == len(found.milliseconds)
+        assert 0 < len(found.milliseconds) < found.answers
+        server.close()
+        gone = load.measure(server, texts, right, 2, 0.2, warm_up=0.0, rest=True)
+    assert gone.answers == 0 and gone.errors[0].startswith("UNAVAILABLE")
+    with pytest.raises(load.LoadError, match="no answer to 2 clients: UNAVAILABLE"):
+        gone.row()
+
+
+def test_server_that_does_not_start_says_why(served_model, tmp_path):
+    wrong = tmp_path / "batching_parameters.txt"
+    wrong.write_text("max_batch_size { value: 0 }")
+    with pytest.raises(load.LoadError, match="max_batch_size must be at least 1, got 0"):
+        load.Server(served_model, wrong)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (["none"], "directory must exist, got"),
+        (["model", "--source", "none"], "No such file or directory: 'none'"),
+        (["model", "--source", "blank"], "--source must have a line of text, got blank"),
+        (["model", "--batching", "wrong"], "batching parameters do not parse"),
+    ],
+)
+def test_serving_refuses_what_is_not_there_in_one_line(
+    arguments, message, served_model, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blank").write_text("\n \n")
+    (tmp_path / "wrong").write_text("max_batch_size: many")
+    (tmp_path / "model").symlink_to(served_model)
+    assert serving.main(arguments) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("python -m benchmarks.serving: error: ") and message in line
+
+
+@pytest.mark.parametrize(
+    "command, arguments, message",
+    [
+        (decoding, ["--rounds", "0"], "--rounds must be at least 1, got 0"),
+        (decoding, ["--python", "moses=/x"], "--python must be of PEER=PATH with PEER in"),
+        (scaling, ["--vocabulary", "7000"], "--vocabulary must be at least 8000, got [7000]"),
+        (scaling, ["--threads", "0"], "--threads must be at least 1, got 0"),
+        (serving, ["model", "--clients", "8", "0"], "--clients must be at least 1, got [8, 0]"),
+        (serving, ["model", "--seconds", "0.5"], "--seconds must be at least 1, got 0.5"),
+        (serving, ["model", "--grpc", "--rest"], "not allowed with argument"),
+        (serving, [], "required: directory"),
+        (shortlist, ["--batch", "0"], "--batch must be at least 1, got [0]"),
+        (shortlist, ["--run", "runs/x"], "--run needs --data"),
+        (
+            same_weights,
+            ["run", "--source", "x", "--batch", "0"],
+            "--batch must be at least 1, got 0",
+        ),
+    ],
+)
+def test_wrong_usage_takes_one_line(command, arguments, message, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    output, error = capsys.readouterr()
+    assert ended.value.code == 2 and not output
+    assert error.count("\n") == 1 and message in error
+
+
+def test_every_peer_has_its_worker():
+    peers = Path(decoding.__file__).parent / "peers"
+    names = {f"with_{system.peer}" for system in decoding.SYSTEMS}
+    for name in names | {system.peer for system in training.SYSTEMS}:
+        assert (peers / f"{name}.py").is_file()
+
+
+@pytest.mark.slow
+def test_memory_of_the_input_does_not_grow_with_the_corpus(tmp_path, capsys):
+    arguments = ["--pairs", "10000", "150000", "--batches", "200", "--folder", str(tmp_path)]
+    assert streaming.main(arguments) == 0
+    head, *rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
+    small, large = (
+        {k: float(v.replace(",", "")) for k, v in zip(head, row, strict=True)} for row in rows
+    )
+    assert large["pairs"] == 15 * small["pairs"]
+    assert large["batches an epoch"] > 7 * small["batches an epoch"]
+    # Its index is 5 MiB more, its text would be 20; two processes of one size differ by up to 9.
+    for phase in ("corpus mib", "batches mib"):
+        assert 0 < large[phase] < small[phase] + 14
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,371 @@
+"""What an export writes for its deployment is true, works as it stands, and stays the user's."""
+
+import concurrent.futures
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+from google.protobuf import text_format
+from paths import ROOT
+from serving import SECONDS, Asked, add_version
+from tensorflow_serving.config import model_server_config_pb2
+
+import tfformer
+from export import deployment, saved_model
+from export.deployment import flops, largest_request, write_deployment
+from export.local_server import LocalServer
+from export.serving.batching import BatchingParameters
+from export.serving.versions import one_model, read_config
+from export.verification.graph import read_files, read_graph, read_variables
+from tfformer import Transformer, TransformerConfig, Translator
+
+LIMITS = {"max_source_length": 17, "max_target_length": 13, "max_batch_size": 37}
+NAMES = {"README.md", "models.config", "monitoring.config", "docker-compose.yml"}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """The base directory that the whole command has written into, with --batching."""
+    translator = tiny.make_translator()
+    folder = tmp_path_factory.mktemp("exported")
+    run = folder / "run"
+    tfformer.save(run, translator.model, translator.tokenizer, dict(list(LIMITS.items())[:2]))
+    base = folder / "two.words-1"
+    assert saved_model.main([str(run), str(base), "--batching", "--max-batch-size", "37"]) == 0
+    return base
+
+
+@pytest.fixture(scope="module")
+def report(exported):
+    return json.loads((exported / "1.report.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def config(exported):
+    return read_config(exported / "models.config")
+
+
+@pytest.fixture(scope="module")
+def batching(exported):
+    return BatchingParameters.parse((exported / "batching_parameters.txt").read_text())
+
+
+@pytest.fixture(scope="module")
+def asked(config, batching):
+    """The local server with the very files of the export."""
+    with LocalServer(config, batching=batching) as server:
+        asked = Asked(server)
+        yield asked
+        asked.close()
+
+
+def test_it_is_all_there_and_nothing_is_left_open(exported):
+    files = {path.name for path in exported.iterdir()}
+    assert files == NAMES | {"1", "1.report.json", "batching_parameters.txt"}
+    for name in NAMES | {"batching_parameters.txt"}:
+        assert not re.search("@[a-z_]+@", (exported / name).read_text()), name
+
+
+def test_models_config_is_what_the_server_reads(exported, config):
+    text = (exported / "models.config").read_text()
+    parsed = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
+    [model] = parsed.model_config_list.config
+    assert (model.name, model.base_path) == ("two.words-1", "/models/two.words-1")
+    assert model.model_platform == "tensorflow"
+    # Here it is the folder that docker-compose.yml mounts.
+    assert config.model_config_list.config[0].base_path == str(exported.resolve())
+    # What is commented out parses too: labels, and the versions that they name.
+    proposed = re.sub(r"(?m)^    # (model_version_policy|version_labels)", r"    \1", text)
+    [model] = text_format.Parse(
+        proposed, model_server_config_pb2.ModelServerConfig()
+    ).model_config_list.config
+    assert list(model.model_version_policy.specific.versions) == [1, 2]
+    assert dict(model.version_labels) == {"stable": 1, "canary": 2}
+
+
+def test_monitoring_config_enables_what_its_comment_names(exported):
+    comment, line = (exported / "monitoring.config").read_text().splitlines()
+    path = "/monitoring/prometheus/metrics"
+    assert comment.endswith(f"http://HOST:8501{path}")
+    assert line == f'prometheus_config {{ enable: true, path: "{path}" }}'
+
+
+def test_docker_compose_names_the_files_that_are_there(exported):
+    yaml = pytest.importorskip("yaml")
+    [(name, service)] = yaml.safe_load((exported / "docker-compose.yml").read_text())[
+        "services"
+    ].items()
+    assert name == "two.words-1"
+    assert service["image"].startswith("tensorflow/serving:2.")
+    assert service["ports"] == ["8500:8500", "8501:8501"]
+    [(here, there, mode)] = [volume.split(":") for volume in service["volumes"]]
+    assert (here, there, mode) == (".", "/models/two.words-1", "ro")
+    options = dict(option.removeprefix("--").split("=", 1) for option in service["command"])
+    for option, path in options.items():
+        if path.startswith("/models/"):
+            assert (exported / Path(path).relative_to(there)).is_file(), option
+    assert options["enable_batching"] == "true"
+    assert options["allow_version_labels_for_unavailable_models"] == "true"
+
+
+def test_docker_compose_without_batching(tmp_path, report):
+    write_deployment(tmp_path, report)
+    text = (tmp_path / "docker-compose.yml").read_text()
+    assert f'volumes: [".:/models/{tmp_path.name}:ro"]' in text
+    assert "batching" not in text and not (tmp_path / "batching_parameters.txt").exists()
+    assert {path.name for path in tmp_path.iterdir()} == NAMES
+
+
+@pytest.mark.parametrize(("limit", "rows"), [(7, 7), (32, 32), (256, 32)])
+def test_no_batch_has_more_rows_than_the_model_takes(tmp_path, report, limit, rows):
+    known = report["deployment"]
+    known = {**known, "limits": {**known["limits"], "max_batch_size": limit}}
+    write_deployment(tmp_path, {**report, "deployment": known}, batching=True)
+    text = (tmp_path / "batching_parameters.txt").read_text()
+    assert BatchingParameters.parse(text).max_batch_size == rows
+
+
+def test_what_the_user_changed_stays_and_the_page_is_renewed(tmp_path, report):
+    write_deployment(tmp_path, report, batching=True)
+    mine = [path for path in tmp_path.iterdir() if path.name != "README.md"]
+    assert len(mine) == 4
+    for path in mine:
+        path.write_text("# mine")
+    page = tmp_path / "README.md"
+    written = page.read_text()
+    page.write_text(written.splitlines()[0] + "\nold")
+    write_deployment(tmp_path, report, batching=True)
+    assert [path.read_text() for path in mine] == ["# mine"] * 4
+    assert page.read_text() == written
+    for own in (b"# My page\n" + written.encode(), "# Größe".encode("latin-1"), b""):
+        page.write_bytes(own)
+        write_deployment(tmp_path, report, batching=True)
+        assert page.read_bytes() == own
+
+
+def test_a_server_with_xla_is_started_with_it_and_the_page_says_so(tmp_path, report):
+    assert write_deployment(tmp_path, report, xla=True) == []
+    assert "- --xla_cpu_compilation_enabled=true" in (tmp_path / "docker-compose.yml").read_text()
+    page = (tmp_path / "README.md").read_text()
+    assert "export.local_server . --xla" in page and "a stock" not in page
+
+
+def test_what_the_files_that_stay_do_not_fit_is_said(tmp_path, report):
+    known = report["deployment"]
+    small = {**known, "limits": {**known["limits"], "max_batch_size": 7}}
+    assert write_deployment(tmp_path, report) == []
+    [line] = write_deployment(tmp_path, report, batching=True)
+    assert "docker-compose.yml must have --enable_batching" in line
+    (tmp_path / "docker-compose.yml").unlink()
+    assert write_deployment(tmp_path, report, batching=True) == []
+    [line] = write_deployment(tmp_path, {**report, "deployment": small}, batching=True)
+    assert "max_batch_size in batching_parameters.txt must be at most 7" in line
+    [line] = write_deployment(tmp_path, report)
+    assert "docker-compose.yml must not have --enable_batching" in line
+
+
+def test_a_sample_text_stays_as_it_is(tmp_path, report):
+    text = 'it\'s @name@ and $HOME `x` "y"'
+    changed = {**report, "deployment": {**report["deployment"], "sample": text}}
+    write_deployment(tmp_path, changed)
+    [line] = [x for x in (tmp_path / "README.md").read_text().splitlines() if x.startswith("echo ")]
+    done = subprocess.run(
+        ["sh", "-c", line.partition(" | ")[0]], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == text + "\n"
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
+def test_every_curl_line_of_the_page_works(exported, asked):
+    page = (exported / "README.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("curl ")]
+    for line in lines:
+        local = line.replace("localhost:8501", f"127.0.0.1:{asked.server.rest_port}")
+        assert local != line
+        done = subprocess.run(local, shell=True, capture_output=True, text=True, timeout=SECONDS)
+        assert {"predictions", "outputs", "model_version_status"} & set(json.loads(done.stdout))
+        assert "error" not in json.loads(done.stdout), done.stdout
+    # One for each signature, and one for the status.
+    assert len(lines) == len(read_graph(exported / "1").signatures) + 1
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
+def test_every_curl_line_of_a_page_without_batching_works(served_model, report, tmp_path):
+    base = tmp_path / "tiny"
+    base.mkdir()
+    version = add_version(served_model / "1", base, 1, warmup=False)
+    graph = read_graph(version).to_dict()
+    write_deployment(base, {**report, "graph": graph, "directory": str(version)})
+    lines = [x for x in (base / "README.md").read_text().splitlines() if x.startswith("curl ")]
+    assert len(lines) == len(graph["signatures"]) + 1
+    with LocalServer(read_config(base / "models.config")) as server:
+        for line in lines:
+            local = line.replace("localhost:8501", f"127.0.0.1:{server.rest_port}")
+            done = subprocess.run(local, shell=True, capture_output=True, text=True)
+            assert "error" not in json.loads(done.stdout), (line, done.stdout)
+
+
+def test_the_client_line_of_the_page_works(exported, asked):
+    page = (exported / "README.md").read_text()
+    [line] = [line for line in page.splitlines() if line.startswith("echo ")]
+    line = line.replace("python", sys.executable)
+    url = f"--url http://127.0.0.1:{asked.server.rest_port}"
+    done = subprocess.run(f"{line} {url}", shell=True, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr
+
+
+def test_with_batching_there_is_what_can_be_batched(exported):
+    signatures = read_graph(exported / "1").signatures
+    assert set(signatures) == {
+        "serving_default", "translate_document", "score", "complete", "align"
+    }  # fmt: skip
+    for signature in signatures.values():
+        assert {(x.dtype, x.shape) for x in signature.inputs.values()} == {("string", (None,))}
+        for output in signature.outputs.values():
+            assert output.shape is None or len(output.shape) >= 1, output
+        assert not signature.defaults
+
+
+def test_a_server_that_batches_answers_each_what_alone_it_gets(asked):
+    texts = tiny.sentences(23)
+    alone = [asked.translate(text, model="two.words-1") for text in texts]
+
+    def ask(text):
+        return asked.translate(text, model="two.words-1")
+
+    with concurrent.futures.ThreadPoolExecutor(23) as threads:
+        assert list(threads.map(ask, texts)) == alone
+
+
+# The numbers.
+
+
+def test_limits_and_sizes_of_the_report_are_those_of_the_model(exported, report):
+    known, version = report["deployment"], exported / "1"
+    limits = known["limits"]
+    assert {name: limits[name] for name in LIMITS} == LIMITS
+    assert limits["max_characters"] == 17 * 16
+    assert limits["max_document_characters"] == 17 * 16 * 64
+    assert report["directory"] == str(version)
+    assert report["files"] == read_files(version)
+    assert report["weights"] == read_variables(version, read_graph(version))
+    assert set(known["latency"]["milliseconds"]) == {"1", "8", "32"}
+    assert min(known["latency"]["milliseconds"].values()) > 0
+    page = (exported / "README.md").read_text()
+    assert "| rows of a request | 37; more are INVALID_ARGUMENT |" in page
+    assert f"| parameters, as stored | {report['weights']['parameters']:,} |" in page
+    assert "tokens of a source; of a translation | 17; 13;" in page
+    assert f"| checks passed | {len(report['checks'])} |" in page
+
+
+def test_the_limit_of_rows_is_the_one_that_is_served(asked):
+    texts = ["a"] * 38
+    status, _ = asked.ask("/v1/models/two.words-1:predict", {"instances": texts[:32]})
+    assert status == 200
+    # With batching, max_batch_size of batching_parameters.txt is the smaller one.
+    status, found = asked.ask("/v1/models/two.words-1:predict", {"instances": texts[:33]})
+    assert status == 400 and "maximum input batch size 32" in found["error"]
+
+
+def config_of(**changes):
+    sizes = {"num_encoder_layers": 2, "num_decoder_layers": 3, "d_model": 20, "num_heads": 5}
+    sizes |= {"d_ff": 28, "source_vocabulary_size": 300, "target_vocabulary_size": 310}
+    return TransformerConfig(**{**sizes, "dropout": 0.0, **changes})
+
+
+def test_flops_by_hand():
+    config = config_of()
+    # An encoder layer: four products [20] x [20, 20], and [20] x [20, 28] and back, each
+    # multiplication with its addition 2. A decoder layer adds keys and values of the memory.
+    encoder_layer = 2 * (4 * 400 + 2 * 560)
+    source = 2 * encoder_layer + 3 * 2 * 2 * 400
+    # Of a target token: four products of self-attention, queries and outputs of the other, ...
+    target = 3 * 2 * (6 * 400 + 2 * 560) + 2 * 20 * 310
+    assert flops(config) == {"source_token": source, "target_token": target}
+    gated = flops(config_of(activation="swiglu"))
+    assert gated["source_token"] - source == 2 * 2 * 560
+    assert gated["target_token"] - target == 3 * 2 * 560
+
+
+def test_flops_are_those_of_the_products_in_the_graph():
+    """Of the graph of the layers, less the products of attention, which grow with the length."""
+    config, length = config_of(tie_embeddings="none"), 11
+    model = Transformer(config)
+    specs = {name: tf.TensorSpec([1, length], tf.int32) for name in ("source_ids", "target_ids")}
+    function = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+    total = 0
+    for operation in function.get_concrete_function(specs).graph.get_operations():
+        if operation.type in ("MatMul", "BatchMatMulV2"):
+            left, right = (tensor.shape.as_list() for tensor in operation.inputs)
+            assert not operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
+            total += 2 * np.prod(left) * right[-1]
+        elif operation.type == "Einsum":
+            inputs = operation.get_attr("equation").decode().partition("->")[0].split(",")
+            sizes = {}
+            for letters, tensor in zip(inputs, operation.inputs, strict=True):
+                sizes |= dict(zip(letters, tensor.shape.as_list(), strict=True))
+            total += 2 * np.prod(list(sizes.values()))
+    attentions = config.num_encoder_layers + 2 * config.num_decoder_layers
+    total -= attentions * 4 * length * length * config.d_model
+    counted = flops(config)
+    assert total == length * (counted["source_token"] + counted["target_token"])
+
+
+def test_the_largest_request_by_hand(translator_served):
+    config = translator_served.model.config
+    positions = 13 * 4 + 17  # four beams of the target, and the source
+    numbers = positions * 2 * config.num_decoder_layers * config.d_model  # keys and values
+    assert largest_request(translator_served) == 37 * numbers * 4 * 2
+    wide = Translator(
+        translator_served.model,
+        translator_served.tokenizer,
+        beam_width=5,
+        dtype="bfloat16",
+        **LIMITS,
+    )
+    numbers = (13 * 5 + 17) * 2 * config.num_decoder_layers * config.d_model
+    assert largest_request(wide) == 37 * numbers * 2 * 2
+
+
+def test_latency_is_measured_with_the_batches_that_are_named(served_model, tmp_path):
+    base = tmp_path / "model"
+    base.mkdir()
+    version = add_version(served_model / "1", base, 1, warmup=False)
+    found = deployment.measure_latency(version, tiny.sentences(5), 256)
+    assert list(found["milliseconds"]) == ["1", "8", "32"]
+    found = deployment.measure_latency(version, tiny.sentences(5), 3)
+    assert list(found["milliseconds"]) == ["1", "3"]
+    assert all(value > 0 for value in found["milliseconds"].values())
+
+
+# A model that computes in bfloat16.
+
+
+def test_a_model_of_mixed_precision_is_exported_in_float32(tmp_path):
+    plain = tiny.make_translator(**LIMITS)
+    keras.mixed_precision.set_dtype_policy("mixed_bfloat16")
+    try:
+        model = Transformer(plain.model.config)
+        model.set_weights(plain.model.get_weights())
+    finally:
+        keras.mixed_precision.set_dtype_policy("float32")
+    assert model.compute_dtype == "bfloat16"
+    mixed = Translator(model, plain.tokenizer, **LIMITS)
+    names = ["serving_default", "score"]
+    tiny.save_version(mixed, tmp_path / "tiny", 1, names)
+    with LocalServer(one_model("tiny", tmp_path / "tiny")) as server:
+        asked = Asked(server)
+        texts = tiny.sentences(17)
+        assert asked.translate(*texts) == plain.translate(texts)
+        asked.close()
+    reader = tf.train.load_checkpoint(str(tmp_path / "tiny" / "1" / "variables" / "variables"))
+    types = set(reader.get_variable_to_dtype_map().values())
+    assert tf.float32 in types and not {tf.bfloat16, tf.float16} & types

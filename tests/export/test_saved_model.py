@@ -1,0 +1,343 @@
+"""The whole road: a run is exported, verified as the server loads it, and answers on its own."""
+
+import io
+import json
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+import tfformer
+from export import saved_model, translate, verify
+from export.capi.session import ServingError, serve_calls
+from export.verification import reference
+from export.verification.graph import read_graph
+from tfformer import Tokenizer, Translator
+
+TEXTS = [f"word {n} and {n * 7} more" for n in range(97)]
+SEARCH = {"max_source_length": 17, "max_target_length": 13}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run directory of a tiny model whose answers are not flat."""
+    directory = tmp_path_factory.mktemp("run") / "run"
+    return tiny.save_run(directory, lambda: Tokenizer.train(TEXTS, vocabulary_size=290), SEARCH)
+
+
+@pytest.fixture(scope="module")
+def translator(run):
+    return Translator(*tfformer.load(run), **SEARCH)
+
+
+@pytest.fixture(scope="module")
+def exported(run, tmp_path_factory):
+    """An export that was verified, moved away from where it was written, its run deleted."""
+    copy = tmp_path_factory.mktemp("copy") / "run"
+    shutil.copytree(run, copy)
+    base = tmp_path_factory.mktemp("exported")
+    (base / "7").mkdir()
+    assert saved_model.main([str(copy), str(base)]) == 0
+    shutil.rmtree(copy)
+    (base / "7").rmdir()
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "model"
+    shutil.move(base, elsewhere)
+    return elsewhere
+
+
+def served(directory, name, **inputs):
+    """The answer of a signature, by the server's loader."""
+    signature = read_graph(directory / "8").signatures[name]
+    feeds = {signature.inputs[key].name: value for key, value in signature.defaults.items()}
+    feeds |= {signature.inputs[key].name: np.array(v, object) for key, v in inputs.items()}
+    outputs = {key: info.name for key, info in signature.outputs.items()}
+    (answer,) = serve_calls(directory / "8", [(feeds, list(outputs.values()))])
+    if isinstance(answer, ServingError):
+        raise answer
+    return {key: answer[name] for key, name in outputs.items()}
+
+
+def test_report_says_what_was_checked(exported, translator):
+    report = json.loads((exported / "8.report.json").read_text())
+    assert report["passed"]
+    names = {check["name"] for check in report["checks"]}
+    assert {"no Python ops", "no XLA", "no custom ops", "plain beam search in NumPy"} <= names
+    assert {f"served: {name}" for name in translator.functions} <= names
+
+
+def test_it_is_the_next_version_and_nothing_else_is_left(exported):
+    assert sorted(path.name for path in exported.iterdir()) == [
+        "8",
+        "8.report.json",
+        "README.md",
+        "docker-compose.yml",
+        "models.config",
+        "monitoring.config",
+    ]
+
+
+def test_exported_equals_in_process(exported, translator):
+    texts = [text.encode() for text in TEXTS[:5]] + [b"", b"\xff\xfe", "Grüße 🎉".encode()]
+    answer = served(exported, "serving_default", text=texts)
+    here = translator.functions["serving_default"](tf.constant(texts))
+    assert answer["translation"].tolist() == here["translation"].numpy().tolist()
+    np.testing.assert_allclose(answer["score"], here["score"], atol=1e-4)
+    assert translate.translate(exported, TEXTS[:5]) == translator.translate(TEXTS[:5])
+
+
+def test_a_blank_text_is_empty_and_leaves_the_others_alone(exported):
+    alone = served(exported, "serving_default", text=[b"word 5"])
+    mixed = served(exported, "serving_default", text=[b" \t ", b"word 5", b""])
+    assert mixed["translation"].tolist() == [b"", alone["translation"][0], b""]
+    np.testing.assert_allclose(mixed["score"], [0, alone["score"][0], 0], atol=1e-5, rtol=1e-5)
+
+
+def test_defaults_are_in_the_signature(exported):
+    signatures = read_graph(exported / "8").signatures
+    assert set(signatures["beam_search"].defaults) == {
+        "beam_width",
+        "length_penalty",
+        "max_length",
+        "min_length",
+        "max_length_factor",
+        "coverage_penalty",
+        "repetition_penalty",
+        "no_repeat_ngram",
+    }
+    assert set(signatures["serving_default"].inputs) == {"text"}
+    assert not signatures["serving_default"].defaults
+
+
+def test_options_out_of_range_are_invalid_arguments(exported):
+    for name, option, value in (
+        ("beam_search", "beam_width", np.array(0, "int32")),
+        ("beam_search", "length_penalty", np.array(-1, "float32")),
+        ("sample", "top_p", np.array(2, "float32")),
+    ):
+        signature = read_graph(exported / "8").signatures[name]
+        feeds = {signature.inputs[k].name: v for k, v in signature.defaults.items()}
+        feeds |= {
+            signature.inputs["text"].name: np.array([b"word"], object),
+            signature.inputs[option].name: value,
+        }
+        fetches = [info.name for info in signature.outputs.values()]
+        (answer,) = serve_calls(exported / "8", [(feeds, fetches)])
+        assert isinstance(answer, ServingError) and answer.code_name == "INVALID_ARGUMENT"
+        assert option in str(answer)
+
+
+def test_a_rank_2_text_is_an_invalid_argument(exported):
+    with pytest.raises(ServingError, match="INVALID_ARGUMENT"):
+        served(exported, "serving_default", text=[[b"a", b"b"]])
+
+
+def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsys):
+    def refuse(directory, requests, progress, xla):
+        assert not xla
+        report = verify.Report(str(directory))
+        report.add("weights", ["they are gone"], "")
+        return report
+
+    monkeypatch.setattr(verify, "verify", refuse)
+    monkeypatch.setattr(Translator, "save", lambda self, path, names: Path(path).mkdir())
+    assert saved_model.main([str(run), str(tmp_path / "exported")]) == 1
+    assert "not exported: weights: they are gone" in capsys.readouterr().err
+    assert list((tmp_path / "exported").iterdir()) == []
+
+
+def test_requests_have_no_more_rows_than_the_model_takes(run):
+    translator = tfformer.load_translator(run, max_batch_size=2)
+    for asked in (saved_model.sample_requests, saved_model.warmup_requests):
+        for name, requests in asked(translator).items():
+            for request in requests:
+                sizes = {len(value) for value in request.values() if isinstance(value, list)}
+                assert len(sizes) == 1 and max(sizes) <= 2, name
+    whole = saved_model.sample_requests(tfformer.load_translator(run))["score"][0]
+    parts = saved_model.sample_requests(translator)["score"]
+    assert sum((part["source"] for part in parts), []) == whole["source"]
+
+
+@pytest.mark.slow
+def test_an_export_that_takes_two_rows_is_verified_too(run, tmp_path):
+    arguments = [str(run), str(tmp_path / "small"), "--max-batch-size", "2"]
+    assert saved_model.main(arguments) == 0
+    report = json.loads((tmp_path / "small" / "1.report.json").read_text())
+    checks = {check["name"]: check["detail"] for check in report["checks"]}
+    assert checks["plain beam search in NumPy"] == "5 sentences"
+    assert list(report["deployment"]["latency"]["milliseconds"]) == ["1", "2"]
+
+
+def test_what_xla_finds_is_compared_with_stock_operations():
+    texts, scores = np.array([b"a", b"b"], object), np.array([-1.0, -2.0], "float32")
+    stock = {"translations": np.array([[b"a", b"x"], [b"c", b"b"]], object)}
+    stock["scores"] = np.array([[-1.0, -3.0], [-2.0, -2.0]], "float32")
+    compiled = {"translation": texts, "score": scores}
+    for score, passed in ((-2.0, True), (-1.9, False)):
+        compiled["score"] = np.array([-1.0, score], "float32")
+        report = verify.Report("", served={"serving_default": [compiled], "beam_search": [stock]})
+        saved_model.compare_stock(report)
+        assert report.passed is passed
+
+
+def test_a_wrong_search_is_caught_by_the_reference(translator):
+    requests = saved_model.sample_requests(translator)
+    source_ids = tf.constant(requests["beam_search_ids"][0]["source_ids"])
+    max_length = tf.constant(requests["beam_search_ids"][0]["max_length"])
+    right = translator.functions["beam_search_ids"](source_ids, max_length=max_length)
+    right = {key: value.numpy() for key, value in right.items()}
+    for key, wrong in (("scores", right["scores"] - 0.01), ("token_ids", right["token_ids"] + 1)):
+        faults = []
+        for answer in (right, {**right, key: wrong}):
+            report = verify.Report("", served={"beam_search_ids": [answer]})
+            saved_model.compare_reference(translator, requests, report)
+            faults.append(not report.passed)
+        assert faults == [False, True]
+
+
+def test_bad_arguments_are_one_line(run, tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("x")
+    for arguments in (
+        [str(tmp_path / "missing"), str(tmp_path / "out")],
+        [str(tmp_path), str(tmp_path / "out")],
+        [str(run), str(file)],
+        [str(run), str(tmp_path / "out"), "--beam-width", "0"],
+    ):
+        assert saved_model.main(arguments) == 1
+        assert_one_line(capsys)
+
+
+def assert_one_line(capsys, module="export.saved_model"):
+    """What was wrong, in the last line of standard error; before it, progress at most."""
+    *before, last = capsys.readouterr().err.splitlines()
+    assert last.startswith(f"python -m {module}: error: ")
+    assert all(line.endswith(" ...") for line in before), before
+    return last
+
+
+@pytest.mark.parametrize("main", [saved_model.main, verify.main, translate.main])
+def test_wrong_usage_is_one_line(main, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["--no-such-option"])
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("python -m export.") and line.endswith(" (see --help)")
+
+
+def test_a_batch_size_below_1_is_wrong_usage(exported, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        translate.main([str(exported), "--batch-size", "0"])
+    assert "must be at least 1, got 0" in assert_one_line(capsys, "export.translate")
+
+
+@pytest.mark.parametrize(
+    "error, code, message",
+    [
+        (tf.errors.ResourceExhaustedError(None, None, "disk full\nmore"), 1, "disk full"),
+        (tf.errors.PermissionDeniedError(None, None, "not yours"), 1, "not yours"),
+        (OSError("no\nspace"), 1, "no space"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_a_failed_write_is_one_line_and_leaves_nothing(
+    error, code, message, run, tmp_path, monkeypatch, capsys
+):
+    def fail(self, directory, signatures):
+        Path(directory).mkdir()
+        Path(directory, "saved_model.pb").write_text("half")
+        raise error
+
+    monkeypatch.setattr(Translator, "save", fail)
+    assert saved_model.main([str(run), str(tmp_path)]) == code
+    assert assert_one_line(capsys) == f"python -m export.saved_model: error: {message}"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        code = saved_model.main([str(run), str(tmp_path)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert code == 1
+    assert_one_line(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_of_the_other_commands_is_one_line(exported, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verify, "serve_calls", interrupt)
+    assert verify.main([str(exported)]) == 130
+    assert "interrupted" in assert_one_line(capsys, "export.verify")
+    monkeypatch.setattr(translate, "translate", interrupt)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word")))
+    assert translate.main([str(exported)]) == 130
+    assert "interrupted" in assert_one_line(capsys, "export.translate")
+
+
+def test_a_closed_pipe_is_no_error(exported):
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -m export.translate {exported} | true"],
+        input=b"word 5\n" * 3, cwd=Path(verify.__file__).parents[1], capture_output=True,
+    )  # fmt: skip
+    assert done.returncode == 0
+    # oneDNN's notice of round-off errors, where TensorFlow switches it on by itself, is none.
+    said = b"".join(line for line in done.stderr.splitlines() if b"] oneDNN custom" not in line)
+    assert b"Traceback" not in said and b"rror" not in said
+
+
+def test_publication_goes_on_without_a_report(tmp_path):
+    lines = []
+    (tmp_path / "²").mkdir()
+    for number in ("1", "2"):
+        model = tmp_path / "partial" / "model"
+        model.mkdir(parents=True)
+        if number == "2":  # where its report goes there is a folder
+            (tmp_path / "2.report.json" / "full").mkdir(parents=True)
+        report = verify.Report("")
+        version = saved_model.publish(model, report, tmp_path, lines.append)
+        assert version == tmp_path / number and version.is_dir() and not model.exists()
+    assert json.loads((tmp_path / "1.report.json").read_text())["directory"].endswith("/1")
+    [warning] = lines
+    assert warning.startswith("warning: ") and str(version) in warning
+
+
+def test_a_near_tie_is_no_fault(translator, monkeypatch):
+    requests = saved_model.sample_requests(translator)
+    [request] = requests["beam_search_ids"]
+    request["source_ids"] = request["source_ids"][:1]
+    answer = translator.functions["beam_search_ids"](
+        tf.constant(request["source_ids"]), max_length=tf.constant(request["max_length"])
+    )
+    answer = {key: value.numpy() for key, value in answer.items()}
+    swapped = {key: answer[key][:, [1, 0, *range(2, 4)]] for key in ("token_ids", "lengths")}
+
+    def checked(answer):
+        report = verify.Report("", served={"beam_search_ids": [answer]})
+        saved_model.compare_reference(translator, requests, report)
+        return report.passed
+
+    assert checked(answer) and not checked({**answer, **swapped})
+    plain = reference.beam_search
+
+    def tied(*arguments):
+        """As if the second best were as good as the best."""
+        best, second, *others = plain(*arguments)
+        alpha, form = arguments[-2:]
+        wanted = reference.score(best, *arguments[-2:])
+        log_prob = second.log_prob * wanted / reference.score(second, *arguments[-2:])
+        return [reference.Hypothesis(second.tokens, log_prob), second, *others]
+
+    monkeypatch.setattr(reference, "beam_search", tied)
+    assert checked(answer)

@@ -1,0 +1,364 @@
+"""Files of any size: line for line, with constant memory, and whole after any number of kills."""
+
+import fcntl
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tiny
+from paths import ROOT
+from workers import KILLS
+
+from benchmarks.machine import resident_mib
+from export import translate_files
+from export.bulk import BulkTranslator
+from export.lines import MOST_BYTES, batches, read_lines
+from export.translate_files import ProgressError, translate_file
+from export.verification.graph import UsageError
+
+IDENTITY = {"model": "x"}
+
+
+def upper(lines):
+    return [line.upper() for line in lines]
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "source.txt"
+    path.write_bytes(b"".join(b"line %d\n" % n for n in range(5 * translate_files.CHUNK + 7)))
+    return path
+
+
+@pytest.fixture
+def target(tmp_path):
+    return tmp_path / "target.txt"
+
+
+def left_over(target):
+    return sorted(p.name for p in target.parent.iterdir() if p.name.startswith((".", target.name)))
+
+
+# Lines.
+
+
+def test_what_a_line_is(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes("one\r\ntwo\u2028and\x0bhalf\n\nlast\rof\xff".encode("latin-1", "replace"))
+    with path.open("rb") as file:
+        assert list(read_lines(file)) == ["one", "two?and\x0bhalf", "", "last\rof�"]
+
+
+def test_a_line_over_the_limit_is_cut_and_the_next_one_is_whole(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"a" * (3 * MOST_BYTES + 5) + b"\nb\n" + b"c" * MOST_BYTES + b"\nd")
+    with path.open("rb") as file:
+        found = list(read_lines(file))
+    assert [len(line) for line in found] == [MOST_BYTES, 1, MOST_BYTES, 1]
+    assert found[1] == "b" and found[3] == "d"
+
+
+def test_batches():
+    assert list(batches(range(7), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
+    assert list(batches([], 3)) == []
+
+
+# One file.
+
+
+def test_a_file_is_translated_line_for_line_and_nothing_is_left_beside_it(source, target):
+    count = translate_file(source, target, upper, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+    assert count == 5 * translate_files.CHUNK + 7
+    assert left_over(target) == ["target.txt"]
+
+
+def test_a_line_without_an_end_and_one_in_pieces_are_lines(tmp_path, target):
+    source = tmp_path / "in"
+    source.write_bytes(b"a\r\n\nb")
+    translate_file(source, target, lambda lines: [f"{n}\nx" for n in lines], IDENTITY)
+    assert target.read_bytes() == b"a x\n x\nb x\n"
+
+
+def test_an_empty_file_is_an_empty_file(tmp_path, target):
+    source = tmp_path / "in"
+    source.touch()
+    assert translate_file(source, target, upper, IDENTITY) == 0
+    assert target.read_bytes() == b""
+
+
+def test_gzip_is_known_by_its_content(source, tmp_path, target):
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(source.read_bytes()))
+    translate_file(packed, target, upper, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("chunks", [1, 3, 5])
+def test_what_was_done_before_a_failure_is_not_done_again(source, target, tmp_path, packed, chunks):
+    expected = source.read_bytes().upper()
+    if packed:
+        source.write_bytes(gzip.compress(source.read_bytes()))
+    asked = []
+
+    def fail(lines):
+        if len(asked) == chunks:
+            raise OSError("the power is gone")
+        asked.append(lines)
+        return upper(lines)
+
+    with pytest.raises(OSError, match="power"):
+        translate_file(source, target, fail, IDENTITY)
+    assert not target.exists()
+    with (tmp_path / "target.txt.partial").open("ab") as partial:
+        partial.write(b"half a chunk that no record kno")
+
+    def count(lines):
+        asked.append(lines)
+        return upper(lines)
+
+    translate_file(source, target, count, IDENTITY)
+    assert target.read_bytes() == expected
+    assert [len(lines) for lines in asked] == [translate_files.CHUNK] * 5 + [7]
+
+
+def test_a_partial_file_that_was_removed_is_begun_anew(source, target, tmp_path):
+    done = []
+
+    def fail(lines):
+        if done:
+            raise OSError
+        done.append(lines)
+        return upper(lines)
+
+    with pytest.raises(OSError):
+        translate_file(source, target, fail, IDENTITY)
+    (tmp_path / "target.txt.partial").unlink()
+    translate_file(source, target, upper, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+
+
+@pytest.mark.parametrize("change", ["model", "source", "damage"])
+def test_work_that_was_begun_with_something_else_is_refused(source, target, tmp_path, change):
+    def fail(lines, calls=[]):  # noqa: B006
+        calls.append(lines)
+        if len(calls) > 1:
+            raise OSError
+        return upper(lines)
+
+    with pytest.raises(OSError):
+        translate_file(source, target, fail, IDENTITY)
+    record = tmp_path / "target.txt.progress.json"
+    identity = {"model": "other"} if change == "model" else IDENTITY
+    if change == "source":
+        source.write_bytes(source.read_bytes() + b"more\n")
+    if change == "damage":
+        record.write_bytes(record.read_bytes()[:20])
+    before = (tmp_path / "target.txt.partial").read_bytes()
+    with pytest.raises(ProgressError, match="to begin anew, remove it"):
+        translate_file(source, target, upper, identity)
+    assert (tmp_path / "target.txt.partial").read_bytes() == before
+
+
+def test_two_processes_cannot_write_one_file(source, target):
+    def again(lines):
+        with pytest.raises(ProgressError, match="another process"):
+            translate_file(source, target, upper, IDENTITY)
+        return upper(lines)
+
+    translate_file(source, target, again, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+
+
+def test_a_file_that_another_has_just_finished_is_not_touched(source, target, monkeypatch):
+    lock = fcntl.flock
+
+    def finish_first(file, how):
+        target.with_name("target.txt.partial").rename(target)
+        target.write_bytes(b"whole")
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", finish_first)
+    with pytest.raises(ProgressError, match="just been finished"):
+        translate_file(source, target, upper, IDENTITY)
+    assert target.read_bytes() == b"whole"
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path, target):
+    source = tmp_path / "in"
+    with source.open("wb") as file:
+        for _ in range(100):
+            file.write(b"some words\n" * 20_000)
+    sizes = []
+
+    def measure(lines):
+        sizes.append(resident_mib(os.getpid()))
+        return lines
+
+    translate_file(source, target, measure, IDENTITY)
+    assert len(sizes) > 900
+    assert max(sizes[10:]) - sizes[10] < 4  # MiB; the file has 22
+
+
+# With a model.
+
+
+def test_lines_are_translated_as_the_translator_does(served_model, translator_served):
+    texts = [*tiny.sentences(97), "", "  ", "Grüße 🎉", "a" * 3000]
+    with BulkTranslator(served_model, batch_size=7) as model:
+        assert model.translate(texts) == translator_served.translate(texts)
+        assert model.translate([]) == []
+    with BulkTranslator(served_model, document=True) as model:
+        assert model.translate(["a house. The lake"]) == [
+            translator_served.functions["translate_document"](["a house. The lake"])["translation"]
+            .numpy()[0]
+            .decode()
+        ]
+
+
+def test_a_folder_without_a_model_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="must exist"):
+        BulkTranslator(tmp_path / "none")
+
+
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "export.translate_files", *map(str, arguments)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
+
+
+def test_the_command(served_model, translator_served, tmp_path):
+    texts = tiny.sentences(53)
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text("\n".join(texts))
+    (tmp_path / "c.txt.gz").write_bytes(gzip.compress(texts[0].encode()))
+    files = [tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "c.txt.gz"]
+    output = tmp_path / "out"
+    first = run(served_model, output, *files, "--shard", "2/2")
+    assert first.returncode == 0, first.stderr
+    assert sorted(path.name for path in output.iterdir()) == ["b.txt"]
+    (output / "b.txt").write_text("mine")
+    second = run(served_model, output, *files)
+    assert "1 of 3 files are there" in second.stderr
+    assert sorted(path.name for path in output.iterdir()) == ["a.txt", "b.txt", "c.txt"]
+    translations = translator_served.translate(texts)
+    assert (output / "a.txt").read_text() == "".join(f"{line}\n" for line in translations)
+    assert (output / "b.txt").read_text() == "mine"
+    assert (output / "c.txt").read_text() == f"{translations[0]}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["model", "out", "in.txt", "--batch-size", "0"], "--batch-size must be at least 1, got 0"),
+        (["model", "out", "in.txt", "--shard", "3/2"], "--shard must be I/N"),
+        (["model", "out", "none.txt"], "FILE must be a file, got none.txt"),
+        (["model", "out", "in.txt", "in.txt"], "files must have names of their own"),
+        (["model", ".", "in.txt"], "OUTPUT must not be the folder of FILE"),
+        (["model", "out", "in.txt"], "directory must exist, got 'model'"),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("in.txt").write_text("a\n")
+    try:
+        code = translate_files.main(arguments)
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if "error" in line]
+    assert len(lines) == 1 and message in lines[0]
+    assert Path("in.txt").read_text() == "a\n"
+
+
+@pytest.mark.slow
+def test_a_pipeline_of_apache_beam_translates_the_same(tmp_path):
+    """In packages of its own: Beam wants an older protobuf than SentencePiece's module."""
+    overlay, constraints = tmp_path / "overlay", tmp_path / "constraints.txt"
+    pinned = (ROOT / "requirements.lock").read_text().splitlines()
+    free = ("protobuf", "python-dateutil", "pillow", "#")
+    constraints.write_text("\n".join(line for line in pinned if not line.startswith(free)))
+    install = [sys.executable, "-m", "pip", "install", "-q", "--target", overlay]
+    install += ["-c", constraints, "apache-beam>=2.70"]
+    done = subprocess.run([*map(str, install)], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"apache-beam cannot be installed: {done.stderr.strip().splitlines()[-1]}")
+    paths = os.pathsep.join([str(overlay), str(ROOT), str(ROOT / "tests")])
+    child = subprocess.run(
+        [sys.executable, ROOT / "tests" / "beam_pipeline.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+    )
+    assert child.returncode == 0, child.stderr
+    assert "the same" in child.stdout
+
+
+def lines_done(folder):
+    """How many lines are translated and recorded, in all files of a folder."""
+    whole = sum(path.read_bytes().count(b"\n") for path in folder.glob("*.txt"))
+    try:
+        records = [path.read_text() for path in folder.glob("*.progress.json")]
+    except FileNotFoundError:  # just now its file has become whole
+        return lines_done(folder)
+    return whole + sum(json.loads(text)["lines"] for text in records)
+
+
+@pytest.mark.slow
+def test_killed_at_random_it_is_byte_for_byte_the_same(served_model, tmp_path):
+    lines = 20_000 * KILLS
+    texts = [" ".join(text.split()[:3]) for text in tiny.sentences(lines, most=3)]
+    for number in range(4):
+        part = texts[number::4]
+        (tmp_path / f"{number}.txt").write_text("".join(f"{text}\n" for text in part))
+    files = sorted(tmp_path.glob("*.txt"))
+    whole = run(served_model, tmp_path / "whole", *files, "--batch-size", "37")
+    assert whole.returncode == 0, whole.stderr
+    rng, kills = random.Random(0), 0
+    killed = tmp_path / "killed"
+    command = [sys.executable, "-m", "export.translate_files", served_model, killed]
+    command = [*map(str, [*command, *files]), "--batch-size", "37"]
+    while True:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        # Behind so many more lines, and then at any moment of the next chunk.
+        enough = lines_done(killed) + rng.randint(1, 5) * translate_files.CHUNK
+        while kills < KILLS and process.poll() is None and lines_done(killed) < enough:
+            time.sleep(0.02)
+        if kills == KILLS or process.poll() is not None:
+            break
+        time.sleep(rng.uniform(0, 0.5))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    code = process.wait()
+    assert code == 0
+    assert kills == KILLS
+    names = sorted(os.listdir(tmp_path / "killed"))
+    assert names == sorted(file.name for file in files)
+    for name in names:
+        killed, uninterrupted = tmp_path / "killed" / name, tmp_path / "whole" / name
+        assert killed.read_bytes() == uninterrupted.read_bytes()
+        assert killed.read_bytes().count(b"\n") == lines // 4
+
+
+def test_the_record_says_how_far_it_is(source, target, tmp_path):
+    seen = []
+
+    def look(lines):
+        record = tmp_path / "target.txt.progress.json"
+        if record.exists():
+            seen.append(json.loads(record.read_text())["lines"])
+        return upper(lines)
+
+    translate_file(source, target, look, IDENTITY)
+    assert seen == [translate_files.CHUNK * n for n in range(1, 6)]

@@ -1,0 +1,197 @@
+"""The forward pass for inference is the layers': encoder, whole decoder, and one step at a time."""
+
+import numpy as np
+import oracle
+import pytest
+import tensorflow as tf
+
+from tfformer import Transformer, TransformerConfig
+from tfformer.inference.transformer import Inference, fused_weights
+from tfformer.search import beam_search
+
+B, S, T, W, V = 3, 7, 19, 2, 37
+VARIANTS = {
+    "paper": {},
+    "other vocabularies": {"tie_embeddings": "target", "target_vocabulary_size": 31},
+    "untied, pre-norm": {
+        "tie_embeddings": "none",
+        "target_vocabulary_size": 31,
+        "norm": "pre",
+        "activation": "gelu",
+    },
+    "learned, swiglu": {"positions": "learned", "max_positions": 23, "activation": "swiglu"},
+    "pre-norm, silu": {"norm": "pre", "activation": "silu"},
+    # Rows of a multiple of 2 KiB, which are stored wider.
+    "512 wide, swiglu": {"d_model": 512, "num_heads": 2, "d_ff": 512, "activation": "swiglu"},
+    "512 wide, tied": {"source_vocabulary_size": 512, "target_vocabulary_size": 512},
+    "256 wide, gated": {"d_ff": 256, "activation": "swiglu"},
+    "512 wide, untied": {"d_ff": 512, "tie_embeddings": "none", "target_vocabulary_size": 512},
+}
+variants = pytest.mark.parametrize("variant", VARIANTS)
+
+
+def make(variant, dtype=None):
+    sizes = {
+        "source_vocabulary_size": V,
+        "target_vocabulary_size": V,
+        "num_encoder_layers": 2,
+        "num_decoder_layers": 3,
+        "d_model": 20,
+        "num_heads": 5,
+        "d_ff": 11,
+    }
+    return Transformer(TransformerConfig(**{**sizes, **VARIANTS[variant]}), dtype=dtype)
+
+
+@pytest.fixture
+def randomise(rng):
+    """Move every weight, but so little that no LayerNorm divides by a small number and no softmax
+    is all or nothing."""
+
+    def run(model):
+        scale = 0.4 / model.config.d_model**0.5
+        for variable in model.trainable_variables:
+            variable.assign(variable + rng.normal(scale=scale, size=variable.shape))
+        return model
+
+    return run
+
+
+@pytest.fixture
+def source_ids(rng):
+    ids = rng.integers(4, V, (B, S)).astype("int32")
+    ids[1, 4:] = 0
+    return ids
+
+
+@pytest.fixture
+def beams(rng):
+    """int32 [B, W, T], each with bos in front."""
+    ids = rng.integers(4, 31, (B, W, T)).astype("int32")
+    ids[:, :, 0] = 2
+    return ids
+
+
+def steps(inference, source_ids, beams, places):
+    """Each hypothesis one position at a time, in place `places[t, w]`: logits [B, W, T, V]."""
+    state = inference.start(tf.constant(source_ids), W)
+    room = [[0, 0], [0, 0], [0, T], [0, 0]]
+    state = state._replace(cache=tf.nest.map_structure(lambda x: tf.pad(x, room), state.cache))
+    visible = np.zeros((B, W, T + 1, W), bool)
+    outputs = []
+    for t in range(T):
+        ids = np.zeros((B, W), "int32")
+        now = np.zeros_like(visible)
+        for w in range(W):
+            ids[:, places[t, w]] = beams[:, w, t]
+            for past in range(t + 1):
+                now[:, places[t, w], past, places[past, w]] = True
+        result = inference.step(tf.constant(ids), tf.constant(t), tf.constant(now), state)
+        assert [x.shape for x in tf.nest.flatten(result.cache)] == [
+            x.shape for x in tf.nest.flatten(state.cache)
+        ]
+        assert result.attention.shape == (B, W, S)
+        np.testing.assert_allclose(tf.reduce_sum(result.attention, -1), 1, rtol=1e-5)
+        state = state._replace(cache=result.cache)
+        outputs.append(np.take(result.logits.numpy(), places[t], axis=1))
+    return np.stack(outputs, axis=2)
+
+
+@variants
+def test_the_whole_is_the_models(variant, source_ids, beams, randomise):
+    model = randomise(make(variant))
+    inference = Inference(model.config, fused_weights(model, T))
+    inputs = {"source_ids": source_ids, "target_ids": beams[:, 0].copy()}
+    inputs["target_ids"][2, 11:] = 0
+    memory = inference.memory(tf.constant(source_ids))
+    logits, attention = inference.decode(tf.constant(inputs["target_ids"]), memory)
+    assert logits.shape == (B, T, model.config.target_vocabulary_size)
+    oracle.assert_close(logits, model(inputs))
+    expected = model.cross_attention_weights(inputs)[-1].numpy().mean(axis=1)
+    assert attention.shape == (B, T, S)
+    oracle.assert_close(attention, expected)
+    for layer, keys in zip(model.decoder.layers, memory["keys"], strict=True):
+        expected, _ = layer.cross_attention.keys_and_values(model.encode(source_ids))
+        real = (source_ids != 0)[:, None, :, None]
+        oracle.assert_close(keys * real, expected * real)
+
+
+@variants
+def test_one_step_at_a_time_is_the_whole_in_whatever_place_a_hypothesis_stands(
+    variant, source_ids, beams, randomise, rng
+):
+    model = randomise(make(variant))
+    inference = Inference(model.config, fused_weights(model, T))
+    places = np.array([rng.permutation(W) for _ in range(T)])
+    logits = steps(inference, source_ids, beams, places)
+    for w in range(W):
+        whole = model({"source_ids": source_ids, "target_ids": beams[:, w]})
+        oracle.assert_close(logits[:, w], whole)
+
+
+def test_a_step_sees_neither_the_future_nor_other_hypotheses(source_ids, beams, randomise):
+    model = randomise(make("paper"))
+    inference = Inference(model.config, fused_weights(model, T))
+    places = np.tile(np.arange(W), (T, 1))
+    changed = beams.copy()
+    changed[:, 0, 5:], changed[:, 1] = 4, 5
+    logits = steps(inference, source_ids, beams, places)[:, 0]
+    others = steps(inference, source_ids, changed, places)[:, 0]
+    np.testing.assert_array_equal(logits[:, :5], others[:, :5])
+    assert (logits[:, 5] != others[:, 5]).any()
+
+
+def test_appended_padding_changes_nothing(source_ids, beams, randomise):
+    model = randomise(make("paper"))
+    inference = Inference(model.config, fused_weights(model, T))
+    padded = np.pad(source_ids, [[0, 0], [0, 5]])
+    target_ids = tf.constant(beams[:, 0])
+    logits, _ = inference.decode(target_ids, inference.memory(tf.constant(source_ids)))
+    others, _ = inference.decode(target_ids, inference.memory(tf.constant(padded)))
+    oracle.assert_close(logits, others)
+
+
+def test_in_bfloat16_it_stays_close_and_its_logits_are_float32(source_ids, beams):
+    model = make("paper")
+    inference = Inference(model.config, fused_weights(model, T, "bfloat16"))
+    places = np.tile(np.arange(W), (T, 1))
+    logits = steps(inference, source_ids, beams, places)[:, 0]
+    whole = model({"source_ids": source_ids, "target_ids": beams[:, 0]}).numpy()
+    assert logits.dtype == np.float32
+    assert np.abs(logits - whole).max() < 0.05 * np.abs(whole).max()
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+def test_the_weights_are_those_of_the_model_and_no_more(policy):
+    model = make("paper", policy)
+    weights = tf.nest.flatten(fused_weights(model, T, "float32"))
+    table = T * model.config.d_model
+    assert sum(w.shape.num_elements() for w in weights) == model.count_params() + table
+    assert {w.dtype for w in weights} == {tf.float32}
+
+
+def test_no_matrix_is_stored_in_rows_of_a_multiple_of_2_kib():
+    """Such a product takes twice as long; the paper's base has nothing else."""
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    for change in ({}, {"d_ff": 256, "activation": "swiglu"}):
+        config = TransformerConfig.preset("base", 512, **layers, **change)
+        weights = fused_weights(Transformer(config), T)
+        matrices = [w for w in tf.nest.flatten(weights) if w.shape.rank == 2 and w.shape[0] != T]
+        assert len(matrices) == 12
+        assert all(4 * matrix.shape[1] % 2048 for matrix in matrices)
+
+
+def test_the_parts_of_a_batch_do_not_wait_for_each_other():
+    """The iterations of a loop with a stateful operation would go one after the other."""
+    model = make("paper")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
+    def search(source_ids):
+        inference = Inference(model.config, fused_weights(model, T))
+        state = inference.start(source_ids, W)
+        return beam_search(inference.step, state, tf.shape(source_ids)[0], T, W).token_ids
+
+    operations = search.get_concrete_function().graph.get_operations()
+    (loop,) = [operation for operation in operations if "While" in operation.type]
+    assert loop.type == "StatelessWhile"
+    assert loop.get_attr("parallel_iterations") > 1

@@ -1,0 +1,388 @@
+"""A shortlist: the search among a sentence's own candidates, against plain NumPy; and the file."""
+
+import functools
+
+import numpy as np
+import oracle
+import pytest
+import search_oracle
+import tensorflow as tf
+from search_oracle import BOS, EOS, PAD
+from words import WORDS, make_model, sentences
+
+from tfformer import Tokenizer, Translator
+from tfformer.inference.transformer import fused_weights
+from tfformer.run import RunError, pack
+from tfformer.shortlist import Shortlist
+
+# Minutes, all together.
+pytestmark = pytest.mark.slow
+
+MAX_SOURCE, MAX_TARGET, WIDTH, ALPHA = 13, 7, 3, 0.6
+LIMITS = {
+    "beam_width": WIDTH,
+    "length_penalty": ALPHA,
+    "max_source_length": MAX_SOURCE,
+    "max_target_length": MAX_TARGET,
+}
+# Of several lengths, one of characters that no piece has.
+TEXTS = [*sentences(3, 5), "你好 🎉"]
+RULES = {"min_length": 4, "repetition_penalty": 1.6, "no_repeat_ngram": 2}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    source = Tokenizer.train(sentences(1, 300), vocabulary_size=409, kind="bpe")
+    target = Tokenizer.train(WORDS[5:] * 20, vocabulary_size=367, kind="bpe")
+    return Tokenizer(source.source_model, target.source_model)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return make_model(tokenizer)
+
+
+@pytest.fixture(scope="module")
+def shortlist(tokenizer):
+    """7 candidates at most for each source piece, and 17 for every sentence."""
+    rng, size = np.random.default_rng(5), tokenizer.target_vocabulary_size
+    candidates = rng.integers(4, size, (tokenizer.source_vocabulary_size, 7))
+    candidates[rng.random(candidates.shape) < 0.3] = 0
+    candidates[[PAD, EOS]] = 0
+    always = np.sort([0, 1, 2, 3, *rng.choice(np.arange(4, size), 13, replace=False)])
+    return Shortlist(candidates, always, tokenizer.sha256)
+
+
+@pytest.fixture(scope="module")
+def translator(model, tokenizer, shortlist):
+    return Translator(model, tokenizer, **LIMITS, shortlist=shortlist)
+
+
+@pytest.fixture(scope="module")
+def whole(model, tokenizer):
+    return Translator(model, tokenizer, **LIMITS)
+
+
+def call(translator, name, *texts, **options):
+    """A signature's outputs as arrays."""
+    outputs = translator.functions[name](*(tf.constant(x, tf.string) for x in texts), **options)
+    return {key: value.numpy() for key, value in outputs.items()}
+
+
+@pytest.fixture(scope="module")
+def allowed(tokenizer, shortlist):
+    """The candidates of each of TEXTS, by Python's sets."""
+    found = []
+    for ids in tokenizer.encode_source(TEXTS).to_list():
+        own = set(shortlist.always.tolist())
+        for piece in ids:
+            own |= set(shortlist.candidates[piece].tolist())
+        found.append(sorted(own))
+    return found
+
+
+@pytest.fixture(scope="module")
+def logits_of(model, tokenizer):
+    """`logits_of(b)(prefix)` of TEXTS[b]: the whole model in NumPy, all pieces."""
+
+    def of_text(b):
+        (source_ids,) = tokenizer.encode_source(TEXTS[b : b + 1]).to_list()
+
+        @functools.cache
+        def of(prefix):
+            target_ids = np.array([[BOS, *prefix]])
+            return oracle.transformer(model, np.array([source_ids]), target_ids)[0, -1]
+
+        return of
+
+    return of_text
+
+
+def restricted(logits_of, allowed):
+    def of(prefix):
+        logits = np.full_like(logits_of(prefix), -np.inf)
+        logits[allowed] = logits_of(prefix)[allowed]
+        return logits
+
+    return of
+
+
+# ---------------------------------------------------------------- the search
+
+
+def test_the_candidates_of_a_sentence_are_those_of_its_pieces(shortlist, tokenizer, allowed):
+    for ids, expected in zip(tokenizer.encode_source(TEXTS).to_list(), allowed, strict=True):
+        assert shortlist.allowed(ids).tolist() == expected
+    union = set().union(*map(set, allowed))
+    assert all(17 <= len(own) < len(union) < tokenizer.target_vocabulary_size for own in allowed)
+
+
+def test_beam_search_is_the_plain_one_among_the_candidates(translator, allowed, logits_of, model):
+    found, size = call(translator, "beam_search", TEXTS), model.config.target_vocabulary_size
+    for b in range(len(TEXTS)):
+        short = restricted(logits_of(b), allowed[b])
+
+        @functools.cache
+        def log_probs_of(prefix, short=short):
+            return search_oracle.log_softmax(short(prefix))
+
+        expected = search_oracle.beam(log_probs_of, size, MAX_TARGET, WIDTH, ALPHA)
+        np.testing.assert_allclose(found["scores"][b], [e[1] for e in expected], rtol=1e-4)
+        assert tuple(found["token_ids"][b, 0, : found["lengths"][b, 0]]) == expected[0][0]
+        # Normalised over fewer pieces, it is more than the model says.
+        everything = search_oracle.log_prob(
+            lambda prefix, b=b: search_oracle.log_softmax(logits_of(b)(prefix)), expected[0][0]
+        )
+        assert everything < expected[0][2]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_is_the_plain_one_among_the_candidates(rule, translator, allowed, logits_of, model):
+    found = call(translator, "beam_search", TEXTS, **{rule: RULES[rule]})
+    names = {"repetition_penalty": "repetition", "no_repeat_ngram": "ngram"}
+    changed = False
+    for b in range(len(TEXTS)):
+        expected = search_oracle.beam_with(
+            restricted(logits_of(b), allowed[b]),
+            model.config.target_vocabulary_size,
+            MAX_TARGET,
+            WIDTH,
+            ALPHA,
+            **{names.get(rule, rule): RULES[rule]},
+        )
+        np.testing.assert_allclose(found["scores"][b], [e[1] for e in expected], rtol=1e-4)
+    without = call(translator, "beam_search", TEXTS)["scores"]
+    changed = (without != found["scores"]).any()
+    assert changed
+
+
+def test_greedy_is_the_plain_one_among_the_candidates(
+    translator, allowed, logits_of, model, tokenizer
+):
+    expected = []
+    for b in range(len(TEXTS)):
+        ids = search_oracle.greedy(
+            restricted(logits_of(b), allowed[b]), model.config.target_vocabulary_size, MAX_TARGET
+        )
+        expected.append(tokenizer.decode(tf.constant([ids])).numpy()[0].decode())
+    assert translator.translate(TEXTS, greedy=True) == expected
+
+
+def test_a_shortlist_of_all_pieces_changes_nothing(model, tokenizer, whole):
+    none = np.zeros((tokenizer.source_vocabulary_size, 1), "int32")
+    everything = np.arange(tokenizer.target_vocabulary_size)
+    shortlist = Shortlist(none, everything, tokenizer.sha256)
+    full = Translator(model, tokenizer, **LIMITS, shortlist=shortlist)
+    every_rule = {**RULES, "coverage_penalty": 0.4, "max_length_factor": 1.5, "beam_width": 5}
+    for options in ({}, every_rule):
+        expected, found = (call(t, "beam_search", TEXTS, **options) for t in (whole, full))
+        for key, value in expected.items():
+            if value.dtype == np.float32:
+                np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=1e-5)
+            else:
+                np.testing.assert_array_equal(found[key], value)
+    assert full.translate(TEXTS) == whole.translate(TEXTS)
+    assert full.translate(TEXTS, greedy=True) == whole.translate(TEXTS, greedy=True)
+
+
+def test_each_token_is_a_candidate_of_its_own_sentence_whoever_is_beside_it(
+    translator, allowed, whole
+):
+    together = call(translator, "beam_search", TEXTS, beam_width=5)
+    for b, text in enumerate(TEXTS):
+        for w, length in enumerate(together["lengths"][b]):
+            assert set(together["token_ids"][b, w, :length].tolist()) <= set(allowed[b])
+        alone = call(translator, "beam_search", [text], beam_width=5)
+        length = alone["token_ids"].shape[2]
+        np.testing.assert_array_equal(alone["token_ids"][0], together["token_ids"][b, :, :length])
+        np.testing.assert_allclose(alone["scores"][0], together["scores"][b], rtol=1e-4)
+    assert translator.translate(TEXTS[::-1], batch_size=2)[::-1] == translator.translate(TEXTS)
+    assert translator.translate(TEXTS) != whole.translate(TEXTS)
+
+
+def test_ids_and_text_and_the_default_find_the_same(translator, tokenizer):
+    beams = call(translator, "beam_search", TEXTS)
+    by_ids = translator.functions["beam_search_ids"](tokenizer.encode_source(TEXTS).to_tensor(PAD))
+    np.testing.assert_array_equal(by_ids["token_ids"], beams["token_ids"])
+    best = call(translator, "serving_default", TEXTS)
+    np.testing.assert_array_equal(best["translation"], beams["translations"][:, 0])
+    np.testing.assert_allclose(best["score"], beams["scores"][:, 0], rtol=1e-4)
+
+
+def test_what_is_forced_or_sampled_knows_all_pieces(translator, whole):
+    targets = TEXTS[::-1]
+    for name, *texts in (
+        ("score", TEXTS, targets),
+        ("align", TEXTS, targets),
+        ("sample", TEXTS),
+        ("complete", TEXTS, ["by the", "1987", "", "lake", "trees", "x"]),
+    ):
+        expected, found = (call(t, name, *texts) for t in (whole, translator))
+        for key, value in expected.items():
+            np.testing.assert_array_equal(found[key], value)
+
+
+def test_blank_texts_are_empty_and_leave_the_others_as_they_are(translator):
+    found = call(translator, "serving_default", ["", TEXTS[0], " \t"])
+    alone = call(translator, "serving_default", TEXTS[:1])
+    assert found["translation"].tolist() == [b"", alone["translation"][0], b""]
+    np.testing.assert_allclose(found["score"], [0, alone["score"][0], 0], rtol=1e-4)
+    assert call(translator, "serving_default", [""])["score"].tolist() == [0]
+    assert call(translator, "beam_search", [])["token_ids"].shape[:2] == (0, WIDTH)
+
+
+def test_fewer_candidates_than_beams_are_no_error(model, tokenizer):
+    candidates = np.full((tokenizer.source_vocabulary_size, 1), 5)
+    shortlist = Shortlist(candidates, np.arange(4), tokenizer.sha256)
+    translator = Translator(model, tokenizer, **LIMITS, shortlist=shortlist)
+    found = call(translator, "beam_search", TEXTS[:2], beam_width=64, max_length=3)
+    # unk, 5 and eos: three of one token or less, nine of two and four of three, eos at the end.
+    assert (found["lengths"] > 0).sum(axis=1).tolist() == [1 + 2 + 4] * 2
+    assert set(found["token_ids"].ravel().tolist()) == {0, 1, 3, 5}
+    assert np.isfinite(found["scores"]).all()
+    for name in ("no_repeat_ngram", "repetition_penalty"):
+        found = call(translator, "beam_search", TEXTS, **{name: 1 if name < "r" else 3.0})
+        assert np.isfinite(found["scores"]).all()
+
+
+def test_in_bfloat16_the_candidates_are_the_same(model, tokenizer, shortlist, allowed):
+    half = Translator(model, tokenizer, **LIMITS, dtype="bfloat16", shortlist=shortlist)
+    found = call(half, "beam_search", TEXTS)
+    for b, own in enumerate(allowed):
+        assert set(found["token_ids"][b].ravel().tolist()) <= set(own)
+    assert (found["lengths"] > 0).all()
+
+
+@pytest.mark.parametrize("size", [1, 3, 31, 32, 33, 64, 331, 2049])
+@pytest.mark.parametrize("count", [1, 5, 67])
+def test_the_likeliest_of_an_unknown_number_are_those(size, count, rng):
+    from tfformer.search.rules import likeliest
+
+    graph = tf.function(
+        likeliest,
+        input_signature=[tf.TensorSpec([None, 2, None]), tf.TensorSpec([], tf.int32)],
+        autograph=False,
+    )
+    logits = rng.permuted(np.tile(np.arange(size, dtype="float32"), (3, 2, 1)), axis=-1)
+    values, tokens = graph(tf.constant(logits), tf.constant(count))
+    expected = np.argsort(-logits)[..., :count]
+    np.testing.assert_array_equal(tokens, expected)
+    np.testing.assert_array_equal(values, np.take_along_axis(logits, expected, axis=-1))
+    assert graph(tf.zeros([0, 2, size]), tf.constant(count))[0].shape[0] == 0
+
+
+# ---------------------------------------------------------------- the SavedModel
+
+
+def test_saved_everything_is_stored_once(translator, model, shortlist, tmp_path):
+    translator.save(str(tmp_path / "1"))
+    stored = tf.train.list_variables(str(tmp_path / "1/variables/variables"))
+    sizes = sorted(tuple(shape) for name, shape in stored if "VARIABLE_VALUE" in name)
+    arrays = [*tf.nest.flatten(fused_weights(model, MAX_SOURCE)), *shortlist_arrays(shortlist)]
+    assert sizes == sorted(tuple(array.shape) for array in arrays)
+
+
+def shortlist_arrays(shortlist):
+    return shortlist.candidates, shortlist.always
+
+
+def test_the_parts_of_a_batch_do_not_wait_for_each_other(translator):
+    graph = translator.functions["serving_default"].get_concrete_function().graph
+    (loop,) = [op for op in graph.get_operations() if "While" in op.type]
+    assert loop.type == "StatelessWhile"
+
+
+# ---------------------------------------------------------------- the file
+
+
+@pytest.fixture
+def saved(shortlist, tmp_path):
+    shortlist.save(tmp_path / "shortlist.npz")
+    return tmp_path / "shortlist.npz"
+
+
+def test_a_file_gives_back_what_was_saved(shortlist, saved):
+    shortlist.save(saved)  # over what is there
+    found = Shortlist.load(saved)
+    for before, after in zip(*map(shortlist_arrays, (shortlist, found)), strict=True):
+        np.testing.assert_array_equal(after, before)
+        assert after.dtype == np.int32 and not after.flags.writeable
+    assert found.tokenizer_sha256 == shortlist.tokenizer_sha256
+    assert found.describe() == (
+        f"at most 7 candidates for each of {len(found.candidates)} source pieces, "
+        "17 for every sentence"
+    )
+    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
+
+
+def test_a_damaged_file_is_refused_or_holds_the_same(shortlist, saved, tmp_path):
+    content, refused = saved.read_bytes(), 0
+    rng, path = np.random.default_rng(3), tmp_path / "damaged.npz"
+    for place in rng.choice(len(content), 211, replace=False):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
+        try:
+            found = Shortlist.load(path)
+        except RunError as error:
+            assert str(path) in str(error)
+            refused += 1
+        else:  # a byte that says nothing
+            np.testing.assert_array_equal(found.candidates, shortlist.candidates)
+            np.testing.assert_array_equal(found.always, shortlist.always)
+    assert refused > 150
+    for length in (0, 1, 100, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:length])
+        with pytest.raises(RunError, match="damaged|no shortlist"):
+            Shortlist.load(path)
+
+
+def test_what_is_no_shortlist_is_refused(tmp_path):
+    path = tmp_path / "file"
+    good = {"candidates": np.zeros((5, 2), "int32"), "always": np.arange(4, dtype="int32")}
+    good |= {"format": np.array(1), "tokenizer_sha256": np.array("ab")}
+    for content, message in (
+        (b"text", "is no shortlist: it is no .npz file"),
+        (pack({"weights": np.zeros(3)}), "is no shortlist: it holds"),
+        (pack({**good, "format": np.array(2)}), "must be of format 1, got 2"),
+        (pack({**good, "always": np.arange(3)}), "is damaged: always must ascend from 0, 1, 2, 3"),
+        (pack({**good, "candidates": np.zeros(5)}), "is damaged: candidates must be integers"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(RunError, match=f"{path} {message}"):
+            Shortlist.load(path)
+    path.write_bytes(pack(good))
+    assert Shortlist.load(path).candidates.shape == (5, 2)
+    for missing in (tmp_path / "missing", tmp_path):
+        with pytest.raises(RunError, match=f"{missing} cannot be read"):
+            Shortlist.load(missing)
+
+
+@pytest.mark.parametrize(
+    "candidates, always, message",
+    [
+        ([[1]], [0, 1, 2], "always must ascend from 0, 1, 2, 3, got"),
+        ([[1]], [0, 1, 2, 3, 7, 7], "always must ascend"),
+        ([[1]], [0, 1, 2, 3, 7, 5], "always must ascend"),
+        ([[1.5]], [0, 1, 2, 3], "candidates must be integers of rank 2, got float64"),
+        ([1], [0, 1, 2, 3], r"candidates must be integers of rank 2, got int64 \(1,\)"),
+        ([[-1]], [0, 1, 2, 3], "candidates must be ids in .* got -1 to -1"),
+        ([[2**31]], [0, 1, 2, 3], "candidates must be ids in"),
+    ],
+)
+def test_a_wrong_argument_is_named(candidates, always, message):
+    with pytest.raises(ValueError, match=message):
+        Shortlist(np.array(candidates), np.array(always), "ab")
+
+
+def test_the_shortlist_of_another_vocabulary_is_refused(model, tokenizer, shortlist):
+    other = Shortlist(*shortlist_arrays(shortlist), "0" * 64)
+    with pytest.raises(ValueError, match="shortlist must be made for this tokenizer, .* 00000"):
+        Translator(model, tokenizer, shortlist=other)
+    size = tokenizer.target_vocabulary_size
+    for candidates, always in (
+        (shortlist.candidates[1:], shortlist.always),
+        (np.where(shortlist.candidates == 0, size, 5), shortlist.always),
+        (shortlist.candidates, [*shortlist.always, size]),
+    ):
+        wrong = Shortlist(candidates, np.array(always), tokenizer.sha256)
+        with pytest.raises(ValueError, match=f"shortlist must be for .* {size} target pieces, got"):
+            Translator(model, tokenizer, shortlist=wrong)

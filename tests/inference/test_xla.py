@@ -1,0 +1,215 @@
+"""The XLA form answers as the stock form does, in-process and served; and says whom it is for."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+import tfformer
+from export import saved_model, verify
+from export.capi import session
+from export.capi.session import ServingError, ServingSession, serve_calls
+from export.verification.graph import read_graph
+from tfformer import Tokenizer
+from tfformer.inference.xla import in_bucket
+
+# Minutes, all together.
+pytestmark = pytest.mark.slow
+
+WORDS = [f"word {n} and {n * 7} more" for n in range(97)]
+LONGEST = 40  # tokens of a target: more than the first stage has
+SEARCH = {"max_source_length": 20, "max_target_length": LONGEST}
+TEXTS = {
+    1: [b"word 3"],
+    3: [b"", b"word 3", b" \t "],
+    5: [b"\xff\xfe 12", "Grüße".encode(), b"more", b"word 9 and 63 more " * 9, b"a\0b"],
+    7: [text.encode() for text in WORDS[:7]],
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run directory of a tiny model whose answers are neither flat nor all short."""
+    directory = tmp_path_factory.mktemp("run") / "run"
+    return tiny.save_run(directory, lambda: Tokenizer.train(WORDS, vocabulary_size=290), SEARCH)
+
+
+@pytest.fixture(scope="module")
+def stock(run):
+    return tfformer.load_translator(run)
+
+
+@pytest.fixture(scope="module")
+def compiled(run):
+    return tfformer.load_translator(run, xla=True)
+
+
+@pytest.fixture(scope="module")
+def saved(compiled, tmp_path_factory):
+    """The SavedModel with all signatures."""
+    directory = tmp_path_factory.mktemp("saved") / "model"
+    compiled.save(str(directory))
+    return directory
+
+
+@pytest.fixture(scope="module")
+def alone(saved, tmp_path_factory):
+    """The same without the signatures that need no XLA, and REQUESTS."""
+    directory = shutil.copytree(saved, tmp_path_factory.mktemp("alone") / "model")
+    whole = SavedModel.FromString((directory / "saved_model.pb").read_bytes())
+    signatures = whole.meta_graphs[0].signature_def
+    for name in set(signatures) - {"serving_default"}:
+        del signatures[name]
+    (directory / "saved_model.pb").write_bytes(whole.SerializeToString())
+    return directory
+
+
+REQUESTS = {"serving_default": [{"text": TEXTS[3]}, {"text": TEXTS[5]}]}
+
+
+def answers(translator, texts, name="serving_default"):
+    found = translator.functions[name](tf.constant(texts, tf.string))
+    return {key: value.numpy() for key, value in found.items()}
+
+
+def assert_same(found, expected):
+    assert set(found) == set(expected)
+    for key in ("translation", "truncated"):
+        np.testing.assert_array_equal(found[key], expected[key])
+    np.testing.assert_allclose(found["score"], expected["score"], atol=1e-4)
+
+
+# In-process.
+
+
+@pytest.mark.parametrize("batch", TEXTS)
+def test_it_answers_as_the_stock_form_does(stock, compiled, batch):
+    assert len(TEXTS[batch]) == batch
+    expected = answers(stock, TEXTS[batch])
+    assert any(expected["translation"])
+    assert_same(answers(compiled, TEXTS[batch]), expected)
+
+
+def test_what_it_was_compared_with_is_long_blank_and_cut(stock):
+    """Else the test before this one would prove little."""
+    lengths = np.concatenate(
+        [answers(stock, texts, "beam_search")["lengths"][:, 0] for texts in TEXTS.values()]
+    )
+    assert lengths.max() == LONGEST and 0 < min(lengths[lengths > 0]) < 32 and 0 in lengths
+    assert answers(stock, TEXTS[5])["truncated"].tolist() == [False, False, False, True, False]
+
+
+def test_no_rows_give_no_rows(stock, compiled):
+    found, expected = answers(compiled, []), answers(stock, [])
+    assert {k: (v.shape, v.dtype) for k, v in found.items()} == {
+        k: (v.shape, v.dtype) for k, v in expected.items()
+    }
+
+
+def test_every_rule_of_the_search_holds(run):
+    rules = {"coverage_penalty": 0.3, "repetition_penalty": 1.4, "no_repeat_ngram": 2}
+    rules |= {"min_target_length": 5, "max_length_factor": 1.7, "length_penalty_form": "power"}
+    found, expected = (
+        answers(tfformer.load_translator(run, **rules, xla=xla), TEXTS[7]) for xla in (True, False)
+    )
+    assert len(set(expected["translation"])) > 1
+    assert_same(found, expected)
+
+
+def test_in_bfloat16_it_is_close_to_float32(run):
+    """XLA rounds to bfloat16 at other places than the stock form: neither is the other's truth."""
+    short = {"max_target_length": 3, "min_target_length": 3}
+    scores, expected = (
+        answers(tfformer.load_translator(run, **short, **options), TEXTS[7])["score"]
+        for options in ({"dtype": "bfloat16", "xla": True}, {})
+    )
+    assert (scores != expected).any()
+    np.testing.assert_allclose(scores, expected, rtol=0.1)
+
+
+def test_buckets_are_few_and_hold_what_was_given():
+    shapes = set()
+    for rows in range(10):
+        for length in range(1, 41):
+            given = 4 + tf.reshape(tf.range(rows * length), [rows, length])
+            padded = in_bucket(given, 40)
+            shapes.add(tuple(padded.shape))
+            np.testing.assert_array_equal(padded[:rows, :length], given)
+            assert tf.reduce_sum(padded) == tf.reduce_sum(given)
+    assert shapes == {(rows, length) for rows in (1, 2, 4, 8, 16) for length in (16, 32, 40)}
+    assert in_bucket(tf.ones([3, 5], tf.int32), 7).shape == (4, 7)
+
+
+# Exported and served.
+
+
+def test_it_is_served_with_xla_on_and_answers_as_the_stock_form_in_process(alone, stock):
+    report = verify.verify(alone, REQUESTS, xla=True)
+    assert report.passed, report.checks
+    assert "XLA" in {check.name for check in report.checks}
+    served = report.served["serving_default"]
+    for request, answer in zip(REQUESTS["serving_default"], served, strict=True):
+        assert_same(answer, answers(stock, request["text"]))
+
+
+def test_without_the_option_verify_refuses_it(alone):
+    report = verify.verify(alone, REQUESTS)
+    failed = {check.name: check.detail for check in report.checks if not check.passed}
+    assert set(failed) == {"no XLA", "served: serving_default"}
+    assert "jit_compile=True" in failed["no XLA"]
+    assert "XLA compilation disabled" in failed["served: serving_default"]
+
+
+def test_the_other_signatures_are_served_without_xla(saved, stock):
+    text = np.array(TEXTS[3], object)
+    signatures, calls = read_graph(saved).signatures, []
+    for name in ("beam_search", "serving_default"):
+        signature = signatures[name]
+        feeds = {signature.inputs[key].name: value for key, value in signature.defaults.items()}
+        scores = signature.outputs["scores" if name == "beam_search" else "score"].name
+        calls.append(({**feeds, signature.inputs["text"].name: text}, [scores]))
+    found, refused = serve_calls(saved, calls)
+    [scores] = found.values()
+    np.testing.assert_allclose(scores, answers(stock, TEXTS[3], "beam_search")["scores"], atol=1e-4)
+    assert isinstance(refused, ServingError) and "XLA" in refused.message
+
+
+@pytest.mark.slow
+def test_the_command_exports_and_verifies_it(run, tmp_path):
+    assert saved_model.main([str(run), str(tmp_path), "--xla"]) == 0
+    report = json.loads((tmp_path / "1.report.json").read_text())
+    checks = {check["name"]: check["passed"] for check in report["checks"]}
+    assert checks["XLA"] and checks["plain beam search in NumPy"] and all(checks.values())
+    assert "no XLA" not in checks
+
+
+@pytest.mark.parametrize("options", [[], ["--xla"]])
+def test_verify_is_with_xla_if_it_is_asked_to_be(tmp_path, monkeypatch, options):
+    asked = []
+
+    def verified(*_, xla, **__):
+        asked.append(xla)
+        return verify.Report("")
+
+    monkeypatch.setattr(verify, "verify", verified)
+    assert verify.main([str(tmp_path), *options]) == 0
+    assert asked == [bool(options)]
+
+
+def test_the_command_says_that_a_stock_server_refuses_it(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(saved_model, "export", lambda *_, **__: (tmp_path, verify.Report("")))
+    for options, said in (([], False), (["--xla"], True)):
+        assert saved_model.main([str(run), str(tmp_path), *options]) == 0
+        output = capsys.readouterr().out
+        assert ("stock" in output and "--xla_cpu_compilation_enabled" in output) is said
+
+
+def test_a_process_has_xla_for_all_its_sessions_or_for_none(tmp_path, monkeypatch):
+    for first in (True, False):
+        monkeypatch.setattr(session, "_xla", [first])
+        with pytest.raises(ValueError, match=f"xla must be {first}, .* got {not first}"):
+            ServingSession(tmp_path, xla=not first)

@@ -1,0 +1,359 @@
+"""The model: the oracle, padding and the future unseen, cached = uncached, fit, save, load."""
+
+import functools
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import oracle
+import pytest
+import tensorflow as tf
+from paths import ROOT
+from variants import VARIANTS, VOCABULARY, make
+
+from tfformer import (
+    Perplexity,
+    SmoothedCrossEntropy,
+    TokenAccuracy,
+    Transformer,
+    TransformerConfig,
+    WarmupSchedule,
+)
+
+B, S, T, V, W = 2, 7, 5, VOCABULARY, 3
+
+variants = pytest.mark.parametrize("variant", VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def model_of(randomise):
+    """One model with random weights for each variant, which the tests leave as it is."""
+    return functools.cache(lambda variant: randomise(make(variant)))
+
+
+@pytest.fixture
+def inputs(rng):
+    source_ids = rng.integers(4, V, size=(B, S))
+    target_ids = rng.integers(4, V, size=(B, T))
+    target_ids[:, 0] = 2
+    source_ids[0, 5:], target_ids[0, 3:] = 0, 0
+    return {"source_ids": source_ids, "target_ids": target_ids}
+
+
+@variants
+def test_logits_equal_the_oracle(variant, inputs, model_of):
+    model = model_of(variant)
+    logits = model(inputs)
+    assert logits.shape == (B, T, model.config.target_vocabulary_size)
+    expected = oracle.transformer(model, **inputs)
+    np.testing.assert_allclose(logits, expected, atol=1e-4, rtol=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["paper", "pre", "swiglu"])
+@pytest.mark.parametrize("training", [False, True])
+def test_logits_do_not_see_the_future(variant, training, inputs, rng, randomise, same_dropout):
+    model = randomise(make(variant, dropout=0.3))
+    rewind = same_dropout(model)
+    logits = model(inputs, training=training).numpy()
+    for t in (0, T - 2):
+        changed = inputs["target_ids"].copy()
+        # Other ids, and padding among them, wherever t is past.
+        changed[:, t + 1 :] = rng.integers(0, V, size=(B, T - t - 1))
+        rewind()
+        first = model(inputs, training=training).numpy()
+        rewind()
+        other = model({**inputs, "target_ids": changed}, training=training).numpy()
+        oracle.assert_close(other[:, : t + 1], first[:, : t + 1])
+        np.testing.assert_array_equal(first, logits)
+    if training:
+        assert np.abs(model(inputs, training=False) - logits).max() > 1e-2
+
+
+@variants
+def test_padding_changes_no_logits(variant, inputs, model_of):
+    model = model_of(variant)
+    logits = model(inputs).numpy()
+    longer = {name: np.pad(ids, ((0, 0), (0, 3))) for name, ids in inputs.items()}
+    oracle.assert_close(model(longer)[:, :T], logits)
+    # The first row alone, without the padding that its batch-mate gave it.
+    alone = {"source_ids": inputs["source_ids"][:1, :5], "target_ids": inputs["target_ids"][:1, :3]}
+    oracle.assert_close(model(alone)[0], logits[0, :3])
+
+
+def test_wholly_padded_source_is_finite_with_finite_gradient(inputs):
+    model = make()
+    inputs["source_ids"][1] = 0
+    with tf.GradientTape() as tape:
+        logits = model(inputs)
+        loss = SmoothedCrossEntropy()(inputs["target_ids"], logits)
+    assert np.isfinite(logits).all()
+    gradients = tape.gradient(loss, model.trainable_variables)
+    dense = [tf.convert_to_tensor(gradient).numpy() for gradient in gradients]
+    assert all(np.isfinite(gradient).all() for gradient in dense)
+
+
+# The cached step.
+
+
+def steps(model, source_ids, beams):
+    """beams [B, W, T] through `decode_step`, one position at a time: logits [B, W, T, V]."""
+    memory = model.encode(source_ids)
+    projected = model.decoder.project_memory(memory)
+    cache = model.decoder.empty_cache(B, W)
+    outputs = []
+    for t in range(beams.shape[-1]):
+        ids, position = tf.constant(beams[:, :, t]), tf.constant(t)
+        logits, cache = model.decode_step(ids, position, projected, source_ids != 0, cache)
+        outputs.append(logits.numpy())
+    return np.stack(outputs, axis=2)
+
+
+@pytest.fixture
+def beams(rng):
+    beams = rng.integers(4, V, size=(B, W, T))
+    beams[..., 0] = 2
+    return beams
+
+
+@variants
+def test_cached_steps_equal_the_whole_model(variant, inputs, beams, model_of):
+    model = model_of(variant)
+    source_ids = inputs["source_ids"]
+    logits = steps(model, source_ids, beams)
+    for w in range(W):
+        whole = model({"source_ids": source_ids, "target_ids": beams[:, w]})
+        oracle.assert_close(logits[:, w], whole)
+
+
+def test_cached_step_does_not_see_the_future_nor_other_beams(inputs, beams, model_of):
+    model = model_of("paper")
+    changed = beams.copy()
+    changed[:, 1, 3:] = 4 + (changed[:, 1, 3:] - 3) % (V - 4)
+    assert (changed != beams).sum() == B * (T - 3)
+    logits = steps(model, inputs["source_ids"], beams)
+    others = steps(model, inputs["source_ids"], changed)
+    np.testing.assert_array_equal(others[:, [0, 2]], logits[:, [0, 2]])
+    np.testing.assert_array_equal(others[:, 1, :3], logits[:, 1, :3])
+    assert np.abs(others[:, 1, 3:] - logits[:, 1, 3:]).min(axis=-1).max() > 1e-4
+
+
+# Attention for pictures.
+
+
+@pytest.mark.parametrize("variant", ["paper", "pre"])
+def test_cross_attention_weights_sum_to_one_over_the_source(variant, inputs, model_of):
+    model = model_of(variant)
+    weights = model.cross_attention_weights(inputs).numpy()
+    N, H = model.config.num_decoder_layers, model.config.num_heads
+    assert weights.shape == (N, B, H, T, S)
+    assert weights.dtype == "float32"
+    np.testing.assert_allclose(weights.sum(axis=-1), np.ones((N, B, H, T)), rtol=1e-5)
+    np.testing.assert_array_equal(weights[:, 0, :, :, 5:], 0)
+
+
+@pytest.mark.parametrize("variant", ["paper", "pre"])
+def test_cross_attention_weights_equal_the_oracle(variant, inputs, model_of):
+    model = model_of(variant)
+    source, target = (inputs[name] != 0 for name in ("source_ids", "target_ids"))
+    x = oracle.embed_with_positions(
+        model.source_embedding, model.source_positions, inputs["source_ids"]
+    )
+    memory = oracle.encoder(model.encoder, x, source)
+    x = oracle.embed_with_positions(
+        model.target_embedding, model.target_positions, inputs["target_ids"]
+    )
+    expected = []
+    for layer in model.decoder.layers:
+        queries = oracle.decoder_self_attention(layer, x, target)
+        if model.config.norm == "pre":
+            queries = oracle.layer_norm(layer.cross_residual.layer_norm, queries)
+        allowed = source[:, None, :]
+        expected.append(oracle.head_weights(layer.cross_attention, queries, memory, allowed))
+        x = oracle.decoder_layer(layer, x, memory, target, source)
+    oracle.assert_close(model.cross_attention_weights(inputs), expected)
+
+
+# Sizes and sharing.
+
+
+def parameters(config):
+    """Counted by hand, from the figures of the paper and the biases that Keras layers have."""
+    D, F = config.d_model, config.d_ff
+    attention, norm = 4 * (D * D + D), 2 * D
+    matrices = 3 if config.activation == "swiglu" else 2
+    feed_forward = matrices * D * F + (matrices - 1) * F + D
+    total = config.num_encoder_layers * (attention + feed_forward + 2 * norm)
+    total += config.num_decoder_layers * (2 * attention + feed_forward + 3 * norm)
+    if config.norm == "pre":
+        total += 2 * norm
+    if config.positions == "learned":
+        total += 2 * config.max_positions * D
+    source, target = config.source_vocabulary_size * D, config.target_vocabulary_size * D
+    return (
+        total
+        + {"all": target, "target": source + target, "none": source + 2 * target}[
+            config.tie_embeddings
+        ]
+    )
+
+
+@variants
+def test_number_of_parameters(variant, model_of):
+    model = model_of(variant)
+    assert model.count_params() == parameters(model.config)
+
+
+@pytest.mark.parametrize("preset", ["base", "tiny"])
+def test_number_of_parameters_of_a_preset(preset):
+    config = TransformerConfig.preset(preset, {"base": 37000, "tiny": 8000}[preset])
+    model = Transformer(config)
+    assert model.count_params() == parameters(config)
+    if preset == "base":
+        # Table 3 of the paper says 65 million, with about 37,000 shared ids; 63.1 here.
+        assert 62e6 < model.count_params() < 66e6
+
+
+@pytest.mark.parametrize(("tied", "matrices"), [("all", 1), ("target", 2), ("none", 3)])
+def test_tied_matrices_are_one_variable(tied, matrices):
+    model = make(tie_embeddings=tied)
+    D = model.config.d_model
+    assert sum(set(v.shape) == {V, D} for v in model.trainable_variables) == matrices
+    assert (model.source_embedding is model.target_embedding) == (tied == "all")
+    assert hasattr(model, "output_projection") == (tied == "none")
+
+
+def test_stacks_differ_in_depth_and_vocabularies_in_size(inputs):
+    model = make(
+        target_vocabulary_size=23, num_encoder_layers=3, num_decoder_layers=1, activation="relu"
+    )
+    assert (len(model.encoder.layers), len(model.decoder.layers)) == (3, 1)
+    assert model.source_embedding.embeddings.shape == (V, model.config.d_model)
+    assert model(inputs).shape == (B, T, 23)
+
+
+def test_weights_exist_before_the_first_call():
+    assert len(make().weights) == len(make().get_weights()) > 0
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+@pytest.mark.parametrize("variant", ["paper", "swiglu"])
+def test_mixed_precision_keeps_float32_variables(variant, policy, inputs, beams):
+    model = make(variant, dtype=policy)
+    for training in (False, True):
+        logits = model(inputs, training=training)
+        assert logits.dtype == policy.removeprefix("mixed_")
+        assert np.isfinite(tf.cast(logits, "float32")).all()
+    assert np.isfinite(model.cross_attention_weights(inputs)).all()
+    logits = tf.cast(steps(model, inputs["source_ids"], beams)[:, 0], "float32")
+    whole = model({**inputs, "target_ids": beams[:, 0]})
+    np.testing.assert_allclose(logits, tf.cast(whole, "float32"), atol=0.1)
+    assert {variable.dtype for variable in model.weights} == {"float32"}
+
+
+# Configuration, training, files.
+
+
+@variants
+def test_config_round_trip(variant, model_of):
+    model = model_of(variant)
+    again = Transformer.from_config(model.get_config())
+    assert again.config == model.config
+    assert again.get_config() == model.get_config()
+
+
+def copying(rng, rows=96):
+    """A task that a model learns: the target is the source."""
+    length = 5
+    source = rng.integers(4, V, size=(rows, length))
+    source *= np.arange(length) < rng.integers(2, length + 1, size=(rows, 1))
+    end = np.zeros((rows, 1), int)
+    labels = np.concatenate([source, end], axis=1)
+    labels[np.arange(rows), (source != 0).sum(axis=1)] = 3
+    target = np.concatenate([np.full((rows, 1), 2), labels[:, :-1]], axis=1)
+    target[target == 3] = 0
+    return {"source_ids": source, "target_ids": target}, labels
+
+
+def compiled(**changes):
+    model = make(tie_embeddings="all", num_decoder_layers=1, **changes)
+    model.compile(
+        optimizer=keras.optimizers.Adam(
+            WarmupSchedule(model.config.d_model, warmup_steps=40, scale=0.5),
+            beta_1=0.9,
+            beta_2=0.98,
+            epsilon=1e-9,
+        ),
+        loss=SmoothedCrossEntropy(),
+        metrics=[TokenAccuracy(), Perplexity()],
+        jit_compile=False,  # compiling would take longer than all the steps
+    )
+    return model
+
+
+def test_fit_learns_and_the_file_gives_the_same_model_back(rng, reload):
+    keras.utils.set_random_seed(3)
+    model = compiled(dropout=0.0)
+    inputs, labels = copying(rng)
+    dataset = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(16)
+    history = model.fit(dataset, epochs=10, verbose=0).history
+    assert int(model.optimizer.iterations) == 10 * len(dataset)
+    assert set(history) == {"loss", "accuracy", "perplexity"}
+    first, last = ({name: values[n] for name, values in history.items()} for n in (0, -1))
+    assert last["loss"] < first["loss"] - 0.3
+    assert last["perplexity"] < first["perplexity"] / 1.3
+    assert last["accuracy"] > first["accuracy"] + 0.05
+
+    again = reload(model)
+    np.testing.assert_allclose(again(inputs), model(inputs), atol=1e-6)
+    assert int(again.optimizer.iterations) == 10 * len(dataset)
+    # Training goes on where it stood: the optimizer's moments are in the file too.
+    model.fit(dataset, verbose=0)
+    again.fit(dataset, verbose=0)
+    np.testing.assert_allclose(again(inputs), model(inputs), atol=1e-4)
+
+
+def test_evaluate_reports_the_global_figures(rng):
+    model = compiled(dropout=0.3)
+    inputs, labels = copying(rng, rows=10)
+    # Batches of 7 and 3 rows.
+    dataset = tf.data.Dataset.from_tensor_slices((inputs, labels)).batch(7)
+    figures = model.evaluate(dataset, verbose=0, return_dict=True)
+    logits = model(inputs).numpy().astype("float64")
+    nll = oracle.smoothed_cross_entropy(labels, logits, smoothing=0.0)
+    np.testing.assert_allclose(figures["perplexity"], np.exp(nll), rtol=1e-4)
+    hits = (logits.argmax(axis=-1) == labels)[labels != 0]
+    np.testing.assert_allclose(figures["accuracy"], hits.mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["paper", "learned", "vocabularies"])
+def test_keras_file_gives_the_same_logits(variant, inputs, model_of, reload):
+    model = model_of(variant)
+    again = reload(model)
+    assert isinstance(again, Transformer)
+    assert again.config == model.config
+    np.testing.assert_array_equal(again(inputs), model(inputs))
+
+
+@pytest.mark.parametrize(
+    "imports", ["import keras\nimport tfformer", "from tfformer import Encoder\nimport keras"]
+)
+def test_another_process_loads_a_compiled_model(imports, inputs, tmp_path):
+    model = compiled()
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "model.keras")
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    program = f"""{imports}
+import numpy as np
+model = keras.saving.load_model("model.keras")
+np.save("logits.npy", model(dict(np.load("inputs.npz"))).numpy())
+"""
+    subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "KERAS_BACKEND": "tensorflow"},
+        check=True,
+        timeout=120,
+    )
+    np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), model(inputs), atol=1e-6)

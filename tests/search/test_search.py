@@ -1,0 +1,570 @@
+"""Search over toy tables equals plain Python: greedy, beam, every sequence there is, sampling."""
+
+import math
+
+import numpy as np
+import pytest
+import search_oracle as oracle
+import tensorflow as tf
+from search_oracle import BOS, EOS, PAD
+from toy import T, Toy, V, assert_complete, assert_found, sequences
+
+from tfformer import beam_search, exhaustive_search, greedy_search, sample_search
+from tfformer.search import (
+    SearchResult,
+    State,
+    StepResult,
+    keep_likeliest,
+    length_penalty,
+)
+from tfformer.search import loop as rounds
+from tfformer.search.loop import ROUND
+from tfformer.search.rules import allowed_log_probs
+
+penalties = pytest.mark.parametrize(
+    "alpha, form", [(0.0, "gnmt"), (0.6, "gnmt"), (1.7, "gnmt"), (0.6, "power"), (1.3, "power")]
+)
+
+
+@pytest.fixture
+def one_group(monkeypatch):
+    """The whole batch in each step, as a test of the steps wants to see it."""
+    monkeypatch.setattr(rounds, "LEAST_GROUPS", 1)
+
+
+def run_beam(toy, max_length=T, beam_width=4, **options):
+    return beam_search(
+        toy.step, toy.state(beam_width), toy.batch, max_length, beam_width=beam_width, **options
+    )
+
+
+# ---------------------------------------------------------------- the length penalty
+
+
+def test_length_penalty_by_hand():
+    assert float(length_penalty(7, 1.0)) == 2
+    assert float(length_penalty(1, 0.6)) == 1
+    assert float(length_penalty(19, 0.5)) == 2
+    assert float(length_penalty(9, 0.5, "power")) == 3
+    assert float(length_penalty(1, 2.0, "power")) == 1
+    for form in ("gnmt", "power"):
+        np.testing.assert_array_equal(length_penalty([1, 5, 17], 0.0, form), [1, 1, 1])
+
+
+def test_length_penalty_refuses_an_unknown_form():
+    with pytest.raises(ValueError, match="form .*'gnmt', 'power'.* got 'linear'"):
+        length_penalty(3, 1.0, "linear")
+
+
+# ---------------------------------------------------------------- what is allowed
+
+
+def test_allowed_log_probs_are_the_log_softmax_over_the_whole_vocabulary(rng):
+    logits = rng.normal(scale=3, size=(2, 3, V)).astype("float32")
+    expected = oracle.log_softmax(logits)
+    found = allowed_log_probs(logits, 1, T).numpy()
+    free = [v for v in range(V) if v not in (PAD, BOS)]
+    np.testing.assert_allclose(found[..., free], expected[..., free], rtol=1e-5, atol=1e-6)
+    assert np.isneginf(found[..., [PAD, BOS]]).all()
+    last = allowed_log_probs(logits, T - 1, T).numpy()
+    np.testing.assert_allclose(last[..., EOS], expected[..., EOS], rtol=1e-5, atol=1e-6)
+    assert np.isneginf(np.delete(last, EOS, axis=-1)).all()
+
+
+def test_log_probs_are_float32_whatever_the_logits(rng):
+    logits = rng.normal(size=(1, 1, V))
+    assert allowed_log_probs(tf.cast(logits, tf.bfloat16), 0, T).dtype == tf.float32
+
+
+# ---------------------------------------------------------------- greedy
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 7])
+def test_greedy_is_plain_greedy(max_length):
+    toy = Toy(seed=1, batch=11)
+    found = greedy_search(toy.step, toy.state(), toy.batch, max_length)
+    assert isinstance(found, SearchResult)
+    assert_complete(found, max_length)
+    for b in range(toy.batch):
+        ids = oracle.greedy(toy.log_probs_of(b), V, max_length)
+        total = oracle.log_prob(toy.log_probs_of(b), ids)
+        assert_found(found, b, [(ids, total, total)])
+
+
+@penalties
+def test_beam_of_one_is_greedy(alpha, form):
+    toy = Toy(seed=2, batch=11)
+    found = run_beam(toy, 7, beam_width=1, alpha=alpha, penalty_form=form)
+    greedy = greedy_search(toy.step, toy.state(), toy.batch, 7)
+    for b in range(toy.batch):
+        assert sequences(found, b) == sequences(greedy, b)
+    np.testing.assert_allclose(found.log_probs, greedy.log_probs, rtol=1e-6)
+
+
+# ---------------------------------------------------------------- every sequence there is
+
+
+@penalties
+@pytest.mark.parametrize("size, max_length", [(6, 5), (7, 4), (6, 1), (5, 2)])
+def test_exhaustive_is_brute_force(size, max_length, alpha, form):
+    toy = Toy(seed=3, size=size)
+    expected = [
+        oracle.best_of_all(toy.log_probs_of(b), size, max_length, alpha, form) for b in (0, 1)
+    ]
+    count = len(expected[0])
+    found = exhaustive_search(
+        toy.step, toy.state(), toy.batch, max_length, alpha, form, num_results=count
+    )
+    assert_complete(found, max_length)
+    for b in (0, 1):
+        assert_found(found, b, expected[b])
+
+
+@penalties
+def test_beam_as_wide_as_there_are_sequences_is_exhaustive(alpha, form):
+    toy = Toy(seed=4)
+    count = len(list(oracle.every_sequence(V, T)))
+    found = run_beam(toy, beam_width=count, alpha=alpha, penalty_form=form)
+    every = exhaustive_search(toy.step, toy.state(), toy.batch, T, alpha, form, num_results=count)
+    for b in range(toy.batch):
+        assert sequences(found, b) == sequences(every, b)
+    np.testing.assert_allclose(found.scores, every.scores, rtol=1e-5)
+    np.testing.assert_allclose(found.log_probs, every.log_probs, rtol=1e-5)
+
+
+def test_the_probabilities_of_all_sequences_of_an_eos_at_the_end_sum_to_one():
+    toy = Toy(seed=5, batch=1)
+    # No mass on what may never be chosen, and all of it on eos wherever a sequence must end.
+    toy.table[:, :, [PAD, BOS]] = -1e9
+
+    def step(ids, position, visible, state):
+        result = toy.step(ids, position, visible, state)
+        if position < T - 1:
+            return result
+        return result._replace(logits=result.logits + tf.one_hot(EOS, V, 1e9))
+
+    count = len(list(oracle.every_sequence(V, T)))
+    found = exhaustive_search(step, toy.state(), 1, T, num_results=count)
+    assert math.isclose(np.exp(found.log_probs).sum(), 1, rel_tol=1e-5)
+
+
+def test_exhaustive_refuses_more_than_a_million_sequences():
+    def step(ids, position, visible, state):
+        return StepResult(tf.zeros([tf.shape(ids)[0], 1, 200]), ())
+
+    with pytest.raises(ValueError, match="max_length=4 and 200 ids"):
+        exhaustive_search(step, State(), 1, 4)
+
+
+# ---------------------------------------------------------------- beam search
+
+
+@penalties
+@pytest.mark.parametrize("width", [2, 3, 4])
+@pytest.mark.parametrize("max_length", [1, 2, 5, 8])
+def test_beam_is_the_plain_beam(max_length, width, alpha, form):
+    # eos likely and eos unlikely: hypotheses that wait in their place, and ones forced to end.
+    for eos_bonus in (1.0, -2.0):
+        toy = Toy(seed=6, batch=7, size=7, eos_bonus=eos_bonus)
+        found = run_beam(toy, max_length, width, alpha=alpha, penalty_form=form)
+        assert found.token_ids.shape[:2] == found.scores.shape == found.lengths.shape == (7, width)
+        for b in range(toy.batch):
+            expected = oracle.beam(toy.log_probs_of(b), 7, max_length, width, alpha, form)
+            real = [ids for ids in sequences(found, b) if ids]
+            assert_found(SearchResult(*(x[:, : len(real)] for x in found[:4])), b, expected)
+
+
+def test_n_best_are_ordered_different_complete_and_scored_by_their_penalty():
+    toy = Toy(seed=7, batch=31)
+    found = run_beam(toy, 8, 5, alpha=0.9)
+    assert_complete(found, 8)
+    assert (np.diff(found.scores, axis=1) <= 0).all()
+    for b in range(toy.batch):
+        assert len(set(sequences(found, b))) == 5
+    expected = found.log_probs / length_penalty(found.lengths, 0.9)
+    np.testing.assert_allclose(found.scores, expected, rtol=1e-6)
+
+
+def test_a_place_that_no_sequence_fills_is_empty():
+    toy = Toy(size=5)
+    # unk and id 4 can be inside: eos, unk eos, 4 eos.
+    found = run_beam(toy, 2, beam_width=5)
+    np.testing.assert_array_equal(np.array(found.lengths > 0), [[True] * 3 + [False] * 2] * 2)
+    assert np.isneginf(found.scores[:, 3:]).all()
+    assert (found.token_ids[:, 3:] == PAD).numpy().all()
+
+
+def test_only_eos_fits_into_a_length_of_one():
+    toy = Toy(batch=3)
+    for found in (run_beam(toy, 1, 1), greedy_search(toy.step, toy.state(), 3, 1)):
+        np.testing.assert_array_equal(found.token_ids, [[[EOS]]] * 3)
+        expected = [[toy.log_probs_of(b)(())[EOS]] for b in range(3)]
+        np.testing.assert_allclose(found.log_probs, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["gnmt", "power"])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
+def test_the_best_of_a_search_that_stops_early_is_the_best_of_the_whole(alpha, form):
+    toy, longest = Toy(batch=1), 23
+
+    steps = tf.Variable(0)
+
+    @tf.function(autograph=False)
+    def search(table, num_results):
+        def step(*arguments):
+            with tf.control_dependencies([steps.assign_add(1)]):
+                return toy.step(*arguments)
+
+        start = toy.state(4, table)
+        return beam_search(step, start, 1, longest, 4, alpha, form, num_results=num_results)
+
+    early = 0
+    for seed in range(60):
+        table = Toy(seed, batch=1, eos_bonus=0.5).table
+        steps.assign(0)
+        best, short = search(table, 1), int(steps)
+        whole = search(table, 4)
+        assert sequences(best) == sequences(whole)[:1]
+        assert best.scores[0, 0] == whole.scores[0, 0]
+        assert best.log_probs[0, 0] == whole.log_probs[0, 0]
+        early += short < int(steps) - short
+    if alpha < 2:
+        assert early, "no search has stopped early, which proves nothing"
+
+
+def test_num_results_are_the_best_of_the_beam():
+    toy = Toy(seed=8, batch=13)
+    whole = run_beam(toy, 9, 4)
+    for count in (1, 2, 3):
+        found = run_beam(toy, 9, 4, num_results=count)
+        assert found.scores.shape == (13, count)
+        for b in range(toy.batch):
+            assert sequences(found, b)[0] == sequences(whole, b)[0]
+
+
+def test_every_prefix_found_is_one_that_the_state_has_seen(one_group):
+    toy = Toy(seed=9, batch=5)
+    found = run_beam(toy, 7, 3)
+    for b in range(toy.batch):
+        for ids in sequences(found, b):
+            fed = [BOS, *ids[:-1]]
+            assert fed in toy.seen[len(fed) - 1][b].tolist()
+
+
+def test_settled_sentences_leave_the_batch_and_the_others_go_on(one_group):
+    toy = Toy(seed=20, batch=7)
+    # Three sentences end at once; the others cannot before the last position.
+    toy.table[:, :, EOS] = -50
+    toy.table[[1, 4, 5], :, EOS] = 50
+    longest = 2 * ROUND + 5
+    found = run_beam(toy, longest, 2)
+    assert [len(seen) for seen in toy.seen] == [7] * ROUND + [4] * (ROUND + 5)
+    for b in range(7):
+        expected = oracle.beam(toy.log_probs_of(b), V, longest, 2, 0.6)
+        assert sequences(found, b)[0] == expected[0][0]
+        np.testing.assert_allclose(found.scores[b, 0], expected[0][1], rtol=1e-5)
+
+
+def test_a_state_follows_its_parent(one_group):
+    toy = Toy(seed=10, batch=5)
+    run_beam(toy, 7, 3)
+    for before, after in zip(toy.seen, toy.seen[1:], strict=False):
+        for b in range(toy.batch):
+            parents = {tuple(row) for row in before[b].tolist()}
+            assert {tuple(row[:-1]) for row in after[b].tolist()} <= parents
+
+
+@pytest.mark.parametrize(
+    "least, most, size, largest",
+    [(2, 16, 16, 4), (3, 16, 16, 3), (9, 16, 16, 1), (1, 16, 2, 3), (1, 2, 1, 4)],
+)
+@pytest.mark.parametrize("search", ["beam", "sample"])
+def test_the_groups_of_a_batch_give_what_the_whole_gives(
+    search, least, most, size, largest, monkeypatch
+):
+    toy = Toy(seed=33, batch=7)
+    # The sentences end at different times, in different rounds.
+    toy.table[:, :, EOS] += np.linspace(-6, 3, 7)[:, None]
+
+    def run():
+        if search == "beam":
+            return run_beam(toy, 2 * ROUND + 5)
+        return sample_search(toy.step, toy.state(), 7, 2 * ROUND + 5, seed=5)
+
+    monkeypatch.setattr(rounds, "LEAST_GROUPS", 1)
+    whole = run()
+    assert len(set(whole.lengths[:, 0].numpy().tolist())) > 3
+    assert toy.batch in {len(seen) for seen in toy.seen}
+    toy.seen.clear()
+    monkeypatch.setattr(rounds, "LEAST_GROUPS", least)
+    monkeypatch.setattr(rounds, "MOST_GROUPS", most)
+    monkeypatch.setattr(rounds, "GROUP_SIZE", size)
+    for parts, together in zip(run(), whole, strict=True):
+        if together is not None:
+            np.testing.assert_allclose(parts, together, rtol=1e-6)
+    assert max(len(seen) for seen in toy.seen) == largest
+
+
+@pytest.mark.parametrize("search", ["greedy", "beam", "one_best"])
+def test_a_batch_is_its_sentences_alone(search):
+    batch = Toy(seed=11, batch=9)
+
+    def run(toy):
+        if search == "greedy":
+            return greedy_search(toy.step, toy.state(), toy.batch, 8)
+        return run_beam(toy, 8, 3, num_results=1 if search == "one_best" else None)
+
+    together = run(batch)
+    for b in range(batch.batch):
+        single = Toy(batch=1)
+        single.table = batch.table[b : b + 1]
+        alone = run(single)
+        assert sequences(alone) == sequences(together, b)
+        np.testing.assert_allclose(alone.scores[0], together.scores[b], rtol=1e-6)
+
+
+@pytest.mark.parametrize("search", ["greedy", "sample", "beam"])
+def test_skipped_rows_are_empty_and_leave_the_others_as_they_are(search):
+    toy, skip = Toy(seed=12, batch=5), tf.constant([True, False, False, True, False])
+
+    def run(skip):
+        if search == "greedy":
+            return greedy_search(toy.step, toy.state(), 5, T, skip=skip)
+        if search == "sample":
+            return sample_search(toy.step, toy.state(), 5, T, seed=1, skip=skip)
+        return run_beam(toy, T, 3, skip=skip)
+
+    found, without = run(skip), run(None)
+    for b in (0, 3):
+        assert (found.lengths[b] == 0).numpy().all()
+        assert (found.token_ids[b] == PAD).numpy().all()
+        assert found.scores[b, 0] == found.log_probs[b, 0] == 0
+    for b in (1, 2, 4):
+        assert sequences(found, b) == sequences(without, b)
+        np.testing.assert_array_equal(found.scores[b], without.scores[b])
+
+
+def test_nothing_is_computed_when_all_rows_are_skipped():
+    toy = Toy(batch=3)
+    found = run_beam(toy, skip=tf.fill([3], True))
+    assert found.token_ids.shape == (3, 4, 0)
+    assert not toy.seen
+
+
+@pytest.mark.parametrize("prefix", [[[4, 1], [5, 0]], [[5, 5], [1, 4]], [[0, 0], [4, 4]]])
+def test_a_prefix_is_forced_and_the_rest_is_the_plain_beam(prefix):
+    toy = Toy(seed=13)
+    found = run_beam(toy, 6, 3, prefix=tf.constant(prefix))
+    assert_complete(found, 6)
+    for b, row in enumerate(prefix):
+        forced = tuple(token for token in row if token)
+        assert all(ids[: len(forced)] == forced for ids in sequences(found, b))
+        expected = oracle.beam(toy.log_probs_of(b), V, 6, 3, 0.6, forced=forced)
+        assert_found(found, b, expected)
+
+
+def test_a_prefix_of_padding_forces_nothing():
+    toy = Toy(seed=14)
+    free, padded = run_beam(toy, 6), run_beam(toy, 6, prefix=tf.zeros([2, 3], tf.int32))
+    for one, other in zip(free[:4], padded[:4], strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 3])
+def test_a_prefix_that_is_too_long_is_cut_so_that_eos_fits(max_length):
+    toy = Toy(seed=15)
+    found = run_beam(toy, max_length, 1, prefix=tf.constant([[4, 5, 4, 1]] * 2))
+    assert_complete(found, max_length)
+    assert sequences(found) == [((4, 5, 4, 1)[: max_length - 1] + (EOS,))]
+
+
+def test_options_may_be_tensors_in_a_graph_without_a_known_shape():
+    toy = Toy(seed=16, batch=3)
+
+    @tf.function(autograph=False)
+    def search(batch, width, alpha, max_length):
+        state = toy.state(width, tf.constant(toy.table)[:batch])
+        return beam_search(toy.step, state, batch, max_length, width, alpha)
+
+    found = search(tf.constant(3), tf.constant(3), tf.constant(0.9), tf.constant(6))
+    eager = run_beam(toy, 6, 3, alpha=0.9)
+    for b in range(3):
+        assert sequences(found, b) == sequences(eager, b)
+
+
+# ---------------------------------------------------------------- sampling
+
+
+def draw(logits, count, seed=0, max_length=2, **options):
+    """The first tokens of `count` rows of one and the same distribution."""
+
+    def step(ids, position, visible, state):
+        return StepResult(
+            tf.tile(tf.constant(logits, tf.float32)[None, None], [len(ids), 1, 1]), ()
+        )
+
+    found = sample_search(step, State(), count, max_length, seed, **options)
+    return found.token_ids[:, 0, 0].numpy()
+
+
+def surprise(tokens, probs):
+    """Pearson's chi-square of drawn tokens against probabilities."""
+    expected = len(tokens) * np.asarray(probs)
+    counts = np.bincount(tokens, minlength=len(probs))
+    possible = expected > 0
+    assert not counts[~possible].any()
+    return ((counts - expected)[possible] ** 2 / expected[possible]).sum()
+
+
+def allowed_softmax(logits):
+    logits = np.array(logits, "float64")
+    logits[[PAD, BOS]] = -np.inf
+    return np.exp(oracle.log_softmax(logits))
+
+
+LOGITS = [3.0, 0.5, 2.0, 1.0, 1.7, -0.3, 0.1]
+# With 4 degrees of freedom a chi-square is over 30 once in 200,000 times.
+BOUND = 30
+
+
+def test_frequencies_are_the_softmax():
+    assert surprise(draw(LOGITS, 20_000), allowed_softmax(LOGITS)) < BOUND
+
+
+def test_frequencies_over_seeds_are_the_softmax():
+    tokens = [draw(LOGITS, 1, seed=seed)[0] for seed in range(300)]
+    assert surprise(tokens, allowed_softmax(LOGITS)) < BOUND
+
+
+@pytest.mark.parametrize("temperature", [0.5, 2.0])
+def test_temperature_divides_the_logits(temperature):
+    tokens = draw(LOGITS, 20_000, temperature=temperature)
+    assert surprise(tokens, allowed_softmax(np.array(LOGITS) / temperature)) < BOUND
+
+
+def test_top_k_keeps_the_k_likeliest_and_their_proportions():
+    kept = np.full(len(LOGITS), -np.inf)
+    kept[[3, 4]] = LOGITS[3], LOGITS[4]
+    assert surprise(draw(LOGITS, 20_000, top_k=2), np.exp(oracle.log_softmax(kept))) < BOUND
+
+
+def test_the_same_seed_draws_the_same_and_another_seed_another():
+    toy = Toy(seed=17, batch=23)
+
+    def run(seed):
+        found = sample_search(toy.step, toy.state(), toy.batch, 9, seed)
+        assert_complete(found, 9)
+        return found
+
+    first, again = run(5), run(5)
+    for one, other in zip(first[:4], again[:4], strict=True):
+        np.testing.assert_array_equal(one, other)
+    others = [run(seed) for seed in (0, 6, -1, 2**31 - 1)]
+    drawn = {str([sequences(found, b) for b in range(toy.batch)]) for found in [first, *others]}
+    assert len(drawn) == 5
+
+
+def test_places_of_a_sample_are_drawn_independently():
+    # One seed for all places would draw the same token at each.
+
+    def step(ids, position, visible, state):
+        logits = tf.constant([[[0.0, 0, 0, -9, 0, 0]]])
+        return StepResult(tf.tile(logits, [tf.shape(ids)[0], 1, 1]), ())
+
+    token_ids = sample_search(step, State(), 200, 4, seed=0).token_ids.numpy()[:, 0]
+    same = (token_ids[:, 0] == token_ids[:, 1]).mean()
+    assert 0.2 < same < 0.5
+
+
+@pytest.mark.parametrize("options", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-3}])
+def test_a_sample_of_the_likeliest_alone_is_greedy(options):
+    toy = Toy(seed=18, batch=11)
+    greedy = greedy_search(toy.step, toy.state(), toy.batch, 7)
+    for seed in (0, 1):
+        found = sample_search(toy.step, toy.state(), toy.batch, 7, seed, **options)
+        for b in range(toy.batch):
+            assert sequences(found, b) == sequences(greedy, b)
+
+
+def test_log_probs_of_a_sample_are_untempered():
+    toy = Toy(seed=19, batch=7)
+    found = sample_search(toy.step, toy.state(), 7, 6, 1, temperature=3.0, top_k=3, top_p=0.9)
+    for b in range(7):
+        (ids,) = sequences(found, b)
+        expected = oracle.log_prob(toy.log_probs_of(b), ids)
+        np.testing.assert_allclose(found.log_probs[b, 0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("top_k", [0, 1, 3, 11, 17])
+@pytest.mark.parametrize("top_p", [1e-3, 0.5, 0.9, 1.0])
+def test_keep_likeliest_is_the_sorted_list(rng, top_k, top_p):
+    logits = rng.normal(scale=2, size=(5, 3, 11)).astype("float32")
+    logits[:, :, 2] = -np.inf
+    found = keep_likeliest(logits, top_k, top_p).numpy()
+    for row in np.ndindex(5, 3):
+        order = [v for v in np.argsort(-logits[row]) if v != 2][: top_k or None]
+        probs = np.exp(oracle.log_softmax(logits[row][order]))
+        kept, mass = [], 0.0
+        for v, p in zip(order, probs, strict=True):
+            if kept and mass >= top_p and top_p < 1:
+                break
+            kept.append(v)
+            mass += p
+        assert set(np.flatnonzero(np.isfinite(found[row]))) == set(kept)
+        np.testing.assert_array_equal(found[row][kept], logits[row][kept])
+
+
+def test_top_p_of_one_keeps_even_what_is_too_unlikely_to_change_a_float32_sum():
+    logits = tf.constant([20.0, 0.0, -1.0, -30.0])
+    np.testing.assert_array_equal(keep_likeliest(logits, 0, 1.0), logits)
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"max_length": 0}, "max_length must be at least 1, got 0"),
+        ({"beam_width": 0}, "beam_width must be at least 1, got 0"),
+        ({"alpha": -0.5}, "alpha must be at least 0, got -0.5"),
+        ({"num_results": 0}, "num_results must be at least 1, got 0"),
+        ({"penalty_form": "wu"}, "form must be one of .*, got 'wu'"),
+    ],
+)
+def test_beam_search_names_the_wrong_argument_and_its_value(options, message):
+    toy = Toy()
+    with pytest.raises(ValueError, match=message):
+        beam_search(toy.step, toy.state(4), **{"batch_size": 2, "max_length": T, **options})
+
+
+def test_more_results_than_places_are_refused():
+    toy = Toy()
+    with pytest.raises(ValueError, match="num_results .*3.* got 4"):
+        run_beam(toy, T, 3, num_results=4)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"max_length": -1}, "max_length must be at least 1, got -1"),
+        ({"top_k": -1}, "top_k must be at least 0, got -1"),
+        ({"temperature": 0}, "temperature must be positive.* got 0"),
+        ({"temperature": -2.0}, "temperature must be positive.* got -2.0"),
+        ({"top_p": 0}, "top_p must be positive.* got 0"),
+        ({"top_p": 1.5}, "top_p .*at most 1, got 1.5"),
+    ],
+)
+def test_sample_search_names_the_wrong_argument_and_its_value(options, message):
+    toy = Toy()
+    with pytest.raises(ValueError, match=message):
+        sample_search(
+            toy.step, toy.state(), **{"batch_size": 2, "max_length": T, "seed": 0, **options}
+        )
+
+
+@pytest.mark.parametrize("search", [greedy_search, exhaustive_search])
+def test_a_length_of_zero_is_refused(search):
+    toy = Toy()
+    with pytest.raises(ValueError, match="max_length must be at least 1, got 0"):
+        search(toy.step, toy.state(), 2, 0)

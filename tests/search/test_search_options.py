@@ -1,0 +1,217 @@
+"""The options of beam search are those of a plain one: coverage, repetition, n-grams, lengths."""
+
+import numpy as np
+import pytest
+import search_oracle as oracle
+import tensorflow as tf
+from search_oracle import BOS, EOS, PAD
+from toy import FACTORS, ROWS, Toy, V, assert_complete, sequences
+
+from tfformer import beam_search, greedy_search, sample_search
+from tfformer.search import StepResult
+from tfformer.search.rules import BLOCK, LARGE, ban_ngrams, likeliest, penalise_repetition
+
+B, S, W, T = 5, 3, 3, 11
+MASK = np.array([[True, True, True], [True, True, False]] + [[True, True, True]] * 3)
+
+
+class Attending(Toy):
+    """A toy that attends to its source, differently for each prefix."""
+
+    def __init__(self, seed=0, batch=B, **options):
+        super().__init__(seed, batch, **options)
+        scores = np.random.default_rng(seed + 100).normal(scale=2, size=(batch, ROWS, S))
+        scores = np.where(MASK[:batch, None], scores, -1e9)
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        self.weights = (weights / weights.sum(-1, keepdims=True)).astype("float32")
+
+    def state(self, width=1):
+        state = super().state(width)
+        return state._replace(memory=(state.memory, tf.constant(self.weights)))
+
+    def step(self, ids, position, visible, state):
+        table, weights = state.memory
+        result = super().step(ids, position, visible, state._replace(memory=table))
+        tokens = result.cache[0]
+        known = tf.reduce_sum(tf.where(visible, tokens[:, None], 0), axis=-1)[:, :, : position + 1]
+        row = tf.reduce_sum((known + 1) * FACTORS[: int(position) + 1], axis=-1) % ROWS
+        return StepResult(result.logits, result.cache, tf.gather(weights, row, batch_dims=1))
+
+    def row(self, prefix):
+        tokens = np.array([BOS, *prefix])
+        return ((tokens + 1) * FACTORS[: len(tokens)]).sum() % ROWS
+
+    def logits_of(self, b):
+        return lambda prefix: self.table[b, self.row(prefix)]
+
+    def attention_of(self, b):
+        return lambda prefix: self.weights[b, self.row(prefix)][MASK[b]]
+
+
+def search(toy, **options):
+    return beam_search(toy.step, toy.state(W), B, T, W, source_mask=tf.constant(MASK), **options)
+
+
+@pytest.mark.parametrize(
+    "options, plain",
+    [
+        ({"min_length": 6}, {"min_length": 6}),
+        ({"min_length": tf.constant(4)}, {"min_length": 4}),
+        ({"min_length": T + 5}, {"min_length": T + 5}),
+        ({"repetition_penalty": 1.7}, {"repetition": 1.7}),
+        ({"no_repeat_ngram": 1}, {"ngram": 1}),
+        ({"no_repeat_ngram": 2}, {"ngram": 2}),
+        ({"no_repeat_ngram": tf.constant(3)}, {"ngram": 3}),
+        ({"no_repeat_ngram": 0}, {}),
+        ({"coverage": 0.7}, {"beta": 0.7}),
+        (
+            {"coverage": 0.3, "repetition_penalty": 1.2, "no_repeat_ngram": 2, "min_length": 5},
+            {"beta": 0.3, "repetition": 1.2, "ngram": 2, "min_length": 5},
+        ),
+    ],
+)
+@pytest.mark.parametrize("eos_bonus", [0.5, -2.0])
+def test_an_option_is_the_plain_one(options, plain, eos_bonus):
+    toy = Attending(seed=21, eos_bonus=eos_bonus)
+    found = search(toy, alpha=0.8, **options)
+    assert_complete(found, T)
+    for b in range(B):
+        expected = oracle.beam_with(
+            toy.logits_of(b), V, T, W, 0.8, attention_of=toy.attention_of(b), **plain
+        )
+        assert sequences(found, b)[0] == expected[0][0]
+        np.testing.assert_allclose(found.scores[b], [score for _, score, _ in expected], rtol=1e-4)
+
+
+def test_without_options_both_oracles_agree():
+    toy = Attending(seed=22)
+    for b in range(B):
+        plain = oracle.beam(toy.log_probs_of(b), V, T, W, 0.6)
+        other = oracle.beam_with(toy.logits_of(b), V, T, W, 0.6)
+        assert [ids for ids, _, _ in plain] == [ids for ids, _, _ in other]
+
+
+def test_options_change_what_is_found():
+    toy = Attending(seed=23, eos_bonus=-2)
+    free = [sequences(search(toy), b)[0] for b in range(B)]
+    for option in (
+        {"min_length": 9},
+        {"repetition_penalty": 3.0},
+        {"no_repeat_ngram": 1},
+        {"coverage": 5.0},
+    ):
+        assert [sequences(search(toy, **option), b)[0] for b in range(B)] != free, option
+
+
+def test_each_sentence_may_have_its_own_limit():
+    toy, limits = Attending(seed=24, eos_bonus=-9), [1, 2, 5, 8, 11]
+    found = beam_search(toy.step, toy.state(W), B, tf.constant(limits), W)
+    greedy = greedy_search(toy.step, toy.state(), B, tf.constant(limits))
+    for b, limit in enumerate(limits):
+        expected = oracle.beam(toy.log_probs_of(b), V, limit, W, 0.6)
+        assert sequences(found, b)[0] == expected[0][0]
+        assert sequences(greedy, b)[0] == oracle.greedy(toy.log_probs_of(b), V, limit)
+
+
+def test_a_shortest_length_holds_for_greedy_and_sampling():
+    toy = Attending(seed=25, eos_bonus=3)
+    for found in (
+        greedy_search(toy.step, toy.state(), B, T, min_length=7),
+        sample_search(toy.step, toy.state(), B, T, seed=1, min_length=7),
+    ):
+        assert_complete(found, T)
+        assert (found.lengths >= 7).numpy().all()
+
+
+def test_token_log_probs_add_up_and_alignment_is_the_greatest_attention():
+    toy = Attending(seed=26)
+    found = search(toy, keep=("token_log_probs", "alignment"))
+    np.testing.assert_allclose(tf.reduce_sum(found.token_log_probs, -1), found.log_probs, rtol=1e-5)
+    assert found.token_log_probs.shape == found.alignment.shape == found.token_ids.shape
+    for b in range(B):
+        for w, ids in enumerate(sequences(found, b)):
+            for n, token in enumerate(ids):
+                expected = toy.log_probs_of(b)(ids[:n])[token]
+                np.testing.assert_allclose(found.token_log_probs[b, w, n], expected, rtol=1e-4)
+                assert found.alignment[b, w, n] == toy.attention_of(b)(ids[:n]).argmax()
+            assert not found.token_log_probs[b, w, len(ids) :].numpy().any()
+            assert not found.alignment[b, w, len(ids) :].numpy().any()
+
+
+@pytest.mark.parametrize("size", [LARGE - 1, LARGE, LARGE + BLOCK - 1, 5003])
+@pytest.mark.parametrize("count", [1, 6, 67])
+def test_likeliest_is_top_k(rng, size, count):
+    logits = rng.normal(size=(2, 3, size)).astype("float32")
+    logits[0, 1, 7:] = -np.inf
+    for wanted in (count, tf.constant(count)):
+        values, tokens = likeliest(tf.constant(logits), wanted)
+        expected, _ = tf.math.top_k(logits, count)
+        np.testing.assert_array_equal(values, expected)
+        np.testing.assert_array_equal(tf.gather(logits, tokens, batch_dims=2), values)
+        for row in np.ndindex(2, 3):
+            assert len(set(tokens.numpy()[row].tolist())) == count
+
+
+def test_likeliest_of_fewer_than_asked_for_are_all():
+    values, tokens = likeliest(tf.constant([[[3.0, 5.0, 4.0]]]), 7)
+    np.testing.assert_array_equal(values, [[[5, 4, 3]]])
+    np.testing.assert_array_equal(tokens, [[[1, 2, 0]]])
+
+
+def test_ngrams_by_hand():
+    # bos 4 5 6 4 5: after "4 5" came 6, after "5" came 6, and 4, 5, 6 were there.
+    paths = tf.constant([[[BOS, 4, 5, 6, 4, 5, PAD, PAD]]])
+    for n, banned in ((1, {4, 5, 6}), (2, {6}), (3, {6}), (4, set()), (0, set())):
+        logits = ban_ngrams(tf.zeros([1, 1, 9]), paths, 5, n)[0, 0].numpy()
+        assert set(np.flatnonzero(np.isneginf(logits))) == banned, n
+
+
+def test_repetition_by_hand():
+    paths = tf.constant([[[BOS, 4, 5, 4, PAD]]])
+    logits = tf.constant([[[1.0, 1, 1, 1, 2, -2, 3, -3]]])
+    found = penalise_repetition(logits, paths, 2.0)
+    np.testing.assert_array_equal(found, [[[1, 1, 1, 1, 1, -4, 3, -3]]])
+    assert EOS == 3
+
+
+@pytest.mark.parametrize("form", ["gnmt", "power"])
+@pytest.mark.parametrize("coverage", [None, 0.7])
+def test_skipped_rows_keep_score_zero(form, coverage):
+    toy, skip = Attending(seed=27), tf.constant([True, False, True, False, False])
+    found = search(toy, skip=skip, penalty_form=form, coverage=coverage)
+    without = search(toy, penalty_form=form, coverage=coverage)
+    for b in range(B):
+        if skip[b]:
+            assert found.scores[b, 0] == 0 and not found.lengths[b].numpy().any()
+        else:
+            np.testing.assert_array_equal(found.scores[b], without.scores[b])
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"coverage": -1}, "coverage must be at least 0, got -1"),
+        ({"repetition_penalty": 0.5}, "repetition_penalty must be at least 1, got 0.5"),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 0, got -1"),
+        ({"no_repeat_ngram": 9}, "no_repeat_ngram must be at most 8, got 9"),
+        ({"keep": ("scores",)}, "keep must be of .* got .*scores"),
+    ],
+)
+def test_a_rule_out_of_its_range_is_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        search(Attending(), **options)
+
+
+def test_coverage_without_a_source_mask_is_refused():
+    toy = Attending()
+    with pytest.raises(ValueError, match="source_mask is needed"):
+        beam_search(toy.step, toy.state(W), B, T, W, coverage=0.1)
+
+
+def test_arguments_may_be_numpy_arrays():
+    toy = Attending(seed=28)
+    options = {"prefix": np.array([[4], [5], [4], [0], [1]], "int32"), "skip": np.zeros(B, bool)}
+    found = beam_search(toy.step, toy.state(W), B, np.array([3, 4, 5, 6, 7]), W, **options)
+    tensors = {name: tf.constant(value) for name, value in options.items()}
+    other = beam_search(toy.step, toy.state(W), B, tf.constant([3, 4, 5, 6, 7]), W, **tensors)
+    np.testing.assert_array_equal(found.token_ids, other.token_ids)

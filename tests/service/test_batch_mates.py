@@ -1,0 +1,104 @@
+"""A row's translation does not depend on who is in its batch, as the server runs it."""
+
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+from paths import ROOT
+
+from export.serving.worker import Worker
+from export.verification.graph import find_saved_model, read_graph
+
+TOLERANCE = 1e-4  # of a score
+
+
+class Served:
+    """`serving_default` of a SavedModel: texts to (translations, scores)."""
+
+    def __init__(self, directory):
+        path = find_saved_model(directory)
+        signature = read_graph(path).signatures["serving_default"]
+        self._text = signature.inputs["text"].name
+        self._fetches = [signature.outputs[name].name for name in ("translation", "score")]
+        self._worker = Worker(path, intra_op_threads=1)
+
+    def __call__(self, texts):
+        feeds = {self._text: np.array([text.encode() for text in texts], object)}
+        return self._worker.run(feeds, self._fetches)
+
+    def close(self):
+        self._worker.close()
+
+
+def random_batches(count, most, seed=7):
+    """The places 0 ... count - 1, shuffled, in lists of 1 to `most`, the longest and 1 among them.
+
+    The same for the same seed.
+    """
+    rng = random.Random(seed)
+    places = rng.sample(range(count), count)
+    sizes = [most, 1]
+    while sum(sizes) < count:
+        sizes.append(rng.randint(1, most))
+    ends = np.cumsum([0, *sizes])
+    return [places[a:b] for a, b in zip(ends, ends[1:], strict=False) if places[a:b]]
+
+
+def compare(served, texts, most):
+    """How texts alone and in batches of up to `most` differ.
+
+    Returns:
+        (the places whose translation differs, the greatest difference of two scores, the number of
+        different translations that there are).
+    """
+    alone = [[part[0] for part in served([text])] for text in texts]
+    different, greatest = [], 0.0
+    for batch in random_batches(len(texts), most):
+        translations, scores = served([texts[place] for place in batch])
+        for place, translation, score in zip(batch, translations, scores, strict=True):
+            if translation != alone[place][0]:
+                different.append(place)
+            greatest = max(greatest, abs(float(score) - float(alone[place][1])))
+    return different, greatest, len({translation for translation, _ in alone})
+
+
+def test_batches_are_of_all_sizes_and_every_place_is_in_one():
+    batches = random_batches(500, 64)
+    assert sorted(place for batch in batches for place in batch) == list(range(500))
+    sizes = [len(batch) for batch in batches]
+    assert {1, 64} <= set(sizes) and len(set(sizes)) > 5
+    assert batches[0] != sorted(batches[0])
+
+
+def test_a_translation_does_not_depend_on_its_batch_mates(served_model, translator_served):
+    texts = tiny.sentences(500)
+    served = Served(served_model)
+    try:
+        different, greatest, kinds = compare(served, texts, translator_served.max_batch_size)
+    finally:
+        served.close()
+    assert kinds > 50  # or the same answer to everything would pass
+    assert not different and greatest <= TOLERANCE
+
+
+@pytest.mark.slow
+def test_nor_does_that_of_a_trained_model():
+    export = os.environ.get("TFFORMER_MULTI30K_EXPORT")
+    if not export:
+        pytest.skip("set TFFORMER_MULTI30K_EXPORT to an export of a run of Multi30K")
+    named = os.environ.get("TFFORMER_MULTI30K")
+    folder = Path(named) if named else ROOT.parent / "shared" / "data" / "multi30k"
+    if not folder.is_dir():
+        pytest.skip("set TFFORMER_MULTI30K to a folder with the corpus, from training.multi30k")
+    texts = (folder / "val.en").read_text(encoding="utf-8").split("\n")[:500]
+    served = Served(export)
+    try:
+        different, greatest, kinds = compare(served, texts, 64)
+    finally:
+        served.close()
+    print(f"{len(different)} of {len(texts)} differ, scores by at most {greatest:.2g}")
+    assert kinds > 400
+    assert not different and greatest <= TOLERANCE

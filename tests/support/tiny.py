@@ -1,0 +1,77 @@
+"""A tiny model of random weights that answers with words, for tests of what is around a model."""
+
+import random
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tfformer
+from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
+from tfformer.config import EOS
+
+FIRST_BYTE = 4  # of the 256 that stand behind the special ids
+WORDS = "a little house by the lake with trees and nobody in it".split()
+
+
+def sentences(count, most=7, seed=7):
+    """The same `count` texts of up to `most` words for the same seed."""
+    rng = random.Random(seed)
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, most))) for _ in range(count)]
+
+
+def make_translator(**options):
+    """A `Translator`, the same each time; `options` are its own.
+
+    Nothing is seeded: that would end the tokenizers of all that there is.
+    """
+    tokenizer = Tokenizer.train(sentences(97), vocabulary_size=347)
+    config = TransformerConfig.preset(
+        "test", tokenizer.source_vocabulary_size, num_encoder_layers=1, num_decoder_layers=1
+    )
+    model = Transformer(config)
+    rng = np.random.default_rng(3)
+    for weight in model.trainable_variables:
+        # The source is heard loudly: texts differ in their translations.
+        scale = 2.3 if "cross_attention" in weight.path else 0.4
+        mean = 1.0 if weight.path.endswith("gamma") else 0.0
+        weight.assign(rng.normal(mean, scale, size=weight.shape))
+    # The decoder's last gain and shift are known, so this is a constant in the logit of a token:
+    # single bytes are unlikely, and eos is likely enough.
+    kernel = rng.normal(scale=0.6, size=model.output_projection.kernel.shape)
+    beta = model.decoder.layers[-1].feed_forward_residual.layer_norm.beta.numpy()
+    constant = beta / (beta @ beta)
+    kernel[:, FIRST_BYTE : FIRST_BYTE + 256] = -9 * constant[:, None]
+    kernel[:, EOS] = 0.7 * constant
+    model.output_projection.kernel.assign(kernel)
+    return Translator(model, tokenizer, **options)
+
+
+def save_version(translator, base, version, signatures=None):
+    """Writes a version with its warm-up requests, without the minute that verifying it takes."""
+    from export.saved_model import warmup_requests
+    from export.verification.warmup import write_warmup
+
+    translator.save(str(base / str(version)), signatures)
+    names = signatures or translator.functions
+    requests = {n: asked for n, asked in warmup_requests(translator).items() if n in names}
+    write_warmup(base / str(version), requests, translator.functions)
+
+
+def save_run(directory, make_tokenizer, search, **changes):
+    """A run directory of 1 + 1 layers whose answers are not flat; returns it.
+
+    Args:
+        make_tokenizer: called behind the seeding, which ends all tokenizers that there are.
+        search: of the run.
+        changes: of the preset `"test"`.
+    """
+    keras.utils.set_random_seed(3)
+    tokenizer = make_tokenizer()
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    size = tokenizer.source_vocabulary_size
+    model = Transformer(TransformerConfig.preset("test", size, **layers, **changes))
+    for n, weight in enumerate(model.weights):
+        weight.assign_add(0.4 * tf.random.stateless_normal(weight.shape, [n, 5]))
+    tfformer.save(directory, model, tokenizer, search)
+    return directory

@@ -1,0 +1,40 @@
+"""Texts of a few words in two languages, and a model of random weights that answers with words."""
+
+import random
+
+import numpy as np
+from search_oracle import EOS
+
+from tfformer import Transformer, TransformerConfig
+
+WORDS = (
+    "ein kleines Haus steht am See und der Garten blüht schön Äpfel Straße über größer "
+    "a little house by the lake with trees year 1987 2031 isn't"
+).split()
+
+
+def sentences(seed, count, most=4):
+    chosen = random.Random(seed)
+    return [" ".join(chosen.choices(WORDS, k=chosen.randint(1, most))) for _ in range(count)]
+
+
+def make_model(tokenizer, seed=13, bonus=5, **changes):
+    """A model whose logits are neither flat nor all of one token, and that knows to stop."""
+    config = TransformerConfig.preset(
+        "test",
+        tokenizer.source_vocabulary_size,
+        target_vocabulary_size=tokenizer.target_vocabulary_size,
+        **changes,
+    )
+    model, rng = Transformer(config), np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        # The source is heard loudly: texts differ in their translations.
+        scale = 2.3 if "cross_attention" in variable.path else 0.4
+        mean = 1.0 if variable.path.endswith("gamma") else 0.0
+        variable.assign(rng.normal(mean, scale, size=variable.shape))
+    kernel = rng.normal(scale=0.6, size=model.output_projection.kernel.shape)
+    # The decoder's last gain and shift are known, so this raises the logit of eos by a constant.
+    beta = model.decoder.layers[-1].feed_forward_residual.layer_norm.beta.numpy()
+    kernel[:, EOS] = bonus * beta / (beta @ beta)
+    model.output_projection.kernel.assign(kernel)
+    return model

@@ -1,0 +1,147 @@
+"""Runs the command training.train in one process or in several, for tests of exact resume."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from paths import ROOT, SUPPORT
+
+from tfformer.run import load_model, model_weights, unpack
+
+RECIPE = str(SUPPORT / "killing_recipe.py")
+# Of a test that kills at random. Ten take ten minutes.
+KILLS = int(os.environ.get("TFFORMER_KILLS", 2))
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class Workers:
+    """`count` processes of one training, the first of them the chief.
+
+    Args:
+        run: the run directory.
+        options: of the command.
+        count: 1 is a training without workers.
+        die: where one of them dies (see killing_recipe.py), by its number.
+        environment: of all of them, with Muon if it does not name another OPTIMIZER.
+    """
+
+    def __init__(self, run, *options, count=1, die=(), **environment):
+        cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(count)]}
+        command = [sys.executable, "-m", "training.train", RECIPE, "--run", str(run), *options]
+        # A run that goes on knows it.
+        if count > 1 and not (Path(run) / "prepared").exists():
+            command += ["--strategy", "multiworker"]
+        environment = {"OPTIMIZER": "muon", **environment}
+        self.processes, self.errors = [], []
+        for index in range(count):
+            config = {"cluster": cluster, "task": {"type": "worker", "index": index}}
+            own = {"TF_CONFIG": json.dumps(config)} if count > 1 else {}
+            if index in dict(die):
+                own["DIE"] = dict(die)[index]
+            # A file: nobody reads while they run, and a pipe fills up.
+            self.errors.append(tempfile.TemporaryFile("w+"))
+            self.processes.append(
+                subprocess.Popen(
+                    command,
+                    cwd=ROOT,
+                    env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment, **own},
+                    stdout=subprocess.DEVNULL,
+                    stderr=self.errors[-1],
+                )
+            )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.kill()
+
+    def kill(self):
+        """SIGKILL to all that still run."""
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
+    def wait(self, timeout=600):
+        """The exit codes."""
+        return [process.wait(timeout) for process in self.processes]
+
+    def wait_for(self, worker, timeout=600):
+        """The exit code of one of them."""
+        return self.processes[worker].wait(timeout)
+
+    def said(self, worker):
+        """What a worker wrote to standard error."""
+        self.errors[worker].seek(0)
+        return self.errors[worker].read()
+
+
+def train(run, *options, **kwargs):
+    """Trains to the end."""
+    with Workers(run, *options, **kwargs) as workers:
+        codes = workers.wait()
+        assert not any(codes), "\n".join(map(workers.said, range(len(codes))))
+
+
+def last_state(run):
+    """The arrays of the last checkpoint, and its progress without clock and speed."""
+    arrays = unpack((Path(run) / "checkpoints" / "last.npz").read_bytes())
+    progress = json.loads(arrays.pop("progress").tobytes())
+    for figures in (progress, *progress["history"]):
+        figures.pop("seconds", None)
+    for figures in (progress.get("fit", {}), *progress["history"]):
+        figures.pop("tokens_per_second", None)
+    return arrays, progress
+
+
+def assert_same_state(run, expected):
+    """Weights, moments and random generators are the same, bit for bit, and so is the place.
+
+    The metrics of the epoch may differ in the last bit: a resumed worker adds to the sum of all,
+    not to its own.
+    """
+    (ours, progress), (theirs, expected_progress) = last_state(run), last_state(expected)
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        if name.startswith("metrics/"):
+            np.testing.assert_allclose(ours[name], value, rtol=1e-5, err_msg=name)
+        else:
+            np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    assert progress["best"] == expected_progress["best"]
+    ours, theirs = model_weights(load_model(run)), model_weights(load_model(expected))
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value, err_msg=f"published: {name}")
+    assert len(progress["history"]) == len(expected_progress["history"])
+    for row, expected_row in zip(progress["history"], expected_progress["history"], strict=True):
+        assert row == pytest.approx(expected_row, rel=1e-5)
+
+
+def assert_close_weights(run, expected, epoch):
+    """The weights behind an epoch are the same to 1e-5.
+
+    But for the biases of keys: one is added to all the scores of a query alike, so its gradient is
+    rounding alone, of which Adam makes steps as large as any. Where a gradient nearly cancels, Adam
+    enlarges its rounding too: one weight in 4,200, of 0.15, is off by a little over 1e-5.
+    """
+    name = f"checkpoints/epoch-{epoch}.npz"
+    ours, theirs = (unpack((Path(r) / name).read_bytes()) for r in (run, expected))
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        if not name.endswith("key/bias"):
+            np.testing.assert_allclose(ours[name], value, 1e-4, 1e-5, err_msg=name)

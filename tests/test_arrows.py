@@ -1,0 +1,146 @@
+"""Which way imports point: a table of rooms, and what each may import. A file in no room fails.
+
+A room is a folder, or a file that is a room by itself; a file is in the room with the longest name
+that its path begins with. Other packages count only for the rooms that run on Keras alone.
+"""
+
+import ast
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+# Room -> the rooms that it may import. `tfformer` is the page of public names.
+ARROWS = {
+    # The library, from the ground up.
+    "tfformer/config": "",
+    "tfformer/schedule": "",
+    "tfformer/backend": "",
+    "tfformer/layers": "tfformer/config tfformer/backend",
+    "tfformer/loss": "tfformer/config tfformer/backend",
+    "tfformer/models": "tfformer/config tfformer/layers",
+    "tfformer/search": "tfformer/config",
+    "tfformer/text": "tfformer/config",
+    "tfformer/inference": "tfformer/config tfformer/layers tfformer/search",
+    "tfformer/service": "tfformer/config tfformer/inference tfformer/search tfformer/text",
+    "tfformer/run": "tfformer/config tfformer/models tfformer/text tfformer/service",
+    "tfformer/shortlist": "tfformer/config tfformer/run",
+    "tfformer/__init__": "tfformer/config tfformer/layers tfformer/loss tfformer/models "
+    "tfformer/run tfformer/schedule",
+    # What makes weights.
+    "training/command": "",
+    "training/lock": "",
+    "training/data": "tfformer",
+    "training/recipe": "tfformer training/data",
+    "training/report": "tfformer training/data training/recipe training/prepare",
+    "training/checkpoint": "tfformer",
+    "training/prepare": "tfformer training/data training/recipe",
+    "training/step": "tfformer training/recipe training/prepare training/report",
+    "training/validation": "training/data training/report",
+    "training/fit": "tfformer training/data training/step training/report training/recipe "
+    "training/prepare training/checkpoint training/validation",
+    "training/dates": "training/command",
+    "training/multi30k": "training/command training/data",
+    "training/recipes": "training/data training/recipe training/dates training/multi30k",
+    "training": "tfformer training/command training/lock training/data training/recipe "
+    "training/report training/prepare training/step "
+    "training/fit",
+    # What makes a service.
+    "export/command": "",
+    "export/capi": "",
+    "export/verification": "",
+    "export/serving": "export/capi export/verification",
+    "export": "tfformer export/command export/capi export/verification export/serving",
+}
+KERAS_ALONE = "config schedule backend layers loss models __init__ run".split()
+TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
+# TensorFlow's own part of a Keras-only room: each says so, and is imported only where that backend
+# runs.
+TENSORFLOW_ALONE = {"tfformer/backend/random_bytes.py", "tfformer/backend/replicas.py"}
+
+
+def files() -> list[Path]:
+    found = [p for top in ("tfformer", "training", "export") for p in (ROOT / top).rglob("*.py")]
+    assert len(found) > 50
+    return sorted(path.relative_to(ROOT) for path in found)
+
+
+def room(path: Path) -> str | None:
+    """The room of a file, by its path; None if it is in none."""
+    name = path.with_suffix("").as_posix()
+    inside = [r for r in ARROWS if name == r or name.startswith(f"{r}/")]
+    return max(inside, key=len, default=None)
+
+
+def module_file(name: str) -> Path | None:
+    """The file of this project that a module is; None for another package's."""
+    path = Path(*name.split("."))
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if (ROOT / file).is_file():
+            return file
+    return None
+
+
+def imported(path: Path) -> set[str]:
+    """The modules that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: an import's name is its path"
+            for alias in node.names:
+                inside = f"{node.module}.{alias.name}"
+                found.add(inside if module_file(inside) else node.module)
+    return found
+
+
+def reached(path: Path) -> set[str]:
+    """The rooms that a file imports from, besides its own."""
+    found = filter(None, map(module_file, imported(path)))
+    return {room(file) for file in found} - {room(path)}
+
+
+def allowed(name: str) -> set[str]:
+    """What a room may import; for who is not in `tfformer`, all of that is open."""
+    rooms = set(ARROWS[name].split())
+    if "tfformer" in rooms:
+        rooms |= {r for r in ARROWS if r.startswith("tfformer/")}
+    return rooms
+
+
+def test_every_file_is_in_a_room_and_every_room_has_a_file():
+    rooms = [room(path) for path in files()]
+    assert None not in rooms, [str(p) for p in files() if room(p) is None]
+    assert set(rooms) == set(ARROWS)
+
+
+@pytest.mark.parametrize("name", ARROWS)
+def test_a_room_imports_what_the_table_says(name):
+    for path in files():
+        if room(path) == name:
+            assert reached(path) <= allowed(name), path
+
+
+def test_no_arrow_of_the_table_is_idle():
+    for name, text in ARROWS.items():
+        drawn = set().union(*(reached(path) for path in files() if room(path) == name))
+        for other in set(text.split()) - {"tfformer"}:
+            assert other in drawn, f"{name} imports nothing of {other}"
+
+
+def test_the_packages_know_each_other_one_way():
+    for name in ARROWS:
+        top = name.split("/")[0]
+        for other in ARROWS[name].split():
+            assert other.split("/")[0] in {top, "tfformer"}, f"{name} -> {other}"
+
+
+def test_what_needs_keras_alone_imports_no_tensorflow():
+    for path in files():
+        if (
+            room(path).removeprefix("tfformer/") in KERAS_ALONE
+            and str(path) not in TENSORFLOW_ALONE
+        ):
+            found = {name.split(".")[0] for name in imported(path)}
+            assert not TENSORFLOW & found, path

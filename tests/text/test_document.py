@@ -1,0 +1,240 @@
+"""Long text: cut into sentences and windows, and joined again, against plain Python."""
+
+import random
+
+import numpy as np
+import oracle
+import pytest
+import tensorflow as tf
+import tiny
+
+from tfformer import Translator
+from tfformer.config import EOS
+from tfformer.inference.transformer import Inference, fused_weights
+from tfformer.service.signatures import CHARACTERS_PER_TOKEN, DOCUMENT_SOURCES
+from tfformer.text.document import join_sentences, join_windows, split_sentences, split_windows
+
+
+def sentences(*texts):
+    found, space = split_sentences(tf.constant(texts, tf.string))
+    return [[s.decode() for s in row] for row in found.to_list()], space
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One. Two! Three? Four… Five", ["One.", "Two!", "Three?", "Four…", "Five"]),
+        (
+            'He said: "Go." She went. (Really?) Yes.',
+            ['He said: "Go."', "She went.", "(Really?)", "Yes."],
+        ),
+        ("Mr. Smith met Dr. No. J. R. Tolkien too.", ["Mr. Smith met Dr. No. J. R. Tolkien too."]),
+        (
+            "Am 14. Juli war es 3.5 Grad. Über 1999. Ja",
+            ["Am 14. Juli war es 3.5 Grad.", "Über 1999. Ja"],
+        ),
+        ("In 1999! Then. z. B. this, e.g. That", ["In 1999!", "Then. z. B. this, e.g. That"]),
+        ("no capital. follows here", ["no capital. follows here"]),
+        ("Été. Âge\xa0mûr. Ÿes", ["Été.", "Âge\xa0mûr.", "Ÿes"]),
+        ("你好。我是！他？", ["你好。", "我是！", "他？", ""]),
+        ("a\nb\r\nc\rd", ["a", "b", "c", "d"]),
+        ("", [""]),
+        (" \n ", ["", ""]),
+    ],
+)
+def test_where_a_sentence_ends(text, expected):
+    [found], _ = sentences(text)
+    assert found == expected
+
+
+def test_sentences_and_what_stands_between_them_are_the_text_again():
+    texts = ["A b. C d!  E.\n\n F. G", "", "one", "你好。我。 OK. Yes", "\n\nx\n", "a.\tB"]
+    found, space = split_sentences(tf.constant(texts))
+    assert found.row_lengths().numpy().tolist() == space.row_lengths().numpy().tolist()
+    pairs = tf.strings.join([found.flat_values, space.flat_values])
+    again = tf.strings.reduce_join(found.with_flat_values(pairs), axis=1)
+    assert [text.decode() for text in again.numpy()] == texts
+
+
+def test_new_lines_stay_and_sentences_of_a_line_are_one_space_apart():
+    texts = ["One.  Two.\n\n  Three. Four", "你好。我是。\nOK. Yes", "x", ""]
+    found, space = split_sentences(tf.constant(texts))
+    upper = found.with_flat_values(tf.strings.upper(found.flat_values, "utf-8"))
+    joined = [text.decode() for text in join_sentences(upper, space).numpy()]
+    assert joined == ["ONE. TWO.\n\n  THREE. FOUR", "你好。我是。\nOK. YES", "X", ""]
+
+
+def test_a_mark_in_a_text_ends_no_sentence():
+    assert sentences("a\x1eb\x1e\x1ec")[0] == [["a b  c"]]
+
+
+def test_windows_are_as_long_as_they_may_be_and_overlap():
+    rows = [list(range(100, 100 + size)) for size in (0, 1, 7, 8, 11, 29)]
+    windows, origin = split_windows(tf.ragged.constant(rows, tf.int32), 7, 2)
+    expected, expected_rows = [], []
+    for number, row in enumerate(rows):
+        start = 0
+        while True:
+            expected.append(row[start : start + 7])
+            expected_rows.append(number)
+            if start + 7 >= len(row):
+                break
+            start += 5
+    assert windows.to_list() == expected
+    assert origin.numpy().tolist() == expected_rows
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_windows_of_a_text_are_joined_to_the_text(seed):
+    random.seed(seed)
+    rows = [[random.randrange(4, 997) for _ in range(random.randrange(151))] for _ in range(7)]
+    windows, origin = split_windows(tf.ragged.constant(rows, tf.int32), 23, 6)
+    assert join_windows(windows, origin, 6 / 23).to_list() == rows
+
+
+def test_translations_that_differ_at_their_edges_are_joined_where_they_agree():
+    # The end of a window is translated without what follows, and its beginning without what was.
+    first, second = [11, 12, 13, 14, 15, 16, 17, 91], [92, 15, 16, 17, 18, 19, 20, 21]
+    ids = tf.ragged.constant([first, second, [5, 6]], tf.int32)
+    joined = join_windows(ids, tf.constant([0, 0, 1]), 0.5).to_list()
+    assert joined == [list(range(11, 22)), [5, 6]]
+
+
+def test_translations_that_do_not_agree_give_up_half_the_overlap_each():
+    first, second = list(range(10, 20)), list(range(30, 40))
+    ids = tf.ragged.constant([first, second], tf.int32)
+    assert join_windows(ids, tf.constant([0, 0]), 0.4).to_list() == [[*first[:8], *second[2:]]]
+
+
+def test_a_window_without_a_translation_is_no_harm():
+    ids = tf.ragged.constant([[5, 6, 7], [], [8, 9], []], tf.int32, ragged_rank=1)
+    joined = join_windows(ids, tf.constant([0, 0, 0, 1]), 0.0).to_list()
+    assert joined == [[5, 6, 7, 8, 9], []]
+
+
+def test_no_rows():
+    nothing = tf.RaggedTensor.from_row_lengths(tf.constant([], tf.int32), tf.constant([], tf.int32))
+    windows, rows = split_windows(nothing, 7, 2)
+    assert windows.nrows() == 0 and rows.shape == [0]
+    assert join_windows(windows, rows, 2 / 7).nrows() == 0
+
+
+# In the served signature.
+
+LENGTH = 13
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny.make_translator(max_source_length=LENGTH, max_target_length=11, max_batch_size=5)
+
+
+def translate(translator, *texts):
+    found = translator.functions["translate_document"](tf.constant(texts, tf.string))
+    found = {name: value.numpy().tolist() for name, value in found.items()}
+    return {**found, "translation": [text.decode() for text in found["translation"]]}
+
+
+def test_a_document_is_its_sentences_one_by_one(translator):
+    texts = ["A little house.", "Nobody in it!", "The lake?", "With the trees"]
+    alone = translator.translate(texts)
+    assert all(alone)
+    document = f"{texts[0]} {texts[1]}\n\n{texts[2]}\n{texts[3]}"
+    found = translate(translator, document, texts[1], "", " \n")
+    expected = f"{alone[0]} {alone[1]}\n\n{alone[2]}\n{alone[3]}"
+    assert found["translation"] == [expected, alone[1], "", " \n"]
+    assert found["sentences"] == [4, 1, 1, 2]
+    assert found["truncated"] == [False] * 4
+
+
+def test_a_document_does_not_depend_on_what_comes_with_it(translator):
+    random.seed(1)
+    texts = [
+        ". ".join(" ".join(random.choices(tiny.WORDS, k=random.randint(1, 40))) for _ in range(n))
+        for n in (1, 7, 0, 3)
+    ]
+    together = translate(translator, *texts)["translation"]
+    assert together == [translate(translator, text)["translation"][0] for text in texts]
+
+
+def test_a_sentence_that_is_too_long_goes_in_windows(translator):
+    text = " ".join(tiny.WORDS * 7)
+    ids = translator.tokenizer.encode_source(tf.constant([text]))[:, :-1]
+    length, overlap = LENGTH - 1, (LENGTH - 1) // 4
+    windows, rows = split_windows(ids, length, overlap)
+    assert windows.nrows() > 7
+    eos = tf.fill([windows.nrows(), 1], EOS)
+    padded = tf.concat([windows, eos], axis=1).to_tensor()
+    asked = [padded[start : start + 5] for start in range(0, len(padded), 5)]
+    answers = [translator.functions["beam_search_ids"](batch) for batch in asked]
+    tokens = [
+        row[: length - 1].tolist()
+        for answer in answers
+        for row, length in zip(
+            answer["token_ids"][:, 0].numpy(), answer["lengths"][:, 0].numpy(), strict=True
+        )
+    ]
+    joined = join_windows(
+        tf.ragged.constant(tokens, tf.int32, ragged_rank=1), rows, overlap / length
+    )
+    expected = translator.tokenizer.decode(joined).numpy()[0].decode()
+    assert translate(translator, text)["translation"] == [expected]
+
+
+def test_a_document_over_the_limit_is_cut_and_flagged(translator):
+    most = LENGTH * CHARACTERS_PER_TOKEN * DOCUMENT_SOURCES
+    text = "house. " * (most // 7 + 1)
+    assert translate(translator, text[:most])["truncated"] == [False]
+    found, cut = translate(translator, text), translate(translator, text[:most])
+    assert found["truncated"] == [True]
+    assert found["translation"] == cut["translation"]
+
+
+def test_bytes_that_are_no_text_are_replaced(translator):
+    found = translator.functions["translate_document"](
+        tf.constant([b"A \xff\x00 house.\x1f B\xc3"])
+    )
+    [text] = found["translation"].numpy()
+    alone = translator.translate(["A \ufffd house.", "B\ufffd"])
+    assert text.decode() == " ".join(filter(None, alone)) != ""
+
+
+# What a request may ask for.
+
+
+@pytest.mark.parametrize("name", ["serving_default", "translate_document", "beam_search"])
+def test_too_many_rows_are_refused_with_the_limit(translator, name):
+    function = translator.functions[name]
+    function(tf.constant(["a"] * 5))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"number of texts.*\[0, 5\].*6"):
+        function(tf.constant(["a"] * 6))
+
+
+def test_a_wider_beam_may_have_fewer_rows(translator):
+    function = translator.functions["beam_search"]
+    function(tf.constant(["a"] * 2), beam_width=tf.constant(10))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"beam_width must be in \[0, 20\]"):
+        function(tf.constant(["a"] * 3), beam_width=tf.constant(10))
+
+
+def test_a_batch_size_over_the_limit_is_refused(translator):
+    with pytest.raises(ValueError, match=r"batch_size must be in \[1, 5\], got 6"):
+        translator.translate(["a"], batch_size=6)
+    with pytest.raises(ValueError, match="max_batch_size must be at least 1, got 0"):
+        Translator(translator.model, translator.tokenizer, max_batch_size=0)
+
+
+def test_scores_do_not_depend_on_how_many_positions_are_computed_at_once(translator):
+    inference = Inference(
+        translator.model.config, fused_weights(translator.model, LENGTH, "float32")
+    )
+    rng = np.random.default_rng(3)
+    source_ids = tf.constant(rng.integers(4, 280, (3, 7)), tf.int32)
+    target_ids = tf.constant(rng.integers(4, 280, (3, 11)), tf.int32)
+    labels = tf.constant(rng.integers(4, 280, (3, 11)), tf.int32)
+    memory = inference.memory(source_ids)
+    logits, _ = inference.decode(target_ids, memory)
+    expected = tf.gather(tf.nn.log_softmax(logits), labels, batch_dims=2)
+    for block in (1, 5, 33, 34, 1024):
+        found = inference.log_probs(target_ids, labels, memory, block)
+        oracle.assert_close(found, expected)

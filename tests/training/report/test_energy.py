@@ -1,0 +1,120 @@
+"""Counters of energy: what is counted, that a wrap loses nothing, and what cannot be had."""
+
+import os
+import shutil
+import time
+
+import pytest
+from powercap import zone
+
+from training.report import energy
+from training.report.energy import Energy, nvml_counters, rapl_counters
+
+
+@pytest.fixture
+def powercap(tmp_path):
+    """Two packages of 100 J, of which zones of all kinds are parts or copies."""
+    (tmp_path / "intel-rapl").mkdir()
+    return [
+        zone(tmp_path, "intel-rapl:0", "package-0", 7_000_000, 100_000_000),
+        zone(tmp_path, "intel-rapl:1", "package-1", 11_000_000, 100_000_000),
+        zone(tmp_path, "intel-rapl:0:0", "core", 1),
+        zone(tmp_path, "intel-rapl:0:1", "dram", 13_000_000),
+        zone(tmp_path, "intel-rapl:2", "psys", 1),
+        zone(tmp_path, "intel-rapl-mmio:0", "package-0", 1),
+    ]
+
+
+def test_packages_and_memories_are_counted_once(powercap, tmp_path):
+    found = Energy(powercap=tmp_path)
+    for n, counter in enumerate(powercap):
+        counter.write_text(str(int(counter.read_text()) + 17**n))
+    expected = (17**0 + 17**1 + 17**3) / 1e6
+    assert found.joules() == {"processors": pytest.approx(expected)}
+    assert found.joules() == {"processors": pytest.approx(expected)}
+    assert not found.missing
+
+
+def test_a_counter_that_wraps_goes_on(powercap, tmp_path):
+    found = Energy(powercap=tmp_path)
+    for microjoules in (90_000_000, 4_000_000, 3_000_000):
+        powercap[0].write_text(str(microjoules))
+        joules = found.joules()["processors"]
+    assert joules == pytest.approx((90 - 7) + (100 - 90 + 4) + (100 - 4 + 3))
+
+
+def test_wraps_are_seen_though_nobody_asks(powercap, tmp_path, monkeypatch):
+    monkeypatch.setattr(energy, "PERIOD", 0.01)
+    with Energy(powercap=tmp_path) as found:
+        for microjoules in (90_000_000, 4_000_000, 3_000_000):
+            # In one step, as the kernel's: an empty file would be a counter that cannot be read.
+            (tmp_path / "next").write_text(str(microjoules))
+            os.replace(tmp_path / "next", powercap[0])
+            until = time.monotonic() + 30
+            while found.counters["processors"][0].before != microjoules / 1e6:
+                assert time.monotonic() < until
+                time.sleep(0.01)
+    assert found.joules()["processors"] == pytest.approx(83 + 14 + 99)
+
+
+def test_what_cannot_be_read_is_missing_and_not_zero(powercap, tmp_path):
+    found = Energy(powercap=tmp_path)
+    assert "processors" in found.joules()
+    # One of the two: half a figure would be none.
+    powercap[1].unlink()
+    assert found.joules() == {} and str(powercap[1]) in found.missing["processors"]
+    assert str(powercap[1]) in Energy(powercap=tmp_path).missing["processors"]
+    shutil.rmtree(tmp_path)
+    with pytest.raises(OSError, match="no intel-rapl zone"):
+        rapl_counters(tmp_path)
+
+
+class Nvml:
+    """NVIDIA's library for boards of these millijoules by number; -1: it has no counter."""
+
+    def __init__(self, millijoules):
+        self.millijoules = millijoules
+
+    def nvmlInit_v2(self):
+        return 0
+
+    def nvmlDeviceGetCount_v2(self, count):
+        count._obj.value = len(self.millijoules)
+        return 0
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index, handle):
+        handle._obj.value = index + 1
+        return 0 if index < len(self.millijoules) else 2
+
+    def nvmlDeviceGetHandleByUUID(self, uuid, handle):
+        return self.nvmlDeviceGetHandleByIndex_v2(int(uuid.removeprefix(b"GPU-")), handle)
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle, millijoules):
+        millijoules._obj.value = max(0, self.millijoules[handle.value - 1])
+        return 3 if self.millijoules[handle.value - 1] < 0 else 0
+
+
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [(None, 2 + 3 + 5), ("1", 3), ("2, 0", 2 + 5), ("GPU-2", 5)],
+)
+def test_visible_gpus_are_counted(monkeypatch, tmp_path, visible, expected):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    nvml = Nvml([7000, 11000, 13000])
+    found = Energy(gpus=True, powercap=tmp_path, nvml=nvml)
+    nvml.millijoules = [9000, 14000, 18000]
+    assert found.joules() == {"gpus": pytest.approx(expected)}
+    assert set(found.missing) == {"processors"}
+
+
+def test_gpus_without_a_counter_are_missing(monkeypatch, tmp_path):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    found = Energy(gpus=True, powercap=tmp_path, nvml=Nvml([7, -1]))
+    assert found.joules() == {}
+    assert "nvmlDeviceGetTotalEnergyConsumption" in found.missing["gpus"]
+    with pytest.raises(OSError, match="no GPU"):
+        nvml_counters(Nvml([]))
+    # Where none is used, none is looked for.
+    assert set(Energy(powercap=tmp_path).missing) == {"processors"}

@@ -1,0 +1,32 @@
+"""What an epoch is logged with."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+
+from training.report.progress import EpochProgress, console
+
+
+def epoch(tokens, first=0, before=None):
+    """The row of an epoch of 7 batches, of which those of these tokens are computed now."""
+    bar = EpochProgress(2, 3, 7, first, iter(tokens), console(quiet=True), before)
+    bar.set_model(SimpleNamespace(optimizer=SimpleNamespace(iterations=14, learning_rate=0.5)))
+    with bar.shown():
+        for n in range(len(tokens)):
+            bar.on_train_batch_end(n, {"loss": 1.7, "accuracy": 0.3, "perplexity": math.e**2})
+    return bar.row()
+
+
+def test_the_loss_is_that_of_all_tokens():
+    row = epoch([11, 13])
+    assert row["loss"] == pytest.approx(2) and row["accuracy"] == 0.3
+    assert row["learning_rate"] == 0.5 and row["tokens"] == 24
+
+
+def test_an_epoch_that_goes_on_has_the_tokens_and_the_time_of_before():
+    row = epoch([30, 20], first=5, before={"tokens": 1000, "tokens_per_second": 10.0})
+    assert row["tokens"] == 1050
+    assert row["tokens"] / row["tokens_per_second"] == pytest.approx(100, abs=1)
+    # A checkpoint of a version that counted no tokens.
+    assert epoch([30, 20], first=5, before={"tokens_per_second": 10.0})["tokens"] == 50

@@ -1,0 +1,166 @@
+"""--batch-tokens auto: the largest batch that a GPU holds; and a device without room for a step."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from workers import RECIPE, last_state
+
+from training import fit, train
+from training.step import budget
+
+
+def out_of_memory():
+    return tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+
+def held(room, tried):
+    """A step on a device that holds so many tokens."""
+
+    def step(tokens):
+        tried.append(tokens)
+        if tokens > room:
+            raise out_of_memory()
+
+    return step
+
+
+@pytest.mark.parametrize("room", [17, 18, 101, 1009, 65_537, 99_991])
+def test_the_largest_batch_is_found_to_an_eighth_in_few_steps(room):
+    tried = []
+    found = budget.largest_batch_tokens(held(room, tried), 17, 1_000_003)
+    assert found <= room < found + max(2, found // 8 + 1)
+    assert found in tried and len(tried) == len(set(tried)) < 22
+
+
+@pytest.mark.parametrize("most", [17, 23, 1009])
+def test_the_largest_batch_is_no_larger_than_asked(most):
+    tried = []
+    found = budget.largest_batch_tokens(held(10**9, tried), 17, most)
+    assert max(tried) <= most and found >= most - most // 8 - 1
+
+
+def test_no_room_for_the_least_is_said():
+    with pytest.raises(MemoryError, match="not even of 17 tokens"):
+        budget.largest_batch_tokens(held(13, []), 17, 1009)
+
+
+def test_other_errors_of_a_step_are_not_taken_for_a_lack_of_room():
+    def step(tokens):
+        raise tf.errors.InvalidArgumentError(None, None, "another")
+
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        budget.largest_batch_tokens(step, 17, 1009)
+
+
+@pytest.fixture
+def small_gpu(monkeypatch):
+    """As if there were a GPU that holds 200 tokens; what batches were tried on it."""
+    tried = []
+
+    def training_step(model, edge, passes=1):
+        real = budget.training_step(model, edge, passes)
+
+        def step(tokens):
+            tried.append((tokens, edge, passes))
+            if tokens > 200:
+                raise out_of_memory()
+            real(tokens)
+
+        return step
+
+    monkeypatch.setattr(fit, "has_gpu", lambda: True)
+    monkeypatch.setattr(fit, "training_step", training_step)
+    monkeypatch.setattr(fit, "LEAST_STEPS", 1)
+    return tried
+
+
+def test_a_run_finds_its_batch_once_and_learns_as_with_the_number(small_gpu, tmp_path, capsys):
+    command = [RECIPE, "--epochs", "1", "--r-drop-from", "0"]
+    run, given = tmp_path / "run", tmp_path / "given"
+    assert train.main([*command, "--run", str(run), "--batch-tokens", "auto"]) == 0
+    settings = json.loads((run / "prepared" / "recipe.json").read_text())
+    found = settings["batch_tokens"]
+    assert 200 * 8 / 9 - 2 < found <= 200
+    # With R-Drop; of the longest pairs.
+    assert {(edge, passes) for _, edge, passes in small_gpu} == {(12, 2)}
+    assert train.main([*command, "--run", str(given), "--batch-tokens", str(found)]) == 0
+    (ours, _), (theirs, _) = last_state(run), last_state(given)
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value, err_msg=name)
+    # Resumed, it is the number that was found.
+    tries = len(small_gpu)
+    again = [*command, "--run", str(run), "--resume", "--batch-tokens", "auto"]
+    assert train.main(again) == 0
+    assert len(small_gpu) == tries
+    assert json.loads((run / "prepared" / "recipe.json").read_text()) == settings
+    capsys.readouterr()
+
+
+def test_an_epoch_keeps_its_steps(small_gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(fit, "LEAST_STEPS", 20)
+    run = tmp_path / "run"
+    command = [RECIPE, "--run", str(run), "--epochs", "1", "--batch-tokens", "auto"]
+    assert train.main(command) == 0
+    settings = json.loads((run / "prepared" / "recipe.json").read_text())
+    assert 16 <= settings["batch_tokens"] < 200
+    assert last_state(run)[1]["history"][0]["step"] >= 20
+
+
+def test_a_run_that_found_no_batch_takes_a_number(small_gpu, tmp_path, monkeypatch, capsys):
+    run = tmp_path / "run"
+    command = [RECIPE, "--run", str(run), "--epochs", "1"]
+
+    def too_small(model, edge, passes=1):
+        def step(tokens):
+            raise out_of_memory()
+
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "training_step", too_small)
+        assert train.main([*command, "--batch-tokens", "auto"]) == 1
+    assert "not even of 16 tokens" in capsys.readouterr().err.strip().splitlines()[-1]
+    assert train.main([*command, "--resume", "--batch-tokens", "128", "--accumulate", "2"]) == 0
+    again = [*command, "--resume", "--batch-tokens", "auto", "--accumulate", "3"]
+    assert train.main(again) == 0
+
+
+def test_without_a_gpu_auto_is_refused_in_one_line(tmp_path, capsys):
+    run = tmp_path / "run"
+    assert train.main([RECIPE, "--run", str(run), "--batch-tokens", "auto"]) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.count("\n") == 0 and "batch_tokens=auto" in error and "GPU" in error
+    assert not (run / "prepared").exists()
+
+
+@pytest.mark.parametrize(
+    "options", [["--accumulate", "2"], ["--cores", "2"], ["--strategy", "mirrored"]]
+)
+def test_auto_is_for_one_device(options, tmp_path, capsys):
+    command = [RECIPE, "--run", str(tmp_path / "run"), "--batch-tokens", "auto", *options]
+    assert train.main(command) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.count("\n") == 0 and "batch_tokens must be a number" in error
+
+
+def test_no_room_in_the_middle_is_one_line_and_the_run_goes_on_in_parts(
+    tmp_path, monkeypatch, capsys
+):
+    run = tmp_path / "run"
+    command = [RECIPE, "--run", str(run), "--epochs", "1", "--checkpoint-steps", "2"]
+    row = fit.EpochProgress.row
+
+    def full(bar):
+        if bar.done >= 5:
+            raise out_of_memory()
+        return row(bar)
+
+    monkeypatch.setattr(fit.EpochProgress, "row", full)
+    assert train.main(command) == 1
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "OOM when allocating" in error and "--accumulate" in error
+    monkeypatch.undo()
+    assert train.main([*command, "--resume", "--accumulate", "2"]) == 0
+    assert last_state(run)[1]["epoch"] == 1

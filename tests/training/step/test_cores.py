@@ -1,0 +1,120 @@
+"""In how many parts a CPU computes a batch, that a run keeps to it, and what threads they get."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+
+import pytest
+from paths import ROOT, SUPPORT
+from workers import RECIPE
+
+from tfformer.run import read_json
+from training import fit, train
+from training.recipe import AUTO, load_recipe
+from training.report import machine
+from training.step import cores
+from training.step.cores import LEAST_TOKENS, MOST, cores_of
+
+
+def recipe(**changes):
+    return dataclasses.replace(load_recipe(RECIPE), **changes)
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(cores, "has_gpu", lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("available", "changes", "expected"),
+    [
+        (1, {"batch_tokens": 9 * LEAST_TOKENS}, 1),
+        (7, {"batch_tokens": 9 * LEAST_TOKENS}, 7),
+        (7, {"batch_tokens": 3 * LEAST_TOKENS}, 3),
+        (7, {"batch_tokens": LEAST_TOKENS - 1}, 1),
+        (7, {"batch_tokens": 9 * LEAST_TOKENS, "accumulate": 3}, 3),
+        (7, {"batch_tokens": 9 * LEAST_TOKENS, "max_tokens": 2 * LEAST_TOKENS}, 4),
+        (3 * MOST, {"batch_tokens": 5 * MOST * LEAST_TOKENS}, MOST),
+        (7, {"batch_tokens": 9 * LEAST_TOKENS, "strategy": "mirrored"}, 1),
+        (7, {"strategy": "mirrored", "cores": 5}, 5),
+        (7, {"strategy": "tpu", "cores": 5}, 1),
+        (2, {"batch_tokens": LEAST_TOKENS, "cores": 5}, 5),
+    ],
+)
+def test_as_many_parts_as_cores_if_each_has_enough_to_do(monkeypatch, available, changes, expected):
+    monkeypatch.setattr(machine, "cores", lambda: available)
+    assert cores_of(recipe(**changes)) == expected
+
+
+def test_a_gpu_computes_its_batch_whole(monkeypatch):
+    monkeypatch.setattr(machine, "cores", lambda: 7)
+    assert cores_of(recipe(batch_tokens=AUTO)) == 1
+    monkeypatch.setattr(cores, "has_gpu", lambda: True)
+    assert cores_of(recipe(batch_tokens=9 * LEAST_TOKENS)) == 1
+    assert cores_of(recipe(cores=2)) == 1
+
+
+def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(monkeypatch, tmp_path):
+    """Dropout draws for each part."""
+    command = [RECIPE, "--run", str(tmp_path / "run"), "--resume"]
+    models = []
+    original = fit.Training.run
+    monkeypatch.setattr(
+        fit.Training, "run", lambda self: models.append(self.model) or original(self)
+    )
+    for available, epochs in ((3, 1), (5, 2)):
+        monkeypatch.setattr(machine, "cores", lambda available=available: available)
+        batch = [] if models else ["--batch-tokens", str(4 * LEAST_TOKENS)]
+        assert train.main([*command, *batch, "--epochs", str(epochs)]) == 0
+        assert read_json(tmp_path / "run" / "prepared" / "recipe.json")["cores"] == 3
+    assert [model.cores for model in models] == [3, 3]
+
+
+def test_each_part_gets_its_share_of_the_threads_while_that_can_be_said():
+    program = """
+import tensorflow as tf
+from training import machine
+from training.step.cores import share_threads
+threads = tf.config.threading
+machine.cores = lambda: 7
+assert share_threads(3)
+assert threads.get_intra_op_parallelism_threads() == 2
+assert threads.get_inter_op_parallelism_threads() == 7
+assert share_threads(8)
+assert threads.get_intra_op_parallelism_threads() == 1
+tf.constant(1) + 1
+assert not share_threads(2)
+"""
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+
+
+# Runs where the command does, and prints what the process was at its end.
+WATCHED = """
+import atexit, os
+
+def tell():
+    import tensorflow as tf
+
+    remapping = tf.config.optimizer.get_experimental_options().get("remapping")
+    print("remapping", remapping, "tunables", os.environ.get("GLIBC_TUNABLES"))
+
+atexit.register(tell)
+from killing_recipe import RECIPE
+"""
+
+
+def test_the_command_sees_to_its_process_in_time(tmp_path):
+    """Nothing that it imports or reads makes TensorFlow compute before the threads are shared."""
+    (tmp_path / "watched.py").write_text(WATCHED)
+    command = [sys.executable, "-m", "training.train", str(tmp_path / "watched.py")]
+    environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
+    done = subprocess.run(
+        [*command, "--run", str(tmp_path / "run"), "--cores", "2", "--epochs", "1"],
+        cwd=ROOT, capture_output=True, text=True,
+        env={**environment, "PYTHONPATH": str(SUPPORT)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "epoch 1/1" in done.stderr and "keeps its threads" not in done.stderr
+    tunables = "glibc.malloc.hugetlb=1" if sys.platform == "linux" else None
+    assert done.stdout.splitlines()[-1] == f"remapping False tunables {tunables}"

@@ -1,0 +1,62 @@
+"""Training in half precision comes near training in float32."""
+
+import keras
+import numpy as np
+import pytest
+
+from tfformer import SmoothedCrossEntropy, TransformerConfig
+from tfformer.run import model_weights
+from training.step.adam import Adam
+from training.step.muon import Muon
+from training.step.parallel import ParallelTransformer
+
+pytestmark = pytest.mark.slow
+
+V, ROWS, STEPS = 53, 12, 7
+CONFIG = TransformerConfig.preset("test", V, num_encoder_layers=1, num_decoder_layers=1, dropout=0)
+
+
+def batch():
+    ids = np.random.default_rng(5).integers(4, V, size=(ROWS, 11)).astype("int32")
+    ids *= np.arange(11) < np.arange(ROWS)[:, None] + 1
+    return {"source_ids": ids, "target_ids": ids}, ids
+
+
+def compiled(dtype, make, parts):
+    keras.utils.set_random_seed(7)
+    model = ParallelTransformer(CONFIG, parts, dtype=dtype)
+    model.compile(make(0.01, global_clipnorm=1.0), SmoothedCrossEntropy())
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def losses(model):
+    inputs, labels = batch()
+    fitted = model.fit(inputs, labels, batch_size=ROWS, epochs=STEPS, shuffle=False, verbose=0)
+    return np.array(fitted.history["loss"])
+
+
+@pytest.mark.parametrize("make", [Adam, lambda rate, **rest: Muon(rate, num_heads=2, **rest)])
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_losses_are_near_those_of_float32(make, dtype, parts):
+    expected = losses(compiled("float32", make, 1))
+    assert expected[-1] < 0.9 * expected[0]
+    np.testing.assert_allclose(losses(compiled(dtype, make, parts)), expected, rtol=0.02)
+
+
+def test_a_gradient_that_is_not_finite_changes_no_weight():
+    """The scale of the loss is halved in its place."""
+    model = compiled("mixed_float16", Adam, 1)
+    losses(model)
+    before = model_weights(model)
+    model.optimizer.dynamic_scale.assign(2.0**120)
+    inputs, labels = batch()
+    model.fit(inputs, labels, batch_size=ROWS, verbose=0)
+    assert float(model.optimizer.dynamic_scale) == 2.0**119
+    for name, value in model_weights(model).items():
+        np.testing.assert_array_equal(value, before[name], err_msg=name)
+    model.optimizer.dynamic_scale.assign(2.0**10)
+    model.fit(inputs, labels, batch_size=ROWS, verbose=0)
+    after = model_weights(model)
+    assert any((after[name] != value).any() for name, value in before.items())

@@ -1,0 +1,154 @@
+"""Runs side by side: scores as evaluation gives them, and which differences are not chance."""
+
+import json
+import random
+import shutil
+
+import pytest
+import tiny
+
+import tfformer
+from training import compare
+from training.data.reader import Pair
+from training.evaluate import evaluate
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Two runs of one model, of which the second may write one token at most."""
+    translator = tiny.make_translator(max_source_length=17, max_target_length=13)
+    folder = tmp_path_factory.mktemp("runs")
+    for name, most in (("a", 13), ("b", 3)):
+        search = {"max_source_length": 17, "max_target_length": most}
+        tfformer.save(folder / name, translator.model, translator.tokenizer, search)
+    (folder / "a" / "log.csv").write_text("epoch,seconds,val_bleu\n1,30,\n2,90,7.5\n")
+    return [folder / "a", folder / "b"]
+
+
+@pytest.fixture(scope="module")
+def pairs(runs):
+    """What the first run answers, a fifth of it made wrong."""
+    translator = tfformer.load_translator(runs[0])
+    texts = tiny.sentences(61)
+    return [
+        Pair(text, "nobody" if n % 5 == 0 else target)
+        for n, (text, target) in enumerate(zip(texts, translator.translate(texts), strict=True))
+    ]
+
+
+def test_scores_are_those_of_evaluation(runs, pairs):
+    found = compare.compare(runs, pairs)
+    for name, run in zip("ab", runs, strict=True):
+        expected, _ = evaluate(tfformer.load_translator(run), pairs)
+        for key in ("bleu", "chrf", "exact_match", "perplexity"):
+            assert found[name][key] == pytest.approx(expected[key])
+    assert found["a"]["minutes"] == 1.5 and "minutes" not in found["b"]
+    assert "p" not in found["a"] and found["b"]["p"] < 0.05
+    assert found["a"]["parameters"] == tfformer.load(runs[0])[0].count_params()
+
+
+def test_a_difference_by_chance_is_not_significant():
+    rng = random.Random(5)
+    references = [" ".join(rng.choices(tiny.WORDS, k=9)) for _ in range(97)]
+
+    def disturbed(places):
+        return [f"{text} x" if n in places else text for n, text in enumerate(references)]
+
+    same = {"first": disturbed(range(0, 97, 2)), "second": disturbed(range(1, 97, 2))}
+    better = {"first": disturbed(range(0, 97, 2)), "second": disturbed([])}
+    assert compare.significance(same, references)["second"] > 0.1
+    assert compare.significance(better, references)["second"] < 0.01
+
+
+def test_names_tell_the_runs_apart(tmp_path):
+    runs = [tmp_path / "x" / "run", tmp_path / "y" / "run"]
+    assert compare.names_of(runs) == ["x/run", "y/run"]
+    assert compare.names_of([tmp_path / "a", tmp_path / "b"]) == ["a", "b"]
+    with pytest.raises(ValueError, match="different folders"):
+        compare.names_of([tmp_path, tmp_path])
+
+
+@pytest.fixture
+def seeds(runs, tmp_path):
+    """Makes a run of a seed, with other settings or another corpus; gives its directory."""
+
+    def make(name, seed, changes=(), corpus="c0"):
+        run = shutil.copytree(runs[0], tmp_path / name)
+        (run / "prepared").mkdir()
+        settings = {"epochs": 3, "seed": seed, **dict(changes)}
+        (run / "prepared" / "recipe.json").write_text(json.dumps(settings))
+        (run / "prepared" / "corpus.json").write_text(json.dumps({"train": {"sha256": corpus}}))
+        return run
+
+    return make
+
+
+def test_seeds_are_averaged_and_nothing_else_is(seeds, runs, capsys):
+    # How it was computed does not make another sample.
+    three = [
+        seeds(f"s{n}", n, {"accumulate": n, "cores": n, "checkpoint_steps": 7 * n})
+        for n in (1, 2, 3)
+    ]
+    others = [
+        seeds("again", 1),
+        seeds("longer", 4, {"epochs": 5}),
+        seeds("other", 5, corpus="c1"),
+        seeds("killed", 6),
+        seeds("bfloat16", 7),
+        runs[1],
+    ]
+    rows = (others[3] / "log.csv").read_text().splitlines(keepends=True)
+    (others[3] / "log.csv").write_text("".join(rows[:-1]))
+    (others[4] / "sessions.json").write_text('[{"dtype": "mixed_bfloat16"}]')
+    found = {
+        run.name: {
+            "pairs": 61,
+            "bleu": bleu,
+            "bleu_signature": "s",
+            "chrf": 10.0,
+            "vocabulary": "v",
+        }
+        for run, bleu in zip([*three, *others], (1, 2, 6, *range(90, 96)), strict=True)
+    }
+    del found["s2"]["chrf"]
+    means = compare.seeds([*three, *others], found)
+    # (4 + 1 + 9) / 2 is the variance of the sample.
+    assert means == {"s1 + s2 + s3": {"bleu": 3, "bleu_deviation": pytest.approx(7**0.5)}}
+    compare.show({name: found[name] for name in ("s1", "s2", "s3")}, means)
+    printed = capsys.readouterr().out
+    assert "3.00 ± 2.65" in printed and "vocabularies differ" not in printed
+    found["s3"]["vocabulary"] = "w"
+    compare.show({"[b]": found["s1"], "s3": found["s3"]}, {})
+    printed = capsys.readouterr().out
+    assert "[b]" in printed and "vocabularies differ" in printed
+    assert compare.seeds(others, {run.name: found[run.name] for run in others}) == {}
+
+
+def test_the_command(runs, pairs, tmp_path, capsys):
+    source, target, out = tmp_path / "s", tmp_path / "t", tmp_path / "out"
+    source.write_text("".join(f"{pair.source}\n" for pair in pairs))
+    target.write_text("".join(f"{pair.target}\n" for pair in pairs))
+    files = ["--source", str(source), "--target", str(target), "--out", str(out)]
+    assert compare.main([*map(str, runs), *files]) == 0
+    printed = capsys.readouterr().out
+    assert "p, against the first" in printed and "61 pairs" in printed
+    assert set(json.loads((out / "compare.json").read_text())) == {"a", "b"}
+    assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_mistakes_are_one_line(runs, tmp_path, capsys):
+    text = tmp_path / "text"
+    text.write_text("a\n")
+    files = ["--source", str(text), "--target", str(text)]
+    for arguments, code, message in (
+        ([str(runs[0]), *files], 2, "two or more"),
+        ([*map(str, runs)], 2, "give either --recipe or --source"),
+        ([str(runs[0]), str(tmp_path), *files], 1, "is no run directory"),
+        ([str(runs[0]), str(runs[0]), *files], 1, "different folders"),
+    ):
+        try:
+            assert compare.main(arguments) == code
+        except SystemExit as error:
+            assert error.code == code
+        errors = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+        assert len(errors) == 1 and message in errors[0]

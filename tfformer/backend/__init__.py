@@ -1,0 +1,1 @@
+"""What the Keras backends do differently: gradients, random bytes, replicas."""

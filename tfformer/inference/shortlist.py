@@ -1,0 +1,59 @@
+"""The forward pass over a shortlist: the output layer for the candidates of a request alone.
+
+A search runs on the numbers of the candidates and knows nothing of it, for pad, unk, bos and eos
+are the first four and keep their ids.
+"""
+
+import tensorflow as tf
+
+from tfformer.inference.transformer import Inference
+
+
+class ShortlistInference(Inference):
+    """The forward pass for the sentences of one request, whose steps know their candidates alone.
+
+    The C candidates of the whole request are numbered in the order of their ids, and their part of
+    the output projection is taken once. A search runs on these numbers: logits of a step are
+    [B, W, C], -inf for what is no candidate of the sentence itself. So log-probabilities are over a
+    sentence's own candidates, and no batch-mate changes them.
+
+    Args:
+        config, weights: as for `Inference`.
+        table, always: `candidates` and `always` of a `Shortlist`, tensors or variables.
+        source_ids: int32 [B, S], the sentences.
+    """
+
+    def __init__(self, config, weights, table, always, source_ids):
+        super().__init__(config, weights)
+        table, always = tf.convert_to_tensor(table), tf.convert_to_tensor(always)
+        batch, size = tf.shape(source_ids)[0], self.vocabulary_size
+        # 1. What may come in which sentence: boolean [B, V].
+        own = tf.gather(table, source_ids)
+        places = tf.reshape(own + size * tf.range(batch)[:, None, None], [-1, 1])
+        may = _with(tf.zeros([size], tf.bool), always[:, None])
+        may = _with(tf.tile(may, [batch]), places)
+        may = tf.reshape(may, tf.stack([batch, size]))
+        # 2. What may come in any of them, in order: int32 [C].
+        candidates = tf.cast(tf.where(tf.reduce_any(may, axis=0))[:, 0], tf.int32)
+        self.candidates = candidates
+        self.output = tf.gather(self.weights["output"], candidates, axis=1)
+        mine = tf.gather(may, candidates, axis=1)
+        self.absent = tf.where(mine, 0.0, float("-inf"))
+
+    def start(self, source_ids, width):
+        """The memory of this state has one tensor more: `absent`, float32 [B, C]."""
+        state = super().start(source_ids, width)
+        return state._replace(memory={**state.memory, "absent": self.absent})
+
+    def whole_ids(self, ids):
+        return tf.gather(self.candidates, ids)
+
+    def _step_logits(self, x, batch, width, memory):
+        logits = tf.cast(tf.matmul(x, self.output), tf.float32)
+        shape = tf.stack([batch, width, tf.size(self.candidates)])
+        return tf.reshape(logits, shape) + memory["absent"][:, None]
+
+
+def _with(mask, places):
+    """A boolean mask [N], True at `places` [M, 1] too."""
+    return tf.tensor_scatter_nd_update(mask, places, tf.ones(tf.shape(places)[:1], tf.bool))

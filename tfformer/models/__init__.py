@@ -1,0 +1,1 @@
+"""The models: each from ids to logits, made of `tfformer.layers`."""

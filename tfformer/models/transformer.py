@@ -1,0 +1,206 @@
+"""The Transformer: source ids and target ids in, logits of the next target token out."""
+
+import keras
+from keras import ops
+
+from tfformer.config import TransformerConfig
+from tfformer.layers.decoder import Decoder
+from tfformer.layers.dropout import Dropout
+from tfformer.layers.embedding import TokenEmbedding
+from tfformer.layers.encoder import Encoder
+from tfformer.layers.masks import padding_mask
+from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
+from tfformer.layers.rows import Packing
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class Transformer(keras.Model):
+    """The encoder-decoder model of "Attention Is All You Need" (Vaswani et al. 2017, figure 1).
+
+        memory = Encoder(Dropout(E_s[source] sqrt(D) + PE))
+        logits = W_out Decoder(Dropout(E_t[target] sqrt(D) + PE), memory)
+
+    Args:
+        config: a `TransformerConfig`.
+
+    Call arguments:
+        inputs: {"source_ids": integers [B, S], "target_ids": integers [B, T]}. A source ends with
+            eos (3), a target begins with bos (2); 0 is padding behind them. With "source_places"
+            [N] and "target_places" [M], where the tokens stand (b * S + s and b * T + t,
+            ascending), padding is left out of all but attention, see `tfformer.layers.rows`;
+            a few places of padding may follow.
+
+    Returns:
+        logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1]; of the
+        "target_places" alone, [M, V], if they are given.
+
+    It trains with a plain `compile` and `fit` on elements (inputs, labels [B, T]), the labels
+    being the targets without bos, with eos.
+
+    Example:
+        >>> model = Transformer(TransformerConfig.preset("tiny", source_vocabulary_size=8000))
+        >>> ids = keras.ops.ones((2, 5), "int32")
+        >>> model({"source_ids": ids, "target_ids": ids}).shape
+        (2, 5, 8000)
+    """
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        if isinstance(config, dict):
+            config = TransformerConfig.from_dict(config)
+        self.config = config
+        dtype = self.dtype_policy
+        stack = dict(
+            d_model=config.d_model,
+            num_heads=config.num_heads,
+            d_ff=config.d_ff,
+            dropout=config.dropout,
+            activation=config.activation,
+            norm=config.norm,
+            dtype=dtype,
+        )
+        self.target_embedding = TokenEmbedding(
+            config.target_vocabulary_size, config.d_model, dtype=dtype, name="target_embedding"
+        )
+        if config.tie_embeddings == "all":
+            self.source_embedding = self.target_embedding
+        else:
+            self.source_embedding = TokenEmbedding(
+                config.source_vocabulary_size, config.d_model, dtype=dtype, name="source_embedding"
+            )
+        self.source_positions = self._positions("source_positions")
+        self.target_positions = self._positions("target_positions")
+        self.source_dropout = Dropout(config.dropout, dtype=dtype)
+        self.target_dropout = Dropout(config.dropout, dtype=dtype)
+        self.encoder = Encoder(config.num_encoder_layers, **stack, name="encoder")
+        self.decoder = Decoder(config.num_decoder_layers, **stack, name="decoder")
+        if config.tie_embeddings == "none":
+            self.output_projection = keras.layers.Dense(
+                config.target_vocabulary_size,
+                use_bias=False,
+                dtype=dtype,
+                name="output_projection",
+            )
+        # The sizes are all in the configuration, so the weights exist from the start.
+        self.build()
+
+    def _positions(self, name):
+        config, dtype = self.config, self.dtype_policy
+        if config.positions == "learned":
+            return LearnedPositionalEmbedding(
+                config.max_positions, config.d_model, dtype=dtype, name=name
+            )
+        return SinusoidalPositionalEncoding(config.d_model, dtype=dtype, name=name)
+
+    def build(self, input_shape=None):
+        x_shape = (None, None, self.config.d_model)
+        for layer in (
+            self.source_embedding,
+            self.target_embedding,
+            self.source_positions,
+            self.target_positions,
+        ):
+            if not layer.built:
+                layer.build(x_shape)
+        self.encoder.build(x_shape)
+        self.decoder.build(x_shape, x_shape)
+        if self.config.tie_embeddings == "none":
+            self.output_projection.build(x_shape)
+        self.built = True
+
+    def call(self, inputs, training=None):
+        source_ids = ops.convert_to_tensor(inputs["source_ids"])
+        target_ids = ops.convert_to_tensor(inputs["target_ids"])
+        source = target = None
+        if "source_places" in inputs:
+            source = Packing(inputs["source_places"], padding_mask(source_ids))
+            target = Packing(inputs["target_places"], padding_mask(target_ids))
+        memory = self.encode(source_ids, training, source)
+        return self.decode(
+            target_ids, memory, padding_mask(source_ids), training, target, memory_packing=source
+        )
+
+    def encode(self, source_ids, training=None, packing=None):
+        """source_ids [B, S] -> memory [B, S, D]; [N, D] with a `Packing` of them."""
+        mask = padding_mask(source_ids)
+        x = self._embed(self.source_embedding, self.source_positions, source_ids, packing)
+        x = self.source_dropout(x, training=training)
+        return self.encoder(x, mask=mask, training=training, packing=packing)
+
+    def decode(
+        self,
+        target_ids,
+        memory,
+        memory_mask=None,
+        training=None,
+        packing=None,
+        memory_packing=None,
+    ):
+        """target_ids [B, T] and memory [B, S, D] -> logits [B, T, V], all positions at once.
+
+        With `Packing`s of both, memory is [N, D] and the logits are [M, V].
+        """
+        x = self._embed(self.target_embedding, self.target_positions, target_ids, packing)
+        x = self.target_dropout(x, training=training)
+        x = self.decoder(
+            x,
+            memory,
+            x_mask=padding_mask(target_ids),
+            memory_mask=memory_mask,
+            training=training,
+            packing=packing,
+            memory_packing=memory_packing,
+        )
+        return self.logits(x)
+
+    @staticmethod
+    def _embed(embedding, positions, ids, packing):
+        """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of a `Packing`."""
+        if packing is None:
+            return positions(embedding(ids))
+        return positions(embedding(packing.pack(ids)), positions=packing.positions)
+
+    def decode_step(self, ids, position, projected_memory, memory_mask, cache):
+        """One position of W targets a sentence, over a cache of those before.
+
+        Args:
+            ids: [B, W], the tokens at `position`.
+            position: an integer or scalar tensor, 0 for bos.
+            projected_memory: `model.decoder.project_memory(memory)`.
+            memory_mask: boolean [B, S], True = token, or None.
+            cache: `model.decoder.empty_cache(B, W)`, or what the step before gave.
+
+        Returns:
+            logits [B, W, V] of the position behind, and the grown cache.
+        """
+        x = self.target_embedding(ids)
+        # Positions run along axis 1, where the beams are here: [B, W, D] -> [B * W, 1, D].
+        shape = ops.shape(x)
+        x = ops.reshape(x, (-1, 1, self.config.d_model))
+        x = ops.reshape(self.target_positions(x, start=position), shape)
+        x, cache = self.decoder.step(x, projected_memory, memory_mask, cache)
+        return self.logits(x), cache
+
+    def logits(self, x):
+        """The output projection: [..., D] -> [..., V]."""
+        if self.config.tie_embeddings == "none":
+            return self.output_projection(x)
+        return self.target_embedding.project(x)
+
+    def cross_attention_weights(self, inputs):
+        """The decoder's attention to the source, for pictures: float32 [N, B, H, T, S].
+
+        Row t belongs to the prediction of the token behind target_ids[:, t].
+        """
+        source_ids = ops.convert_to_tensor(inputs["source_ids"])
+        target_ids = ops.convert_to_tensor(inputs["target_ids"])
+        memory, memory_mask = self.encode(source_ids), padding_mask(source_ids)
+        x = self.target_positions(self.target_embedding(target_ids))
+        weights = []
+        for layer in self.decoder.layers:
+            weights.append(layer.cross_attention_weights(x, memory, memory_mask=memory_mask))
+            x = layer(x, memory, x_mask=padding_mask(target_ids), memory_mask=memory_mask)
+        return ops.stack(weights)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict()}

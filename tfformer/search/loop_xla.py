@@ -1,0 +1,57 @@
+"""The loop of a search that XLA compiles: stages of fixed shapes, each twice as long.
+
+XLA compiles a function anew for every shape that it meets, and a loop in it keeps its shapes. So
+the positions come in stages, which end at 32, 64, 128, 256, ... of them. Each is one compiled loop,
+and between two of them ordinary operations make room. Sentences stay in the batch to the end of the
+search; a stage ends as soon as all of them are settled.
+"""
+
+import tensorflow as tf
+
+from tfformer.search.hypotheses import State
+from tfformer.search.loop import grow, grow_cache, loop
+
+FIRST_STAGE = 32  # positions
+
+
+def search_in_stages(advance, settled, hypotheses, state):
+    """Runs `advance` until every sentence is settled.
+
+    For each size of the batch and of the memory XLA compiles at most 1 + ceil(log2(longest / 32))
+    functions, where `longest` is the greatest "limit", or 32 if that is more.
+
+    Args:
+        advance, settled, hypotheses, state: as in `search_in_rounds`; XLA must be able to compile
+            the functions.
+
+    Returns:
+        The `Hypotheses` of all sentences.
+    """
+
+    def unsettled(position, hypotheses, state):
+        return ~tf.reduce_all(settled(hypotheses))
+
+    def one_stage(position, hypotheses, state):
+        # 1. Room for as many positions as there have been.
+        positions = tf.maximum(position, FIRST_STAGE)
+        hypotheses = grow(hypotheses, positions)
+        cache = tf.nest.map_structure(lambda leaf: grow_cache(leaf, positions), state.cache)
+        # 2. One token after the other.
+        position, hypotheses, cache = to_the_end(position, hypotheses, State(state.memory, cache))
+        return position, hypotheses, State(state.memory, cache)
+
+    @tf.function(jit_compile=True, autograph=False)
+    def to_the_end(position, hypotheses, state):
+        # One loop and no other: TensorFlow 2.21 fails to compile several in one function.
+        end = tf.shape(hypotheses.ancestors)[2] - 1
+
+        def running(position, hypotheses, cache):
+            return (position < end) & ~tf.reduce_all(settled(hypotheses))
+
+        def one_step(position, hypotheses, cache):
+            hypotheses, cache = advance(position, hypotheses, State(state.memory, cache))
+            return position + 1, hypotheses, cache
+
+        return loop(running, one_step, (position, hypotheses, state.cache))
+
+    return loop(unsettled, one_stage, (tf.constant(0), hypotheses, state))[1]

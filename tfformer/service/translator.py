@@ -1,0 +1,223 @@
+"""Text in, text out: the very functions that TensorFlow Serving runs.
+
+`Translator` calls them in-process; `Translator.save` writes them as a SavedModel.
+"""
+
+import math
+
+import tensorflow as tf
+
+from tfformer import search
+from tfformer.inference.transformer import fused_weights
+from tfformer.service.signatures import COUNTS, OPTIONS, Signatures
+
+
+class Translator:
+    """A model and its tokenizer as functions of text.
+
+    Args:
+        model: a `Transformer`.
+        tokenizer: its `Tokenizer`; the vocabulary sizes must be the model's.
+        beam_width: W, in [1, 64]. Default 4.
+        length_penalty: alpha, in [0, 10]; 0 is none. Default 0.6.
+        length_penalty_form: `"gnmt"` (default) or `"power"`; see `tfformer.search`.
+        max_source_length: source tokens, eos counted; a longer text is cut. Default 256.
+        max_target_length: target tokens, eos counted. Default 256.
+        max_batch_size: rows of a request, at least 1; a wider beam than 4 (or than `beam_width`,
+            if that is more) may have accordingly fewer. Default 256.
+        min_target_length: likewise, at least; at most `max_target_length`. Default 0.
+        max_length_factor: target tokens for each source token at most, eos counted in both, in
+            [0, 100]; 0 (default) sets no such limit.
+        coverage_penalty: beta, in [0, 10], see `beam_search`; 0 (default) is none.
+        repetition_penalty: in [1, 100], see `beam_search`; 1 (default) is none.
+        no_repeat_ngram: n, in [0, 8], see `beam_search`; 0 (default) is no rule. These last three
+            are rules of beam search: greedy search and `sample` know the lengths alone.
+        dtype: of what is multiplied, `"float32"` or `"bfloat16"`; softmax, norms and scores are
+            float32. Default None: the model's compute dtype, and float32 in what is saved.
+        shortlist: a `tfformer.shortlist.Shortlist` of this tokenizer. Greedy search,
+            `serving_default`, `translate_document`, `beam_search` and `beam_search_ids` then know
+            the candidates of each text alone, and their log-probabilities are normalised over
+            these: a little higher than what `score` says. `score`, `sample`, `complete` and
+            `align` know the whole vocabulary. Default None: so do all.
+        xla: whether XLA compiles `serving_default` (`tfformer.inference.xla`), for a server of
+            one's own with XLA on: a stock TensorFlow Serving cannot run it. Default False.
+
+    Attributes:
+        functions: the served signatures by name, each a `tf.function` of tensors that gives a
+            dict of tensors. Options have default values; `max_length` 0 means the limit.
+
+    An empty or blank text gives an empty translation with score 0. A text is cut at
+    `max_source_length` tokens, and before that at 16 characters for each of them.
+
+    Raises:
+        ValueError: naming the argument, the rule and the value received.
+
+    Example:
+        >>> translator = tfformer.load_translator("runs/dates")
+        >>> translator.translate(["4 July 2031"])
+        ['2031-07-04']
+    """
+
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        *,
+        beam_width=4,
+        length_penalty=0.6,
+        length_penalty_form="gnmt",
+        max_source_length=256,
+        max_target_length=256,
+        max_batch_size=256,
+        min_target_length=0,
+        max_length_factor=0.0,
+        coverage_penalty=0.0,
+        repetition_penalty=1.0,
+        no_repeat_ngram=0,
+        dtype=None,
+        shortlist=None,
+        xla=False,
+    ):
+        config = model.config
+        sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
+        tokens = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+        if sizes != tokens:
+            raise ValueError(
+                f"tokenizer must have the model's numbers of ids, {sizes} for source and target, "
+                f"got {tokens}"
+            )
+        if config.tie_embeddings == "all" and not tokenizer.is_shared:
+            raise ValueError("tokenizer must be one for both sides with tie_embeddings='all'")
+        if length_penalty_form not in search.PENALTY_FORMS:
+            raise ValueError(
+                f"length_penalty_form must be one of {search.PENALTY_FORMS}, "
+                f"got {length_penalty_form!r}"
+            )
+        if dtype not in (None, "float32", "bfloat16"):
+            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        if shortlist is not None:
+            shortlist.check(tokenizer)
+        most = config.max_positions if config.positions == "learned" else math.inf
+        for name, value in (
+            ("max_source_length", max_source_length),
+            ("max_target_length", max_target_length),
+        ):
+            if not 2 <= value <= most:
+                raise ValueError(f"{name} must be in [2, {most}], got {value}")
+        if xla and shortlist is not None:
+            raise ValueError("xla must be False with a shortlist, whose size is a request's own")
+        if max_batch_size < 1:
+            raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
+        self.options = {
+            "beam_width": beam_width,
+            "length_penalty": length_penalty,
+            "min_length": min_target_length,
+            "max_length_factor": max_length_factor,
+            "coverage_penalty": coverage_penalty,
+            "repetition_penalty": repetition_penalty,
+            "no_repeat_ngram": no_repeat_ngram,
+        }
+        for name, value in self.options.items():
+            least, greatest = OPTIONS[name]
+            if not least <= value <= greatest:
+                name = "min_target_length" if name == "min_length" else name
+                raise ValueError(f"{name} must be in [{least}, {greatest}], got {value}")
+            # A number of tokens stays an integer, a weight becomes a float.
+            self.options[name] = value if name in COUNTS else float(value)
+        if min_target_length > max_target_length:
+            raise ValueError(
+                f"min_target_length must be at most max_target_length = {max_target_length}, "
+                f"got {min_target_length}"
+            )
+        self.model, self.tokenizer = model, tokenizer
+        self.beam_width, self.length_penalty = beam_width, float(length_penalty)
+        self.length_penalty_form = length_penalty_form
+        self.max_source_length, self.max_target_length = max_source_length, max_target_length
+        self.max_batch_size, self.dtype = max_batch_size, dtype
+        self.shortlist, self.xla = shortlist, xla
+        # Traced over the variables of the model, which may still be training.
+        signatures = self._signatures(
+            lambda: fused_weights(model, self._num_positions, dtype), self._shortlist(tf.constant)
+        )
+        self.functions, self._greedy = signatures.served(), signatures.greedy()
+
+    def translate(self, texts, batch_size=None, greedy=False):
+        """Texts in any number -> their translations, in order, by beam search or greedily.
+
+        Args:
+            texts: strings.
+            batch_size: how many are searched at once, at most `max_batch_size`; the result does
+                not depend on it. Default: 32, if there may be so many.
+            greedy: follow the most probable token alone. Default False.
+
+        Returns:
+            A list of strings.
+        """
+        if isinstance(texts, str):
+            raise ValueError(f"texts must be a list of strings, got the string {texts!r}")
+        if batch_size is None:
+            batch_size = min(32, self.max_batch_size)
+        if not 1 <= batch_size <= self.max_batch_size:
+            raise ValueError(f"batch_size must be in [1, {self.max_batch_size}], got {batch_size}")
+        texts = list(texts)
+        function = self._greedy if greedy else self.functions["serving_default"]
+        # Sentences of like length together: less padding, fewer idle steps.
+        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+        translations = [""] * len(texts)
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            found = function(tf.constant([texts[n] for n in chosen]))["translation"].numpy()
+            for n, translation in zip(chosen, found, strict=True):
+                translations[n] = translation.decode()
+        return translations
+
+    def save(self, directory, signatures=None):
+        """Writes a SavedModel into `directory`, which must not exist yet.
+
+        The exported root is a plain `tf.Module` over raw `tf.Variable`s: one that reached a Keras
+        object would load in Python and fail on the server, which restores the second copy that
+        Keras makes of its variables. The weights are stored once, in the form in which they are
+        used (`tfformer.inference.transformer`).
+
+        Raises:
+            FileExistsError: there is something at `directory`, which stays as it is.
+        """
+        if tf.io.gfile.exists(directory):
+            raise FileExistsError(f"directory must not exist yet, got {directory}")
+        root = tf.Module()
+
+        def variable(value):
+            return tf.Variable(value, trainable=False)
+
+        root.weights = tf.nest.map_structure(
+            variable,
+            fused_weights(self.model, self._num_positions, self.dtype or "float32"),
+        )
+        root.tokenizer = self.tokenizer
+        root.shortlist = self._shortlist(variable)
+        served = self._signatures(lambda: root.weights, root.shortlist).served()
+        chosen = {name: served[name] for name in signatures or served}
+        tf.saved_model.save(root, directory, signatures=chosen)
+
+    @property
+    def _num_positions(self):
+        return max(self.max_source_length, self.max_target_length)
+
+    def _shortlist(self, place):
+        """The arrays of the shortlist, each as `place` gives it back; none without one."""
+        short = self.shortlist
+        return [] if short is None else [place(short.candidates), place(short.always)]
+
+    def _signatures(self, weights, shortlist):
+        return Signatures(
+            self.model.config,
+            weights,
+            self.tokenizer,
+            self.options,
+            self.length_penalty_form,
+            self.max_source_length,
+            self.max_target_length,
+            self.max_batch_size,
+            shortlist,
+            self.xla,
+        )

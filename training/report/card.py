@@ -1,0 +1,297 @@
+"""The model card of a run (Mitchell et al. 2019): its `README.md`, as the Hugging Face Hub has it.
+
+The card is a function of what lies in the run directory and of nothing else. So whoever changes
+that, a training or an evaluation, writes the card anew, and none has to know of the other:
+
+    config.json               the model that is published, and how it was chosen
+    prepared/recipe.json      the settings
+    prepared/corpus.json      the corpus
+    log.csv                   the epochs
+    sessions.json             when, where, for how long
+    scores.json               test sets
+
+Of what is not there, the card says nothing.
+"""
+
+import json
+import shlex
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from tfformer.run import RunError, read_config, read_json, write_atomically
+from training.data.reader import CorpusReport
+from training.prepare import CORPUS, PREPARED, SETTINGS
+from training.recipe import options
+from training.report.history import read_history
+from training.report.scores import read_scores
+from training.report.session import costs, read_sessions
+
+CARD = "README.md"
+MARK = "<!-- written anew by each training and evaluation; to keep your own, remove this line -->"
+EPOCHS = 12  # rows of their table at most
+MEASURES = {
+    "bleu": ("BLEU", "{:.2f}"),
+    "bleu_multi30k": ("BLEU (Multi30K)", "{:.2f}"),
+    "chrf": ("chrF2", "{:.2f}"),
+    "exact_match": ("exact match, %", "{:.2f}"),
+    "perplexity": ("perplexity, teacher forcing", "{:.3f}"),
+}
+COLUMNS = {
+    "epoch": ("epoch", "{:.0f}"),
+    "seconds": ("seconds", "{:.0f}"),
+    "loss": ("loss", "{:.3f}"),
+    "accuracy": ("accuracy", "{:.3f}"),
+    "val_loss": ("validation loss", "{:.3f}"),
+    "val_perplexity": ("perplexity", "{:.3f}"),
+    "val_bleu": ("greedy BLEU", "{:.2f}"),
+}
+
+
+def write_card(directory):
+    """Writes the card of a run directory, if it has a model.
+
+    Who removes the line `MARK` from the card has made it their own: it is not written again.
+
+    Raises:
+        RunError: a file of the run is damaged; it says which.
+        OSError: the card that was there is still there.
+    """
+    directory = Path(directory)
+    path = directory / CARD
+    if not (directory / "config.json").exists():
+        return
+    if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace"):
+        return
+    write_atomically(path, card(directory).encode())
+
+
+def update_card(directory, say):
+    """`write_card`, where the card is not the point: what is wrong is said, and ends nothing."""
+    try:
+        write_card(directory)
+    except (ValueError, LookupError, TypeError, OSError) as error:
+        say(f"no model card: {error}")
+
+
+def card(directory):
+    """The card of a run directory: Markdown behind the metadata of the Hugging Face Hub."""
+    directory = Path(directory)
+    name, config = directory.resolve().name, read_config(directory)
+    settings = _facts(directory / PREPARED / SETTINGS)
+    history = read_history(directory)
+    sections = (
+        _head(name, settings),
+        _model(config, settings, count_parameters(directory / config["weights"])),
+        _use(name, config),
+        _scores(config, history, read_scores(directory)),
+        _data(_facts(directory / PREPARED / CORPUS)),
+        _training(read_sessions(directory), history),
+        _settings(settings),
+        _limitations(config, settings),
+    )
+    texts = ["\n".join(lines) for lines in sections]
+    return "\n\n".join(filter(None, texts)) + "\n"
+
+
+def count_parameters(path):
+    """How many numbers the arrays of an .npz file have. Only their heads are read.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    total = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                with archive.open(name) as file:
+                    np.lib.format.read_magic(file)
+                    shape, _, _ = np.lib.format.read_array_header_1_0(file)
+                    total += int(np.prod(shape))
+    except zipfile.BadZipFile as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+    return total
+
+
+def _facts(path):
+    """What a JSON file has; {} if there is none."""
+    return read_json(path) if path.exists() else {}
+
+
+def _table(heads, rows):
+    for row in (heads, ["---"] * len(heads), *rows):
+        # A bar would end its cell.
+        yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
+
+
+def _head(name, settings):
+    language = settings.get("language")
+    languages = [name for name in (settings.get("source_language"), language) if name]
+    yield "---"
+    if languages:
+        # Quoted: `no`, Norwegian, is a truth value in YAML.
+        yield f"language: {json.dumps(languages)}"
+    yield "library_name: tfformer"
+    yield "pipeline_tag: translation"
+    yield "---"
+    yield MARK
+    yield f"# {name}"
+    yield ""
+    into = f", into the language `{language}`" if language else ""
+    yield f"An encoder-decoder Transformer (Vaswani et al. 2017), text in and text out{into}."
+
+
+def _model(config, settings, parameters):
+    model, weights = config["model"], config["weights"]
+    sizes = [model["source_vocabulary_size"], model["target_vocabulary_size"]]
+    kind = settings.get("vocabulary_kind", "")
+    if "target.model" in config["sha256"]:
+        pieces = f"{sizes[0]:,} and {sizes[1]:,} pieces"
+    else:
+        pieces = f"{sizes[0]:,} pieces for both sides"
+    layers = [model["num_encoder_layers"], model["num_decoder_layers"]]
+    rows = {
+        "parameters": f"{parameters:,}",
+        "layers of encoder and decoder": "{} and {}".format(*layers),
+        "d_model, heads, d_ff": f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}",
+        "vocabulary": f"SentencePiece {kind}".strip() + f", {pieces}",
+        "search": ", ".join(f"`{name}` {value}" for name, value in config["search"].items()),
+        "weights": f"`{weights}`, sha256 `{config['sha256'][weights]}`",
+    }
+    yield "## The model"
+    yield from _table(["", ""], rows.items())
+
+
+def _use(name, config):
+    run = shlex.quote(f"runs/{name}")
+    text = (config.get("training", {}).get("examples") or ["a text"])[0]
+    yield "## How to use it"
+    yield "In a checkout of tfformer that has this folder in `runs`:"
+    yield "```"
+    yield f"echo {shlex.quote(text)} | python -m training.translate {run}"
+    yield f"python -m training.evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
+    yield f"python -m export.saved_model {run} {shlex.quote(f'exported/{name}')}"
+    yield "```"
+
+
+def _scores(config, history, tested):
+    rows, chosen = [], config.get("training", {})
+    if "val_bleu" in chosen:
+        measures = {"bleu": chosen["val_bleu"]}
+        for row in history:
+            if row["epoch"] == chosen.get("epoch"):
+                measures["perplexity"] = row["val_perplexity"]
+        signature = {"bleu_signature": chosen.get("val_bleu_signature")}
+        rows += _measures("validation, by which it was chosen", "greedy", measures | signature)
+    for entry in tested:
+        name, search = entry["test_set"], entry["search"]
+        if len({other["sha256"] for other in tested if other["test_set"] == name}) > 1:
+            name += f" `{entry['sha256'][:8]}`"
+        if search != "greedy":
+            search += f", length penalty {entry['length_penalty']:g}"
+        rows += _measures(f"{name}, {entry['pairs']:,} pairs, {entry['date']}", search, entry)
+    if rows:
+        yield "## Scores"
+        yield from _table(["text", "search", "measure", "score", "signature"], rows)
+
+
+def _measures(text, search, scores):
+    for key, (name, form) in MEASURES.items():
+        if key in scores:
+            signature = scores.get(f"{key}_signature")
+            yield text, search, name, form.format(scores[key]), f"`{signature}`" * bool(signature)
+
+
+def _data(corpus):
+    if not corpus:
+        return
+    yield "## Data"
+    yield f"From {corpus['origin'] or 'a corpus without a name'}."
+    if init := corpus["init"]:
+        yield f"Training began with the weights `{init['weights']}` of the run `{init['run']}`."
+    yield ""
+    rows = []
+    for split in ("train", "val"):
+        report = dict(corpus[split])
+        digest = report.pop("sha256")
+        rows.append([split, CorpusReport(**report), f"`{digest}`"])
+    yield from _table(["", "pairs", f"sha256 of `{PREPARED}/*/text.bin`"], rows)
+    yield ""
+    yield "**Licence.** A model inherits the terms of its data, which this card does not know."
+
+
+def _training(sessions, history):
+    if sessions:
+        rows = [*costs(sessions), *_speed(history)]
+        yield "## Training"
+        yield from _table(["", ""], rows)
+    if history:
+        shown = _some(history)
+        yield ""
+        names = [name for name in COLUMNS if any(name in row for row in shown)]
+        cells = [
+            [COLUMNS[name][1].format(row[name]) if name in row else "" for name in names]
+            for row in shown
+        ]
+        yield from _table([COLUMNS[name][0] for name in names], cells)
+        if len(shown) < len(history):
+            yield f"\n{len(shown)} of {len(history)} epochs; `log.csv` has all."
+
+
+def _speed(history):
+    """Tokens and their speed, of the epochs whose tokens were counted."""
+    counted = [row for row in history if "tokens" in row]
+    if counted:
+        tokens = sum(row["tokens"] for row in counted)
+        seconds = sum(row["tokens"] / row["tokens_per_second"] for row in counted)
+        epochs = f"{len(counted)} epoch{'s' * (len(counted) > 1)}"
+        yield "tokens of the corpus seen, source and target", f"{tokens:,.0f} in {epochs}"
+        yield "tokens a second, without validation", f"{tokens / seconds:,.0f}"
+
+
+def _some(history):
+    """Of many epochs those that were validated; of many of these the best, and evenly some."""
+    if len(history) > EPOCHS:
+        history = [row for row in history if "val_bleu" in row] or history
+    if len(history) > EPOCHS:
+        best = max(range(len(history)), key=lambda n: history[n].get("val_bleu", 0))
+        places = np.linspace(0, len(history) - 1, EPOCHS - 1).round().astype(int)
+        history = [history[n] for n in sorted({best, *places.tolist()})]
+    return history
+
+
+def _settings(settings):
+    if not settings:
+        return
+    known = {name: (default, help) for name, _, help, default in options()}
+    known["model_changes"] = ({}, "sizes in place of the preset's")
+    rows = []
+    for name, value in settings.items():
+        default, help = known.get(name, (None, ""))
+        rows.append([name, f"`{json.dumps(value)}`", f"`{json.dumps(default)}`", help])
+    changed = [row for row in rows if row[1] != row[2]]
+    heads = ["setting", "value", "default", "what it is"]
+    yield "## Settings"
+    yield "Those that are not the default:" if changed else "All are the default."
+    yield ""
+    if changed:
+        yield from _table(heads, changed)
+        yield ""
+    yield "<details><summary>All settings</summary>"
+    yield ""
+    yield from _table(heads, rows)
+    yield ""
+    yield "</details>"
+
+
+def _limitations(config, settings):
+    yield "## Limitations"
+    if "val_bleu" in config.get("training", {}):
+        yield "- The validation scores chose this model among others, so they flatter it."
+    yield "- A score holds for text like that of its test set. Of other domains, and of whether a"
+    yield "  translation is complete, true or harmless, nothing was measured here."
+    if most := config["search"].get("max_source_length"):
+        yield f"- Of a source at most {most} tokens are read; what is behind them is cut."
+    if "seed" in settings:
+        yield f"- This is one seed, {settings['seed']}. Another one scores differently by chance."

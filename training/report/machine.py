@@ -1,0 +1,105 @@
+"""What a figure belongs to: the machine, the versions, the commit."""
+
+import os
+import platform
+import subprocess
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+# Instructions that decide how fast a matrix product is, as /proc/cpuinfo calls them.
+INSTRUCTIONS = (
+    "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16",
+)  # fmt: skip
+
+
+def cores():
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe():
+    """Its processor, the cores this process may use, instructions, memory in GiB, system."""
+    facts = {}
+    for line in lines("/proc/cpuinfo"):
+        name, _, value = line.partition(":")
+        facts.setdefault(name.strip(), value.strip())
+    flags = facts.get("flags", "").split()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "processor": facts.get("model name") or platform.machine(),
+        "cores": cores(),
+        "instructions": [name for name in INSTRUCTIONS if name in flags],
+        "memory_gib": round(memory / 2**30, 1),
+        "system": platform.platform(),
+    }
+
+
+def sentence(machine):
+    """What `describe` gives, as one line; with a list "gpus" of names, these too."""
+    has = ", ".join(machine["instructions"]) or "none of " + ", ".join(INSTRUCTIONS)
+    names = machine.get("gpus", [])
+    gpus = "".join(f"{names.count(name)} x {name}, " for name in dict.fromkeys(names))
+    return (
+        f"{gpus}{machine['processor']}, {machine['cores']} cores ({has}), "
+        f"{machine['memory_gib']:g} GiB, {machine['system']}"
+    )
+
+
+def gpus():
+    """The names of the GPUs that TensorFlow sees."""
+    import tensorflow as tf
+
+    devices = tf.config.list_physical_devices("GPU")
+    details = [tf.config.experimental.get_device_details(device) for device in devices]
+    return [detail.get("device_name", "GPU") for detail in details]
+
+
+def has_bfloat16():
+    """Whether a training in bfloat16 is faster here than in float32.
+
+    On a TPU, on GPUs of compute capability 8.0 (Ampere) or more, on a processor with AMX.
+    """
+    import tensorflow as tf
+
+    if tf.config.list_logical_devices("TPU"):
+        return True
+    if gpus := tf.config.list_physical_devices("GPU"):
+        details = [tf.config.experimental.get_device_details(gpu) for gpu in gpus]
+        return all(detail.get("compute_capability", (0, 0)) >= (8, 0) for detail in details)
+    return "amx_bf16" in describe()["instructions"]
+
+
+def versions():
+    """The versions of Python, TensorFlow, Keras and tfformer, by name."""
+    import keras
+    import tensorflow as tf
+
+    import tfformer
+
+    return {
+        "python": platform.python_version(),
+        "tensorflow": tf.__version__,
+        "keras": keras.__version__,
+        "tfformer": tfformer.__version__,
+    }
+
+
+def commit(checkout=CHECKOUT):
+    """The commit of a checkout, with "-dirty" behind it if a file of it was changed, or None."""
+    # Without a .git of its own, git would find that of a folder around it.
+    if not (Path(checkout) / ".git").exists():
+        return None
+    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
+    try:
+        done = subprocess.run([*command, "--exclude=*"], capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() or None
+
+
+def lines(path):
+    """The lines of a file of /proc; none where there is no such file."""
+    try:
+        return Path(path).read_text().splitlines()
+    except OSError:  # no Linux
+        return []

@@ -1,0 +1,126 @@
+"""What a training shows while it runs: a bar, and the training curve."""
+
+import contextlib
+import math
+import sys
+import time
+
+import keras
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+
+def console(quiet=False):
+    """Where progress goes: standard error, so that standard output stays the results'."""
+    return Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=quiet)
+
+
+class Diverged(ArithmeticError):
+    """The loss or a weight is NaN or infinite."""
+
+
+class EpochProgress(keras.callbacks.Callback):
+    """A bar with loss, accuracy, learning rate and tokens a second; stops at a loss of NaN.
+
+    Args:
+        epoch, epochs: from 1.
+        batches: of the epoch.
+        first: how many of them were done before.
+        tokens: an iterator over the real tokens of each of the others.
+        output: the console of the bar.
+        before: what `row` gave for those that were done before. Default: there were none.
+    """
+
+    def __init__(self, epoch, epochs, batches, first, tokens, output, before=None):
+        super().__init__()
+        self.tokens, self.done = tokens, first
+        self.seen, self.seconds, self.logs = 0, 0.0, {}
+        if before and "tokens" in before:
+            self.seen = before["tokens"]
+            self.seconds = self.seen / before["tokens_per_second"]
+        columns = (
+            TextColumn("epoch {task.fields[epoch]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+        )
+        # On a terminal only: a log file gets the line that ends the epoch.
+        self.bar = Progress(
+            *columns, console=output, transient=True, disable=not sys.stderr.isatty()
+        )
+        self.task = self.bar.add_task(
+            "", total=batches, completed=first, epoch=f"{epoch}/{epochs}", figures=""
+        )
+
+    @contextlib.contextmanager
+    def shown(self):
+        """The bar stands on the terminal inside this block, and not behind it."""
+        self.started = time.monotonic() - self.seconds
+        with self.bar:
+            yield
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.logs = {name: float(value) for name, value in logs.items()}
+        self.seen += next(self.tokens)
+        self.done += 1
+        if not math.isfinite(self.logs["loss"]):
+            raise Diverged(f"the loss is {self.logs['loss']} at step {self.step()}")
+        self.bar.update(self.task, completed=self.done, figures=self.figures())
+
+    def step(self):
+        return int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
+
+    def tokens_per_second(self):
+        return self.seen / max(time.monotonic() - self.started, 1e-9)
+
+    def learning_rate(self):
+        return float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+
+    def row(self):
+        """What the epoch has come to so far, for the log.
+
+        The loss is the mean over all tokens, without smoothing: Keras's own running loss weighs a
+        batch by its rows, of which short sentences have more.
+        """
+        return {
+            "loss": math.log(self.logs["perplexity"]),
+            "accuracy": self.logs["accuracy"],
+            "learning_rate": self.learning_rate(),
+            "tokens": self.seen,
+            "tokens_per_second": self.tokens_per_second(),
+        }
+
+    def figures(self):
+        """Loss, accuracy, learning rate and speed as one line."""
+        return (
+            f"loss {self.logs['loss']:.3f}  accuracy {100 * self.logs['accuracy']:.1f} %  "
+            f"lr {self.learning_rate():.2e}  {self.tokens_per_second():,.0f} tokens/s"
+        )
+
+
+def write_curve(path, rows):
+    """The training curve as a picture: the losses left, BLEU right, over the epochs."""
+    from training.report.picture import pyplot, write_picture
+
+    figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
+    epochs = [row["epoch"] for row in rows]
+    axes.plot(epochs, [row["loss"] for row in rows], label="training loss")
+    validated = [row for row in rows if "val_loss" in row]
+    axes.plot(
+        [row["epoch"] for row in validated],
+        [row["val_loss"] for row in validated],
+        label="validation loss",
+    )
+    axes.set(xlabel="epoch", ylabel="nats a token")
+    right = axes.twinx()
+    right.plot(
+        [row["epoch"] for row in validated],
+        [row["val_bleu"] for row in validated],
+        color="tab:green",
+        label="validation BLEU (greedy)",
+    )
+    right.set(ylabel="BLEU", ylim=(0, 100 if max(r["val_bleu"] for r in validated) > 60 else None))
+    lines = axes.get_lines() + right.get_lines()
+    axes.legend(lines, [line.get_label() for line in lines], loc="center right")
+    write_picture(path, figure)

@@ -1,0 +1,125 @@
+"""A session: a training from its start, or from where it goes on, until it ends or is killed.
+
+`sessions.json` of a run directory has one after the other. A session is written anew with each
+checkpoint, so what a kill has cost since the last one is neither kept nor counted.
+"""
+
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tfformer.run import read_json, write_json
+from training.report import machine
+from training.report.energy import Energy
+
+SESSIONS = "sessions.json"
+JOULES_PER_KWH = 3.6e6
+
+
+class Session:
+    """The session that is under way inside the block `with Session(...) as session:`.
+
+    Args:
+        directory: the run directory.
+        step: steps that the run has made before it.
+        replicas: devices that train, of all workers together. Default 1.
+        several: whether there may be other workers, of whose machines nothing is known here.
+            Default False.
+        dtype: the Keras dtype policy that is computed by. Default `"float32"`.
+
+    Raises:
+        RunError: `sessions.json` is damaged.
+    """
+
+    def __init__(self, directory, step, replicas=1, several=False, dtype="float32"):
+        self.path = Path(directory) / SESSIONS
+        self.before = read_sessions(directory)
+        gpus = machine.gpus()
+        self.energy = Energy(bool(gpus))
+        self.started = time.monotonic()
+        self.facts = {
+            "began": _now(),
+            "steps": [step, step],
+            "replicas": replicas,
+            "several_workers": several,
+            "dtype": dtype,
+            "machine": {**machine.describe(), "gpus": gpus},
+            "versions": machine.versions(),
+            "commit": machine.commit(),
+        }
+
+    def __enter__(self):
+        self.energy.__enter__()
+        return self
+
+    def __exit__(self, *error):
+        self.energy.__exit__(*error)
+
+    def record(self, step):
+        """Writes what the session has come to at this step."""
+        self.facts["steps"][1] = step
+        self.facts |= {
+            "ended": _now(),
+            "seconds": round(time.monotonic() - self.started, 1),
+            "joules": self.energy.joules(),
+            "missing": self.energy.missing,
+        }
+        write_json(self.path, [*self.before, self.facts])
+
+
+def read_sessions(directory):
+    """The sessions of a run directory, the first one first; none if it has none.
+
+    Raises:
+        RunError: they are damaged.
+    """
+    path = Path(directory) / SESSIONS
+    return read_json(path) if path.exists() else []
+
+
+def costs(sessions):
+    """What the sessions of a run have cost together.
+
+    Yields:
+        (name, words): time, steps, machine, versions, commit and energy. What several sessions
+        have in common is said once.
+    """
+    first, last = sessions[0], sessions[-1]
+    minutes = f"{sum(session['seconds'] for session in sessions) / 60:.1f}"
+    if len(sessions) > 1:
+        minutes += f" in {len(sessions)} sessions"
+    if first["steps"][0]:
+        minutes += f"; those before step {first['steps'][0]:,} were not recorded"
+    # Of several workers, the one that writes knows its own machine alone.
+    part = " of the first worker" if any(one["several_workers"] for one in sessions) else ""
+
+    def distinct(words):
+        return "; then ".join(dict.fromkeys(map(words, sessions)))
+
+    yield "from, to", f"{first['began']}, {last['ended']}"
+    yield "minutes, validation included", minutes
+    yield "steps", f"{last['steps'][1]:,}"
+    yield "devices", distinct(lambda one: str(one["replicas"]))
+    yield "computed in", distinct(lambda one: one.get("dtype", "float32"))
+    yield f"hardware{part}", distinct(lambda one: machine.sentence(one["machine"]))
+    yield "versions", distinct(lambda one: ", ".join(map(" ".join, one["versions"].items())))
+    yield "commit", distinct(lambda one: one["commit"] or "unknown: no checkout of Git")
+    yield f"energy of the processors{part}", _energy("processors", sessions)
+    if any(one["machine"]["gpus"] for one in sessions):
+        yield f"energy of the GPUs{part}", _energy("gpus", sessions)
+
+
+def _energy(part, sessions):
+    """How much a part of the machine has used, or why that is not known."""
+    measured = [one["joules"][part] for one in sessions if part in one["joules"]]
+    if not measured:
+        reasons = [one["missing"][part] for one in sessions if part in one["missing"]]
+        return f"could not be had: {'; '.join(dict.fromkeys(reasons))}"
+    words = f"{sum(measured) / JOULES_PER_KWH:.6f} kWh by their counters"
+    if len(measured) < len(sessions):
+        words += f", in {len(measured)} of {len(sessions)} sessions; else it could not be had"
+    return words
+
+
+def _now():
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,154 @@
+"""A batch computed in parts: by several replicas or cores at once, or one part after the other.
+
+It changes no result but for rounding. The loss of a batch is the mean over its real tokens, and
+parts have different numbers of them; so each part gives sums, of which gradients and metrics are
+made when all have been added up: means of means would weigh a token by its part.
+
+Keras 3 sees to most of a step under `tf.distribute`. What it does otherwise is here, and the
+private hooks that takes, and nowhere else; `test_parallel.py` fails if Keras changes them.
+"""
+
+import keras
+import tensorflow as tf
+from keras import tree
+
+from tfformer.backend import replicas
+from tfformer.config import PAD
+from tfformer.layers.rows import without_padding
+from tfformer.models.transformer import Transformer
+
+
+def real(labels):
+    """1 at the real tokens of labels, 0 at padding: float32, of their shape."""
+    return tf.cast(labels != PAD, tf.float32)
+
+
+class ParallelTransformer(Transformer):
+    """A `Transformer` whose training step adds up the parts of a batch before it divides.
+
+    To be compiled with a loss whose `call` gives the loss of each token, [B, T], as that of
+    `SmoothedCrossEntropy` does, and with the `Adam` of `training.step.adam`.
+
+    Args:
+        config: a `TransformerConfig`.
+        parts: in how many parts a replica computes its rows, one after the other, so that it needs
+            the memory of one. Default 1.
+        cores: in how many it computes each of these side by side. Default 1. The number of its
+            rows must be a multiple of both together.
+        passes: how often a batch holds its rows, one copy behind the other. A part has as many
+            copies of its own rows. Default 1.
+        packed: leaves out the padding of a part, see `tfformer.layers.rows`. Default False.
+
+    Attributes:
+        stop: a variable of this process, not zero if it asks all of them to stop. The logs of
+            each step have the sum over all replicas as `"stop"`.
+    """
+
+    def __init__(self, config, parts=1, cores=1, passes=1, packed=False, **kwargs):
+        self.stop = tf.Variable(0.0, trainable=False)
+        super().__init__(config, **kwargs)
+        self.parts, self.cores, self.passes, self.packed = parts, cores, passes, packed
+
+    def train_step(self, data):
+        inputs, labels = data
+        total, gradients = self._gradients(inputs, labels)
+        tokens = tf.reduce_sum(real(labels))
+        total, tokens, *gradients = replicas.total([total, tokens, *gradients])
+        tokens = tf.maximum(tokens, 1.0)
+        means = [gradient / tokens for gradient in gradients]
+        self.optimizer.apply_gradients(zip(means, self.trainable_variables, strict=True))
+        for metric in self.metrics:
+            if metric.name == "loss":
+                metric.update_state(total / tokens, sample_weight=tf.shape(labels)[0])
+        return self.get_metrics_result()
+
+    def _gradients(self, inputs, labels):
+        """The loss of this replica's rows, summed over the tokens, and its gradients."""
+        if self.parts == self.cores == 1:
+            return self._part(inputs, labels)
+
+        def split(ids):
+            length = tf.shape(ids)[1]
+            copies = tf.reshape(ids, [self.passes, self.parts, self.cores, -1, length])
+            copies = tf.transpose(copies, [1, 2, 0, 3, 4])
+            return tf.reshape(copies, [self.parts, self.cores, -1, length])
+
+        batch = tree.map_structure(split, (inputs, labels))
+        if self.parts == 1:
+            return self._side_by_side(0, batch)
+
+        def add(n, total, gradients):
+            more, new = self._side_by_side(n, batch)
+            return n + 1, total + more, [a + b for a, b in zip(gradients, new, strict=True)]
+
+        zeros = [tf.zeros(v.shape, v.dtype) for v in self.trainable_variables]
+        # A loop, not K copies: TensorFlow would run these side by side, and keep all their memory.
+        _, total, gradients = tf.while_loop(
+            lambda n, *_: n < self.parts, add, (0, 0.0, zeros), parallel_iterations=1
+        )
+        return total, gradients
+
+    def _side_by_side(self, n, batch):
+        """What `_part` gives of the n-th part of the batch, of which each core has a share.
+
+        The shares wait for one another only where they are stateful, with the seeds of dropout and
+        the sums of metrics: these TensorFlow keeps in order, so that a run can be repeated.
+        """
+        shares = [
+            self._part(*tree.map_structure(lambda ids, core=core: ids[n, core], batch))
+            for core in range(self.cores)
+        ]
+        totals, gradients = zip(*shares, strict=True)
+        return tf.add_n(totals), [tf.add_n(each) for each in zip(*gradients, strict=True)]
+
+    def _part(self, inputs, labels):
+        weights = self.trainable_variables
+        # All parts have one shape, so this is the same for all. Sums of half precision overflow.
+        size = tf.cast(tf.size(labels), tf.float32)
+        if self.packed:
+            inputs, labels = without_padding(inputs, labels, self.passes)
+        with tf.GradientTape() as tape:
+            logits = self(inputs, training=True)
+            total = tf.reduce_sum(self.loss.call(labels, logits) * real(labels))
+            scaled = self.optimizer.scale_loss(total / size)
+        for metric in self.metrics:
+            if metric.name != "loss":
+                metric.update_state(labels, logits)
+        gradients = tape.gradient(scaled, weights, unconnected_gradients="zero")
+        # A gather's gradient is of the rows that it took; only dense ones can be added up.
+        return total, [size * tf.convert_to_tensor(gradient) for gradient in gradients]
+
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None):
+        """Nothing: Keras would take a batch and reduce its ids over the replicas."""
+
+    def _make_function(self, step_function):
+        """One step on all replicas; its logs are those of all tokens.
+
+        Keras would take the mean of the replicas' metrics, a mean of means, and fails with several
+        workers. The variables of metrics are sums: here they are added up, all at once.
+        """
+        strategy = self.distribute_strategy
+
+        def replica_step(data):
+            step_function(data)
+            return tf.stack([*(variable.value for variable in self.metrics_variables), self.stop])
+
+        def step(data):
+            sums = strategy.reduce("SUM", strategy.run(replica_step, args=(data,)), axis=None)
+            *sums, stop = tf.unstack(sums)
+            with keras.StatelessScope(list(zip(self.metrics_variables, sums, strict=True))):
+                return {**self.get_metrics_result(), "stop": stop}
+
+        # One graph for the shapes of all batches, which the iterator's specification gives. One for
+        # a batch's own shape would round otherwise, and a resumed run meets the shapes in another
+        # order.
+        of_iterator = tf.function(lambda iterator: step(next(iterator)))
+        of_batch = tf.function(step)
+        iterators = (tf.data.Iterator, tf.distribute.DistributedIterator)
+
+        def function(iterator):
+            if isinstance(iterator, iterators):
+                return of_iterator(iterator)
+            return of_batch(next(iterator))  # of `test_on_batch`
+
+        return function
