@@ -13,7 +13,7 @@ validation, --seed 2. BLEU by the literature's protocol and cased 13a:
     test_2016_flickr    beam 5  41.5  41.0    greedy  41.7  41.2
     val                 beam 5  43.2  43.1    greedy  42.5  42.4
 
-Another seed, and how the settings were chosen on val: docs/multi30k.md.
+Another seed, and how the settings were chosen on val: docs/measured/multi30k.md.
 """
 
 from training import multi30k
@@ -44,7 +44,7 @@ RECIPE = Recipe(
         "dropout": 0.3,
     },
     # Whole words are learned sooner than their parts: `tiny` learned from 8 epochs with these about
-    # what it did from 16 with 4,000. In the end 4,000 come as far (docs/multi30k.md).
+    # what it did from 16 with 4,000. In the end 4,000 come as far (docs/measured/multi30k.md).
     vocabulary_size=8000,
     # The longest caption has 39 words.
     max_tokens=96,

@@ -1,0 +1,132 @@
+"""The documentation names what there is: links, anchors, commands, folders, tests."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = next(path for path in Path(__file__).parents if (path / "pyproject.toml").is_file())
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+README_LINES = 120
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+COMMAND = re.compile(r"python3? -m\s+((?:training|export|benchmarks)(?:\.\w+)+)")
+
+
+def names(paths):
+    return [str(path.relative_to(ROOT)) for path in paths]
+
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+
+
+def parts(text):
+    """The prose of a page, its fenced blocks, and its headings, a fence's `#` not among them."""
+    prose, fenced, headings, inside = [], [], [], False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            inside = not inside
+        elif inside:
+            fenced.append(line)
+        else:
+            prose.append(line)
+            if match := re.match(r"#+\s+(.*)", line):
+                headings.append(match[1])
+    assert not inside, "a fence is not closed"
+    return "\n".join(prose), "\n".join(fenced), headings
+
+
+def anchors(headings):
+    """The anchors that GitHub makes of headings: a repeated one gets a number."""
+    found = set()
+    for heading in headings:
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        name = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+        number, free = 0, name
+        while free in found:
+            number += 1
+            free = f"{name}-{number}"
+        found.add(free)
+    return found
+
+
+def test_anchors_are_those_of_github():
+    headings = ["`tiny` from the beginning, 10 epochs", "A & B", "twice", "twice", "[x](y.md) z"]
+    assert anchors(headings) == {
+        "tiny-from-the-beginning-10-epochs", "a--b", "twice", "twice-1", "x-z"
+    }  # fmt: skip
+
+
+@each_page
+def test_links_lead_somewhere(page):
+    prose, _, _ = parts(page.read_text(encoding="utf-8"))
+    for link in LINK.findall(re.sub(r"`[^`]*`", "", prose)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.is_relative_to(ROOT) and target.exists(), f"{page}: {link}"
+        if anchor:
+            _, _, headings = parts(target.read_text(encoding="utf-8"))
+            assert anchor in anchors(headings), f"{page}: {link}"
+
+
+@each_page
+def test_commands_are_modules(page):
+    for module in COMMAND.findall(page.read_text(encoding="utf-8")):
+        path = ROOT.joinpath(*module.split("."))
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), module
+
+
+@each_page
+def test_tests_that_are_named_are_there(page):
+    for name in re.findall(r"-k (test_\w+)", page.read_text(encoding="utf-8")):
+        assert list((ROOT / "tests").rglob(f"{name}.py")), name
+
+
+def test_every_page_of_docs_is_in_the_index_of_its_folder():
+    for page in (ROOT / "docs").rglob("*.md"):
+        if page.name != "README.md":
+            index = (page.parent / "README.md").read_text(encoding="utf-8")
+            assert f"]({page.name})" in index, page
+
+
+def test_readme_is_short():
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= README_LINES
+
+
+def test_readme_has_six_rows_of_figures():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = text.split("\n## Measured\n")[1].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("|")]
+    assert len(rows) == 2 + 6
+    assert all("`" in row.split(" | ")[-1] for row in rows[2:]), "a row without its command"
+
+
+def tree():
+    """(path, comment) of each entry of the tree in the README; two spaces are one level."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = text.split("\n## The tree\n")[1].split("```")[1]
+    folders = []
+    for line in block.strip("\n").splitlines():
+        match = re.match(r"( *)(\S+)\s+(\S.*)", line)
+        assert match, f"an entry without a comment: {line}"
+        level = len(match[1]) // 2
+        folders = [*folders[:level], match[2]]
+        yield "".join(folders), match[3]
+
+
+@pytest.mark.parametrize("path", [path for path, _ in tree()])
+def test_the_tree_of_the_readme_is_there(path):
+    assert (ROOT / path).is_dir()
+
+
+def test_each_decision_has_at_most_five_lines():
+    for page in (ROOT / "docs" / "decisions").glob("*.md"):
+        for entry in page.read_text(encoding="utf-8").split("\n\n"):
+            if entry.startswith("**"):
+                lines = entry.strip().splitlines()
+                assert len(lines) <= 5 and max(map(len, lines)) <= 100, entry
