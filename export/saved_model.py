@@ -313,7 +313,8 @@ def export(run, directory, progress=print, batching=False, **options):
     from export.verification.graph import UsageError
     from export.verification.warmup import write_warmup
     from export.verify import verify
-    from tfformer.run import load_translator, read_config, sync
+    from tfformer.files import sync
+    from tfformer.run import load_translator, read_config
 
     directory = Path(directory)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", directory.resolve().name):
@@ -371,7 +372,7 @@ def publish(model, report, directory, progress):
     The report is on the disk before anything is visible: a full disk publishes nothing. Another
     exporter may be a step ahead.
     """
-    from tfformer.run import sync, write_json
+    from tfformer.files import sync, write_json
 
     beside = model.with_name("report.json")
     while True:

@@ -14,19 +14,21 @@ from paths import ROOT
 ARROWS = {
     # The library, from the ground up.
     "tfformer/config": "",
+    "tfformer/files": "",
     "tfformer/schedule": "",
     "tfformer/backend": "",
     "tfformer/layers": "tfformer/config tfformer/backend",
     "tfformer/loss": "tfformer/config tfformer/backend",
+    "tfformer/metrics": "tfformer/loss",
     "tfformer/models": "tfformer/config tfformer/layers",
     "tfformer/search": "tfformer/config",
     "tfformer/text": "tfformer/config",
     "tfformer/inference": "tfformer/config tfformer/layers tfformer/search",
     "tfformer/service": "tfformer/config tfformer/inference tfformer/search tfformer/text",
-    "tfformer/run": "tfformer/config tfformer/models tfformer/text tfformer/service",
-    "tfformer/shortlist": "tfformer/config tfformer/run",
-    "tfformer/__init__": "tfformer/config tfformer/layers tfformer/loss tfformer/models "
-    "tfformer/run tfformer/schedule",
+    "tfformer/run": "tfformer/files tfformer/models tfformer/text tfformer/service",
+    "tfformer/shortlist": "tfformer/config tfformer/files",
+    "tfformer/__init__": "tfformer/config tfformer/files tfformer/layers tfformer/loss "
+    "tfformer/metrics tfformer/models tfformer/run tfformer/schedule",
     # What makes weights.
     "training/command": "",
     "training/lock": "",
@@ -52,7 +54,7 @@ ARROWS = {
     "export/serving": "export/capi export/verification",
     "export": "tfformer export/command export/capi export/verification export/serving",
 }
-KERAS_ALONE = "config schedule backend layers loss models __init__ run".split()
+KERAS_ALONE = "config files schedule backend layers loss metrics models __init__ run".split()
 TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
 # TensorFlow's own part of a Keras-only room: each says so, and is imported only where that backend
 # runs.

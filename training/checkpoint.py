@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from tfformer.run import RunError, pack, read_arrays, unpack, write_atomically
+from tfformer.files import RunError, pack, read_arrays, unpack, write_atomically
 
 
 class NotFinite(ValueError):

@@ -20,6 +20,7 @@ import keras
 import tensorflow as tf
 
 from tfformer import run
+from tfformer.files import RunError, write_json
 from tfformer.service.translator import Translator
 from training import checkpoint
 from training.data.batches import Batches
@@ -167,7 +168,7 @@ class Training:
         """What one worker does for all: the folders, with all that is prepared once."""
         if not prepared.is_dir():
             if (self.directory / "config.json").exists() or self.last.exists():
-                raise run.RunError(
+                raise RunError(
                     f"{self.directory} holds a model, and not what it was trained with "
                     f"({PREPARED}): choose another run directory"
                 )
@@ -219,7 +220,7 @@ class Training:
                 self.strategy.spread_dropout(self.model)
         place = _step(self.model)
         if self.strategy.any(place != self.strategy.chiefs(place)):
-            raise run.RunError(
+            raise RunError(
                 f"the workers do not see one and the same {self.last}: --run must be a folder that "
                 "all of them share"
             )
@@ -288,7 +289,7 @@ class Training:
         if self.strategy.is_chief and path.exists():
             config = run.read_config(self.directory)
             if config["search"] != self.search:
-                run.write_json(path, config | {"search": self.search})
+                write_json(path, config | {"search": self.search})
 
     def _session(self):
         """What this session costs; None where another worker counts."""

@@ -12,6 +12,16 @@ from pathlib import Path
 
 from tfformer import run
 from tfformer.config import TransformerConfig
+from tfformer.files import (
+    RunError,
+    pack,
+    read_arrays,
+    read_json,
+    sync,
+    unpack,
+    write_atomically,
+    write_json,
+)
 from tfformer.text.tokenizer import Tokenizer
 from training.data.corpus import write_corpus
 from training.data.noise import Noise
@@ -70,9 +80,9 @@ def prepare(folder, recipe, data, say, init=None):
         # A vocabulary that came with `init` may not allow what the recipe asks for.
         recipe.require_vocabulary(tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
-        run.write_json(partial / SETTINGS, _settings(partial, recipe))
-        run.write_atomically(partial / "source.model", tokenizer.source_model)
-        run.write_atomically(partial / "target.model", tokenizer.target_model)
+        write_json(partial / SETTINGS, _settings(partial, recipe))
+        write_atomically(partial / "source.model", tokenizer.source_model)
+        write_atomically(partial / "target.model", tokenizer.target_model)
         facts = {"origin": recipe.origin, "init": _named(init)}
         for split in ("train", "val"):
             report = CorpusReport()
@@ -82,10 +92,10 @@ def prepare(folder, recipe, data, say, init=None):
             with open(partial / split / "text.bin", "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             facts[split] = {**dataclasses.asdict(report), "sha256": digest}
-        run.write_json(partial / CORPUS, facts)
-        run.sync(*partial.rglob("*"), partial)
+        write_json(partial / CORPUS, facts)
+        sync(*partial.rglob("*"), partial)
         os.replace(partial, folder)
-        run.sync(folder.parent)
+        sync(folder.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -103,7 +113,7 @@ def _begin_with(folder, init, recipe, side):
         config, dropout=recipe.model_changes.get("dropout", config.dropout)
     )
     require_positions(config, recipe.max_tokens)
-    weights = run.unpack(run.read_checked(init, known, known["weights"]))
+    weights = unpack(run.read_checked(init, known, known["weights"]))
     tokenizer = old
     if recipe.new_pieces:
         tokenizer = old.extended(side("source"), side("target"), recipe.new_pieces)
@@ -114,8 +124,8 @@ def _begin_with(folder, init, recipe, side):
         made_of = {"source": tokenizer.made_of(old, "source")}
         made_of["target"] = tokenizer.made_of(old, "target")
         weights = {name: _longer(name, weight, made_of) for name, weight in weights.items()}
-    run.write_json(folder / "init.json", config.to_dict())
-    run.write_atomically(folder / "init.npz", run.pack(weights))
+    write_json(folder / "init.json", config.to_dict())
+    write_atomically(folder / "init.npz", pack(weights))
     return tokenizer
 
 
@@ -151,12 +161,12 @@ def read_init(folder):
     path = folder / "init.json"
     if not path.exists():
         return None
-    fields = run.read_json(path)
+    fields = read_json(path)
     try:
         config = TransformerConfig.from_dict(fields)
     except (TypeError, ValueError) as error:
-        raise run.RunError(f"{path} is damaged: {error}") from error
-    return config, run.read_arrays(folder / "init.npz")
+        raise RunError(f"{path} is damaged: {error}") from error
+    return config, read_arrays(folder / "init.npz")
 
 
 def read_tokenizer(folder):
@@ -173,15 +183,15 @@ def read_settings(directory, recipe):
     """
     path = Path(directory) / PREPARED / SETTINGS
     try:
-        settings = run.read_json(path)
+        settings = read_json(path)
     except FileNotFoundError as error:
-        raise run.RunError(f"{directory} has no training to resume") from error
+        raise RunError(f"{directory} has no training to resume") from error
     later = {name: value for name, *_, value in options() if name not in SETTLED_BY_INIT}
     later["cores"] = 1
     try:
         return dataclasses.replace(recipe, **{**later, **settings})
     except TypeError as error:
-        raise run.RunError(f"{path} is of another version: {error}") from error
+        raise RunError(f"{path} is of another version: {error}") from error
 
 
 def read_origin(directory):
@@ -191,13 +201,13 @@ def read_origin(directory):
         RunError: the file that says it is damaged.
     """
     path = Path(directory) / PREPARED / CORPUS
-    return run.read_json(path).get("origin") if path.exists() else None
+    return read_json(path).get("origin") if path.exists() else None
 
 
 def write_settings(directory, recipe):
     """Remembers settings that were changed when a run was resumed."""
     folder = Path(directory) / PREPARED
-    run.write_json(folder / SETTINGS, _settings(folder, recipe))
+    write_json(folder / SETTINGS, _settings(folder, recipe))
 
 
 def _settings(folder, recipe):

@@ -203,7 +203,7 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
-    from tfformer.run import RunError
+    from tfformer.files import RunError
 
     prepared = arguments.run / "prepared"
     begun = prepared.exists()
@@ -265,7 +265,7 @@ def _refuse(command, recipe, error, code):
 
 def _train(command, arguments, recipe, begun):
     # TensorFlow is loaded only for a command line that makes sense.
-    from tfformer.run import RunError
+    from tfformer.files import RunError
     from training import fit
     from training.prepare import read_origin, read_settings, write_settings
     from training.report.progress import Diverged

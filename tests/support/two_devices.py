@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer import Perplexity, SmoothedCrossEntropy, TokenAccuracy, Transformer, TransformerConfig
-from tfformer.run import model_weights, pack
+from tfformer.files import pack
+from tfformer.run import model_weights
 from training.step.adam import Adam
 from training.step.parallel import ParallelTransformer
 from training.step.strategy import Strategy

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from paths import ROOT, SUPPORT
 
-from tfformer.run import load_model, model_weights, unpack
+from tfformer.files import unpack
+from tfformer.run import load_model, model_weights
 
 RECIPE = str(SUPPORT / "killing_recipe.py")
 # Of a test that kills at random. Ten take ten minutes.

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tfformer import SmoothedCrossEntropy, TokenAccuracy, Transformer, TransformerConfig
-from tfformer.run import RunError, model_weights, pack
+from tfformer.files import RunError, pack
+from tfformer.run import model_weights
 from training import checkpoint
 
 V = 23

@@ -20,7 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.run import RunError, read_config, read_json, write_atomically
+from tfformer.files import RunError, read_json, write_atomically
+from tfformer.run import read_config
 from training.data.reader import CorpusReport
 from training.prepare import CORPUS, PREPARED, SETTINGS
 from training.recipe import options

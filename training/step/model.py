@@ -2,7 +2,8 @@
 
 from tfformer import run
 from tfformer.config import TransformerConfig
-from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
+from tfformer.loss import SmoothedCrossEntropy
+from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models.transformer import Transformer
 from tfformer.schedule import WarmupSchedule
 from training.prepare import read_init

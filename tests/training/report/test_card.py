@@ -18,6 +18,7 @@ from powercap import zone
 
 import tfformer
 from tfformer import Tokenizer, run
+from tfformer.files import unpack
 from training import fit
 from training.data.corpus import Corpus
 from training.data.reader import Pair
@@ -138,7 +139,7 @@ def test_sessions_are_summed_up(trained, rows):
     assert rows["steps"] == [f"{steps:,}"]
     seconds = sum(one["seconds"] for one in sessions)
     # The clock of the checkpoints goes on where it was stopped; a session is recorded just behind.
-    last = run.unpack((trained / "checkpoints" / "last.npz").read_bytes())
+    last = unpack((trained / "checkpoints" / "last.npz").read_bytes())
     clock = json.loads(last["progress"].tobytes())["seconds"]
     assert clock - 0.2 <= seconds <= clock + 5
     assert rows["minutes, validation included"] == [f"{seconds / 60:.1f} in 2 sessions"]

@@ -12,7 +12,8 @@ import two_devices
 from paths import ROOT, SUPPORT
 
 from tfformer import Transformer
-from tfformer.run import model_weights, unpack
+from tfformer.files import unpack
+from tfformer.run import model_weights
 from training.step.adam import Adam
 from training.step.parallel import ParallelTransformer
 
