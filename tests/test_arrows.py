@@ -33,19 +33,26 @@ ARROWS = {
     "training/command": "",
     "training/lock": "",
     "training/data": "tfformer",
-    "training/recipe": "tfformer training/data",
-    "training/report": "tfformer training/data training/recipe training/prepare",
+    "training/interrupt": "",
+    "training/report/bleu": "",
+    "training/tasks": "tfformer training/report/bleu",
+    "training/recipe": "tfformer training/data training/tasks",
+    "training/report": "tfformer training/data training/recipe training/prepare training/tasks",
     "training/checkpoint": "tfformer",
-    "training/prepare": "tfformer training/data training/recipe",
-    "training/step": "tfformer training/recipe training/prepare training/report",
-    "training/validation": "training/data training/report",
-    "training/fit": "tfformer training/data training/step training/report training/recipe "
-    "training/prepare training/checkpoint training/validation",
+    "training/prepare": "tfformer training/data training/recipe training/tasks",
+    "training/step": "tfformer training/data training/recipe training/prepare training/report",
+    "training/state": "training/checkpoint training/report",
+    "training/validation": "training/data",
+    "training/selection": "tfformer training/report",
+    "training/setup": "tfformer training/data training/step training/report training/recipe "
+    "training/prepare training/state training/tasks training/validation",
+    "training/fit": "tfformer training/data training/step training/report training/checkpoint "
+    "training/interrupt training/selection training/setup training/state",
     "training/dates": "training/command",
     "training/multi30k": "training/command training/data",
     "training/recipes": "training/data training/recipe training/dates training/multi30k",
     "training": "tfformer training/command training/lock training/data training/recipe "
-    "training/report training/prepare training/step "
+    "training/report training/report/bleu training/prepare training/step training/interrupt "
     "training/fit",
     # What makes a service.
     "export/command": "",

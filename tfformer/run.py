@@ -13,7 +13,6 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
-from keras import ops
 
 from tfformer.files import RunError, pack, read_json, unpack, write_atomically, write_json
 from tfformer.models import ENCODER_DECODER, FAMILIES, family_of
@@ -28,7 +27,7 @@ def variable_name(variable):
 
 def model_weights(model):
     """The weights of a model by name, as NumPy arrays."""
-    return {variable_name(v): ops.convert_to_numpy(ops.convert_to_tensor(v)) for v in model.weights}
+    return {variable_name(v): np.asarray(v).copy() for v in model.weights}
 
 
 def save(directory, model, tokenizer, search=None, training=None, weights=None):

@@ -11,7 +11,6 @@ import shutil
 from pathlib import Path
 
 from tfformer import run
-from tfformer.config import TransformerConfig
 from tfformer.files import (
     RunError,
     pack,
@@ -26,7 +25,8 @@ from tfformer.text.tokenizer import Tokenizer
 from training.data.corpus import write_corpus
 from training.data.noise import Noise
 from training.data.reader import CorpusReport, clean_pairs
-from training.recipe import SETTLED_BY_INIT, options, require_positions
+from training.recipe import SETTLED_BY_INIT, TRANSLATION, options, require_positions
+from training.tasks import TASKS
 
 PREPARED = "prepared"
 CORPUS = "corpus.json"
@@ -69,14 +69,7 @@ def prepare(folder, recipe, data, say, init=None):
             tokenizer = _begin_with(partial, init, recipe, side)
         else:
             say("learning the vocabulary ...")
-            tokenizer = Tokenizer.train(
-                side("source"),
-                side("target"),
-                vocabulary_size=recipe.vocabulary_size,
-                kind=recipe.vocabulary_kind,
-                shared=recipe.shared_vocabulary,
-                split_digits=recipe.split_digits,
-            )
+            tokenizer = TASKS[recipe.task].vocabulary(side("source"), side("target"), recipe)
         # A vocabulary that came with `init` may not allow what the recipe asks for.
         recipe.require_vocabulary(tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
@@ -108,7 +101,10 @@ def _begin_with(folder, init, recipe, side):
     """
     # Read, not built: a model would draw from the generators that the run's own is made of.
     known, old = run.read_config(init), run.load_tokenizer(init)
-    config = TransformerConfig.from_dict(known["model"])
+    task = TASKS[recipe.task]
+    if (family := run.read_family(init, known)) != task.family:
+        raise RunError(f"{init} must be a run of the family {task.family!r}, got {family!r}")
+    config = task.read_configuration(known["model"])
     config = dataclasses.replace(
         config, dropout=recipe.model_changes.get("dropout", config.dropout)
     )
@@ -152,21 +148,26 @@ def _longer(name, weight, made_of):
     return rows.T if layer == "output_projection" else rows
 
 
-def read_init(folder):
-    """What a training begins with: (TransformerConfig, weights by name), or None.
+def read_init(folder, task):
+    """What a training begins with: (configuration, weights by name), or None.
 
     Raises:
         RunError: it is damaged.
     """
+    config = read_init_configuration(folder, task)
+    return None if config is None else (config, read_arrays(folder / "init.npz"))
+
+
+def read_init_configuration(folder, task):
+    """The configuration of what a training begins with, or None. Raises RunError."""
     path = folder / "init.json"
     if not path.exists():
         return None
     fields = read_json(path)
     try:
-        config = TransformerConfig.from_dict(fields)
+        return task.read_configuration(fields)
     except (TypeError, ValueError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
-    return config, read_arrays(folder / "init.npz")
 
 
 def read_tokenizer(folder):
@@ -187,11 +188,28 @@ def read_settings(directory, recipe):
     except FileNotFoundError as error:
         raise RunError(f"{directory} has no training to resume") from error
     later = {name: value for name, *_, value in options() if name not in SETTLED_BY_INIT}
-    later["cores"] = 1
+    later |= {"cores": 1, "task": TRANSLATION}
     try:
         return dataclasses.replace(recipe, **{**later, **settings})
     except TypeError as error:
         raise RunError(f"{path} is of another version: {error}") from error
+
+
+def read_sizes(directory, recipe):
+    """The fields of the model that a run was begun with, by name: what cannot be another any more.
+
+    Args:
+        directory: the run directory.
+        recipe: its `Recipe`, of `read_settings`.
+
+    Raises:
+        RunError: a file of the run is damaged.
+    """
+    task = TASKS[recipe.task]
+    config = read_init_configuration(Path(directory) / PREPARED, task)
+    if config is None:
+        config = task.configuration(recipe, recipe.vocabulary_size, shared=recipe.shared_vocabulary)
+    return config.to_dict()
 
 
 def read_origin(directory):

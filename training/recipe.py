@@ -24,6 +24,8 @@ SETTLED_BY_INIT = {
 OPTIMIZERS = ("adam", "muon")
 STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 AUTO = "auto"
+# The task of a recipe that names none.
+TRANSLATION = "translation"
 
 
 def setting(default, help, kind=None):
@@ -45,13 +47,15 @@ class Recipe:
             `--data` (or None) that gives the split's pairs. Parameters that it may have besides:
             `source_language` and `language`, for a corpus of several; `report`, a `CorpusReport`
             or None, for `read_pairs` to count in.
-        model_changes: fields of `TransformerConfig` that replace the preset's.
+        model_changes: fields of the model's configuration that replace the preset's.
         origin: where the pairs are from, in words, for the model card.
+        task: a name in `training.tasks.TASKS`.
     """
 
     pairs: Callable[[str, Path | None], Iterable[Pair]]
     model_changes: dict = dataclasses.field(default_factory=dict)
     origin: str = ""
+    task: str = TRANSLATION
     preset: str = setting("base", "the model's size: tiny, base or big")
     vocabulary_size: int = setting(8000, "ids a SentencePiece model has at most")
     vocabulary_kind: str = setting("unigram", "unigram, bpe or char")
@@ -108,7 +112,8 @@ class Recipe:
 
     def __post_init__(self):
         # Here, not above: it brings Keras with it, which `--help` need not wait for.
-        from tfformer.config import PRESETS, TransformerConfig
+        from tfformer.config import PRESETS
+        from training.tasks import TASKS
 
         for name, least in (
             ("max_characters", 1),
@@ -136,6 +141,7 @@ class Recipe:
             if getattr(self, name) == math.inf and name != "max_length_ratio":
                 raise ValueError(f"{name} must be finite, got inf")
         for name, allowed in (
+            ("task", tuple(TASKS)),
             ("preset", tuple(PRESETS)),
             ("vocabulary_kind", ("unigram", "bpe", "char")),
             ("dtype", ("float32", "mixed_bfloat16", "mixed_float16", AUTO)),
@@ -173,12 +179,7 @@ class Recipe:
                 f"segmentation, got {self.subword_sampling}"
             )
         self.require_vocabulary(self.shared_vocabulary)
-        try:
-            config = TransformerConfig.preset(
-                self.preset, self.vocabulary_size, **self.model_changes
-            )
-        except TypeError as error:
-            raise ValueError(f"model_changes: {error}") from error
+        config = TASKS[self.task].configuration(self, self.vocabulary_size)
         require_positions(config, self.max_tokens)
         if not 0 <= self.cooldown <= 1:
             raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
@@ -217,9 +218,15 @@ class Recipe:
         return [part.strip() for part in self.freeze.split(",") if part.strip()]
 
     def settings(self):
-        """All that is a number or a word, by name: what a run is resumed with."""
+        """All that is a number or a word, by name: what a run is resumed with.
+
+        Without a task it is translation, as of the runs of before there were others.
+        """
         fields = dataclasses.fields(self)
-        return {f.name: getattr(self, f.name) for f in fields if f.name not in ("pairs", "origin")}
+        found = {f.name: getattr(self, f.name) for f in fields if f.name not in ("pairs", "origin")}
+        if self.task == TRANSLATION:
+            del found["task"]
+        return found
 
 
 def require_positions(config, max_tokens):
@@ -237,6 +244,18 @@ def options():
         if "help" in field.metadata:
             kind = field.metadata["kind"] or type(field.default)
             yield field.name, kind, field.metadata["help"], field.default
+
+
+def model_options():
+    """The fields of the models' configurations that are options too: (name, type, help)."""
+    # Here, not above: it brings Keras with it.
+    from training.tasks import TASKS
+
+    found = {}
+    for task in TASKS.values():
+        for name, *rest in task.model_options():
+            found.setdefault(name, (name, *rest))
+    return list(found.values())
 
 
 def recipe_names():

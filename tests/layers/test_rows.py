@@ -9,7 +9,7 @@ from variants import VARIANTS, make
 from tfformer import SmoothedCrossEntropy, TokenAccuracy
 from tfformer.layers.rows import Packing, without_padding
 from training.step.adam import Adam
-from training.step.parallel import ParallelTransformer
+from training.step.parallel import in_parts
 
 B, S, T, V = 5, 7, 11, 17
 
@@ -103,7 +103,9 @@ def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
     for parts, cores in ((1, 1), (2, 1), (1, 2)):
         keras.utils.set_random_seed(5)
         config = make(dropout=0.0).config
-        model = ParallelTransformer(config, parts, cores, passes, packed=True)
+        model = in_parts(Transformer)(
+            config, parts=parts, cores=cores, passes=passes, without_padding=without_padding
+        )
         loss = SmoothedCrossEntropy(r_drop=5.0 if passes == 2 else 0.0)
         model.compile(Adam(0.01, epsilon=1e-4), loss, metrics=[TokenAccuracy()])
         history = model.fit(dataset.repeat(2), verbose=0, shuffle=False).history

@@ -45,7 +45,7 @@ def train(model, steps):
 def state(model):
     """Everything that a model, its optimizer, its generators and its metrics hold."""
     variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
-    return [np.copy(variable.value) for variable in variables]
+    return [np.asarray(variable).copy() for variable in variables]
 
 
 def assert_equal(one, other):

@@ -25,6 +25,8 @@ from training.lock import alone
 from training.prepare import read_settings
 from training.recipe import Recipe, load_recipe
 from training.report import machine
+from training.state import Keeper
+from training.tasks import TASKS
 
 
 def start(run, *options, die=None, **kwargs):
@@ -149,7 +151,7 @@ def test_r_drop_and_sampling_begin_behind_their_epochs(uninterrupted, tmp_path):
 
 def test_iterations_are_the_batches(uninterrupted):
     prepared = uninterrupted / "prepared"
-    batches = Batches(Corpus(prepared / "train"), None, batch_tokens=128)
+    batches = Batches(TASKS["translation"], Corpus(prepared / "train"), None, batch_tokens=128)
     _, progress = last_state(uninterrupted)
     assert [row["step"] for row in progress["history"]] == [n * len(batches) for n in (1, 2, 3)]
 
@@ -279,7 +281,7 @@ def test_a_run_that_is_cut_short_is_validated_and_one_that_is_made_longer_goes_o
 
     def finish_and_stop(training, row, original=fit.Training._finish_epoch):
         original(training, row)
-        training.stop_signal = signal.SIGTERM
+        training.signals.number = signal.SIGTERM
 
     with monkeypatch.context() as patch:
         patch.setattr(fit.Training, "_finish_epoch", finish_and_stop)
@@ -299,13 +301,13 @@ def test_a_run_that_is_cut_short_is_validated_and_one_that_is_made_longer_goes_o
 def test_a_run_in_the_middle_of_an_epoch_cannot_end_before_it(tmp_path, capsys, monkeypatch):
     run = [RECIPE, "--run", str(tmp_path / "run")]
 
-    def stop(keeper, batch, logs=None, original=fit._Keeper.on_train_batch_end):
-        if keeper.training.progress["epoch"] == 1:
-            keeper.training.stop_signal = signal.SIGTERM
+    def stop(keeper, batch, logs=None, original=Keeper.on_train_batch_end):
+        if keeper.state.progress["epoch"] == 1:
+            keeper.signals.number = signal.SIGTERM
         original(keeper, batch, logs)
 
     with monkeypatch.context() as patch:
-        patch.setattr(fit._Keeper, "on_train_batch_end", stop)
+        patch.setattr(Keeper, "on_train_batch_end", stop)
         assert train.main(run) == 128 + signal.SIGTERM
     settings = (tmp_path / "run" / "prepared" / "recipe.json").read_bytes()
     capsys.readouterr()
@@ -342,7 +344,7 @@ def test_validation_takes_batches_no_larger_than_a_part(tmp_path):
     for parts in (1, 4):
         recipe = dataclasses.replace(load_recipe(RECIPE), accumulate=parts)
         training = fit.Training(tmp_path / "run", recipe)
-        batches = training.validation.batches
+        batches = training.setup.validation.batches
         shapes = [batches.shape(bucket) for bucket in batches.buckets]
         assert all(rows * edge <= 128 // parts for rows, edge in shapes)
         data = batches.dataset()

@@ -15,7 +15,6 @@ from tfformer import Transformer
 from tfformer.files import unpack
 from tfformer.run import model_weights
 from training.step.adam import Adam
-from training.step.parallel import ParallelTransformer
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +85,7 @@ def test_parts_are_the_whole_batch(parts, cores, one_step):
     """12 rows of very different lengths, in parts of 4, 2 and 1."""
 
     def in_parts(config, **kwargs):
-        return ParallelTransformer(config, parts, cores, **kwargs)
+        return in_parts(Transformer)(config, parts=parts, cores=cores, **kwargs)
 
     whole, expected_history, _ = one_step
     split, history, _ = fitted(in_parts, clipped())
@@ -103,7 +102,7 @@ def test_parts_of_padding_alone_count_nothing():
     small = dataset.map(lambda x, y: ({k: v[:4] for k, v in x.items()}, y[:4]))
 
     def in_parts(config, **kwargs):
-        return ParallelTransformer(config, 3, **kwargs)
+        return in_parts(Transformer)(config, parts=3, **kwargs)
 
     split, *_ = fitted(in_parts, Adam(0.01, epsilon=1e-4), dataset)
     whole, *_ = fitted(Transformer, Adam(0.01, epsilon=1e-4), small)
@@ -115,7 +114,7 @@ def test_a_batch_of_padding_changes_no_weight():
     dataset = tf.data.Dataset.from_tensors(({"source_ids": ids, "target_ids": ids}, ids))
 
     def in_parts(config, **kwargs):
-        return ParallelTransformer(config, 2, **kwargs)
+        return in_parts(Transformer)(config, parts=2, **kwargs)
 
     model, _, before = fitted(in_parts, Adam(0.01), dataset)
     for name, value in model_weights(model).items():
