@@ -74,7 +74,7 @@ def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(monkeypatch, tmp_path
 def test_each_part_gets_its_share_of_the_threads_while_that_can_be_said():
     program = """
 import tensorflow as tf
-from training import machine
+from training.report import machine
 from training.step.cores import share_threads
 threads = tf.config.threading
 machine.cores = lambda: 7
