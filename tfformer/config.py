@@ -1,4 +1,4 @@
-"""The sizes of a Transformer: every number of the paper's Table 3, and nothing else."""
+"""What a model is made of: the options of its stacks, and every number of the paper's Table 3."""
 
 import dataclasses
 
@@ -11,8 +11,93 @@ POSITIONS = ("sinusoidal", "learned")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 
 
+def option(default, help, *, least=None, below=None, choices=None):
+    """A field of a configuration, with its rule and what the command line says of it.
+
+    Args:
+        default: its value, of its type.
+        help: what it is, in a few words.
+        least: the least number that it may be. Default: any.
+        below: a number that it must be below. Default: none.
+        choices: the words that it may be. Default: any.
+    """
+    rules = {"help": help, "least": least, "below": below, "choices": choices}
+    return dataclasses.field(default=default, metadata=rules)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """The options of a stack of layers; every configuration of a model has them.
+
+    The defaults are those of the base model (Vaswani et al. 2017, Table 3). A new option is a line
+    here, and one in the layer that it is for.
+
+    Args:
+        d_model: D, the width of every layer's input and output. Default 512.
+        num_heads: h; `d_model` is a multiple of it. Default 8.
+        d_ff: the width between the two matrices of the feed-forward layer. Default 2048.
+        dropout: P_drop, on the output of each sub-layer before it is added (section 5.4).
+            Default 0.1.
+        activation: of the feed-forward layer: `"relu"` (the paper's), `"gelu"`, `"silu"` or
+            `"swiglu"` (Shazeer 2020).
+        norm: `"post"`, LayerNorm(x + Sublayer(x)), the paper's, or `"pre"`,
+            x + Sublayer(LayerNorm(x)) with a last LayerNorm on each stack (Xiong et al. 2020).
+
+    Raises:
+        ValueError: naming the argument, the rule and the value received.
+    """
+
+    d_model: int = option(512, "width of every layer's input and output", least=2)
+    num_heads: int = option(8, "heads of an attention; d_model is a multiple of it", least=1)
+    d_ff: int = option(2048, "width inside the feed-forward layer", least=1)
+    dropout: float = option(0.1, "P_drop, of each sub-layer's output", least=0, below=1)
+    activation: str = option("relu", "of the feed-forward layer", choices=ACTIVATIONS)
+    norm: str = option("post", "where LayerNorm stands: after the sum, or pre", choices=NORMS)
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            _check(field, getattr(self, field.name))
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"d_model must be a multiple of num_heads, got d_model={self.d_model} and "
+                f"num_heads={self.num_heads}"
+            )
+
+    def to_dict(self) -> dict:
+        """All fields by name; `from_dict` is its inverse."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict):
+        """The configuration of `fields`; a name that is no field is a ValueError."""
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(fields) - known)
+        if unknown:
+            raise ValueError(f"fields must be among {sorted(known)}, got also {unknown}")
+        return cls(**fields)
+
+    def stack(self) -> dict:
+        """The options of a stack alone, by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(StackOptions)}
+
+
+def _check(field, value):
+    """A ValueError if an option is not what its field says."""
+    rules = field.metadata
+    if field.type is int:
+        least = rules["least"]
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{field.name} must be an integer of at least {least}, got {value!r}")
+    elif field.type is float:
+        least, below = rules["least"], rules["below"]
+        if not isinstance(value, int | float) or not least <= value < below:
+            raise ValueError(f"{field.name} must be a number in [{least}, {below}), got {value!r}")
+    elif rules["choices"] and value not in rules["choices"]:
+        raise ValueError(f"{field.name} must be one of {rules['choices']}, got {value!r}")
+
+
 @dataclasses.dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(StackOptions):
     """The configuration of a `Transformer`; frozen and validated.
 
     The defaults are the base model of "Attention Is All You Need" (Vaswani et al. 2017, Table 3).
@@ -21,75 +106,35 @@ class TransformerConfig:
         source_vocabulary_size: number of source ids, the four special ones included.
         target_vocabulary_size: number of target ids. Defaults to the source's.
         num_encoder_layers, num_decoder_layers: N. They may differ. Default 6.
-        d_model: the width of every layer's input and output. Default 512.
-        num_heads: h; `d_model` is a multiple of it. Default 8.
-        d_ff: the width between the two matrices of the feed-forward layer. Default 2048.
-        dropout: P_drop, on the output of each sub-layer before it is added and on the sums of
-            embeddings and positions (section 5.4). Default 0.1.
-        activation: of the feed-forward layer: `"relu"` (the paper's), `"gelu"`, `"silu"` or
-            `"swiglu"` (Shazeer 2020).
-        norm: `"post"`, LayerNorm(x + Sublayer(x)), the paper's, or `"pre"`,
-            x + Sublayer(LayerNorm(x)) with a last LayerNorm on each stack (Xiong et al. 2020).
-        positions: `"sinusoidal"` (section 3.5, any length) or `"learned"`.
+        positions: `"sinusoidal"` (section 3.5, any length; `d_model` is even) or `"learned"`.
         max_positions: the longest sequence that learned positions can number. Default 512;
             sinusoidal positions ignore it.
         tie_embeddings: which matrices are one: `"none"`; `"target"`, the target embedding and the
             output projection; `"all"`, the source embedding too (Press and Wolf 2017; section
             3.4), for which both vocabularies must be one.
+        **stack: d_model, num_heads, d_ff, dropout, activation, norm: see `StackOptions`. Dropout
+            is on the sums of embeddings and positions as well.
 
     Raises:
         ValueError: naming the argument, the rule and the value received.
     """
 
-    source_vocabulary_size: int
-    target_vocabulary_size: int | None = None
-    num_encoder_layers: int = 6
-    num_decoder_layers: int = 6
-    d_model: int = 512
-    num_heads: int = 8
-    d_ff: int = 2048
-    dropout: float = 0.1
-    activation: str = "relu"
-    norm: str = "post"
-    positions: str = "sinusoidal"
-    max_positions: int = 512
-    tie_embeddings: str = "none"
+    source_vocabulary_size: int = option(dataclasses.MISSING, "ids of the source", least=5)
+    target_vocabulary_size: int = option(None, "ids of the target", least=5)
+    num_encoder_layers: int = option(6, "layers of the encoder", least=1)
+    num_decoder_layers: int = option(6, "layers of the decoder", least=1)
+    positions: str = option("sinusoidal", "how places are numbered", choices=POSITIONS)
+    max_positions: int = option(512, "places that learned positions can number", least=1)
+    tie_embeddings: str = option("none", "matrices that are one", choices=TIED)
 
     def __post_init__(self):
         if self.target_vocabulary_size is None:
             object.__setattr__(self, "target_vocabulary_size", self.source_vocabulary_size)
-        for name, least in (
-            ("source_vocabulary_size", 5),
-            ("target_vocabulary_size", 5),
-            ("num_encoder_layers", 1),
-            ("num_decoder_layers", 1),
-            ("d_model", 2),
-            ("num_heads", 1),
-            ("d_ff", 1),
-            ("max_positions", 1),
-        ):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
-        if self.d_model % self.num_heads:
-            raise ValueError(
-                f"d_model must be a multiple of num_heads, got d_model={self.d_model} and "
-                f"num_heads={self.num_heads}"
-            )
+        super().__post_init__()
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(
                 f"d_model must be even for sinusoidal positions, got d_model={self.d_model}"
             )
-        if not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout must be a number in [0, 1), got {self.dropout!r}")
-        for name, allowed in (
-            ("activation", ACTIVATIONS),
-            ("norm", NORMS),
-            ("positions", POSITIONS),
-            ("tie_embeddings", TIED),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
         if (
             self.tie_embeddings == "all"
             and self.source_vocabulary_size != self.target_vocabulary_size
@@ -99,19 +144,6 @@ class TransformerConfig:
                 f"source_vocabulary_size={self.source_vocabulary_size} and "
                 f"target_vocabulary_size={self.target_vocabulary_size}"
             )
-
-    def to_dict(self) -> dict:
-        """All fields by name; `from_dict` is its inverse."""
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def from_dict(cls, fields: dict) -> "TransformerConfig":
-        """The configuration of `fields`; a name that is no field is a ValueError."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(fields) - known)
-        if unknown:
-            raise ValueError(f"fields must be among {sorted(known)}, got also {unknown}")
-        return cls(**fields)
 
     @classmethod
     def preset(cls, name: str, source_vocabulary_size: int, **changes) -> "TransformerConfig":

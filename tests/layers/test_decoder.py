@@ -262,7 +262,7 @@ def test_bad_number_of_layers_is_named():
     ("change", "message"),
     [
         ({"num_heads": 3}, "d_model=22 and num_heads=3"),
-        ({"d_ff": 0}, "d_ff=0"),
+        ({"d_ff": 0}, "d_ff must be .* at least 1, got 0"),
         ({"activation": "tanh"}, "activation must be one of .* got 'tanh'"),
         ({"norm": "both"}, "norm must be one of .* got 'both'"),
     ],

@@ -7,7 +7,7 @@ import tensorflow as tf
 from variants import VARIANTS, make
 
 from tfformer import SmoothedCrossEntropy, TokenAccuracy
-from tfformer.layers.rows import Packing, without_padding
+from tfformer.layers.rows import Packed, without_padding
 from training.step.adam import Adam
 from training.step.parallel import in_parts
 
@@ -159,11 +159,11 @@ def test_half_precision_comes_near(randomise, batch, dtype):
 
 def test_splitting_and_merging_heads_are_inverse(rng):
     mask = np.array([[True, True, False], [False, False, False], [True, False, False]])
-    packing = Packing(np.flatnonzero(mask), mask)
+    packed = Packed(np.flatnonzero(mask), mask)
     x = rng.normal(size=(3, 10)).astype("float32")
-    heads = packing.split_heads(x, 5)
+    heads = packed.split_heads(x, 5)
     assert heads.shape == (3, 5, 3, 2)
     np.testing.assert_array_equal(heads[0, :, 1].numpy().ravel(), x[1])
-    np.testing.assert_array_equal(packing.merge_heads(heads), x)
-    np.testing.assert_array_equal(packing.pack(np.arange(9).reshape(3, 3)), [0, 1, 6])
-    np.testing.assert_array_equal(packing.positions, [0, 1, 0])
+    np.testing.assert_array_equal(packed.merge_heads(heads), x)
+    np.testing.assert_array_equal(packed.pack(np.arange(9).reshape(3, 3)), [0, 1, 6])
+    np.testing.assert_array_equal(packed.positions, [0, 1, 0])

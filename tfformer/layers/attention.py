@@ -5,6 +5,7 @@ from keras import ops
 
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.masks import attention_mask
+from tfformer.layers.rows import Padded
 
 
 def attention_weights(query, key, mask=None):
@@ -66,13 +67,13 @@ class MultiHeadAttention(keras.layers.Layer):
         mask: boolean [B, T], True = token: the padding of `query`, in self-attention.
         value_mask: boolean [B, S], True = token: the padding of `value`.
         causal: position t sees only the positions up to t. Default False.
-        packing, value_packing: `Packing`s of `query` and `value`, which are then [N, D] each, with
-            both masks given. Default: both are padded.
+        rows, value_rows: how `query` and `value` lie, `Padded` or `Packed`; they bring the masks.
+            Default: padded, with the masks above.
 
     Both masks are filled in by Keras's mask propagation where the inputs carry one.
 
     Returns:
-        [B, T, D]; [N, D] if `query` is packed.
+        As `query`.
 
     Example:
         >>> attention = MultiHeadAttention(d_model=512, num_heads=8)
@@ -117,63 +118,47 @@ class MultiHeadAttention(keras.layers.Layer):
         value_mask=None,
         causal=False,
         training=None,
-        packing=None,
-        value_packing=None,
+        rows=None,
+        value_rows=None,
     ):
+        rows = rows or Padded(mask)
         if value is None:
-            keys, values = self.keys_and_values(query, packing)
-        else:
-            keys, values = self.keys_and_values(value, value_packing)
-        mask = self._mask(query, value, mask, value_mask, causal, packing)
-        return self.attend(query, keys, values, mask, training, packing)
+            value, value_rows = query, rows
+        value_rows = value_rows or Padded(value_mask)
+        keys, values = self.keys_and_values(value, value_rows)
+        mask = attention_mask(value_rows.mask, rows.length(query) if causal else None)
+        return self.attend(query, keys, values, mask, training, rows)
 
     def attention_weights(self, query, value=None, mask=None, value_mask=None, causal=False):
         """The attention weights, float32 [B, H, T, S], for the arguments of a call."""
+        rows = Padded(mask)
         keys, _ = self.keys_and_values(query if value is None else value)
-        mask = self._mask(query, value, mask, value_mask, causal)
-        return attention_weights(self._split(self.query_projection(query)), keys, mask)
+        key_mask = mask if value is None else value_mask
+        mask = attention_mask(key_mask, rows.length(query) if causal else None)
+        queries = rows.split_heads(self.query_projection(query), self.num_heads)
+        return attention_weights(queries, keys, mask)
 
-    def keys_and_values(self, value, packing=None):
+    def keys_and_values(self, value, rows=None):
         """K W_K and V W_V of [B, S, D], split into heads: two tensors [B, H, S, K]."""
+        rows = rows or Padded()
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         projections = (self.key_projection, self.value_projection)
-        return tuple(self._split(projection(value), packing) for projection in projections)
+        return tuple(rows.split_heads(project(value), self.num_heads) for project in projections)
 
-    def attend(self, query, keys, values, mask=None, training=None, packing=None):
+    def attend(self, query, keys, values, mask=None, training=None, rows=None):
         """The attention of `query` [B, T, D] to projected keys and values [B, H, S, K].
 
         Returns [B, T, D]. With more axes in front of H than B, as in a cache of beams, `query`
         has as many: [B, W, T, D] to [B, W, H, S, K].
         """
-        heads = self._split(self.query_projection(query), packing)
+        rows = rows or Padded()
+        queries = rows.split_heads(self.query_projection(query), self.num_heads)
         if training and self.dropout:
-            weights = ops.cast(attention_weights(heads, keys, mask), values.dtype)
+            weights = ops.cast(attention_weights(queries, keys, mask), values.dtype)
             heads = ops.matmul(self.weights_dropout(weights, training=training), values)
         else:
-            heads = scaled_dot_product_attention(heads, keys, values, mask)
-        return self.output_projection(self._merge(heads, packing))
-
-    @staticmethod
-    def _mask(query, value, mask, value_mask, causal, packing=None):
-        key_mask = mask if value is None else value_mask
-        if not causal:
-            return attention_mask(key_mask)
-        return attention_mask(key_mask, packing.length if packing else ops.shape(query)[1])
-
-    def _split(self, x, packing=None):
-        """[..., T, D] -> [..., H, T, K]"""
-        if packing is not None:
-            return packing.split_heads(x, self.num_heads)
-        shape = ops.shape(x)
-        x = ops.reshape(x, (*shape[:-1], self.num_heads, self.head_size))
-        return ops.swapaxes(x, -3, -2)
-
-    def _merge(self, x, packing=None):
-        """[..., H, T, K] -> [..., T, D]"""
-        if packing is not None:
-            return packing.merge_heads(x)
-        x = ops.swapaxes(x, -3, -2)
-        return ops.reshape(x, (*ops.shape(x)[:-2], self.d_model))
+            heads = scaled_dot_product_attention(queries, keys, values, mask)
+        return self.output_projection(rows.merge_heads(heads))
 
     def compute_output_shape(self, query_shape, value_shape=None):
         return (*query_shape[:-1], self.d_model)

@@ -9,7 +9,8 @@ import keras
 from keras import ops
 
 from tfformer.layers.masks import attention_mask
-from tfformer.layers.stack import Block, Stack
+from tfformer.layers.rows import Padded
+from tfformer.layers.stack import Block, Part, Stack, attention, feed_forward
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -18,41 +19,28 @@ class DecoderLayer(Block):
     x = Residual(x, FFN)  (Vaswani et al. 2017, section 3.1).
 
     Args:
-        d_model: D.
-        num_heads: h.
-        d_ff: the width of the feed-forward layer.
-        dropout: P_drop, on each sub-layer's output. Default 0.1.
-        activation: of the feed-forward layer. Default `"relu"`.
-        norm: `"post"` (default) or `"pre"`.
+        d_model, num_heads, d_ff, dropout, activation, norm: see `tfformer.config.StackOptions`.
 
     Call arguments:
         x: [B, T, D].
         memory: [B, S, D], the encoder's output.
         x_mask: boolean [B, T], True = token.
         memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
-        packing, memory_packing: `Packing`s of `x` and `memory`, which are then [N, D] each.
+        rows, memory_rows: how `x` and `memory` lie, `Padded` or `Packed`; they bring the masks.
             Default: both are padded.
 
     Returns:
-        [B, T, D]; [N, D] if packed.
+        As `x`.
     """
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.self_attention = self._attention("self_attention")
-        self.cross_attention = self._attention("cross_attention")
-        self.feed_forward = self._feed_forward("feed_forward")
-        self.self_residual = self._residual("self_residual")
-        self.cross_residual = self._residual("cross_residual")
-        self.feed_forward_residual = self._residual("feed_forward_residual")
+    PARTS = (
+        Part("self_attention", "self_residual", attention),
+        Part("cross_attention", "cross_residual", attention),
+        Part("feed_forward", "feed_forward_residual", feed_forward),
+    )
 
     def build(self, x_shape, memory_shape=None):
-        self.self_attention.build(x_shape)
-        self.cross_attention.build(x_shape, memory_shape)
-        self.feed_forward.build(x_shape)
-        self.self_residual.build(x_shape)
-        self.cross_residual.build(x_shape)
-        self.feed_forward_residual.build(x_shape)
+        self._build(x_shape, memory_shape)
 
     def call(
         self,
@@ -61,36 +49,29 @@ class DecoderLayer(Block):
         x_mask=None,
         memory_mask=None,
         training=None,
-        packing=None,
-        memory_packing=None,
+        rows=None,
+        memory_rows=None,
     ):
-        x = self._attend_to_self(x, x_mask, training, packing)
-        x = self.cross_residual(
-            x,
-            sublayer=lambda x: self.cross_attention(
-                x,
-                memory,
-                value_mask=memory_mask,
-                training=training,
-                packing=packing,
-                value_packing=memory_packing,
-            ),
-            training=training,
-        )
+        rows, memory_rows = rows or Padded(x_mask), memory_rows or Padded(memory_mask)
+
+        def attend_to_memory(x):
+            return self.cross_attention(
+                x, memory, training=training, rows=rows, value_rows=memory_rows
+            )
+
+        x = self._attend_to_self(x, rows, training)
+        x = self.cross_residual(x, sublayer=attend_to_memory, training=training)
         return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training)
 
-    def _attend_to_self(self, x, x_mask, training=None, packing=None):
-        return self.self_residual(
-            x,
-            sublayer=lambda x: self.self_attention(
-                x, mask=x_mask, causal=True, training=training, packing=packing
-            ),
-            training=training,
-        )
+    def _attend_to_self(self, x, rows, training=None):
+        def attend(x):
+            return self.self_attention(x, causal=True, training=training, rows=rows)
+
+        return self.self_residual(x, sublayer=attend, training=training)
 
     def cross_attention_weights(self, x, memory, x_mask=None, memory_mask=None):
         """The weights of the attention to the memory, float32 [B, H, T, S], of a call."""
-        x = self._attend_to_self(x, x_mask)
+        x = self._attend_to_self(x, Padded(x_mask))
         if self.norm == "pre":
             x = self.cross_residual.layer_norm(x)
         return self.cross_attention.attention_weights(x, memory, value_mask=memory_mask)
@@ -137,18 +118,18 @@ class Decoder(Stack):
 
     Args:
         num_layers: N.
-        d_model, num_heads, d_ff, dropout, activation, norm: of each `DecoderLayer`.
+        d_model, num_heads, d_ff, dropout, activation, norm: see `tfformer.config.StackOptions`.
 
     Call arguments:
         x: [B, T, D], embedded and with positions.
         memory: [B, S, D], the encoder's output.
         x_mask: boolean [B, T], True = token.
         memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
-        packing, memory_packing: `Packing`s of `x` and `memory`, which are then [N, D] each.
+        rows, memory_rows: how `x` and `memory` lie, `Padded` or `Packed`; they bring the masks.
             Default: both are padded.
 
     Returns:
-        [B, T, D]; [N, D] if packed.
+        As `x`.
     """
 
     layer_class = DecoderLayer
@@ -156,12 +137,20 @@ class Decoder(Stack):
     def build(self, x_shape, memory_shape=None):
         self._build(x_shape, memory_shape)
 
-    def call(self, x, memory, x_mask=None, memory_mask=None, training=None, **packings):
+    def call(
+        self,
+        x,
+        memory,
+        x_mask=None,
+        memory_mask=None,
+        training=None,
+        rows=None,
+        memory_rows=None,
+    ):
+        rows, memory_rows = rows or Padded(x_mask), memory_rows or Padded(memory_mask)
         for layer in self.layers:
-            x = layer(
-                x, memory, x_mask=x_mask, memory_mask=memory_mask, training=training, **packings
-            )
-        return self._normed(x)
+            x = layer(x, memory, training=training, rows=rows, memory_rows=memory_rows)
+        return self.normed(x)
 
     def project_memory(self, memory):
         """The keys and values of the memory for every layer: N pairs of [B, H, S, K]."""
@@ -189,7 +178,7 @@ class Decoder(Stack):
         for layer, (keys, values), past in zip(self.layers, projected_memory, cache, strict=True):
             x, past = layer.step(x, keys, values, memory_mask, past)
             grown.append(past)
-        return self._normed(x), grown
+        return self.normed(x), grown
 
     def compute_output_shape(self, x_shape, memory_shape=None):
         return x_shape

@@ -2,7 +2,8 @@
 
 import keras
 
-from tfformer.layers.stack import Block, Stack
+from tfformer.layers.rows import Padded
+from tfformer.layers.stack import Block, Part, Stack, attention, feed_forward
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -10,45 +11,34 @@ class EncoderLayer(Block):
     """x = Residual(x, SelfAttention); x = Residual(x, FFN).
 
     Args:
-        d_model: D.
-        num_heads: h.
-        d_ff: the width of the feed-forward layer.
-        dropout: P_drop, on each sub-layer's output. Default 0.1.
-        activation: of the feed-forward layer. Default `"relu"`.
-        norm: `"post"` (default) or `"pre"`.
+        d_model, num_heads, d_ff, dropout, activation, norm: see `tfformer.config.StackOptions`.
 
     Call arguments:
         x: [B, S, D].
         mask: boolean [B, S], True = token; filled in by Keras's mask propagation.
         causal: position s sees only the positions up to s, which makes this the layer of a
             decoder-only model. Default False.
-        packing: a `Packing` of `x`, which is then [N, D]. Default: `x` is padded.
+        rows: how `x` lies, `Padded` or `Packed`; it brings the mask. Default: padded.
 
     Returns:
-        [B, S, D]; [N, D] if packed.
+        As `x`.
     """
 
-    def __init__(self, *args, **kwargs):
-        super().__init__(*args, **kwargs)
-        self.self_attention = self._attention("self_attention")
-        self.feed_forward = self._feed_forward("feed_forward")
-        self.attention_residual = self._residual("attention_residual")
-        self.feed_forward_residual = self._residual("feed_forward_residual")
+    PARTS = (
+        Part("self_attention", "attention_residual", attention),
+        Part("feed_forward", "feed_forward_residual", feed_forward),
+    )
 
     def build(self, x_shape):
-        self.self_attention.build(x_shape)
-        self.feed_forward.build(x_shape)
-        self.attention_residual.build(x_shape)
-        self.feed_forward_residual.build(x_shape)
+        self._build(x_shape)
 
-    def call(self, x, mask=None, causal=False, training=None, packing=None):
-        x = self.attention_residual(
-            x,
-            sublayer=lambda x: self.self_attention(
-                x, mask=mask, causal=causal, training=training, packing=packing
-            ),
-            training=training,
-        )
+    def call(self, x, mask=None, causal=False, training=None, rows=None):
+        rows = rows or Padded(mask)
+
+        def attend(x):
+            return self.self_attention(x, causal=causal, training=training, rows=rows)
+
+        x = self.attention_residual(x, sublayer=attend, training=training)
         return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training)
 
     def compute_output_shape(self, x_shape):
@@ -57,19 +47,19 @@ class EncoderLayer(Block):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Encoder(Stack):
-    """A stack of `num_layers` encoder layers; with `norm="pre"`, one LayerNorm behind the last.
+    """A stack of `num_layers` encoder layers; with `norm="pre"`, one LayerNorm after the last.
 
     Args:
         num_layers: N.
-        d_model, num_heads, d_ff, dropout, activation, norm: of each `EncoderLayer`.
+        d_model, num_heads, d_ff, dropout, activation, norm: see `tfformer.config.StackOptions`.
 
     Call arguments:
         x: [B, S, D], embedded and with positions.
         mask: boolean [B, S], True = token; filled in by Keras's mask propagation.
-        causal, packing: see `EncoderLayer`.
+        causal, rows: see `EncoderLayer`.
 
     Returns:
-        [B, S, D]; [N, D] if packed.
+        As `x`.
 
     Example, a classifier of token sequences:
         >>> keras.Sequential([
@@ -84,10 +74,11 @@ class Encoder(Stack):
     def build(self, x_shape):
         self._build(x_shape)
 
-    def call(self, x, mask=None, causal=False, training=None, packing=None):
+    def call(self, x, mask=None, causal=False, training=None, rows=None):
+        rows = rows or Padded(mask)
         for layer in self.layers:
-            x = layer(x, mask=mask, causal=causal, training=training, packing=packing)
-        return self._normed(x)
+            x = layer(x, causal=causal, training=training, rows=rows)
+        return self.normed(x)
 
     def compute_output_shape(self, x_shape):
         return x_shape

@@ -1,4 +1,4 @@
-"""Padding left out: the tokens of a batch end to end, padded only where they meet, in attention.
+"""Rows: how the tokens of a batch lie, padded [B, T, D] or packed end to end [N, D].
 
 All of a Transformer but attention treats each position by itself: projections, feed-forward
 layers, LayerNorm, dropout, the output projection, the loss. What these compute at padding is
@@ -54,8 +54,42 @@ def without_padding(inputs, labels, passes=1):
     return {**inputs, **places}, labels
 
 
-class Packing:
-    """Where the N tokens of a padded batch [B, T] stand.
+class Padded:
+    """A batch as it usually lies: [B, T, D], padding at the end of each row.
+
+    Args:
+        mask: boolean [B, T], True = token. Default: all are tokens.
+    """
+
+    positions = None
+
+    def __init__(self, mask=None):
+        self.mask = mask
+
+    def pack(self, ids):
+        """[B, T] -> [B, T]."""
+        return ids
+
+    def length(self, x):
+        """T of x [B, T, D]."""
+        return ops.shape(x)[1]
+
+    def split_heads(self, x, num_heads):
+        """[..., T, D] -> [..., H, T, K], D = H K."""
+        x = ops.reshape(
+            x, (*ops.shape(x)[:-1], num_heads, x.shape[-1] // num_heads)
+        )  # [..., T, H, K]
+        return ops.swapaxes(x, -3, -2)
+
+    def merge_heads(self, x):
+        """[..., H, T, K] -> [..., T, D], D = H K; the inverse of `split_heads`."""
+        width = x.shape[-3] * x.shape[-1]
+        x = ops.swapaxes(x, -3, -2)  # [..., T, H, K]
+        return ops.reshape(x, (*ops.shape(x)[:-2], width))  # [..., T, D]
+
+
+class Packed:
+    """The N tokens of a padded batch [B, T], end to end: [N, D].
 
     Args:
         places: integers [N], b * T + t of each token, ascending, N at least 1. Places of padding
@@ -65,8 +99,8 @@ class Packing:
 
     def __init__(self, places, mask):
         self.places, self.mask = ops.cast(places, "int32"), mask
-        self.length = ops.shape(mask)[1]
-        self.positions = self.places % self.length
+        self.padded_length = ops.shape(mask)[1]
+        self.positions = self.places % self.padded_length
         count = ops.cumsum(ops.cast(ops.reshape(mask, (-1,)), "int32"))
         # What stands at padding is never looked at, but it must be a number.
         self.ranks = ops.reshape(ops.maximum(count - 1, 0), ops.shape(mask))
@@ -74,6 +108,10 @@ class Packing:
     def pack(self, ids):
         """[B, T] -> [N]."""
         return ops.take(ops.reshape(ids, (-1,)), self.places, axis=0)
+
+    def length(self, x):
+        """T of the padded batch that x [N, D] was."""
+        return self.padded_length
 
     def split_heads(self, x, num_heads):
         """[N, D] -> [B, H, T, K], D = H K."""
@@ -90,10 +128,10 @@ class Packing:
     def _split(self, num_heads, zero_padding=False):
         @ops.custom_gradient
         def split(x):
-            rows = ops.reshape(x, (-1, x.shape[-1] // num_heads))
+            rows = ops.reshape(x, (-1, x.shape[-1] // num_heads))  # [N * H, K]
             heads = ops.arange(num_heads, dtype="int32")
-            chosen = self.ranks[:, None, :] * num_heads + heads[None, :, None]
-            split = ops.take(rows, chosen, axis=0)
+            chosen = self.ranks[:, None, :] * num_heads + heads[None, :, None]  # [B, H, T]
+            split = ops.take(rows, chosen, axis=0)  # [B, H, T, K]
             if zero_padding:
                 split = ops.where(self.mask[:, None, :, None], split, ops.zeros((), split.dtype))
             return split, lambda *args, upstream=None: self._merge(num_heads)(
@@ -105,11 +143,12 @@ class Packing:
     def _merge(self, num_heads):
         @ops.custom_gradient
         def merge(x):
-            rows = ops.reshape(x, (-1, x.shape[-1]))
-            row, column = self.places // self.length, self.positions
+            rows = ops.reshape(x, (-1, x.shape[-1]))  # [B * H * T, K]
+            row, column = self.places // self.padded_length, self.positions
             heads = ops.arange(num_heads, dtype="int32")
-            chosen = (row[:, None] * num_heads + heads) * self.length + column[:, None]
-            merged = ops.reshape(ops.take(rows, chosen, axis=0), (-1, num_heads * x.shape[-1]))
+            chosen = (row[:, None] * num_heads + heads) * self.padded_length + column[:, None]
+            merged = ops.take(rows, chosen, axis=0)  # [N, H, K]
+            merged = ops.reshape(merged, (-1, num_heads * x.shape[-1]))  # [N, D]
 
             def gradient(*args, upstream=None):
                 return self._split(num_heads, zero_padding=True)(upstream_gradient(args, upstream))

@@ -1,93 +1,135 @@
-"""What the layers and the stacks of encoder and decoder share: their sizes, and how they stack."""
+"""What the layers and the stacks of encoder and decoder share: what they are made of, and how they
+stack."""
+
+import dataclasses
+from typing import NamedTuple
 
 import keras
 
+from tfformer.config import StackOptions
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.residual import Residual
 
+OPTIONS = tuple(field.name for field in dataclasses.fields(StackOptions))
 
-class Block(keras.layers.Layer):
-    """The sizes of a Transformer block, [B, T, D] -> [B, T, D].
 
-    Args:
-        d_model: D.
-        num_heads: h.
-        d_ff: the width of the feed-forward layer.
-        dropout: P_drop, on each sub-layer's output. Default 0.1.
-        activation: of the feed-forward layer. Default `"relu"`.
-        norm: `"post"` (default) or `"pre"`.
+def attention(options, **common):
+    """The attention of these `StackOptions`; `common` are arguments of every Keras layer."""
+    return MultiHeadAttention(options.d_model, options.num_heads, **common)
+
+
+def feed_forward(options, **common):
+    """The feed-forward layer of these `StackOptions`."""
+    return FeedForward(options.d_model, options.d_ff, options.activation, **common)
+
+
+class Part(NamedTuple):
+    """A sub-layer of a `Block`, and the residual connection around it, by their names.
+
+    make: a function of `StackOptions` that gives the sub-layer.
     """
 
-    def __init__(
-        self, d_model, num_heads, d_ff, dropout=0.1, activation="relu", norm="post", **kwargs
-    ):
-        super().__init__(**kwargs)
-        self.d_model, self.num_heads, self.d_ff = d_model, num_heads, d_ff
-        self.dropout, self.activation, self.norm = dropout, activation, norm
+    name: str
+    residual: str
+    make: object
+
+
+class Block(keras.layers.Layer):
+    """A block of sub-layers, each inside a residual connection: [..., D] -> [..., D].
+
+    `PARTS` is the one list of what it is made of, in order. Who builds, fuses, counts or converts a
+    block walks that list.
+
+    Args:
+        *sizes, **options: those of `StackOptions`, in its order or by name; and the arguments of
+            every Keras layer. Of d_model, num_heads and d_ff there is no default.
+    """
+
+    PARTS = ()
+
+    def __init__(self, *sizes, **options):
+        given = stack_options(sizes, options)
+        super().__init__(**options)
         self.supports_masking = True
+        self.options = StackOptions(**given)
+        for name, value in self.options.to_dict().items():
+            setattr(self, name, value)
+        self._make_parts()
 
-    def sizes(self):
-        """The arguments of the constructor, by name."""
-        names = ("d_model", "num_heads", "d_ff", "dropout", "activation", "norm")
-        return {name: getattr(self, name) for name in names}
+    def _make_parts(self):
+        for part in self.PARTS:
+            layer = part.make(self.options, dtype=self.dtype_policy, name=part.name)
+            setattr(self, part.name, layer)
+        for part in self.PARTS:
+            layer = Residual(self.dropout, self.norm, dtype=self.dtype_policy, name=part.residual)
+            setattr(self, part.residual, layer)
 
-    def _attention(self, name):
-        return MultiHeadAttention(self.d_model, self.num_heads, dtype=self.dtype_policy, name=name)
+    def parts(self):
+        """(sub-layer, the residual connection around it) for each part, in order."""
+        return [(getattr(self, part.name), getattr(self, part.residual)) for part in self.PARTS]
 
-    def _feed_forward(self, name):
-        sizes = (self.d_model, self.d_ff, self.activation)
-        return FeedForward(*sizes, dtype=self.dtype_policy, name=name)
-
-    def _residual(self, name):
-        return Residual(self.dropout, self.norm, dtype=self.dtype_policy, name=name)
+    def _build(self, x_shape, memory_shape=None):
+        """(Keras wants the arguments of `build` to be those of `call`, which differ by class.)"""
+        for part, (sublayer, residual) in zip(self.PARTS, self.parts(), strict=True):
+            if part.name == "cross_attention":
+                sublayer.build(x_shape, memory_shape)
+            else:
+                sublayer.build(x_shape)
+            residual.build(x_shape)
 
     def get_config(self):
-        return {**super().get_config(), **self.sizes()}
+        return {**super().get_config(), **self.options.to_dict()}
 
 
 class Stack(Block):
-    """`num_layers` layers of one class; with `norm="pre"`, one LayerNorm behind the last.
+    """`num_layers` layers of one class; with `norm="pre"`, one LayerNorm after the last.
 
     Args:
         num_layers: N.
-        d_model, num_heads, d_ff, dropout, activation, norm: of each layer, see `Block`.
+        *sizes, **options: of each layer, see `Block`.
     """
 
     layer_class = None
 
-    def __init__(
-        self,
-        num_layers,
-        d_model,
-        num_heads,
-        d_ff,
-        dropout=0.1,
-        activation="relu",
-        norm="post",
-        **kwargs,
-    ):
-        super().__init__(d_model, num_heads, d_ff, dropout, activation, norm, **kwargs)
+    def __init__(self, num_layers, *sizes, **options):
+        super().__init__(*sizes, **options)
         if num_layers < 1:
             raise ValueError(f"num_layers must be at least 1, got num_layers={num_layers}")
         self.num_layers = num_layers
+        common = {"dtype": self.dtype_policy}
         self.layers = [
-            self.layer_class(**self.sizes(), dtype=self.dtype_policy, name=f"layer_{n}")
+            self.layer_class(**self.options.to_dict(), name=f"layer_{n}", **common)
             for n in range(num_layers)
         ]
-        if norm == "pre":
-            self.final_norm = LayerNorm(dtype=self.dtype_policy, name="final_norm")
-
-    def _build(self, *shapes):
-        for layer in self.layers:
-            layer.build(*shapes)
         if self.norm == "pre":
-            self.final_norm.build(shapes[0])
+            self.final_norm = LayerNorm(name="final_norm", **common)
 
-    def _normed(self, x):
+    def _build(self, x_shape, *memory_shape):
+        for layer in self.layers:
+            layer.build(x_shape, *memory_shape)
+        if self.norm == "pre":
+            self.final_norm.build(x_shape)
+
+    def normed(self, x):
         """The last LayerNorm of a pre-norm stack; a post-norm one has none."""
         return self.final_norm(x) if self.norm == "pre" else x
 
     def get_config(self):
         return {**super().get_config(), "num_layers": self.num_layers}
+
+
+def stack_options(sizes, options):
+    """The stack's own of the arguments of a block; they are taken out of `options`."""
+    if len(sizes) > len(OPTIONS):
+        raise TypeError(f"sizes must be at most {len(OPTIONS)}, {OPTIONS}, got {len(sizes)}")
+    given = dict(zip(OPTIONS, sizes, strict=False))
+    twice = sorted(set(given) & set(options))
+    if twice:
+        raise TypeError(f"{twice[0]} must be given once, got it by place and by name")
+    given |= {name: options.pop(name) for name in OPTIONS if name in options}
+    missing = [name for name in ("d_model", "num_heads", "d_ff") if name not in given]
+    if missing:
+        raise TypeError(f"{missing[0]} must be given, got {sorted(given)}")
+    return given

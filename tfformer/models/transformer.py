@@ -9,8 +9,9 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
+from tfformer.layers.output import Dense
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
-from tfformer.layers.rows import Packing
+from tfformer.layers.rows import Packed, Padded
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -50,15 +51,7 @@ class Transformer(keras.Model):
             config = TransformerConfig.from_dict(config)
         self.config = config
         dtype = self.dtype_policy
-        stack = dict(
-            d_model=config.d_model,
-            num_heads=config.num_heads,
-            d_ff=config.d_ff,
-            dropout=config.dropout,
-            activation=config.activation,
-            norm=config.norm,
-            dtype=dtype,
-        )
+        stack = {**config.stack(), "dtype": dtype}
         self.target_embedding = TokenEmbedding(
             config.target_vocabulary_size, config.d_model, dtype=dtype, name="target_embedding"
         )
@@ -74,13 +67,12 @@ class Transformer(keras.Model):
         self.target_dropout = Dropout(config.dropout, dtype=dtype)
         self.encoder = Encoder(config.num_encoder_layers, **stack, name="encoder")
         self.decoder = Decoder(config.num_decoder_layers, **stack, name="decoder")
-        if config.tie_embeddings == "none":
-            self.output_projection = keras.layers.Dense(
-                config.target_vocabulary_size,
-                use_bias=False,
-                dtype=dtype,
-                name="output_projection",
-            )
+        self.output_projection = Dense(
+            config.target_vocabulary_size,
+            tied=config.tie_embeddings != "none",
+            dtype=dtype,
+            name="output_projection",
+        )
         # The sizes are all in the configuration, so the weights exist from the start.
         self.build()
 
@@ -104,28 +96,25 @@ class Transformer(keras.Model):
                 layer.build(x_shape)
         self.encoder.build(x_shape)
         self.decoder.build(x_shape, x_shape)
-        if self.config.tie_embeddings == "none":
-            self.output_projection.build(x_shape)
+        self.output_projection.build(x_shape)
         self.built = True
 
     def call(self, inputs, training=None):
         source_ids = ops.convert_to_tensor(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
-        source = target = None
+        source, target = Padded(padding_mask(source_ids)), Padded(padding_mask(target_ids))
         if "source_places" in inputs:
-            source = Packing(inputs["source_places"], padding_mask(source_ids))
-            target = Packing(inputs["target_places"], padding_mask(target_ids))
+            source = Packed(inputs["source_places"], source.mask)
+            target = Packed(inputs["target_places"], target.mask)
         memory = self.encode(source_ids, training, source)
-        return self.decode(
-            target_ids, memory, padding_mask(source_ids), training, target, memory_packing=source
-        )
+        return self.decode(target_ids, memory, None, training, target, memory_rows=source)
 
-    def encode(self, source_ids, training=None, packing=None):
-        """source_ids [B, S] -> memory [B, S, D]; [N, D] with a `Packing` of them."""
-        mask = padding_mask(source_ids)
-        x = self._embed(self.source_embedding, self.source_positions, source_ids, packing)
+    def encode(self, source_ids, training=None, rows=None):
+        """source_ids [B, S] -> memory [B, S, D]; [N, D] if the rows are `Packed`."""
+        rows = rows or Padded(padding_mask(source_ids))
+        x = self._embed(self.source_embedding, self.source_positions, source_ids, rows)
         x = self.source_dropout(x, training=training)
-        return self.encoder(x, mask=mask, training=training, packing=packing)
+        return self.encoder(x, training=training, rows=rows)
 
     def decode(
         self,
@@ -133,32 +122,24 @@ class Transformer(keras.Model):
         memory,
         memory_mask=None,
         training=None,
-        packing=None,
-        memory_packing=None,
+        rows=None,
+        memory_rows=None,
     ):
         """target_ids [B, T] and memory [B, S, D] -> logits [B, T, V], all positions at once.
 
-        With `Packing`s of both, memory is [N, D] and the logits are [M, V].
+        With `Packed` rows of both, memory is [N, D] and the logits are [M, V].
         """
-        x = self._embed(self.target_embedding, self.target_positions, target_ids, packing)
+        rows = rows or Padded(padding_mask(target_ids))
+        memory_rows = memory_rows or Padded(memory_mask)
+        x = self._embed(self.target_embedding, self.target_positions, target_ids, rows)
         x = self.target_dropout(x, training=training)
-        x = self.decoder(
-            x,
-            memory,
-            x_mask=padding_mask(target_ids),
-            memory_mask=memory_mask,
-            training=training,
-            packing=packing,
-            memory_packing=memory_packing,
-        )
+        x = self.decoder(x, memory, training=training, rows=rows, memory_rows=memory_rows)
         return self.logits(x)
 
     @staticmethod
-    def _embed(embedding, positions, ids, packing):
-        """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of a `Packing`."""
-        if packing is None:
-            return positions(embedding(ids))
-        return positions(embedding(packing.pack(ids)), positions=packing.positions)
+    def _embed(embedding, positions, ids, rows):
+        """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of packed rows."""
+        return positions(embedding(rows.pack(ids)), positions=rows.positions)
 
     def decode_step(self, ids, position, projected_memory, memory_mask, cache):
         """One position of W targets a sentence, over a cache of those before.
@@ -176,16 +157,15 @@ class Transformer(keras.Model):
         x = self.target_embedding(ids)
         # Positions run along axis 1, where the beams are here: [B, W, D] -> [B * W, 1, D].
         shape = ops.shape(x)
-        x = ops.reshape(x, (-1, 1, self.config.d_model))
-        x = ops.reshape(self.target_positions(x, start=position), shape)
+        x = ops.reshape(x, (-1, 1, self.config.d_model))  # [B * W, 1, D]
+        x = ops.reshape(self.target_positions(x, start=position), shape)  # [B, W, D]
         x, cache = self.decoder.step(x, projected_memory, memory_mask, cache)
         return self.logits(x), cache
 
     def logits(self, x):
         """The output projection: [..., D] -> [..., V]."""
-        if self.config.tie_embeddings == "none":
-            return self.output_projection(x)
-        return self.target_embedding.project(x)
+        embedding = self.target_embedding if self.output_projection.tied else None
+        return self.output_projection(x, embedding=embedding)
 
     def cross_attention_weights(self, inputs):
         """The decoder's attention to the source, for pictures: float32 [N, B, H, T, S].
@@ -195,11 +175,12 @@ class Transformer(keras.Model):
         source_ids = ops.convert_to_tensor(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
         memory, memory_mask = self.encode(source_ids), padding_mask(source_ids)
+        x_mask = padding_mask(target_ids)
         x = self.target_positions(self.target_embedding(target_ids))
         weights = []
         for layer in self.decoder.layers:
-            weights.append(layer.cross_attention_weights(x, memory, memory_mask=memory_mask))
-            x = layer(x, memory, x_mask=padding_mask(target_ids), memory_mask=memory_mask)
+            weights.append(layer.cross_attention_weights(x, memory, x_mask, memory_mask))
+            x = layer(x, memory, x_mask=x_mask, memory_mask=memory_mask)
         return ops.stack(weights)
 
     def get_config(self):
