@@ -150,8 +150,7 @@ def parser():
         "model", "Each replaces the preset's value, and the recipe's own. A run keeps its own."
     )
     for name, kind, help in model_options():
-        shown = f"{help}; default: the preset's" if help else "default: the preset's"
-        _add_option(model, name, kind, shown)
+        _add_option(model, name, kind, f"{help}; default the preset's")
     settings = parser.add_argument_group("settings", "Each replaces the recipe's own value.")
     for name, kind, help, default in options():
         _add_option(settings, name, kind, f"{help}; default {default}")

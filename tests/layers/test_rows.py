@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from variants import VARIANTS, make
 
-from tfformer import SmoothedCrossEntropy, TokenAccuracy
+from tfformer import SmoothedCrossEntropy, TokenAccuracy, Transformer
 from tfformer.layers.rows import Packed, without_padding
 from training.step.adam import Adam
 from training.step.parallel import in_parts
@@ -110,8 +110,8 @@ def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
         model.compile(Adam(0.01, epsilon=1e-4), loss, metrics=[TokenAccuracy()])
         history = model.fit(dataset.repeat(2), verbose=0, shuffle=False).history
         found.append((history, model.get_weights()))
-    (one, weights), *in_parts = found
-    for two, others in in_parts:
+    (one, weights), *split = found
+    for two, others in split:
         for name in one:
             np.testing.assert_allclose(two[name], one[name], rtol=1e-5)
         for a, b in zip(weights, others, strict=True):

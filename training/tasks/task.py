@@ -179,4 +179,5 @@ class Task:
             if not field.name.endswith("vocabulary_size"):
                 # Of `int | None`, int.
                 kind = next(iter(typing.get_args(kinds[field.name])), kinds[field.name])
-                yield field.name, kind, field.metadata.get("help", "")
+                help, choices = field.metadata.get("help", ""), field.metadata.get("choices")
+                yield field.name, kind, f"{help}: {', '.join(choices)}" if choices else help
