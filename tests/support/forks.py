@@ -30,6 +30,7 @@ def _server():
         },
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
     )
     # It ends when there is nothing more to read.
@@ -52,7 +53,9 @@ def train(arguments, environment=(), largest_file=None):
     with tempfile.NamedTemporaryFile("r") as error:
         job = [list(arguments), dict(environment), largest_file, error.name]
         print(json.dumps(job), file=server.stdin, flush=True)
-        return SimpleNamespace(returncode=int(server.stdout.readline()), stderr=error.read())
+        code = server.stdout.readline()
+        assert code, f"python {__file__} has ended: run it to see why"
+        return SimpleNamespace(returncode=int(code), stderr=error.read())
 
 
 def _child(arguments, environment, largest_file, error):

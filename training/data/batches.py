@@ -230,4 +230,6 @@ class Batches:
 def uniform_batch(task, rows, columns, token):
     """A batch of a task whose texts are this token alone: for a step that teaches nothing."""
     ids = tf.RaggedTensor.from_tensor(tf.fill([rows, columns], token))
-    return task.example(ids, ids, lambda ids, columns=columns: ids.to_tensor(PAD, [rows, columns]))
+    return task.example(
+        ids, ids, lambda ids, columns=columns: ids.to_tensor(PAD, shape=[rows, columns])
+    )
