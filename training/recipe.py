@@ -111,10 +111,22 @@ class Recipe:
     length_penalty: float = setting(0.6, "of the search that the model is served with")
 
     def __post_init__(self):
-        # Here, not above: it brings Keras with it, which `--help` need not wait for.
-        from tfformer.config import PRESETS
+        self._require_words()
+        self._require_numbers()
+        self._require_parts()
+        if self.subword_sampling and self.vocabulary_kind == "char":
+            raise ValueError(
+                "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
+                f"segmentation, got {self.subword_sampling}"
+            )
+        self.require_vocabulary(self.shared_vocabulary)
         from training.tasks import TASKS
 
+        config = TASKS[self.task].configuration(self, self.vocabulary_size)
+        require_positions(config, self.max_tokens)
+        self._require_batches()
+
+    def _require_numbers(self):
         for name, least in (
             ("max_characters", 1),
             ("accumulate", 1),
@@ -140,16 +152,6 @@ class Recipe:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
             if getattr(self, name) == math.inf and name != "max_length_ratio":
                 raise ValueError(f"{name} must be finite, got inf")
-        for name, allowed in (
-            ("task", tuple(TASKS)),
-            ("preset", tuple(PRESETS)),
-            ("vocabulary_kind", ("unigram", "bpe", "char")),
-            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16", AUTO)),
-            ("strategy", STRATEGIES),
-            ("optimizer", OPTIMIZERS),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
         for name, value, least, most in (
             ("max_tokens", self.max_tokens, 2, 1024),
             ("vocabulary_size", self.vocabulary_size, 261, 1_000_000),
@@ -161,6 +163,30 @@ class Recipe:
         ):
             if not least <= value <= most:
                 raise ValueError(f"{name} must be in [{least}, {most}], got {value}")
+        if not 0 < self.learning_rate_scale < math.inf:
+            raise ValueError(
+                f"learning_rate_scale must be positive and finite, got {self.learning_rate_scale}"
+            )
+        if not 0 <= self.cooldown <= 1:
+            raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
+
+    def _require_words(self):
+        # Here, not above: it brings Keras with it, which a command's `--help` need not wait for.
+        from tfformer.config import PRESETS
+        from training.tasks import TASKS
+
+        for name, allowed in (
+            ("task", tuple(TASKS)),
+            ("preset", tuple(PRESETS)),
+            ("vocabulary_kind", ("unigram", "bpe", "char")),
+            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16", AUTO)),
+            ("strategy", STRATEGIES),
+            ("optimizer", OPTIMIZERS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
+
+    def _require_parts(self):
         unknown = sorted(set(self.frozen()) - set(PARTS))
         if unknown or set(self.frozen()) == set(PARTS):
             raise ValueError(f"freeze must be some of {PARTS} but not all, got {self.freeze!r}")
@@ -169,20 +195,8 @@ class Recipe:
                 "new_pieces must be 0 with freeze='embeddings', where none would learn, got "
                 f"{self.new_pieces}"
             )
-        if not 0 < self.learning_rate_scale < math.inf:
-            raise ValueError(
-                f"learning_rate_scale must be positive and finite, got {self.learning_rate_scale}"
-            )
-        if self.subword_sampling and self.vocabulary_kind == "char":
-            raise ValueError(
-                "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
-                f"segmentation, got {self.subword_sampling}"
-            )
-        self.require_vocabulary(self.shared_vocabulary)
-        config = TASKS[self.task].configuration(self, self.vocabulary_size)
-        require_positions(config, self.max_tokens)
-        if not 0 <= self.cooldown <= 1:
-            raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
+
+    def _require_batches(self):
         if self.batch_tokens == AUTO:
             if self.accumulate > 1 or self.cores > 1 or self.strategy != "none":
                 raise ValueError(

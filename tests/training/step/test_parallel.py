@@ -15,6 +15,7 @@ from tfformer import Transformer
 from tfformer.files import unpack
 from tfformer.run import model_weights
 from training.step.adam import Adam
+from training.step.parallel import in_parts
 
 pytestmark = pytest.mark.slow
 
