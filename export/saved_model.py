@@ -403,7 +403,7 @@ def main(arguments=None):
 def _run(command, arguments):
     import tensorflow as tf
 
-    from export.capi.session import ServingError
+    from export.capi.library import ServingError
     from export.verification.graph import UsageError, one_line
     from export.verify import show
     from tfformer.shortlist import Shortlist

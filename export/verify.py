@@ -29,7 +29,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 
-from export.capi.session import ServingError, serve_calls
+from export.capi.job import serve_calls
+from export.capi.library import ServingError
 from export.command import Parser
 from export.verification.graph import (
     BrokenModel,

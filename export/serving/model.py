@@ -13,7 +13,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import predict_pb2
 
-from export.capi.session import NUMBERS, ServingError
+from export.capi.library import NUMBERS, ServingError
 from export.serving.batching import Batcher
 from export.serving.worker import Worker
 from export.verification.graph import BrokenModel, one_line, read_graph

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import tiny
 
-from export.capi.session import ServingError, serve_calls
+from export.capi.job import serve_calls
+from export.capi.library import ServingError
 from export.saved_model import sample_requests
 from export.verification.graph import read_graph
 from export.verification.requests import to_feeds

@@ -16,7 +16,8 @@ import tiny
 
 import tfformer
 from export import saved_model, translate, verify
-from export.capi.session import ServingError, serve_calls
+from export.capi.job import serve_calls
+from export.capi.library import ServingError
 from export.verification import reference
 from export.verification.graph import read_graph
 from tfformer import Tokenizer, Translator

@@ -12,7 +12,7 @@ import tiny
 
 import tfformer
 from export import saved_model, verify
-from export.capi.session import serve_calls
+from export.capi.job import serve_calls
 from export.verification.graph import read_graph
 from tfformer import Tokenizer
 from tfformer.shortlist import Shortlist

@@ -9,7 +9,7 @@ import pytest
 import tiny
 from serving import Asked, wait_until
 
-from export.capi.session import ServingError
+from export.capi.library import ServingError
 from export.local_server import LocalServer
 from export.serving.batching import Batcher, BatchingParameters
 from export.serving.versions import one_model

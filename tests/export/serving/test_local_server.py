@@ -33,7 +33,7 @@ from tensorflow_serving.apis import (
 from tensorflow_serving.config import model_server_config_pb2
 
 from export import local_server
-from export.capi.session import CODES
+from export.capi.library import CODES
 from export.local_server import LocalServer
 from export.saved_model import answer, sample_requests
 from export.serving.versions import Versions, one_model, read_config
