@@ -245,7 +245,7 @@ def export(run, directory, progress=print):
         ) from error
 
     import tfformer
-    from export.verify import TOLERANCE
+    from export.verification.compare import TOLERANCE
     from tfformer.run import read_config, sync
 
     directory = Path(directory)

@@ -15,10 +15,11 @@ import tensorflow as tf
 import tiny
 
 import tfformer
-from export import saved_model, translate, verify
+from export import examples, saved_model, translate, verify
 from export.capi.job import serve_calls
 from export.capi.library import ServingError
-from export.verification import reference
+from export.publish import publish
+from export.verification import compare, reference, serve
 from export.verification.graph import read_graph
 from tfformer import Tokenizer, Translator
 
@@ -155,13 +156,13 @@ def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsy
 
 def test_requests_have_no_more_rows_than_the_model_takes(run):
     translator = tfformer.load_translator(run, max_batch_size=2)
-    for asked in (saved_model.sample_requests, saved_model.warmup_requests):
+    for asked in (examples.sample_requests, examples.warmup_requests):
         for name, requests in asked(translator).items():
             for request in requests:
                 sizes = {len(value) for value in request.values() if isinstance(value, list)}
                 assert len(sizes) == 1 and max(sizes) <= 2, name
-    whole = saved_model.sample_requests(tfformer.load_translator(run))["score"][0]
-    parts = saved_model.sample_requests(translator)["score"]
+    whole = examples.sample_requests(tfformer.load_translator(run))["score"][0]
+    parts = examples.sample_requests(translator)["score"]
     assert sum((part["source"] for part in parts), []) == whole["source"]
 
 
@@ -183,12 +184,12 @@ def test_what_xla_finds_is_compared_with_stock_operations():
     for score, passed in ((-2.0, True), (-1.9, False)):
         compiled["score"] = np.array([-1.0, score], "float32")
         report = verify.Report("", served={"serving_default": [compiled], "beam_search": [stock]})
-        saved_model.compare_stock(report)
+        compare.compare_stock(report)
         assert report.passed is passed
 
 
 def test_a_wrong_search_is_caught_by_the_reference(translator):
-    requests = saved_model.sample_requests(translator)
+    requests = examples.sample_requests(translator)
     source_ids = tf.constant(requests["beam_search_ids"][0]["source_ids"])
     max_length = tf.constant(requests["beam_search_ids"][0]["max_length"])
     right = translator.functions["beam_search_ids"](source_ids, max_length=max_length)
@@ -197,7 +198,7 @@ def test_a_wrong_search_is_caught_by_the_reference(translator):
         faults = []
         for answer in (right, {**right, key: wrong}):
             report = verify.Report("", served={"beam_search_ids": [answer]})
-            saved_model.compare_reference(translator, requests, report)
+            compare.compare_reference(translator, requests, report)
             faults.append(not report.passed)
         assert faults == [False, True]
 
@@ -278,7 +279,7 @@ def test_an_interrupt_of_the_other_commands_is_one_line(exported, monkeypatch, c
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(verify, "serve_calls", interrupt)
+    monkeypatch.setattr(serve, "serve_calls", interrupt)
     assert verify.main([str(exported)]) == 130
     assert "interrupted" in assert_one_line(capsys, "export.verify")
     monkeypatch.setattr(translate, "translate", interrupt)
@@ -307,7 +308,7 @@ def test_publication_goes_on_without_a_report(tmp_path):
         if number == "2":  # where its report goes there is a folder
             (tmp_path / "2.report.json" / "full").mkdir(parents=True)
         report = verify.Report("")
-        version = saved_model.publish(model, report, tmp_path, lines.append)
+        version = publish(model, report, tmp_path, lines.append)
         assert version == tmp_path / number and version.is_dir() and not model.exists()
     assert json.loads((tmp_path / "1.report.json").read_text())["directory"].endswith("/1")
     [warning] = lines
@@ -315,7 +316,7 @@ def test_publication_goes_on_without_a_report(tmp_path):
 
 
 def test_a_near_tie_is_no_fault(translator, monkeypatch):
-    requests = saved_model.sample_requests(translator)
+    requests = examples.sample_requests(translator)
     [request] = requests["beam_search_ids"]
     request["source_ids"] = request["source_ids"][:1]
     answer = translator.functions["beam_search_ids"](
@@ -326,7 +327,7 @@ def test_a_near_tie_is_no_fault(translator, monkeypatch):
 
     def checked(answer):
         report = verify.Report("", served={"beam_search_ids": [answer]})
-        saved_model.compare_reference(translator, requests, report)
+        compare.compare_reference(translator, requests, report)
         return report.passed
 
     assert checked(answer) and not checked({**answer, **swapped})

@@ -49,7 +49,7 @@ def make_translator(**options):
 
 def save_version(translator, base, version, signatures=None):
     """Writes a version with its warm-up requests, without the minute that verifying it takes."""
-    from export.saved_model import warmup_requests
+    from export.examples import warmup_requests
     from export.verification.warmup import write_warmup
 
     translator.save(str(base / str(version)), signatures)

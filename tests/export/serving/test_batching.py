@@ -299,7 +299,7 @@ def test_a_wrong_file_is_a_clear_error(text, match):
 
 
 def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path):
-    from export.saved_model import batchable
+    from export.examples import batchable
 
     base = tmp_path / "tiny"
     tiny.save_version(translator_served, base, 1, batchable(translator_served.functions))

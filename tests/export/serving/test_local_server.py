@@ -34,9 +34,10 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from export import local_server
 from export.capi.library import CODES
+from export.examples import sample_requests
 from export.local_server import LocalServer
-from export.saved_model import answer, sample_requests
 from export.serving.versions import Versions, one_model, read_config
+from export.verification.compare import answer
 from export.verification.graph import UsageError, read_graph
 from export.verification.warmup import WARMUP_FILE, read_warmup, write_warmup
 
