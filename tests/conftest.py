@@ -71,7 +71,9 @@ def translator_served():
 def served_model(tmp_path_factory):
     """A base directory whose version 1 is a SavedModel with all signatures, warm-up included."""
     import tiny
+    from shared import once
 
-    base = tmp_path_factory.mktemp("models") / "tiny"
-    tiny.save_version(tiny.make_translator(**SERVED), base, 1)
-    return base
+    def make(folder):
+        tiny.save_version(tiny.make_translator(**SERVED), folder / "tiny", 1)
+
+    return once(tmp_path_factory, "models", make) / "tiny"
