@@ -56,15 +56,12 @@ def same_dropout():
     return run
 
 
-SERVED = {"max_source_length": 17, "max_target_length": 13, "max_batch_size": 37}
-
-
 @pytest.fixture(scope="module")
 def translator_served():
     """The `Translator` of `served_model`; for one module: who seeds ends its tokenizer."""
     import tiny
 
-    return tiny.make_translator(**SERVED)
+    return tiny.make_translator(**tiny.SERVED)
 
 
 @pytest.fixture(scope="session")
@@ -74,6 +71,6 @@ def served_model(tmp_path_factory):
     from shared import once
 
     def make(folder):
-        tiny.save_version(tiny.make_translator(**SERVED), folder / "tiny", 1)
+        tiny.save_version(tiny.make_translator(**tiny.SERVED), folder / "tiny", 1)
 
     return once(tmp_path_factory, "models", make) / "tiny"

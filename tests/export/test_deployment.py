@@ -15,7 +15,7 @@ import tensorflow as tf
 import tiny
 from google.protobuf import text_format
 from paths import ROOT
-from serving import SECONDS, Asked, add_version, predict_spec
+from serving import SECONDS, Asked, predict_spec
 from tensorflow_serving.config import model_server_config_pb2
 
 import tfformer
@@ -27,7 +27,7 @@ from export.serving.versions import one_model, read_config
 from export.verification.graph import read_files, read_graph, read_variables
 from tfformer import Transformer, TransformerConfig, Translator
 
-LIMITS = {"max_source_length": 17, "max_target_length": 13, "max_batch_size": 37}
+LIMITS = tiny.SERVED
 NAMES = {"README.md", "models.config", "monitoring.config", "docker-compose.yml"}
 
 
@@ -336,13 +336,10 @@ def test_the_largest_request_by_hand(translator_served):
     assert largest_request(wide) == 37 * numbers * 2 * 2
 
 
-def test_latency_is_measured_with_the_batches_that_are_named(served_model, tmp_path):
-    base = tmp_path / "model"
-    base.mkdir()
-    version = add_version(served_model / "1", base, 1, warmup=False)
-    found = deployment.measure_latency(version, tiny.sentences(5), 256)
+def test_latency_is_measured_with_the_batches_that_are_named(short):
+    found = deployment.measure_latency(short, tiny.sentences(5), 256)
     assert list(found["milliseconds"]) == ["1", "8", "32"]
-    found = deployment.measure_latency(version, tiny.sentences(5), 3)
+    found = deployment.measure_latency(short, tiny.sentences(5), 3)
     assert list(found["milliseconds"]) == ["1", "3"]
     assert all(value > 0 for value in found["milliseconds"].values())
 

@@ -211,12 +211,12 @@ def test_memory_does_not_grow_with_the_file(tmp_path, target):
 # With a model.
 
 
-def test_lines_are_translated_as_the_translator_does(served_model, translator_served):
+def test_lines_are_translated_as_the_translator_does(short, translator_served):
     texts = [*tiny.sentences(97), "", "  ", "Grüße 🎉", "a" * 3000]
-    with BulkTranslator(served_model, batch_size=7) as model:
+    with BulkTranslator(short, batch_size=7) as model:
         assert model.translate(texts) == translator_served.translate(texts)
         assert model.translate([]) == []
-    with BulkTranslator(served_model, document=True) as model:
+    with BulkTranslator(short, document=True) as model:
         assert model.translate(["a house. The lake"]) == [
             translator_served.functions["translate_document"](["a house. The lake"])["translation"]
             .numpy()[0]
@@ -234,18 +234,18 @@ def run(*arguments, **options):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, **options)
 
 
-def test_the_command(served_model, translator_served, tmp_path, capsys):
+def test_the_command(short, translator_served, tmp_path, capsys):
     texts = tiny.sentences(53)
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text("\n".join(texts))
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(texts[0].encode()))
     files = [tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "c.txt.gz"]
     output = tmp_path / "out"
-    first = run(served_model, output, *files, "--shard", "2/2")
+    first = run(short, output, *files, "--shard", "2/2")
     assert first.returncode == 0, first.stderr
     assert sorted(path.name for path in output.iterdir()) == ["b.txt"]
     (output / "b.txt").write_text("mine")
-    assert translate_files.main([*map(str, [served_model, output, *files])]) == 0
+    assert translate_files.main([*map(str, [short, output, *files])]) == 0
     assert "1 of 3 files are there" in capsys.readouterr().err
     assert sorted(path.name for path in output.iterdir()) == ["a.txt", "b.txt", "c.txt"]
     translations = translator_served.translate(texts)

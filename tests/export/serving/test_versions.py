@@ -137,7 +137,7 @@ def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(chang
                 seen.append(changing.served_version())
             except grpc.RpcError as error:
                 failures.append(error)
-            time.sleep(0.01)
+            time.sleep(0.05)
 
     threads = [threading.Thread(target=ask) for _ in range(3)]
     for thread in threads:
