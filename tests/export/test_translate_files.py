@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import tiny
-from paths import ROOT
+from paths import ROOT, SUPPORT
 from workers import KILLS
 
 from benchmarks.machine import resident_mib
@@ -290,9 +290,9 @@ def test_a_pipeline_of_apache_beam_translates_the_same(tmp_path):
     done = subprocess.run([*map(str, install)], capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"apache-beam cannot be installed: {done.stderr.strip().splitlines()[-1]}")
-    paths = os.pathsep.join([str(overlay), str(ROOT), str(ROOT / "tests")])
+    paths = os.pathsep.join([str(overlay), str(ROOT), str(SUPPORT)])
     child = subprocess.run(
-        [sys.executable, ROOT / "tests" / "beam_pipeline.py"],
+        [sys.executable, SUPPORT / "beam_pipeline.py"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": paths},
         capture_output=True,
