@@ -34,7 +34,8 @@ from pathlib import Path
 from benchmarks import machine, work
 from benchmarks.workers import ENVIRONMENT
 from tfformer.config import TransformerConfig
-from tfformer.run import read_config, read_json, write_json
+from tfformer.files import read_json, write_json
+from tfformer.run import read_config
 from training.command import Parser
 from training.data.reader import Pair
 from training.recipe import load_recipe

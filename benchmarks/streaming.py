@@ -141,10 +141,11 @@ def batches(folder, _, count):
     from tfformer.text.tokenizer import Tokenizer
     from training.data.batches import Batches
     from training.data.corpus import Corpus
+    from training.tasks import TASKS
 
     tokenizer, tokens, seconds = Tokenizer((folder / "shared.model").read_bytes()), 0, 0.0
     with measured("batches") as row:
-        data = Batches(Corpus(folder / "train"), tokenizer, BATCH_TOKENS)
+        data = Batches(TASKS["translation"], Corpus(folder / "train"), tokenizer, BATCH_TOKENS)
         row["batches_an_epoch"] = len(data)
         for place, skip in (("first", 0), ("middle", len(data) // 2)):
             started = time.monotonic()

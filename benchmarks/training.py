@@ -180,13 +180,14 @@ def pipeline(text, vocabulary_size):
     from training.data.batches import Batches
     from training.data.corpus import write_corpus
     from training.data.reader import CorpusReport, Pair
+    from training.tasks import TASKS
 
     tokenizer = work.learn_vocabulary(text, vocabulary_size)
     pairs = (Pair(*pair) for pair in zip(text.sources, text.targets, strict=True))
     with tempfile.TemporaryDirectory() as folder:
         report = CorpusReport(kept=len(text.sources))
         corpus = write_corpus(Path(folder, "corpus"), pairs, tokenizer, 96, report)
-        batches = Batches(corpus, tokenizer, 2048)
+        batches = Batches(TASKS["translation"], corpus, tokenizer, 2048)
         started = time.perf_counter()
         for _ in batches.dataset():
             pass

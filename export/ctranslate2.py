@@ -137,7 +137,8 @@ def export(run, directory, progress=print):
     import tfformer
     from export.specification import specification
     from export.verification.compare import TOLERANCE
-    from tfformer.run import read_config, sync
+    from tfformer.files import sync
+    from tfformer.run import read_config
 
     directory = Path(directory)
     if os.path.lexists(directory):

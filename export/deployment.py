@@ -53,7 +53,7 @@ def write_deployment(directory, report, batching=False, xla=False):
     Returns:
         What does not fit this version in files that were there already, a line each.
     """
-    from tfformer.run import write_atomically
+    from tfformer.files import write_atomically
 
     directory = Path(directory)
     name = directory.resolve().name

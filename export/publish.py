@@ -1,6 +1,6 @@
 """One rename makes a version visible to the server, and its report follows."""
 
-from tfformer.run import sync, write_json
+from tfformer.files import sync, write_json
 
 
 def publish(model, report, directory, progress):

@@ -182,7 +182,7 @@ def release(model, report, directory, batching, xla, progress):
     """Publishes the SavedModel, and writes what its deployment needs; returns the version."""
     from export.deployment import write_deployment
     from export.publish import publish
-    from tfformer.run import sync
+    from tfformer.files import sync
 
     sync(*model.rglob("*"), model)
     version = publish(model, report, directory, progress)

@@ -71,7 +71,7 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
         ProgressError: another process is at it, or what was begun belongs to something else.
         OSError: what was translated is kept.
     """
-    from tfformer.run import sync, write_atomically
+    from tfformer.files import sync, write_atomically
 
     partial = target.with_name(f"{target.name}.partial")
     record = target.with_name(f"{target.name}.progress.json")

@@ -148,7 +148,7 @@ def _run(parser: Parser, options) -> int:
             xla=options.xla,
         )
         if options.report:
-            from tfformer.run import write_json  # imports Keras
+            from tfformer.files import write_json  # imports Keras
 
             write_json(options.report, report.to_dict())
     except (UsageError, OSError) as error:

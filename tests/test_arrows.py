@@ -14,36 +14,45 @@ from paths import ROOT
 ARROWS = {
     # The library, from the ground up.
     "tfformer/config": "",
+    "tfformer/files": "",
     "tfformer/schedule": "",
     "tfformer/backend": "",
     "tfformer/layers": "tfformer/config tfformer/backend",
     "tfformer/loss": "tfformer/config tfformer/backend",
+    "tfformer/metrics": "tfformer/loss",
     "tfformer/models": "tfformer/config tfformer/layers",
     "tfformer/search": "tfformer/config",
     "tfformer/text": "tfformer/config",
     "tfformer/inference": "tfformer/config tfformer/layers tfformer/search",
     "tfformer/service": "tfformer/config tfformer/inference tfformer/search tfformer/text",
-    "tfformer/run": "tfformer/config tfformer/models tfformer/text tfformer/service",
-    "tfformer/shortlist": "tfformer/config tfformer/run",
-    "tfformer/__init__": "tfformer/config tfformer/layers tfformer/loss tfformer/models "
-    "tfformer/run tfformer/schedule",
+    "tfformer/run": "tfformer/files tfformer/models tfformer/text tfformer/service",
+    "tfformer/shortlist": "tfformer/config tfformer/files",
+    "tfformer/__init__": "tfformer/config tfformer/files tfformer/layers tfformer/loss "
+    "tfformer/metrics tfformer/models tfformer/run tfformer/schedule",
     # What makes weights.
     "training/command": "",
     "training/lock": "",
     "training/data": "tfformer",
-    "training/recipe": "tfformer training/data",
-    "training/report": "tfformer training/data training/recipe training/prepare",
+    "training/interrupt": "",
+    "training/report/bleu": "",
+    "training/tasks": "tfformer training/report/bleu",
+    "training/recipe": "tfformer training/data training/tasks",
+    "training/report": "tfformer training/data training/recipe training/prepare training/tasks",
     "training/checkpoint": "tfformer",
-    "training/prepare": "tfformer training/data training/recipe",
-    "training/step": "tfformer training/recipe training/prepare training/report",
-    "training/validation": "training/data training/report",
-    "training/fit": "tfformer training/data training/step training/report training/recipe "
-    "training/prepare training/checkpoint training/validation",
+    "training/prepare": "tfformer training/data training/recipe training/tasks",
+    "training/step": "tfformer training/data training/recipe training/prepare training/report",
+    "training/state": "training/checkpoint training/report",
+    "training/validation": "training/data",
+    "training/selection": "tfformer training/report",
+    "training/setup": "tfformer training/data training/step training/report training/recipe "
+    "training/prepare training/state training/tasks training/validation",
+    "training/fit": "tfformer training/data training/step training/report training/checkpoint "
+    "training/interrupt training/selection training/setup training/state",
     "training/dates": "training/command",
     "training/multi30k": "training/command training/data",
     "training/recipes": "training/data training/recipe training/dates training/multi30k",
     "training": "tfformer training/command training/lock training/data training/recipe "
-    "training/report training/prepare training/step "
+    "training/report training/report/bleu training/prepare training/step training/interrupt "
     "training/fit",
     # What makes a service.
     "export/command": "",
@@ -52,7 +61,7 @@ ARROWS = {
     "export/serving": "export/capi export/verification",
     "export": "tfformer export/command export/capi export/verification export/serving",
 }
-KERAS_ALONE = "config schedule backend layers loss models __init__ run".split()
+KERAS_ALONE = "config files schedule backend layers loss metrics models __init__ run".split()
 TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
 # TensorFlow's own part of a Keras-only room: each says so, and is imported only where that backend
 # runs.

@@ -1,18 +1,20 @@
 """The run directory: whole or not at all, and nothing in it is believed unchecked."""
 
-import contextlib
 import errno
 import json
 import os
-import resource
 import shutil
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from disk import no_file_over
 
 import tfformer
 from tfformer import RunError, Tokenizer, Transformer, TransformerConfig, run
+from tfformer.files import unpack
+from tfformer.models import FAMILIES, Family
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +128,7 @@ def test_tied_weights_are_stored_once(tmp_path, tokenizer, tie):
     shared = Tokenizer(tokenizer.source_model)
     tied = make_model(shared, tie_embeddings=tie)
     run.save(tmp_path / "new", tied, shared)
-    stored = run.unpack(weights_file(tmp_path / "new").read_bytes())
+    stored = unpack(weights_file(tmp_path / "new").read_bytes())
     assert len(stored) == len(tied.weights)
     np.testing.assert_array_equal(logits(tfformer.load(tmp_path / "new")[0]), logits(tied))
 
@@ -181,17 +183,6 @@ def test_other_files_of_the_directory_stay(directory, other, tokenizer):
 # ---------------------------------------------------------------- a disk that is full
 
 
-@contextlib.contextmanager
-def no_file_over(size):
-    """The limit that the kernel sets: a write over it fails, part of the file being written."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def assert_untouched(directory, original, model):
     assert names(directory) == names(original)
     np.testing.assert_array_equal(logits(tfformer.load(directory)[0]), logits(model))
@@ -233,34 +224,6 @@ def test_a_file_that_may_not_grow_leaves_the_old_run(directory, original, model,
     with no_file_over(4096), pytest.raises(OSError):
         run.save(directory, other, tokenizer)
     assert_untouched(directory, original, model)
-
-
-# ---------------------------------------------------------------- one file
-
-
-def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    path = tmp_path / "file"
-    run.write_atomically(path, b"old")
-    run.write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
-    with no_file_over(1000), pytest.raises(OSError):
-        run.write_atomically(path, b"x" * 5000)
-    assert path.read_bytes() == b"new"
-    assert names(tmp_path) == ["file"]
-
-
-def test_arrays_come_back_from_their_bytes():
-    arrays = {"a/b": np.float32([[1, 2]]), "scalar": np.array(3), "empty": np.zeros((0, 3))}
-    found = run.unpack(run.pack(arrays))
-    assert set(found) == set(arrays)
-    for name, value in arrays.items():
-        np.testing.assert_array_equal(found[name], value)
-        assert found[name].dtype == value.dtype
-
-
-def test_pickles_are_refused():
-    with pytest.raises(ValueError, match="pickle|Object"):
-        run.unpack(run.pack({"object": np.array([{}], dtype=object)}))
 
 
 # ---------------------------------------------------------------- damage
@@ -362,3 +325,42 @@ def test_weights_of_another_model_are_refused(model):
     for wrong in ({k: v for k, v in weights.items() if k != name}, {**weights, "more": 1}):
         with pytest.raises(RunError, match=f"{name}|more"):
             run.set_weights(model, wrong)
+
+
+# ---------------------------------------------------------------- families
+
+
+def test_a_config_names_a_family_that_is_not_the_encoder_decoder(directory, model, tmp_path):
+    assert "family" not in run.read_config(directory)
+    path = directory / "config.json"
+    named = run.read_config(directory) | {"family": "encoder-decoder"}
+    path.write_text(json.dumps(named))
+    np.testing.assert_array_equal(logits(tfformer.load(directory)[0]), logits(model))
+
+
+@pytest.mark.parametrize("family", ["decoder-encoder", None, 3, ["encoder-decoder"]])
+def test_an_unknown_family_is_refused_with_its_name(directory, family):
+    path = directory / "config.json"
+    path.write_text(json.dumps(run.read_config(directory) | {"family": family}))
+    rule = "family must be one of ['encoder-decoder']"
+    assert_refused(directory, "config.json", rule, f"got {family!r}")
+
+
+class TwoSided(Transformer):
+    """A member of another family."""
+
+
+def test_a_run_of_another_family_is_of_its_own_classes(
+    directory, model, tokenizer, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(FAMILIES, "two-sided", Family(TransformerConfig, TwoSided))
+    run.save(tmp_path / "new", TwoSided(model.config), tokenizer)
+    assert run.read_config(tmp_path / "new")["family"] == "two-sided"
+    assert type(run.load_model(tmp_path / "new")) is TwoSided
+    assert type(run.load_model(directory)) is Transformer
+
+
+def test_a_model_of_no_family_is_not_saved(tokenizer, tmp_path):
+    with pytest.raises(ValueError, match="family of .*, got Sequential"):
+        run.save(tmp_path / "new", keras.Sequential(), tokenizer)
+    assert not (tmp_path / "new").exists()

@@ -8,15 +8,17 @@ first use.
 import importlib
 
 from tfformer.config import TransformerConfig
+from tfformer.files import RunError
 from tfformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
 from tfformer.layers.decoder import Decoder, DecoderLayer
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
-from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
+from tfformer.loss import SmoothedCrossEntropy
+from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models.transformer import Transformer
-from tfformer.run import RunError, load, load_translator, save
+from tfformer.run import load, load_translator, save
 from tfformer.schedule import WarmupSchedule
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""What training minimises and watches: label-smoothed cross-entropy and token accuracy."""
+"""What training minimises: label-smoothed cross-entropy."""
 
 import keras
 from keras import ops
@@ -7,7 +7,7 @@ from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import PAD
 
 
-def _token_weights(labels, sample_weight=None):
+def token_weights(labels, sample_weight=None):
     """1 at the real tokens of labels [B, T], 0 at padding; times `sample_weight`, if any."""
     weights = ops.cast(ops.not_equal(labels, PAD), "float32")
     if sample_weight is None:
@@ -18,7 +18,7 @@ def _token_weights(labels, sample_weight=None):
     return weights * sample_weight
 
 
-def _rows(labels, logits):
+def flattened(labels, logits):
     """Labels [...] and logits [..., V] as int32 [N] and float32 [N, V].
 
     Loss and metrics all begin with these, so that a compiler makes them once.
@@ -48,7 +48,7 @@ def label_logits(labels, logits):
     return ops.reshape(ops.take(flat, rows + labels), ops.shape(logits)[:-1])
 
 
-def _normalised(logits):
+def normalised(logits):
     """p = softmax(z) and log sum exp(z), which is max z - log max p: [N, V], [N].
 
     Loss and metrics all begin with these, so that a compiler computes them once. A softmax is one
@@ -76,7 +76,7 @@ def smoothed_cross_entropy(labels, logits, smoothing=0.1):
 
     @ops.custom_gradient
     def loss(logits):
-        p, log_total = _normalised(logits)
+        p, log_total = normalised(logits)
         value = log_total - (1 - smoothing) * label_logits(labels, logits)
         if smoothing:
             value = value - smoothing * ops.mean(logits, axis=-1)
@@ -111,7 +111,7 @@ def symmetric_divergence(logits):
 
     @ops.custom_gradient
     def divergence(logits):
-        p, q = ops.split(_normalised(logits)[0], 2)
+        p, q = ops.split(normalised(logits)[0], 2)
         z_p, z_q = ops.split(logits, 2)
         difference = z_p - z_q
         of_p = ops.sum(p * difference, axis=-1, keepdims=True)
@@ -171,13 +171,13 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     def __call__(self, y_true, y_pred, sample_weight=None):
         y_true = ops.cast(y_true, "int32")
-        weights = _token_weights(y_true, sample_weight)
+        weights = token_weights(y_true, sample_weight)
         total = ops.sum(self.call(y_true, y_pred) * weights)
         return total / ops.maximum(_over_replicas(ops.sum(weights)), 1e-9)
 
     def call(self, y_true, y_pred):
         """The loss of each token, float32, of the shape of `y_true`."""
-        labels, logits = _rows(y_true, y_pred)
+        labels, logits = flattened(y_true, y_pred)
         loss = smoothed_cross_entropy(labels, logits, self.smoothing)
         if self.r_drop:
             loss = loss + self.r_drop / 2 * ops.tile(symmetric_divergence(logits), (2,))
@@ -190,52 +190,3 @@ class SmoothedCrossEntropy(keras.losses.Loss):
             "smoothing": self.smoothing,
             "r_drop": self.r_drop,
         }
-
-
-@keras.saving.register_keras_serializable("tfformer")
-class TokenAccuracy(keras.metrics.Metric):
-    """The share of real tokens whose label has the largest logit, over all batches seen.
-
-    Call arguments of `update_state`:
-        y_true: integers [B, T]; padding (id 0) is not counted.
-        y_pred: logits [B, T, V].
-        sample_weight: optional [B] or [B, T].
-    """
-
-    def __init__(self, name="accuracy", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.correct = self.add_variable((), "zeros", name="correct")
-        self.total = self.add_variable((), "zeros", name="total")
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        weights = ops.reshape(_token_weights(y_true, sample_weight), (-1,))
-        labels, logits = _rows(y_true, y_pred)
-        hits = ops.equal(label_logits(labels, logits), ops.max(logits, axis=-1))
-        self.correct.assign_add(ops.sum(ops.cast(hits, "float32") * weights))
-        self.total.assign_add(ops.sum(weights))
-
-    def result(self):
-        return self.correct / ops.maximum(self.total, 1e-9)
-
-
-@keras.saving.register_keras_serializable("tfformer")
-class Perplexity(keras.metrics.Metric):
-    """exp(total negative log-likelihood / total real tokens), over all batches seen, unsmoothed.
-
-    Call arguments of `update_state`: those of `TokenAccuracy`.
-    """
-
-    def __init__(self, name="perplexity", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.nll = self.add_variable((), "zeros", name="nll")
-        self.total = self.add_variable((), "zeros", name="total")
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        weights = ops.reshape(_token_weights(y_true, sample_weight), (-1,))
-        labels, logits = _rows(y_true, y_pred)
-        nll = _normalised(logits)[1] - label_logits(labels, logits)
-        self.nll.assign_add(ops.sum(nll * weights))
-        self.total.assign_add(ops.sum(weights))
-
-    def result(self):
-        return ops.exp(self.nll / ops.maximum(self.total, 1e-9))

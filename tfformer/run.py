@@ -1,6 +1,7 @@
 """The run directory: everything that a trained model is, and nothing that is not checked.
 
-    config.json          format, model, tokenizer and weights with their sha256, search limits
+    config.json          format, family, model, tokenizer and weights with their sha256, search
+                         limits; without a family it is an encoder-decoder
     source.model         SentencePiece; target.model too, where the two sides differ
     weights-<sha>.npz    one array a variable, by its path in the model
 
@@ -9,66 +10,14 @@ old run or the new one whole, whatever kills the writer in between.
 """
 
 import hashlib
-import io
-import json
-import os
 from pathlib import Path
 
 import numpy as np
-from keras import ops
 
-from tfformer.config import TransformerConfig
-from tfformer.models.transformer import Transformer
+from tfformer.files import RunError, pack, read_json, unpack, write_atomically, write_json
+from tfformer.models import ENCODER_DECODER, FAMILIES, family_of
 
 FORMAT = 1
-
-
-class RunError(ValueError):
-    """A run directory that is none, or is damaged, or was mixed from two."""
-
-
-def write_atomically(path, content):
-    """Writes the bytes so that `path` holds the old content or the new, never a part of it."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
-
-
-def read_json(path):
-    """What a JSON file has.
-
-    Raises:
-        RunError: it is damaged.
-        OSError: it cannot be read.
-    """
-    try:
-        return json.loads(Path(path).read_bytes())
-    except ValueError as error:
-        raise RunError(f"{path} is damaged: {error}") from error
-
-
-def write_json(path, value):
-    """Writes a JSON file, by `write_atomically`."""
-    write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
-
-
-def sync(*paths):
-    """Files and folders onto the disk, as they are now."""
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def variable_name(variable):
@@ -78,40 +27,7 @@ def variable_name(variable):
 
 def model_weights(model):
     """The weights of a model by name, as NumPy arrays."""
-    return {variable_name(v): ops.convert_to_numpy(ops.convert_to_tensor(v)) for v in model.weights}
-
-
-def pack(arrays):
-    """Arrays by name -> the bytes of an .npz file."""
-    buffer = io.BytesIO()
-    np.savez(buffer, **arrays)
-    return buffer.getvalue()
-
-
-def unpack(content):
-    """The bytes of an .npz file -> arrays by name. No pickles.
-
-    Raises:
-        RunError: it is none, or cut short.
-    """
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except Exception as error:  # of many types, by the damaged byte
-        raise RunError(f"no whole .npz file: {error}") from error
-
-
-def read_arrays(path):
-    """The arrays by name of a file written by `pack`.
-
-    Raises:
-        RunError: naming the file, which is damaged.
-        OSError: it cannot be read.
-    """
-    try:
-        return unpack(Path(path).read_bytes())
-    except RunError as error:
-        raise RunError(f"{path} is damaged: {error}") from error
+    return {variable_name(v): np.asarray(v).copy() for v in model.weights}
 
 
 def save(directory, model, tokenizer, search=None, training=None, weights=None):
@@ -119,7 +35,7 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
 
     Args:
         directory: made if missing.
-        model: a `Transformer`.
+        model: of one of `tfformer.models.FAMILIES`, as a `Transformer` is.
         tokenizer: its `Tokenizer`.
         search: keyword arguments of the `Translator`. Default: its own defaults.
         training: anything JSON that is worth remembering of the training.
@@ -127,9 +43,10 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
 
     Raises:
         RunError: the directory holds a model with another tokenizer.
+        ValueError: the model is of no family.
         OSError: nothing of what was there before is lost.
     """
-    directory = Path(directory)
+    directory, family = Path(directory), family_of(model)
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "config.json").exists():
         _refuse_other_tokenizer(directory, tokenizer)
@@ -145,6 +62,7 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
             write_atomically(path, content)
     config = {
         "format": FORMAT,
+        **({"family": family} if family != ENCODER_DECODER else {}),
         "model": model.config.to_dict(),
         "search": search or {},
         "weights": weights_name,
@@ -210,14 +128,28 @@ def read_checked(directory, config, name):
     return content
 
 
+def read_family(directory, config):
+    """The name of the family that a run's `config` (of `read_config`) is of.
+
+    Raises:
+        RunError: this version knows no such family.
+    """
+    name = config.get("family", ENCODER_DECODER)
+    if not isinstance(name, str) or name not in FAMILIES:
+        path = Path(directory) / "config.json"
+        raise RunError(f"{path}: family must be one of {list(FAMILIES)}, got {name!r}")
+    return name
+
+
 def load_model(directory, dtype="float32"):
     """The model of a run directory, without its tokenizer (needs no TensorFlow)."""
     config = read_config(directory)
+    family = FAMILIES[read_family(directory, config)]
     try:
-        sizes = TransformerConfig.from_dict(config["model"])
+        sizes = family.configuration.from_dict(config["model"])
     except (TypeError, ValueError) as error:
         raise RunError(f"{Path(directory) / 'config.json'} is damaged: {error}") from error
-    model = Transformer(sizes, dtype=dtype)
+    model = family.model(sizes, dtype=dtype)
     weights = unpack(read_checked(directory, config, config["weights"]))
     try:
         set_weights(model, weights)
@@ -249,7 +181,7 @@ def load(directory, dtype="float32"):
             the model was trained.
 
     Returns:
-        (Transformer, Tokenizer)
+        (model, Tokenizer): a `Transformer`, of an encoder-decoder's run.
 
     Raises:
         RunError: naming the file and what is wrong with it. A tokenizer that is not the one of

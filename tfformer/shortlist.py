@@ -13,7 +13,7 @@ import dataclasses
 import numpy as np
 
 from tfformer.config import EOS
-from tfformer.run import RunError, pack, unpack, write_atomically
+from tfformer.files import RunError, pack, unpack, write_atomically
 
 FORMAT = 1
 ARRAYS = ("candidates", "always")

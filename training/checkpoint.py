@@ -9,9 +9,8 @@ import json
 from pathlib import Path
 
 import numpy as np
-from keras import ops
 
-from tfformer.run import RunError, pack, read_arrays, unpack, write_atomically
+from tfformer.files import RunError, pack, read_arrays, unpack, write_atomically
 
 
 class NotFinite(ValueError):
@@ -41,9 +40,7 @@ def save(path, model, progress, write=True):
     arrays = {}
     for group, variables in _groups(model).items():
         for n, variable in enumerate(variables):
-            arrays[f"{group}/{n:04d}"] = value = ops.convert_to_numpy(
-                ops.convert_to_tensor(variable)
-            )
+            arrays[f"{group}/{n:04d}"] = value = np.asarray(variable).copy()
             if group == "model" and not np.isfinite(value).all():
                 raise NotFinite(f"{variable.path} is not finite")
     if not write:

@@ -133,7 +133,8 @@ def seeds(runs, found):
 
 def _without_seed(run):
     """(the seed of a run, all else that makes it what it is), or None if that is not known."""
-    from tfformer.run import read_config, read_json
+    from tfformer.files import read_json
+    from tfformer.run import read_config
     from training.prepare import CORPUS, PREPARED, SETTINGS
 
     prepared = Path(run) / PREPARED
@@ -239,7 +240,7 @@ def _run(command, options):
     except (ValueError, OSError) as error:
         return command.fail(error, 2 if type(error) is ValueError else 1)
 
-    from tfformer.run import write_json
+    from tfformer.files import write_json
 
     try:
         if options.out:

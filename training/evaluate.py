@@ -57,7 +57,7 @@ def add_languages(parser):
 
 def languages(arguments, run):
     """Those that are given, or that a run was trained in, by the names of the recipe's fields."""
-    from tfformer.run import read_json
+    from tfformer.files import read_json
     from training.prepare import PREPARED, SETTINGS
 
     settings = Path(run) / PREPARED / SETTINGS
@@ -251,7 +251,8 @@ def _run(command, arguments):
         wrong_usage = type(error) is ValueError
         return command.fail(error, 2 if wrong_usage else 1)
 
-    from tfformer.run import load_translator, read_config, write_atomically, write_json
+    from tfformer.files import write_atomically, write_json
+    from tfformer.run import load_translator, read_config
     from training.report.card import update_card
     from training.report.scores import add_scores
 

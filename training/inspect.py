@@ -111,7 +111,8 @@ def _run(command, options):
 
 
 def _inspect(options):
-    from tfformer.run import load_tokenizer, write_atomically, write_json
+    from tfformer.files import write_atomically, write_json
+    from tfformer.run import load_tokenizer
     from tfformer.text.tokenizer import Tokenizer
 
     report = CorpusReport()

@@ -11,12 +11,22 @@ import shutil
 from pathlib import Path
 
 from tfformer import run
-from tfformer.config import TransformerConfig
+from tfformer.files import (
+    RunError,
+    pack,
+    read_arrays,
+    read_json,
+    sync,
+    unpack,
+    write_atomically,
+    write_json,
+)
 from tfformer.text.tokenizer import Tokenizer
 from training.data.corpus import write_corpus
 from training.data.noise import Noise
 from training.data.reader import CorpusReport, clean_pairs
-from training.recipe import SETTLED_BY_INIT, options, require_positions
+from training.recipe import SETTLED_BY_INIT, TRANSLATION, options, require_positions
+from training.tasks import TASKS
 
 PREPARED = "prepared"
 CORPUS = "corpus.json"
@@ -59,20 +69,13 @@ def prepare(folder, recipe, data, say, init=None):
             tokenizer = _begin_with(partial, init, recipe, side)
         else:
             say("learning the vocabulary ...")
-            tokenizer = Tokenizer.train(
-                side("source"),
-                side("target"),
-                vocabulary_size=recipe.vocabulary_size,
-                kind=recipe.vocabulary_kind,
-                shared=recipe.shared_vocabulary,
-                split_digits=recipe.split_digits,
-            )
+            tokenizer = TASKS[recipe.task].vocabulary(side("source"), side("target"), recipe)
         # A vocabulary that came with `init` may not allow what the recipe asks for.
         recipe.require_vocabulary(tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
-        run.write_json(partial / SETTINGS, _settings(partial, recipe))
-        run.write_atomically(partial / "source.model", tokenizer.source_model)
-        run.write_atomically(partial / "target.model", tokenizer.target_model)
+        write_json(partial / SETTINGS, _settings(partial, recipe))
+        write_atomically(partial / "source.model", tokenizer.source_model)
+        write_atomically(partial / "target.model", tokenizer.target_model)
         facts = {"origin": recipe.origin, "init": _named(init)}
         for split in ("train", "val"):
             report = CorpusReport()
@@ -82,10 +85,10 @@ def prepare(folder, recipe, data, say, init=None):
             with open(partial / split / "text.bin", "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             facts[split] = {**dataclasses.asdict(report), "sha256": digest}
-        run.write_json(partial / CORPUS, facts)
-        run.sync(*partial.rglob("*"), partial)
+        write_json(partial / CORPUS, facts)
+        sync(*partial.rglob("*"), partial)
         os.replace(partial, folder)
-        run.sync(folder.parent)
+        sync(folder.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -98,12 +101,15 @@ def _begin_with(folder, init, recipe, side):
     """
     # Read, not built: a model would draw from the generators that the run's own is made of.
     known, old = run.read_config(init), run.load_tokenizer(init)
-    config = TransformerConfig.from_dict(known["model"])
+    task = TASKS[recipe.task]
+    if (family := run.read_family(init, known)) != task.family:
+        raise RunError(f"{init} must be a run of the family {task.family!r}, got {family!r}")
+    config = task.read_configuration(known["model"])
     config = dataclasses.replace(
         config, dropout=recipe.model_changes.get("dropout", config.dropout)
     )
     require_positions(config, recipe.max_tokens)
-    weights = run.unpack(run.read_checked(init, known, known["weights"]))
+    weights = unpack(run.read_checked(init, known, known["weights"]))
     tokenizer = old
     if recipe.new_pieces:
         tokenizer = old.extended(side("source"), side("target"), recipe.new_pieces)
@@ -114,8 +120,8 @@ def _begin_with(folder, init, recipe, side):
         made_of = {"source": tokenizer.made_of(old, "source")}
         made_of["target"] = tokenizer.made_of(old, "target")
         weights = {name: _longer(name, weight, made_of) for name, weight in weights.items()}
-    run.write_json(folder / "init.json", config.to_dict())
-    run.write_atomically(folder / "init.npz", run.pack(weights))
+    write_json(folder / "init.json", config.to_dict())
+    write_atomically(folder / "init.npz", pack(weights))
     return tokenizer
 
 
@@ -142,21 +148,26 @@ def _longer(name, weight, made_of):
     return rows.T if layer == "output_projection" else rows
 
 
-def read_init(folder):
-    """What a training begins with: (TransformerConfig, weights by name), or None.
+def read_init(folder, task):
+    """What a training begins with: (configuration, weights by name), or None.
 
     Raises:
         RunError: it is damaged.
     """
+    config = read_init_configuration(folder, task)
+    return None if config is None else (config, read_arrays(folder / "init.npz"))
+
+
+def read_init_configuration(folder, task):
+    """The configuration of what a training begins with, or None. Raises RunError."""
     path = folder / "init.json"
     if not path.exists():
         return None
-    fields = run.read_json(path)
+    fields = read_json(path)
     try:
-        config = TransformerConfig.from_dict(fields)
+        return task.read_configuration(fields)
     except (TypeError, ValueError) as error:
-        raise run.RunError(f"{path} is damaged: {error}") from error
-    return config, run.read_arrays(folder / "init.npz")
+        raise RunError(f"{path} is damaged: {error}") from error
 
 
 def read_tokenizer(folder):
@@ -173,15 +184,32 @@ def read_settings(directory, recipe):
     """
     path = Path(directory) / PREPARED / SETTINGS
     try:
-        settings = run.read_json(path)
+        settings = read_json(path)
     except FileNotFoundError as error:
-        raise run.RunError(f"{directory} has no training to resume") from error
+        raise RunError(f"{directory} has no training to resume") from error
     later = {name: value for name, *_, value in options() if name not in SETTLED_BY_INIT}
-    later["cores"] = 1
+    later |= {"cores": 1, "task": TRANSLATION}
     try:
         return dataclasses.replace(recipe, **{**later, **settings})
     except TypeError as error:
-        raise run.RunError(f"{path} is of another version: {error}") from error
+        raise RunError(f"{path} is of another version: {error}") from error
+
+
+def read_sizes(directory, recipe):
+    """The fields of the model that a run was begun with, by name: what cannot be another any more.
+
+    Args:
+        directory: the run directory.
+        recipe: its `Recipe`, of `read_settings`.
+
+    Raises:
+        RunError: a file of the run is damaged.
+    """
+    task = TASKS[recipe.task]
+    config = read_init_configuration(Path(directory) / PREPARED, task)
+    if config is None:
+        config = task.configuration(recipe, recipe.vocabulary_size, shared=recipe.shared_vocabulary)
+    return config.to_dict()
 
 
 def read_origin(directory):
@@ -191,13 +219,13 @@ def read_origin(directory):
         RunError: the file that says it is damaged.
     """
     path = Path(directory) / PREPARED / CORPUS
-    return run.read_json(path).get("origin") if path.exists() else None
+    return read_json(path).get("origin") if path.exists() else None
 
 
 def write_settings(directory, recipe):
     """Remembers settings that were changed when a run was resumed."""
     folder = Path(directory) / PREPARED
-    run.write_json(folder / SETTINGS, _settings(folder, recipe))
+    write_json(folder / SETTINGS, _settings(folder, recipe))
 
 
 def _settings(folder, recipe):

@@ -24,6 +24,8 @@ SETTLED_BY_INIT = {
 OPTIMIZERS = ("adam", "muon")
 STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 AUTO = "auto"
+# The task of a recipe that names none.
+TRANSLATION = "translation"
 
 
 def setting(default, help, kind=None):
@@ -45,13 +47,15 @@ class Recipe:
             `--data` (or None) that gives the split's pairs. Parameters that it may have besides:
             `source_language` and `language`, for a corpus of several; `report`, a `CorpusReport`
             or None, for `read_pairs` to count in.
-        model_changes: fields of `TransformerConfig` that replace the preset's.
+        model_changes: fields of the model's configuration that replace the preset's.
         origin: where the pairs are from, in words, for the model card.
+        task: a name in `training.tasks.TASKS`.
     """
 
     pairs: Callable[[str, Path | None], Iterable[Pair]]
     model_changes: dict = dataclasses.field(default_factory=dict)
     origin: str = ""
+    task: str = TRANSLATION
     preset: str = setting("base", "the model's size: tiny, base or big")
     vocabulary_size: int = setting(8000, "ids a SentencePiece model has at most")
     vocabulary_kind: str = setting("unigram", "unigram, bpe or char")
@@ -107,9 +111,22 @@ class Recipe:
     length_penalty: float = setting(0.6, "of the search that the model is served with")
 
     def __post_init__(self):
-        # Here, not above: it brings Keras with it, which `--help` need not wait for.
-        from tfformer.config import PRESETS, TransformerConfig
+        self._require_words()
+        self._require_numbers()
+        self._require_parts()
+        if self.subword_sampling and self.vocabulary_kind == "char":
+            raise ValueError(
+                "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
+                f"segmentation, got {self.subword_sampling}"
+            )
+        self.require_vocabulary(self.shared_vocabulary)
+        from training.tasks import TASKS
 
+        config = TASKS[self.task].configuration(self, self.vocabulary_size)
+        require_positions(config, self.max_tokens)
+        self._require_batches()
+
+    def _require_numbers(self):
         for name, least in (
             ("max_characters", 1),
             ("accumulate", 1),
@@ -135,15 +152,6 @@ class Recipe:
                 raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
             if getattr(self, name) == math.inf and name != "max_length_ratio":
                 raise ValueError(f"{name} must be finite, got inf")
-        for name, allowed in (
-            ("preset", tuple(PRESETS)),
-            ("vocabulary_kind", ("unigram", "bpe", "char")),
-            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16", AUTO)),
-            ("strategy", STRATEGIES),
-            ("optimizer", OPTIMIZERS),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
         for name, value, least, most in (
             ("max_tokens", self.max_tokens, 2, 1024),
             ("vocabulary_size", self.vocabulary_size, 261, 1_000_000),
@@ -155,6 +163,30 @@ class Recipe:
         ):
             if not least <= value <= most:
                 raise ValueError(f"{name} must be in [{least}, {most}], got {value}")
+        if not 0 < self.learning_rate_scale < math.inf:
+            raise ValueError(
+                f"learning_rate_scale must be positive and finite, got {self.learning_rate_scale}"
+            )
+        if not 0 <= self.cooldown <= 1:
+            raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
+
+    def _require_words(self):
+        # Here, not above: it brings Keras with it, which a command's `--help` need not wait for.
+        from tfformer.config import PRESETS
+        from training.tasks import TASKS
+
+        for name, allowed in (
+            ("task", tuple(TASKS)),
+            ("preset", tuple(PRESETS)),
+            ("vocabulary_kind", ("unigram", "bpe", "char")),
+            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16", AUTO)),
+            ("strategy", STRATEGIES),
+            ("optimizer", OPTIMIZERS),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
+
+    def _require_parts(self):
         unknown = sorted(set(self.frozen()) - set(PARTS))
         if unknown or set(self.frozen()) == set(PARTS):
             raise ValueError(f"freeze must be some of {PARTS} but not all, got {self.freeze!r}")
@@ -163,25 +195,8 @@ class Recipe:
                 "new_pieces must be 0 with freeze='embeddings', where none would learn, got "
                 f"{self.new_pieces}"
             )
-        if not 0 < self.learning_rate_scale < math.inf:
-            raise ValueError(
-                f"learning_rate_scale must be positive and finite, got {self.learning_rate_scale}"
-            )
-        if self.subword_sampling and self.vocabulary_kind == "char":
-            raise ValueError(
-                "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
-                f"segmentation, got {self.subword_sampling}"
-            )
-        self.require_vocabulary(self.shared_vocabulary)
-        try:
-            config = TransformerConfig.preset(
-                self.preset, self.vocabulary_size, **self.model_changes
-            )
-        except TypeError as error:
-            raise ValueError(f"model_changes: {error}") from error
-        require_positions(config, self.max_tokens)
-        if not 0 <= self.cooldown <= 1:
-            raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
+
+    def _require_batches(self):
         if self.batch_tokens == AUTO:
             if self.accumulate > 1 or self.cores > 1 or self.strategy != "none":
                 raise ValueError(
@@ -217,9 +232,15 @@ class Recipe:
         return [part.strip() for part in self.freeze.split(",") if part.strip()]
 
     def settings(self):
-        """All that is a number or a word, by name: what a run is resumed with."""
+        """All that is a number or a word, by name: what a run is resumed with.
+
+        Without a task it is translation, as of the runs of before there were others.
+        """
         fields = dataclasses.fields(self)
-        return {f.name: getattr(self, f.name) for f in fields if f.name not in ("pairs", "origin")}
+        found = {f.name: getattr(self, f.name) for f in fields if f.name not in ("pairs", "origin")}
+        if self.task == TRANSLATION:
+            del found["task"]
+        return found
 
 
 def require_positions(config, max_tokens):
@@ -237,6 +258,18 @@ def options():
         if "help" in field.metadata:
             kind = field.metadata["kind"] or type(field.default)
             yield field.name, kind, field.metadata["help"], field.default
+
+
+def model_options():
+    """The fields of the models' configurations that are options too: (name, type, help)."""
+    # Here, not above: it brings Keras with it.
+    from training.tasks import TASKS
+
+    found = {}
+    for task in TASKS.values():
+        for name, *rest in task.model_options():
+            found.setdefault(name, (name, *rest))
+    return list(found.values())
 
 
 def recipe_names():

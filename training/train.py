@@ -30,7 +30,15 @@ from pathlib import Path
 from training.command import Parser
 from training.data.reader import CorpusError, is_blank, read_pairs, require_files
 from training.lock import alone
-from training.recipe import AUTO, SETTLED_BY_INIT, Recipe, load_recipe, options, recipe_names
+from training.recipe import (
+    AUTO,
+    SETTLED_BY_INIT,
+    Recipe,
+    load_recipe,
+    model_options,
+    options,
+    recipe_names,
+)
 from training.step.allocator import take_huge_pages
 from training.step.worker import WorkerError, is_chief
 
@@ -138,17 +146,29 @@ def parser():
         "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
     )
     corpus.add_argument("--val-target", type=Path)
+    model = parser.add_argument_group(
+        "model", "Each replaces the preset's value, and the recipe's own. A run keeps its own."
+    )
+    for name, kind, help in model_options():
+        _add_option(model, name, kind, f"{help}; default the preset's")
     settings = parser.add_argument_group("settings", "Each replaces the recipe's own value.")
     for name, kind, help, default in options():
-        flag = "--" + name.replace("_", "-")
-        shown = f"{help}; default {default}"
-        if kind is bool:
-            settings.add_argument(
-                flag, action=argparse.BooleanOptionalAction, default=None, help=shown
-            )
-        else:
-            settings.add_argument(flag, type=kind, metavar=kind.__name__.upper(), help=shown)
+        _add_option(settings, name, kind, f"{help}; default {default}")
     return parser
+
+
+def _flag(name):
+    """The option of a setting or of a field of the model."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _add_option(group, name, kind, help):
+    if kind is bool:
+        group.add_argument(
+            _flag(name), action=argparse.BooleanOptionalAction, default=None, help=help
+        )
+    else:
+        group.add_argument(_flag(name), type=kind, metavar=kind.__name__.upper(), help=help)
 
 
 def read_recipe(arguments):
@@ -187,12 +207,28 @@ def read_recipe(arguments):
         recipe = Recipe(pairs=lambda split, data: ())
     else:
         raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
-    return dataclasses.replace(recipe, **changed_settings(arguments))
+    recipe = dataclasses.replace(recipe, **changed_settings(arguments))
+    if arguments.resume and (arguments.run / "prepared").exists():
+        # Its model is that of the run, not of the recipe.
+        return recipe
+    sizes = given_sizes(arguments)
+    if sizes.get("tie_embeddings") == "all" and not recipe.shared_vocabulary:
+        raise ValueError("--tie-embeddings all needs one vocabulary for both sides, got two")
+    return dataclasses.replace(recipe, model_changes=recipe.model_changes | sizes)
 
 
 def changed_settings(arguments):
     """The settings that were given as options."""
-    values = {name: getattr(arguments, name) for name, *_ in options()}
+    return _given(arguments, options())
+
+
+def given_sizes(arguments):
+    """The fields of the model's configuration that were given as options."""
+    return _given(arguments, model_options())
+
+
+def _given(arguments, fields):
+    values = {name: getattr(arguments, name) for name, *_ in fields}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -203,13 +239,19 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
-    from tfformer.run import RunError
+    from tfformer.files import RunError
 
     prepared = arguments.run / "prepared"
     begun = prepared.exists()
     if begun and arguments.batch_tokens == AUTO:
         # Found when the run was begun, or to be found now: both are in its settings.
         arguments.batch_tokens = None
+    if arguments.init or (prepared / "init.json").exists():
+        # Dropout has no weights: that of the run may be replaced, where another run begins.
+        settled = set(given_sizes(arguments)) - {"dropout"}
+        for name in sorted((set(changed_settings(arguments)) & SETTLED_BY_INIT) | settled):
+            flag = _flag(name)
+            return command.fail(f"{flag} cannot be given with --init, whose run settles it", 2)
     try:
         recipe = read_recipe(arguments)
         if begun and not arguments.strategy:
@@ -225,10 +267,6 @@ def _run(command, arguments):
         return command.fail(error, 2)
     if recipe.new_pieces and not arguments.init and not begun:
         return command.fail("--new-pieces needs --init, whose vocabulary it extends", 2)
-    if arguments.init or (prepared / "init.json").exists():
-        for name in sorted(set(changed_settings(arguments)) & SETTLED_BY_INIT):
-            flag = name.replace("_", "-")
-            return command.fail(f"--{flag} cannot be given with --init, whose run settles it", 2)
     if not chief:
         return _train(command, arguments, recipe, begun)
     # Of several workers the others wait for this one, and find what it has begun just now.
@@ -265,9 +303,10 @@ def _refuse(command, recipe, error, code):
 
 def _train(command, arguments, recipe, begun):
     # TensorFlow is loaded only for a command line that makes sense.
-    from tfformer.run import RunError
+    from tfformer.files import RunError
     from training import fit
-    from training.prepare import read_origin, read_settings, write_settings
+    from training.interrupt import Interrupted
+    from training.prepare import read_origin, read_settings, read_sizes, write_settings
     from training.report.progress import Diverged
 
     try:
@@ -281,11 +320,15 @@ def _train(command, arguments, recipe, begun):
                     2,
                 )
             recipe = read_settings(arguments.run, recipe)
-            for name in sorted(set(changes) & PREPARED_SETTINGS):
-                before, after = getattr(recipe, name), changes[name]
-                if after != before and before != AUTO:
+            given = {name: changes[name] for name in changes if name in PREPARED_SETTINGS}
+            fixed = {name: getattr(recipe, name) for name in given}
+            if sizes := given_sizes(arguments):
+                given |= sizes
+                fixed |= read_sizes(arguments.run, recipe)
+            for name, after in sorted(given.items()):
+                if after != (before := fixed[name]) and before != AUTO:
                     return command.fail(
-                        f"--{name.replace('_', '-')} was {before!r} when the run was begun and "
+                        f"{_flag(name)} was {before!r} when the run was begun and "
                         f"cannot become {after!r}: choose another --run",
                         2,
                     )
@@ -306,15 +349,16 @@ def _train(command, arguments, recipe, begun):
         return command.fail(error, 1)
     try:
         training.run()
-    except fit.Interrupted as stop:
+    except Interrupted as stop:
         training.say(f"{stop}; saved: go on with --run {arguments.run} --resume")
         return 128 + stop.number
     except Diverged as error:
         return command.fail(f"training diverged: {error}; the last good checkpoint is kept", 3)
     except (RunError, OSError, WorkerError, MemoryError) as error:
         return command.fail(error, 1)
-    best = training.progress["best"]
-    training.say(f"best model: validation BLEU {best['val_bleu']:.2f} (greedy), in {arguments.run}")
+    task, best = training.task, training.state.progress["best"]
+    words = task.figure_words(best[task.figure])
+    training.say(f"best model: validation {words}, in {arguments.run}")
     return 0
 
 

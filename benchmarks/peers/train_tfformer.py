@@ -15,11 +15,12 @@ import tensorflow as tf
 
 from benchmarks.peers.protocol import Peer, serve, training_ids
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
+from tfformer.layers.rows import without_padding
 from training.report import machine
 from training.step.adam import Adam
 from training.step.allocator import keep_freed_memory
 from training.step.cores import MOST, keep_operations_apart, share_threads
-from training.step.parallel import ParallelTransformer
+from training.step.parallel import in_parts
 
 
 def load(job):
@@ -47,7 +48,9 @@ def load(job):
     if plain:
         model = Transformer(config, dtype=dtype)
     else:
-        model = ParallelTransformer(config, cores=cores, packed=True, dtype=dtype)
+        model = in_parts(Transformer)(
+            config, cores=cores, without_padding=without_padding, dtype=dtype
+        )
     optimizer = (keras.optimizers.Adam if plain else Adam)(5e-4, beta_2=0.98, epsilon=1e-9)
     model.compile(optimizer, SmoothedCrossEntropy(job["smoothing"]))
 

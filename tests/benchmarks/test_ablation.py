@@ -18,7 +18,8 @@ from paths import SUPPORT
 import tfformer.run
 import training.evaluate
 from benchmarks import ablation, averages
-from tfformer.run import read_arrays, read_config, read_json
+from tfformer.files import read_arrays, read_json
+from tfformer.run import read_config
 from training.fit import Training
 from training.recipe import load_recipe
 from training.report.history import read_history

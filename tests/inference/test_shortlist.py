@@ -11,8 +11,8 @@ from search_oracle import BOS, EOS, PAD
 from words import WORDS, make_model, sentences
 
 from tfformer import Tokenizer, Translator
+from tfformer.files import RunError, pack
 from tfformer.inference.transformer import fused_weights
-from tfformer.run import RunError, pack
 from tfformer.shortlist import Shortlist
 
 # Minutes, all together.

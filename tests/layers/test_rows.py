@@ -6,10 +6,10 @@ import pytest
 import tensorflow as tf
 from variants import VARIANTS, make
 
-from tfformer import SmoothedCrossEntropy, TokenAccuracy
+from tfformer import SmoothedCrossEntropy, TokenAccuracy, Transformer
 from tfformer.layers.rows import Packed, without_padding
 from training.step.adam import Adam
-from training.step.parallel import ParallelTransformer
+from training.step.parallel import in_parts
 
 B, S, T, V = 5, 7, 11, 17
 
@@ -103,13 +103,15 @@ def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
     for parts, cores in ((1, 1), (2, 1), (1, 2)):
         keras.utils.set_random_seed(5)
         config = make(dropout=0.0).config
-        model = ParallelTransformer(config, parts, cores, passes, packed=True)
+        model = in_parts(Transformer)(
+            config, parts=parts, cores=cores, passes=passes, without_padding=without_padding
+        )
         loss = SmoothedCrossEntropy(r_drop=5.0 if passes == 2 else 0.0)
         model.compile(Adam(0.01, epsilon=1e-4), loss, metrics=[TokenAccuracy()])
         history = model.fit(dataset.repeat(2), verbose=0, shuffle=False).history
         found.append((history, model.get_weights()))
-    (one, weights), *in_parts = found
-    for two, others in in_parts:
+    (one, weights), *split = found
+    for two, others in split:
         for name in one:
             np.testing.assert_allclose(two[name], one[name], rtol=1e-5)
         for a, b in zip(weights, others, strict=True):

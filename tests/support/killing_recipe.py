@@ -15,9 +15,11 @@ import time
 
 import tensorflow as tf
 
+from tfformer.service.translator import Translator
 from training import fit
 from training.data.reader import Pair
 from training.recipe import Recipe
+from training.state import Keeper
 
 if devices := int(os.environ.get("DEVICES", 0)):
     tf.config.set_logical_device_configuration(
@@ -80,7 +82,7 @@ def die_on_call(owner, name, number, before=True, when=lambda *args: True):
 
 def die_after(batches, seconds):
     """Kills the process so many seconds behind the end of so many batches, whatever it does."""
-    original, calls = fit._Keeper.on_train_batch_end, itertools.count(1)
+    original, calls = Keeper.on_train_batch_end, itertools.count(1)
 
     def kill():
         time.sleep(seconds)
@@ -91,12 +93,12 @@ def die_after(batches, seconds):
         if next(calls) == batches:
             threading.Thread(target=kill, daemon=True).start()
 
-    fit._Keeper.on_train_batch_end = counted
+    Keeper.on_train_batch_end = counted
 
 
 def nan_from_step(number):
     """Makes a weight NaN before the batch behind step `number`."""
-    original = fit._Keeper.on_train_batch_end
+    original = Keeper.on_train_batch_end
 
     def poisoned(keeper, batch, logs=None):
         original(keeper, batch, logs)
@@ -104,37 +106,37 @@ def nan_from_step(number):
             weight = keeper.model.weights[0]
             weight.assign(weight.numpy() * float("nan"))
 
-    fit._Keeper.on_train_batch_end = poisoned
+    Keeper.on_train_batch_end = poisoned
 
 
 match os.environ.get("DIE"):
     case "middle of an epoch":
-        die_on_call(fit._Keeper, "on_train_batch_end", 8)
+        die_on_call(Keeper, "on_train_batch_end", 8)
     case "during a save":
         # The new file is written, but not yet renamed over the old one.
         die_on_call(os, "replace", 2, when=lambda old, new: new.name == "last.npz")
     case "during validation":
-        die_on_call(fit.Translator, "translate", 1)
+        die_on_call(Translator, "translate", 1)
     case "end of an epoch":
         die_on_call(fit.Training, "_finish_epoch", 1, before=False)
     case "terminated":
-        original = fit._Keeper.on_train_batch_end
+        original = Keeper.on_train_batch_end
 
         def terminated(keeper, batch, logs=None):
             if batch == 6:
                 os.kill(os.getpid(), signal.SIGTERM)
             original(keeper, batch, logs)
 
-        fit._Keeper.on_train_batch_end = terminated
+        Keeper.on_train_batch_end = terminated
     case "terminated at the last batch":
-        original = fit._Keeper.on_train_batch_end
+        original = Keeper.on_train_batch_end
 
         def terminated(keeper, batch, logs=None):
-            if keeper.training.progress["batch"] == len(keeper.training.train) - 1:
+            if keeper.state.progress["batch"] == keeper.params["steps"] - 1:
                 os.kill(os.getpid(), signal.SIGTERM)
             original(keeper, batch, logs)
 
-        fit._Keeper.on_train_batch_end = terminated
+        Keeper.on_train_batch_end = terminated
     case "nan":
         nan_from_step(12)
     case str(text) if moment := re.fullmatch(r"(\d+) batches, ([\d.]+) seconds", text):

@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer import Perplexity, SmoothedCrossEntropy, TokenAccuracy, Transformer, TransformerConfig
-from tfformer.run import model_weights, pack
+from tfformer.files import pack
+from tfformer.run import model_weights
 from training.step.adam import Adam
-from training.step.parallel import ParallelTransformer
+from training.step.parallel import in_parts
 from training.step.strategy import Strategy
 
 V, ROWS, STEPS = 53, 12, 5
@@ -113,7 +114,7 @@ def main(folder):
     for strategy in (one, two):
         plain_fit(folder, strategy)
     our_fit(folder, one, Transformer)
-    our_fit(folder, two, ParallelTransformer)
+    our_fit(folder, two, in_parts(Transformer))
     dropout(folder, two)
 
 

@@ -8,11 +8,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import forks
 import numpy as np
 import pytest
 from paths import ROOT, SUPPORT
 
-from tfformer.run import load_model, model_weights, unpack
+from tfformer.files import unpack
+from tfformer.run import load_model, model_weights
+from training import train as command
 
 RECIPE = str(SUPPORT / "killing_recipe.py")
 # Of a test that kills at random. Ten take ten minutes.
@@ -145,3 +148,20 @@ def assert_close_weights(run, expected, epoch):
     for name, value in theirs.items():
         if not name.endswith("key/bias"):
             np.testing.assert_allclose(ours[name], value, 1e-4, 1e-5, err_msg=name)
+
+
+def start(run, *options, die=None, **kwargs):
+    """Runs the command in a process of its own, each batch in two parts side by side."""
+    arguments = [RECIPE, "--run", str(run), "--cores=2", *options]
+    return forks.train(arguments, {"DIE": die} if die else {}, **kwargs)
+
+
+def fails(arguments, capsys, code):
+    """The one line that the command, in this process, fails with."""
+    try:
+        assert command.main(arguments) == code
+    except SystemExit as stop:
+        assert stop.code == code
+    lines = [line for line in capsys.readouterr().err.splitlines() if "error:" in line]
+    assert len(lines) == 1, lines
+    return lines[0]

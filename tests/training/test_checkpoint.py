@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from tfformer import SmoothedCrossEntropy, TokenAccuracy, Transformer, TransformerConfig
-from tfformer.run import RunError, model_weights, pack
+from tfformer.files import RunError, pack
+from tfformer.run import model_weights
 from training import checkpoint
 
 V = 23
@@ -44,7 +45,7 @@ def train(model, steps):
 def state(model):
     """Everything that a model, its optimizer, its generators and its metrics hold."""
     variables = [*model.variables, *model.optimizer.variables, *model.metrics_variables]
-    return [np.copy(variable.value) for variable in variables]
+    return [np.asarray(variable).copy() for variable in variables]
 
 
 def assert_equal(one, other):

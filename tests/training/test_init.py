@@ -94,13 +94,13 @@ def test_it_begins_with_the_weights_of_the_run(first, tmp_path):
     assert set(found) == set(expected)
     for name, weight in expected.items():
         np.testing.assert_array_equal(found[name], weight)
-    assert training.tokenizer.sha256 == run.load_tokenizer(first).sha256
+    assert training.setup.tokenizer.sha256 == run.load_tokenizer(first).sha256
 
 
 def test_new_pieces_begin_as_the_mean_of_what_they_were(first, tmp_path):
     recipe = dataclasses.replace(RECIPE, pairs=snowy, new_pieces=5)
     training = Training(tmp_path / "second", recipe, init=first)
-    old, tokenizer = run.load_tokenizer(first), training.tokenizer
+    old, tokenizer = run.load_tokenizer(first), training.setup.tokenizer
     size = old.source_vocabulary_size
     assert tokenizer.source_vocabulary_size > size
     weights, before = run.model_weights(training.model), run.model_weights(run.load_model(first))

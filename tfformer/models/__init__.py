@@ -1,1 +1,33 @@
 """The models: each from ids to logits, made of `tfformer.layers`."""
+
+from typing import NamedTuple
+
+from tfformer.config import TransformerConfig
+from tfformer.models.transformer import Transformer
+
+
+class Family(NamedTuple):
+    """What a run of a family is made of: `model(configuration)` is its model."""
+
+    configuration: type
+    model: type
+
+
+# The family of a run whose config.json names none.
+ENCODER_DECODER = "encoder-decoder"
+FAMILIES = {
+    ENCODER_DECODER: Family(TransformerConfig, Transformer),
+}
+
+
+def family_of(model):
+    """The name of a model's family, by the nearest of its classes.
+
+    Raises:
+        ValueError: it is of none.
+    """
+    names = {family.model: name for name, family in FAMILIES.items()}
+    for kind in type(model).__mro__:
+        if kind in names:
+            return names[kind]
+    raise ValueError(f"model must be of a family of {list(FAMILIES)}, got {type(model).__name__}")

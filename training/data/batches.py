@@ -10,8 +10,7 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from tfformer.config import BOS, PAD
-from tfformer.layers.rows import without_padding
+from tfformer.config import PAD
 from training.data.corpus import SOURCE_TOKENS
 from training.data.noise import Noise
 
@@ -68,26 +67,28 @@ class Batches:
     shards that are asked for are read.
 
     Args:
+        task: a `Task`, which says what of a batch is input and what is label.
         corpus: a `Corpus`.
         tokenizer: its `Tokenizer`; texts become ids as they are read.
         batch_tokens: tokens a side in a batch, padding counted.
         seed: of the order.
         shuffle: False gives the corpus's own order, as for validation.
         parts: the rows of a batch, or of a shard, are a multiple of it. Default 1.
-        packed: elements say where their tokens stand, see `tfformer.layers.rows`. Their shapes
-            are then no longer few. Default False.
-        passes: how often a batch holds its rows, one copy behind the other. Default 1.
+        packed: elements say where their tokens stand, by the task's `without_padding`. Their
+            shapes are then no longer few. Default False.
         noise: a `Noise`, or None (default).
         both_ways: epochs, from the first on, in which about half of the pairs, drawn anew in each,
             are turned round, target to source (Ding et al. 2021, "Improving Neural Machine
             Translation by Bidirectional Training"). Needs one vocabulary for both. Default 0.
 
     Attributes:
+        passes: how often a batch holds its rows, one copy behind the other. To be set; 1 at first.
         padded_tokens: a side in an epoch, the padding to the end of each bucket counted.
     """
 
     def __init__(
         self,
+        task,
         corpus,
         tokenizer,
         batch_tokens,
@@ -95,13 +96,12 @@ class Batches:
         shuffle=True,
         parts=1,
         packed=False,
-        passes=1,
         noise=None,
         both_ways=0,
     ):
-        self.corpus, self.tokenizer = corpus, tokenizer
+        self.task, self.corpus, self.tokenizer = task, corpus, tokenizer
         self.seed, self.shuffle, self.parts = seed, shuffle, parts
-        self.packed, self.passes, self.noise = packed, passes, noise or Noise(tokenizer)
+        self.packed, self.passes, self.noise = packed, 1, noise or Noise(tokenizer)
         self.both_ways = both_ways
         counts = np.zeros(len(EDGES), "int64")
         for start in range(0, len(corpus), CHUNK):
@@ -160,8 +160,7 @@ class Batches:
     def dataset(self, epoch=0, skip=0, shards=(0,), count=1):
         """The epoch from batch `skip` on, as a `tf.data.Dataset` of known cardinality.
 
-        An element is ({"source_ids": [B, S], "target_ids": [B, T]}, labels [B, T]), S = T, with
-        target_ids = bos + y and labels = y + eos.
+        An element is (inputs, labels) as the task's `example` gives them, of its `shape`.
 
         Args:
             epoch: from 0; another one is another order.
@@ -206,9 +205,9 @@ class Batches:
         sources, targets = tf.ensure_shape(sources, [None]), tf.ensure_shape(targets, [None])
         seed, longest = tf.ensure_shape(seed, [2]), size[1]
 
-        def padded(ids):
+        def padded(ids, columns=longest):
             dense = ids.to_tensor(PAD)
-            missing = size - tf.shape(dense)
+            missing = tf.stack([size[0], columns]) - tf.shape(dense)
             padded = tf.pad(dense, [[0, missing[0]], [0, missing[1]]], constant_values=PAD)
             return tf.ensure_shape(padded, [None, None])
 
@@ -217,13 +216,20 @@ class Batches:
 
         x = self.noise.encode_source(sources, longest, seed, epoch)
         y = self.noise.encode_target(targets, longest, seed, epoch)
-        bos = tf.fill([tf.shape(targets)[0], 1], BOS)
-        source_ids, target_ids = padded(x), padded(tf.concat([bos, y[:, :-1]], axis=1))
+        inputs, labels = self.task.example(x, y, padded)
         inputs = {
-            "source_ids": in_passes(self.noise.drop_words(source_ids, seed)),
-            "target_ids": in_passes(self.noise.drop_words(target_ids, seed + 1)),
+            name: in_passes(self.noise.drop_words(ids, seed + n))
+            for n, (name, ids) in enumerate(inputs.items())
         }
-        labels = in_passes(padded(y))
+        labels = in_passes(labels)
         if not self.packed:
             return inputs, labels
-        return without_padding(inputs, labels, self.passes)
+        return self.task.without_padding(inputs, labels, self.passes)
+
+
+def uniform_batch(task, rows, columns, token):
+    """A batch of a task whose texts are this token alone: for a step that teaches nothing."""
+    ids = tf.RaggedTensor.from_tensor(tf.fill([rows, columns], token))
+    return task.example(
+        ids, ids, lambda ids, columns=columns: ids.to_tensor(PAD, shape=[rows, columns])
+    )

@@ -20,13 +20,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.run import RunError, read_config, read_json, write_atomically
+from tfformer.files import RunError, read_json, write_atomically
+from tfformer.run import read_config
 from training.data.reader import CorpusReport
 from training.prepare import CORPUS, PREPARED, SETTINGS
-from training.recipe import options
+from training.recipe import TRANSLATION, options
 from training.report.history import read_history
 from training.report.scores import read_scores
 from training.report.session import costs, read_sessions
+from training.tasks import TASKS
 
 CARD = "README.md"
 MARK = "<!-- written anew by each training and evaluation; to keep your own, remove this line -->"
@@ -44,8 +46,6 @@ COLUMNS = {
     "loss": ("loss", "{:.3f}"),
     "accuracy": ("accuracy", "{:.3f}"),
     "val_loss": ("validation loss", "{:.3f}"),
-    "val_perplexity": ("perplexity", "{:.3f}"),
-    "val_bleu": ("greedy BLEU", "{:.2f}"),
 }
 
 
@@ -80,19 +80,29 @@ def card(directory):
     directory = Path(directory)
     name, config = directory.resolve().name, read_config(directory)
     settings = _facts(directory / PREPARED / SETTINGS)
+    task = _task(directory, settings)
     history = read_history(directory)
     sections = (
-        _head(name, settings),
-        _model(config, settings, count_parameters(directory / config["weights"])),
-        _use(name, config),
-        _scores(config, history, read_scores(directory)),
+        _head(task, name, settings),
+        _model(task, config, settings, count_parameters(directory / config["weights"])),
+        _use(task, name, config),
+        _scores(task, config, history, read_scores(directory)),
         _data(_facts(directory / PREPARED / CORPUS)),
-        _training(read_sessions(directory), history),
+        _training(task, read_sessions(directory), history),
         _settings(settings),
-        _limitations(config, settings),
+        _limitations(task, config, settings),
     )
     texts = ["\n".join(lines) for lines in sections]
     return "\n\n".join(filter(None, texts)) + "\n"
+
+
+def _task(directory, settings):
+    """The task that a run was trained for; one without settings is of the oldest."""
+    name = settings.get("task", TRANSLATION)
+    if name not in TASKS:
+        path = directory / PREPARED / SETTINGS
+        raise RunError(f"{path}: task must be one of {list(TASKS)}, got {name!r}")
+    return TASKS[name]
 
 
 def count_parameters(path):
@@ -125,7 +135,7 @@ def _table(heads, rows):
         yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
 
 
-def _head(name, settings):
+def _head(task, name, settings):
     language = settings.get("language")
     languages = [name for name in (settings.get("source_language"), language) if name]
     yield "---"
@@ -133,29 +143,20 @@ def _head(name, settings):
         # Quoted: `no`, Norwegian, is a truth value in YAML.
         yield f"language: {json.dumps(languages)}"
     yield "library_name: tfformer"
-    yield "pipeline_tag: translation"
+    yield f"pipeline_tag: {task.pipeline_tag}"
     yield "---"
     yield MARK
     yield f"# {name}"
     yield ""
     into = f", into the language `{language}`" if language else ""
-    yield f"An encoder-decoder Transformer (Vaswani et al. 2017), text in and text out{into}."
+    yield f"{task.description}{into}."
 
 
-def _model(config, settings, parameters):
-    model, weights = config["model"], config["weights"]
-    sizes = [model["source_vocabulary_size"], model["target_vocabulary_size"]]
-    kind = settings.get("vocabulary_kind", "")
-    if "target.model" in config["sha256"]:
-        pieces = f"{sizes[0]:,} and {sizes[1]:,} pieces"
-    else:
-        pieces = f"{sizes[0]:,} pieces for both sides"
-    layers = [model["num_encoder_layers"], model["num_decoder_layers"]]
+def _model(task, config, settings, parameters):
+    weights = config["weights"]
     rows = {
         "parameters": f"{parameters:,}",
-        "layers of encoder and decoder": "{} and {}".format(*layers),
-        "d_model, heads, d_ff": f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}",
-        "vocabulary": f"SentencePiece {kind}".strip() + f", {pieces}",
+        **dict(task.sizes(config, settings)),
         "search": ", ".join(f"`{name}` {value}" for name, value in config["search"].items()),
         "weights": f"`{weights}`, sha256 `{config['sha256'][weights]}`",
     }
@@ -163,27 +164,23 @@ def _model(config, settings, parameters):
     yield from _table(["", ""], rows.items())
 
 
-def _use(name, config):
+def _use(task, name, config):
     run = shlex.quote(f"runs/{name}")
     text = (config.get("training", {}).get("examples") or ["a text"])[0]
     yield "## How to use it"
     yield "In a checkout of tfformer that has this folder in `runs`:"
     yield "```"
-    yield f"echo {shlex.quote(text)} | python -m training.translate {run}"
-    yield f"python -m training.evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
+    yield from task.usage(run, shlex.quote(text))
     yield f"python -m export.saved_model {run} {shlex.quote(f'exported/{name}')}"
     yield "```"
 
 
-def _scores(config, history, tested):
-    rows, chosen = [], config.get("training", {})
-    if "val_bleu" in chosen:
-        measures = {"bleu": chosen["val_bleu"]}
-        for row in history:
-            if row["epoch"] == chosen.get("epoch"):
-                measures["perplexity"] = row["val_perplexity"]
-        signature = {"bleu_signature": chosen.get("val_bleu_signature")}
-        rows += _measures("validation, by which it was chosen", "greedy", measures | signature)
+def _scores(task, config, history, tested):
+    rows = list(
+        _measures(
+            "validation, by which it was chosen", task.figure_how, task.chosen(config, history)
+        )
+    )
     for entry in tested:
         name, search = entry["test_set"], entry["search"]
         if len({other["sha256"] for other in tested if other["test_set"] == name}) > 1:
@@ -221,20 +218,20 @@ def _data(corpus):
     yield "**Licence.** A model inherits the terms of its data, which this card does not know."
 
 
-def _training(sessions, history):
+def _training(task, sessions, history):
     if sessions:
         rows = [*costs(sessions), *_speed(history)]
         yield "## Training"
         yield from _table(["", ""], rows)
     if history:
-        shown = _some(history)
+        shown, columns = _some(task, history), COLUMNS | dict(task.columns)
         yield ""
-        names = [name for name in COLUMNS if any(name in row for row in shown)]
+        names = [name for name in columns if any(name in row for row in shown)]
         cells = [
-            [COLUMNS[name][1].format(row[name]) if name in row else "" for name in names]
+            [columns[name][1].format(row[name]) if name in row else "" for name in names]
             for row in shown
         ]
-        yield from _table([COLUMNS[name][0] for name in names], cells)
+        yield from _table([columns[name][0] for name in names], cells)
         if len(shown) < len(history):
             yield f"\n{len(shown)} of {len(history)} epochs; `log.csv` has all."
 
@@ -250,14 +247,16 @@ def _speed(history):
         yield "tokens a second, without validation", f"{tokens / seconds:,.0f}"
 
 
-def _some(history):
+def _some(task, history):
     """Of many epochs those that were validated; of many of these the best, and evenly some."""
+    validated = [row for row in history if task.figure in row]
     if len(history) > EPOCHS:
-        history = [row for row in history if "val_bleu" in row] or history
+        history = validated or history
     if len(history) > EPOCHS:
-        best = max(range(len(history)), key=lambda n: history[n].get("val_bleu", 0))
-        places = np.linspace(0, len(history) - 1, EPOCHS - 1).round().astype(int)
-        history = [history[n] for n in sorted({best, *places.tolist()})]
+        places = np.linspace(0, len(history) - 1, EPOCHS - 1).round().astype(int).tolist()
+        if validated:
+            places.append(task.best([row[task.figure] for row in validated]))
+        history = [history[n] for n in sorted(set(places))]
     return history
 
 
@@ -285,9 +284,9 @@ def _settings(settings):
     yield "</details>"
 
 
-def _limitations(config, settings):
+def _limitations(task, config, settings):
     yield "## Limitations"
-    if "val_bleu" in config.get("training", {}):
+    if task.figure in config.get("training", {}):
         yield "- The validation scores chose this model among others, so they flatter it."
     yield "- A score holds for text like that of its test set. Of other domains, and of whether a"
     yield "  translation is complete, true or harmless, nothing was measured here."

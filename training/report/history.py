@@ -9,7 +9,7 @@ LOG = "log.csv"
 
 def write_history(directory, rows):
     """Writes the rows, dicts of numbers, as CSV; replaced whole, never half written."""
-    from tfformer.run import write_atomically
+    from tfformer.files import write_atomically
 
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()

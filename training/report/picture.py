@@ -2,7 +2,7 @@
 
 import io
 
-from tfformer.run import write_atomically
+from tfformer.files import write_atomically
 
 
 def pyplot():

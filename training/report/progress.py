@@ -6,6 +6,7 @@ import sys
 import time
 
 import keras
+import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -27,13 +28,14 @@ class EpochProgress(keras.callbacks.Callback):
         batches: of the epoch.
         first: how many of them were done before.
         tokens: an iterator over the real tokens of each of the others.
+        figures_of: a function of the logs that gives "loss" and "accuracy" for `row`.
         output: the console of the bar.
         before: what `row` gave for those that were done before. Default: there were none.
     """
 
-    def __init__(self, epoch, epochs, batches, first, tokens, output, before=None):
+    def __init__(self, epoch, epochs, batches, first, tokens, figures_of, output, before=None):
         super().__init__()
-        self.tokens, self.done = tokens, first
+        self.tokens, self.done, self.figures_of = tokens, first, figures_of
         self.seen, self.seconds, self.logs = 0, 0.0, {}
         if before and "tokens" in before:
             self.seen = before["tokens"]
@@ -69,23 +71,18 @@ class EpochProgress(keras.callbacks.Callback):
         self.bar.update(self.task, completed=self.done, figures=self.figures())
 
     def step(self):
-        return int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
+        return int(np.asarray(self.model.optimizer.iterations))
 
     def tokens_per_second(self):
         return self.seen / max(time.monotonic() - self.started, 1e-9)
 
     def learning_rate(self):
-        return float(keras.ops.convert_to_numpy(self.model.optimizer.learning_rate))
+        return float(np.asarray(self.model.optimizer.learning_rate))
 
     def row(self):
-        """What the epoch has come to so far, for the log.
-
-        The loss is the mean over all tokens, without smoothing: Keras's own running loss weighs a
-        batch by its rows, of which short sentences have more.
-        """
+        """What the epoch has come to so far, for the log."""
         return {
-            "loss": math.log(self.logs["perplexity"]),
-            "accuracy": self.logs["accuracy"],
+            **self.figures_of(self.logs),
             "learning_rate": self.learning_rate(),
             "tokens": self.seen,
             "tokens_per_second": self.tokens_per_second(),
@@ -99,8 +96,8 @@ class EpochProgress(keras.callbacks.Callback):
         )
 
 
-def write_curve(path, rows):
-    """The training curve as a picture: the losses left, BLEU right, over the epochs."""
+def write_curve(path, rows, task):
+    """The training curve as a picture: the losses left, the task's figure right, over epochs."""
     from training.report.picture import pyplot, write_picture
 
     figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
@@ -113,14 +110,15 @@ def write_curve(path, rows):
         label="validation loss",
     )
     axes.set(xlabel="epoch", ylabel="nats a token")
-    right = axes.twinx()
+    right, scores = axes.twinx(), [row[task.figure] for row in validated]
     right.plot(
         [row["epoch"] for row in validated],
-        [row["val_bleu"] for row in validated],
+        scores,
         color="tab:green",
-        label="validation BLEU (greedy)",
+        label=f"validation {task.figure_words()}",
     )
-    right.set(ylabel="BLEU", ylim=(0, 100 if max(r["val_bleu"] for r in validated) > 60 else None))
+    most = task.figure_most if max(scores) > 0.6 * task.figure_most else None
+    right.set(ylabel=task.figure_name, ylim=(0, most))
     lines = axes.get_lines() + right.get_lines()
     axes.legend(lines, [line.get_label() for line in lines], loc="center right")
     write_picture(path, figure)

@@ -11,7 +11,8 @@ import hashlib
 from datetime import date
 from pathlib import Path
 
-from tfformer.run import RunError, read_config, read_json, write_json
+from tfformer.files import RunError, read_json, write_json
+from tfformer.run import read_config
 
 SCORES = "scores.json"
 # What makes two evaluations one and the same.

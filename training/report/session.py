@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tfformer.run import read_json, write_json
+from tfformer.files import read_json, write_json
 from training.report import machine
 from training.report.energy import Energy
 

@@ -1,55 +1,51 @@
-"""What is trained: a Transformer, compiled with the recipe's optimizer, schedule and loss."""
+"""What is trained: a task's model, compiled with the recipe's optimizer, schedule and loss."""
 
 from tfformer import run
-from tfformer.config import TransformerConfig
-from tfformer.loss import Perplexity, SmoothedCrossEntropy, TokenAccuracy
-from tfformer.models.transformer import Transformer
+from tfformer.models import FAMILIES
 from tfformer.schedule import WarmupSchedule
 from training.prepare import read_init
 from training.step.adam import Adam
 from training.step.muon import Muon
-from training.step.parallel import ParallelTransformer
+from training.step.parallel import in_parts
 
 
-def beginning(prepared, recipe, tokenizer):
+def beginning(prepared, task, recipe, tokenizer):
     """The model's configuration, and the weights it begins with; None: random ones.
 
     Args:
         prepared: the folder of what a training was prepared with.
+        task: a `Task`.
         recipe: a `Recipe`, which says how large the model is unless it begins with another run.
         tokenizer: the `Tokenizer` of that folder.
     """
-    if (begun := read_init(prepared)) is not None:
+    if (begun := read_init(prepared, task)) is not None:
         return begun
-    changes = dict(recipe.model_changes)
-    if not tokenizer.is_shared:
-        # Two vocabularies have no matrix in common.
-        changes.setdefault("tie_embeddings", "target")
-    config = TransformerConfig.preset(
-        recipe.preset,
-        tokenizer.source_vocabulary_size,
-        target_vocabulary_size=tokenizer.target_vocabulary_size,
-        **changes,
-    )
-    return config, None
+    sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+    return task.configuration(recipe, *sizes, tokenizer.is_shared), None
 
 
-def compiled_model(config, weights, recipe, steps, simple=True, packed=False):
-    """A `Transformer` that `fit` trains by the recipe.
+def compiled_model(config, weights, task, recipe, steps, simple=True, packed=False):
+    """The task's model, that `fit` trains by the recipe.
 
     Args:
-        config: a `TransformerConfig`.
+        config: the model's configuration.
         weights: what it begins with; None: random weights.
+        task: a `Task`.
         recipe: a `Recipe`.
         steps: of an epoch.
-        simple: one device computes a batch at once; otherwise it is a `ParallelTransformer`.
+        simple: one device computes a batch at once; otherwise its class is that of `in_parts`.
         packed: that one leaves padding out. (A simple one does with batches that are packed.)
     """
+    kind = FAMILIES[task.family].model
     if simple:
-        model = Transformer(config, dtype=recipe.dtype)
+        model = kind(config, dtype=recipe.dtype)
     else:
-        model = ParallelTransformer(
-            config, recipe.accumulate, recipe.cores, packed=packed, dtype=recipe.dtype
+        model = in_parts(kind)(
+            config,
+            parts=recipe.accumulate,
+            cores=recipe.cores,
+            without_padding=task.without_padding if packed else None,
+            dtype=recipe.dtype,
         )
     if weights is not None:
         run.set_weights(model, weights)
@@ -58,8 +54,8 @@ def compiled_model(config, weights, recipe, steps, simple=True, packed=False):
             layer.trainable = False
     model.compile(
         optimizer=_optimizer(model, recipe, steps),
-        loss=SmoothedCrossEntropy(recipe.smoothing),
-        metrics=[TokenAccuracy(), Perplexity()],
+        loss=task.loss(recipe),
+        metrics=task.metrics(recipe),
     )
     model.optimizer.build(model.trainable_variables)
     return model
@@ -103,9 +99,15 @@ def _schedule(d_model, recipe, steps):
 
 
 def part_of(model, part):
-    """The layers of a part of a `Transformer`, by its name in `Recipe.freeze`."""
-    if part != "embeddings":
-        return [getattr(model, part)]
-    names = ("source_embedding", "target_embedding", "source_positions", "target_positions")
+    """The layers of a part of a model, by its name in `Recipe.freeze`.
+
+    Raises:
+        ValueError: the model has no such part.
+    """
+    names = [part]
+    if part == "embeddings":
+        names = ["source_embedding", "target_embedding", "source_positions", "target_positions"]
     layers = [getattr(model, name, None) for name in names]
+    if all(layer is None for layer in layers):
+        raise ValueError(f"freeze must name parts that the model has, got {part!r}")
     return [layer for layer in layers if layer is not None]

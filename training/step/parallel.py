@@ -8,14 +8,14 @@ Keras 3 sees to most of a step under `tf.distribute`. What it does otherwise is 
 private hooks that takes, and nowhere else; `test_parallel.py` fails if Keras changes them.
 """
 
+import functools
+
 import keras
 import tensorflow as tf
 from keras import tree
 
 from tfformer.backend import replicas
 from tfformer.config import PAD
-from tfformer.layers.rows import without_padding
-from tfformer.models.transformer import Transformer
 
 
 def real(labels):
@@ -23,31 +23,42 @@ def real(labels):
     return tf.cast(labels != PAD, tf.float32)
 
 
-class ParallelTransformer(Transformer):
-    """A `Transformer` whose training step adds up the parts of a batch before it divides.
+@functools.cache
+def in_parts(kind):
+    """The class of a Keras model, whose training step adds up the parts of a batch: see `Parts`.
 
-    To be compiled with a loss whose `call` gives the loss of each token, [B, T], as that of
-    `SmoothedCrossEntropy` does, and with the `Adam` of `training.step.adam`.
+    Its layers, the names and the order of its variables are those of the class `kind`.
+    """
+    return type(f"Parallel{kind.__name__}", (Parts, kind), {"__doc__": Parts.__doc__})
+
+
+class Parts:
+    """A model whose training step adds up the parts of a batch before it divides.
+
+    To be compiled with a loss whose `call` gives the loss of each label, of the shape of the
+    labels, as that of `SmoothedCrossEntropy` does, and with the `Adam` of `training.step.adam`.
 
     Args:
-        config: a `TransformerConfig`.
+        args, kwargs: those of the model.
         parts: in how many parts a replica computes its rows, one after the other, so that it needs
             the memory of one. Default 1.
         cores: in how many it computes each of these side by side. Default 1. The number of its
             rows must be a multiple of both together.
         passes: how often a batch holds its rows, one copy behind the other. A part has as many
             copies of its own rows. Default 1.
-        packed: leaves out the padding of a part, see `tfformer.layers.rows`. Default False.
+        without_padding: a function of (inputs, labels, passes) that leaves out the padding of a
+            part, as that of `tfformer.layers.rows`. Default None: padding stays.
 
     Attributes:
         stop: a variable of this process, not zero if it asks all of them to stop. The logs of
             each step have the sum over all replicas as `"stop"`.
     """
 
-    def __init__(self, config, parts=1, cores=1, passes=1, packed=False, **kwargs):
+    def __init__(self, *args, parts=1, cores=1, passes=1, without_padding=None, **kwargs):
         self.stop = tf.Variable(0.0, trainable=False)
-        super().__init__(config, **kwargs)
-        self.parts, self.cores, self.passes, self.packed = parts, cores, passes, packed
+        super().__init__(*args, **kwargs)
+        self.parts, self.cores, self.passes = parts, cores, passes
+        self.without_padding = without_padding
 
     def train_step(self, data):
         inputs, labels = data
@@ -105,8 +116,8 @@ class ParallelTransformer(Transformer):
         weights = self.trainable_variables
         # All parts have one shape, so this is the same for all. Sums of half precision overflow.
         size = tf.cast(tf.size(labels), tf.float32)
-        if self.packed:
-            inputs, labels = without_padding(inputs, labels, self.passes)
+        if self.without_padding:
+            inputs, labels = self.without_padding(inputs, labels, self.passes)
         with tf.GradientTape() as tape:
             logits = self(inputs, training=True)
             total = tf.reduce_sum(self.loss.call(labels, logits) * real(labels))

@@ -13,8 +13,10 @@ from training.data.batches import EDGES, Batches, permuted
 from training.data.corpus import COLUMNS, write_corpus
 from training.data.noise import Noise
 from training.data.reader import CorpusReport, Pair
+from training.tasks import TASKS
 
 PAIRS, TOKENS = 211, 97
+TRANSLATION = TASKS["translation"]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def corpus(pairs, tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def batches(corpus, tokenizer):
-    return Batches(corpus, tokenizer, TOKENS, seed=3)
+    return Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3)
 
 
 def elements(dataset):
@@ -111,7 +113,7 @@ def test_a_pair_is_in_the_first_bucket_that_holds_it(batches, corpus):
 
 def test_the_plan_is_a_pure_function_of_seed_and_epoch(corpus, tokenizer):
     def plan(seed, epoch):
-        return list(Batches(corpus, tokenizer, TOKENS, seed).plan(epoch))
+        return list(Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed).plan(epoch))
 
     assert plan(3, 1) == plan(3, 1)
     different = [plan(seed, epoch) for seed in (3, 4) for epoch in (0, 1)]
@@ -124,7 +126,7 @@ def test_every_epoch_has_as_many_batches(batches):
 
 
 def test_without_shuffling_the_order_within_a_bucket_is_the_corpus_s(corpus, tokenizer):
-    batches = Batches(corpus, tokenizer, TOKENS, shuffle=False)
+    batches = Batches(TRANSLATION, corpus, tokenizer, TOKENS, shuffle=False)
     plan = list(batches.plan(0))
     assert plan == list(batches.plan(1))
     for bucket in {bucket for bucket, _ in plan}:
@@ -150,7 +152,7 @@ def test_the_plan_of_a_large_corpus_is_not_kept_in_memory():
         def __len__(self):
             return len(self.index)
 
-    batches = Batches(Large(), None, 4096)
+    batches = Batches(TRANSLATION, Large(), None, 4096)
     tracemalloc.start()
     count = sum(1 for _ in batches.plan(0))
     _, peak = tracemalloc.get_traced_memory()
@@ -241,7 +243,7 @@ def rows_of(element):
 
 @pytest.mark.parametrize(("count", "parts"), [(2, 1), (3, 1), (1, 4), (2, 3), (7, 2)])
 def test_shards_partition_every_batch(corpus, tokenizer, epoch_0, count, parts):
-    batches = Batches(corpus, tokenizer, TOKENS, seed=3, parts=parts)
+    batches = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, parts=parts)
     shards = [elements(batches.dataset(shards=(n,), count=count)) for n in range(count)]
     shapes = {batches.shape(bucket, count) for bucket in batches.buckets}
     for whole, *split in zip(epoch_0, *shards, strict=True):
@@ -278,7 +280,7 @@ def test_a_shard_reads_its_own_texts_alone(corpus, tokenizer):
             read.extend(numbers)
             return corpus.texts(numbers)
 
-    batches = Batches(Watched(), tokenizer, TOKENS, seed=3)
+    batches = Batches(TRANSLATION, Watched(), tokenizer, TOKENS, seed=3)
     elements(batches.dataset(0, 0, (1,), 3))
     assert read == [n for _, numbers in batches.plan(0) for n in numbers[1::3]]
 
@@ -299,7 +301,7 @@ def test_fit_makes_one_step_a_batch(batches, tokenizer):
 
 
 def test_packed_batches_say_where_their_tokens_stand(batches, corpus, tokenizer):
-    packed = Batches(corpus, tokenizer, TOKENS, seed=3, packed=True)
+    packed = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, packed=True)
     both = zip(packed.dataset().as_numpy_iterator(), elements(batches.dataset()), strict=True)
     for (inputs, labels), (source, target, padded_labels) in both:
         np.testing.assert_array_equal(inputs["source_ids"], source)
@@ -313,7 +315,8 @@ def test_packed_batches_say_where_their_tokens_stand(batches, corpus, tokenizer)
 
 def test_of_two_passes_one_half_is_the_other(batches, corpus, tokenizer):
     noise = Noise(tokenizer, word_dropout=0.3)
-    twice = Batches(corpus, tokenizer, TOKENS, seed=3, passes=2, noise=noise)
+    twice = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, noise=noise)
+    twice.passes = 2
     for found, once in zip(elements(twice.dataset()), elements(batches.dataset()), strict=True):
         for ids in found:
             np.testing.assert_array_equal(*np.split(ids, 2))
@@ -322,7 +325,7 @@ def test_of_two_passes_one_half_is_the_other(batches, corpus, tokenizer):
 
 def test_noise_is_another_in_each_epoch_and_the_same_when_resumed(corpus, tokenizer):
     noise = Noise(tokenizer, word_dropout=0.3)
-    noisy = Batches(corpus, tokenizer, TOKENS, seed=3, noise=noise, shuffle=False)
+    noisy = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, noise=noise, shuffle=False)
     first = elements(noisy.dataset(0))
     assert_same(elements(noisy.dataset(0, skip=2)), first[2:])
     other = elements(noisy.dataset(1))
@@ -335,8 +338,8 @@ def test_sampling_begins_behind_its_epochs_and_is_the_same_when_resumed(corpus, 
     texts = [text for pair in pairs for text in (pair.source, pair.target)]
     tokenizer = Tokenizer.train(texts, vocabulary_size=300)
     noise = Noise(tokenizer, subword_sampling=0.5, sampling_from=1)
-    sampled = Batches(corpus, tokenizer, TOKENS, seed=3, noise=noise)
-    plain = Batches(corpus, tokenizer, TOKENS, seed=3)
+    sampled = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, noise=noise)
+    plain = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3)
     assert_same(elements(sampled.dataset(0)), elements(plain.dataset(0)))
     second = elements(sampled.dataset(1))
     # A resumed epoch is sampled, too.
@@ -347,8 +350,8 @@ def test_sampling_begins_behind_its_epochs_and_is_the_same_when_resumed(corpus, 
 
 
 def test_both_ways_half_of_the_pairs_of_the_first_epochs_are_turned_round(corpus, tokenizer):
-    both = Batches(corpus, tokenizer, TOKENS, seed=3, both_ways=2)
-    plain = Batches(corpus, tokenizer, TOKENS, seed=3)
+    both = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, both_ways=2)
+    plain = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3)
 
     def texts(batches, epoch):
         return [
@@ -371,7 +374,7 @@ def test_both_ways_half_of_the_pairs_of_the_first_epochs_are_turned_round(corpus
 
 
 def test_both_ways_a_resumed_epoch_and_one_in_shards_turn_the_same_pairs(corpus, tokenizer):
-    both = Batches(corpus, tokenizer, TOKENS, seed=3, both_ways=1)
+    both = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, both_ways=1)
     epoch = elements(both.dataset())
     assert_same(elements(both.dataset(0, skip=2)), epoch[2:])
     shards = [elements(both.dataset(shards=(n,), count=3)) for n in range(3)]

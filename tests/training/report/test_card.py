@@ -18,17 +18,22 @@ from powercap import zone
 
 import tfformer
 from tfformer import Tokenizer, run
+from tfformer.files import unpack
 from training import fit
 from training.data.corpus import Corpus
 from training.data.reader import Pair
 from training.evaluate import forced_perplexity
+from training.interrupt import Interrupted
 from training.report import card, session
 from training.report.bleu import bleu
 from training.report.energy import Energy
 from training.report.history import read_history
 from training.report.machine import CHECKOUT, commit
+from training.state import Keeper
+from training.tasks import TASKS
 from training.train import origin_of
 
+TRANSLATION = TASKS["translation"]
 BLANK, LONG = 3, 2  # pairs that are dropped
 STOPPED = 6  # steps behind which the first session ends
 
@@ -63,18 +68,18 @@ def trained(tmp_path_factory):
     directory = tmp_path_factory.mktemp("card") / "my run"
     powercap = tmp_path_factory.mktemp("powercap")
     counter = zone(powercap, "intel-rapl:0", "package-0", 5_000_000)
-    keep = fit._Keeper.on_train_batch_end
+    keep = Keeper.on_train_batch_end
 
     def stopping(keeper, batch, logs=None):
-        if keeper.training.progress["batch"] == STOPPED - 1:
+        if keeper.state.progress["batch"] == STOPPED - 1:
             counter.write_text("7205000000")
-            keeper.training.stop_signal = signal.SIGTERM
+            keeper.signals.number = signal.SIGTERM
         keep(keeper, batch, logs)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "Energy", functools.partial(Energy, powercap=powercap))
-        patch.setattr(fit._Keeper, "on_train_batch_end", stopping)
-        with pytest.raises(fit.Interrupted):
+        patch.setattr(Keeper, "on_train_batch_end", stopping)
+        with pytest.raises(Interrupted):
             fit.Training(directory, RECIPE).run()
     assert not (directory / card.CARD).exists(), "there is no model yet"
     with pytest.MonkeyPatch.context() as patch:
@@ -138,7 +143,7 @@ def test_sessions_are_summed_up(trained, rows):
     assert rows["steps"] == [f"{steps:,}"]
     seconds = sum(one["seconds"] for one in sessions)
     # The clock of the checkpoints goes on where it was stopped; a session is recorded just behind.
-    last = run.unpack((trained / "checkpoints" / "last.npz").read_bytes())
+    last = unpack((trained / "checkpoints" / "last.npz").read_bytes())
     clock = json.loads(last["progress"].tobytes())["seconds"]
     assert clock - 0.2 <= seconds <= clock + 5
     assert rows["minutes, validation included"] == [f"{seconds / 60:.1f} in 2 sessions"]
@@ -207,13 +212,13 @@ def test_the_card_is_a_function_of_the_run_and_replaced_whole(trained, tmp_path,
 
 def test_of_many_epochs_the_best_and_the_ends_are_shown():
     history = [{"epoch": n, "val_bleu": 50 - abs(n - 33)} for n in range(1, 101)]
-    shown = [row["epoch"] for row in card._some(history)]
+    shown = [row["epoch"] for row in card._some(TRANSLATION, history)]
     assert len(shown) <= card.EPOCHS and shown == sorted(set(shown))
     assert {1, 33, 100} <= set(shown)
     for row in history:
         if row["epoch"] % 10:
             del row["val_bleu"]
-    assert [row["epoch"] for row in card._some(history)] == list(range(10, 101, 10))
+    assert [row["epoch"] for row in card._some(TRANSLATION, history)] == list(range(10, 101, 10))
 
 
 def test_a_model_that_was_only_saved_has_a_card_of_what_is_known(tmp_path):

@@ -6,11 +6,13 @@ from types import SimpleNamespace
 import pytest
 
 from training.report.progress import EpochProgress, console
+from training.tasks import TASKS
 
 
 def epoch(tokens, first=0, before=None):
     """The row of an epoch of 7 batches, of which those of these tokens are computed now."""
-    bar = EpochProgress(2, 3, 7, first, iter(tokens), console(quiet=True), before)
+    figures = TASKS["translation"].figures
+    bar = EpochProgress(2, 3, 7, first, iter(tokens), figures, console(quiet=True), before)
     bar.set_model(SimpleNamespace(optimizer=SimpleNamespace(iterations=14, learning_rate=0.5)))
     with bar.shown():
         for n in range(len(tokens)):

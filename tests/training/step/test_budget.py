@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from workers import RECIPE, last_state
 
-from training import fit, train
+from training import fit, setup, train
 from training.step import budget
 
 
@@ -59,8 +59,8 @@ def small_gpu(monkeypatch):
     """As if there were a GPU that holds 200 tokens; what batches were tried on it."""
     tried = []
 
-    def training_step(model, edge, passes=1):
-        real = budget.training_step(model, edge, passes)
+    def training_step(model, task, edge, passes=1):
+        real = budget.training_step(model, task, edge, passes)
 
         def step(tokens):
             tried.append((tokens, edge, passes))
@@ -70,7 +70,7 @@ def small_gpu(monkeypatch):
 
         return step
 
-    monkeypatch.setattr(fit, "has_gpu", lambda: True)
+    monkeypatch.setattr(setup, "has_gpu", lambda: True)
     monkeypatch.setattr(fit, "training_step", training_step)
     monkeypatch.setattr(fit, "LEAST_STEPS", 1)
     return tried
@@ -112,7 +112,7 @@ def test_a_run_that_found_no_batch_takes_a_number(small_gpu, tmp_path, monkeypat
     run = tmp_path / "run"
     command = [RECIPE, "--run", str(run), "--epochs", "1"]
 
-    def too_small(model, edge, passes=1):
+    def too_small(model, task, edge, passes=1):
         def step(tokens):
             raise out_of_memory()
 

@@ -9,7 +9,7 @@ import pytest
 from paths import ROOT, SUPPORT
 from workers import RECIPE
 
-from tfformer.run import read_json
+from tfformer.files import read_json
 from training import fit, train
 from training.recipe import AUTO, load_recipe
 from training.report import machine

@@ -4,11 +4,11 @@ import keras
 import numpy as np
 import pytest
 
-from tfformer import SmoothedCrossEntropy, TransformerConfig
+from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from tfformer.run import model_weights
 from training.step.adam import Adam
 from training.step.muon import Muon
-from training.step.parallel import ParallelTransformer
+from training.step.parallel import in_parts
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ def batch():
 
 def compiled(dtype, make, parts):
     keras.utils.set_random_seed(7)
-    model = ParallelTransformer(CONFIG, parts, dtype=dtype)
+    model = in_parts(Transformer)(CONFIG, parts=parts, dtype=dtype)
     model.compile(make(0.01, global_clipnorm=1.0), SmoothedCrossEntropy())
     model.optimizer.build(model.trainable_variables)
     return model

@@ -7,6 +7,7 @@ import pytest
 from tfformer import TransformerConfig
 from training.recipe import Recipe
 from training.step.model import compiled_model
+from training.tasks import TASKS
 
 
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
@@ -25,7 +26,7 @@ def test_weight_decay_takes_its_share_of_matrices_alone(optimizer, decay, dtype)
         dtype=dtype,
     )
     config = TransformerConfig.preset("test", 31, tie_embeddings="none")
-    model = compiled_model(config, None, recipe, 7)
+    model = compiled_model(config, None, TASKS["translation"], recipe, 7)
     for weight in model.weights:
         weight.assign(weight + 0.5)  # biases begin as zeros
     before = {weight.path: weight.numpy() for weight in model.weights}

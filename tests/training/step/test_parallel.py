@@ -12,9 +12,10 @@ import two_devices
 from paths import ROOT, SUPPORT
 
 from tfformer import Transformer
-from tfformer.run import model_weights, unpack
+from tfformer.files import unpack
+from tfformer.run import model_weights
 from training.step.adam import Adam
-from training.step.parallel import ParallelTransformer
+from training.step.parallel import in_parts
 
 pytestmark = pytest.mark.slow
 
@@ -84,11 +85,11 @@ def one_step():
 def test_parts_are_the_whole_batch(parts, cores, one_step):
     """12 rows of very different lengths, in parts of 4, 2 and 1."""
 
-    def in_parts(config, **kwargs):
-        return ParallelTransformer(config, parts, cores, **kwargs)
+    def make(config, **kwargs):
+        return in_parts(Transformer)(config, parts=parts, cores=cores, **kwargs)
 
     whole, expected_history, _ = one_step
-    split, history, _ = fitted(in_parts, clipped())
+    split, history, _ = fitted(make, clipped())
     assert_close(model_weights(split), model_weights(whole))
     history.pop("stop")
     assert_close(history, expected_history)
@@ -101,10 +102,10 @@ def test_parts_of_padding_alone_count_nothing():
     dataset = tf.data.Dataset.from_tensors(({"source_ids": ids, "target_ids": ids}, ids))
     small = dataset.map(lambda x, y: ({k: v[:4] for k, v in x.items()}, y[:4]))
 
-    def in_parts(config, **kwargs):
-        return ParallelTransformer(config, 3, **kwargs)
+    def make(config, **kwargs):
+        return in_parts(Transformer)(config, parts=3, **kwargs)
 
-    split, *_ = fitted(in_parts, Adam(0.01, epsilon=1e-4), dataset)
+    split, *_ = fitted(make, Adam(0.01, epsilon=1e-4), dataset)
     whole, *_ = fitted(Transformer, Adam(0.01, epsilon=1e-4), small)
     assert_close(model_weights(split), model_weights(whole))
 
@@ -113,10 +114,10 @@ def test_a_batch_of_padding_changes_no_weight():
     ids = np.zeros((4, 5), "int32")
     dataset = tf.data.Dataset.from_tensors(({"source_ids": ids, "target_ids": ids}, ids))
 
-    def in_parts(config, **kwargs):
-        return ParallelTransformer(config, 2, **kwargs)
+    def make(config, **kwargs):
+        return in_parts(Transformer)(config, parts=2, **kwargs)
 
-    model, _, before = fitted(in_parts, Adam(0.01), dataset)
+    model, _, before = fitted(make, Adam(0.01), dataset)
     for name, value in model_weights(model).items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
 

@@ -1,13 +1,11 @@
 """However a training is spread, and however often it is killed, its weights are the same."""
 
 import json
-import os
 import random
 import re
 import signal
-import subprocess
-import sys
 
+import forks
 import pytest
 from workers import KILLS, Workers, assert_close_weights, assert_same_state, last_state, train
 
@@ -69,12 +67,8 @@ def test_a_worker_that_does_not_know_itself_is_one_line(monkeypatch, config):
 )
 def test_what_is_not_there_is_one_line(tmp_path, options, named):
     run = tmp_path / "run"
-    environment = {k: v for k, v in os.environ.items() if k not in ("TF_CONFIG", "TPU_NAME")}
-    done = subprocess.run(
-        [sys.executable, "-m", "training.train", "dates", "--run", str(run), *options],
-        env={**environment, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
+    done = forks.train(
+        ["dates", "--run", str(run), *options], {"TF_CONFIG": None, "TPU_NAME": None}
     )
     assert done.returncode in (1, 2)
     assert "Traceback" not in done.stderr

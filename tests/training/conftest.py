@@ -1,0 +1,38 @@
+"""Fixtures of the tests of training: one finished run that all look at, copies, text files."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from workers import start
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory):
+    """A training to its end that nothing has stopped; not to be changed."""
+    run = tmp_path_factory.mktemp("finished") / "run"
+    done = start(run)
+    assert done.returncode == 0, done.stderr
+    return run
+
+
+@pytest.fixture
+def begun(finished, tmp_path):
+    """A copy, to be damaged."""
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Writes text files and gives the arguments that name them."""
+
+    def write(source=b"a b c\n" * 7, target=b"c b a\n" * 7):
+        paths = []
+        for name, content in (("source", source), ("target", target)):
+            path = tmp_path / f"{name}.txt"
+            if content is not None:
+                path.write_bytes(content)
+            paths += [f"--{name}", str(path)]
+        return [*paths, "--run", str(tmp_path / "run"), "--preset", "test", "--epochs", "1"]
+
+    return write

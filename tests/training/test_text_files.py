@@ -1,0 +1,140 @@
+"""The command training.train on the user's own text files, good, bad and awkward."""
+
+import json
+import os
+
+import pytest
+from workers import fails
+
+from training import train
+from training.data.corpus import Corpus
+from training.data.reader import Pair
+from training.prepare import PREPARED, prepare
+
+
+def prepared_by(arguments):
+    """What the command prepares before it trains."""
+    parsed = train.parser().parse_args(arguments)
+    folder = parsed.run / PREPARED
+    prepare(folder, train.read_recipe(parsed), None, print)
+    return folder
+
+
+def test_missing_file(files, capsys):
+    arguments = files(source=None)
+    assert "source.txt" in fails(arguments, capsys, 1)
+
+
+def test_directory_instead_of_a_file(files, capsys, tmp_path):
+    arguments = files()
+    arguments[1] = str(tmp_path)
+    assert str(tmp_path) in fails(arguments, capsys, 1)
+
+
+def test_files_of_different_lengths_name_both_counts(files, capsys):
+    line = fails(files(source=b"a\n" * 11, target=b"a\n" * 13), capsys, 1)
+    assert "11" in line and "13" in line
+
+
+def test_several_files_are_one_after_the_other(tmp_path, capsys):
+    lines = [f"{word} {n}\n" for n in range(7) for word in ("ab", "cd", "ef")]
+    text = {"a": lines[:8], "b": lines[8:], "whole": lines, "val": lines[:5]}
+    for name, content in text.items():
+        (tmp_path / name).write_text("".join(content))
+
+    def corpus(run, *names):
+        files = [str(tmp_path / name) for name in names]
+        command = ["--source", *files, "--target", *files, "--run", str(tmp_path / run)]
+        val = ["--val-source", str(tmp_path / "val"), "--val-target", str(tmp_path / "val")]
+        prepared = prepared_by([*command, *val, "--preset", "test"])
+        found = Corpus(prepared / "train")
+        return found.texts(slice(None)), json.loads((prepared / "corpus.json").read_text())
+
+    (parts, facts), (whole, _) = corpus("parts", "a", "b"), corpus("one", "whole")
+    assert parts == whole and len(whole[0]) == 21
+    assert facts["origin"] == "`a` and `a`, `b` and `b`, for validation `val` and `val`"
+    capsys.readouterr()
+    files = [str(tmp_path / name) for name in "ab"]
+    error = fails(["--source", *files, "--target", files[0], "--run", str(tmp_path)], capsys, 2)
+    assert "--target must name as many files as --source, got 1 and 2" in error
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n \n", b"\xef\xbb\xbf"])
+def test_nothing_to_learn_from(files, capsys, content, tmp_path):
+    fails(files(source=content, target=content), capsys, 1)
+    assert not (tmp_path / "run" / "prepared").exists()
+
+
+def test_what_is_no_utf8_is_counted(files, tmp_path):
+    bad = "für \n".encode("latin-1") * 3
+    arguments = files(source=b"a b c\n" * 7 + bad, target=b"c b a\n" * 10)
+    for side in ("source", "target"):
+        path = tmp_path / f"val.{side}"
+        path.write_bytes(b"x y\n" * 5 + (bad if side == "target" else b"z\n" * 3))
+        arguments += [f"--val-{side}", str(path)]
+    prepared = prepared_by([*arguments, "--vocabulary-size", "300"])
+    facts = json.loads((prepared / "corpus.json").read_text())
+    assert facts["train"]["invalid_utf8"] == facts["val"]["invalid_utf8"] == 3
+
+
+def test_a_pipe_cannot_be_read_again(files, tmp_path, capsys):
+    arguments = files()
+    os.mkfifo(tmp_path / "pipe")
+    arguments[3] = str(tmp_path / "pipe")
+    assert "pipe is no file" in fails(arguments, capsys, 2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_corpus_of_which_nothing_is_held_out(files, capsys, tmp_path):
+    text = next(f"text {n}\n" for n in range(99) if not train.held_out(Pair(f"text {n}", "")))
+    assert "could be held out" in fails(files(text.encode(), text.encode()), capsys, 1)
+    assert not (tmp_path / "run").exists()
+
+
+def test_blank_and_repeated_sources_take_no_place_in_validation(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    chosen = next(s for n in range(99) if train.held_out(Pair(s := f"often {n}", "")))
+    lines = ["\tno source\n"] * 1500 + [f"{chosen}\ttarget {n}\n" for n in range(1500)]
+    lines += [f"source {n}\ttarget {n}\n" for n in range(30_000)]
+    path.write_text("".join(lines))
+    pairs = list(train.file_pairs([(path, None)], None, "val", None))
+    assert len(pairs) == len({pair.source for pair in pairs}) == train.HELD_OUT
+    assert pairs[0] == Pair(chosen, "target 0")
+
+
+def test_held_out_sources_are_on_one_side_alone(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    lines = [f"source {n % 23_003}\ttarget {n}\n" for n in range(40_000)]
+    path.write_text("".join(lines))
+    sides = {
+        split: list(train.file_pairs([(path, None)], None, split, None))
+        for split in ("train", "val")
+    }
+    assert len(sides["val"]) == train.HELD_OUT
+    assert not {p.source for p in sides["train"]} & {p.source for p in sides["val"]}
+    assert Pair("source 0", "target 0") in sides["train"] + sides["val"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (["multi30k", "--target", "a.fr"], "--source"),
+        (["multi30k", "--val-source", "a.en"], "--source"),
+        (["multi30k", "--source", "a.en", "--data", "folder"], "--data"),
+        (["multi30k"], "needs --data"),
+        (["multi30k", "--data", "folder", "--language", "xx"], "language must be one of"),
+    ],
+)
+def test_files_that_do_not_go_together(options, named, tmp_path, capsys):
+    assert named in fails([*options, "--run", str(tmp_path / "run")], capsys, 2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_awkward_text_trains(files, tmp_path):
+    """CRLF, BOM, invalid UTF-8, NUL, blank lines and a line of 1 MB among good ones."""
+    awkward = b"\xef\xbb\xbfone two\r\n\xff\xfe bad\na\x00b\n\n" + b"x" * 1_000_000 + b"\n"
+    good = b"".join(b"word %d and more\n" % n for n in range(80))
+    arguments = files(source=awkward + good, target=awkward + good)
+    arguments += ["--batch-tokens", "256", "--vocabulary-size", "300", "--max-tokens", "48"]
+    assert train.main(arguments) == 0
+    assert (tmp_path / "run" / "config.json").exists()

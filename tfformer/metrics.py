@@ -1,0 +1,55 @@
+"""What training watches: token accuracy and perplexity."""
+
+import keras
+from keras import ops
+
+from tfformer.loss import flattened, label_logits, normalised, token_weights
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class TokenAccuracy(keras.metrics.Metric):
+    """The share of real tokens whose label has the largest logit, over all batches seen.
+
+    Call arguments of `update_state`:
+        y_true: integers [B, T]; padding (id 0) is not counted.
+        y_pred: logits [B, T, V].
+        sample_weight: optional [B] or [B, T].
+    """
+
+    def __init__(self, name="accuracy", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.correct = self.add_variable((), "zeros", name="correct")
+        self.total = self.add_variable((), "zeros", name="total")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        weights = ops.reshape(token_weights(y_true, sample_weight), (-1,))
+        labels, logits = flattened(y_true, y_pred)
+        hits = ops.equal(label_logits(labels, logits), ops.max(logits, axis=-1))
+        self.correct.assign_add(ops.sum(ops.cast(hits, "float32") * weights))
+        self.total.assign_add(ops.sum(weights))
+
+    def result(self):
+        return self.correct / ops.maximum(self.total, 1e-9)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class Perplexity(keras.metrics.Metric):
+    """exp(total negative log-likelihood / total real tokens), over all batches seen, unsmoothed.
+
+    Call arguments of `update_state`: those of `TokenAccuracy`.
+    """
+
+    def __init__(self, name="perplexity", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.nll = self.add_variable((), "zeros", name="nll")
+        self.total = self.add_variable((), "zeros", name="total")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        weights = ops.reshape(token_weights(y_true, sample_weight), (-1,))
+        labels, logits = flattened(y_true, y_pred)
+        nll = normalised(logits)[1] - label_logits(labels, logits)
+        self.nll.assign_add(ops.sum(nll * weights))
+        self.total.assign_add(ops.sum(weights))
+
+    def result(self):
+        return ops.exp(self.nll / ops.maximum(self.total, 1e-9))

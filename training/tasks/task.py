@@ -1,0 +1,183 @@
+"""What a training has to know of its task, and of nothing else that is particular to it."""
+
+import dataclasses
+import math
+import typing
+from collections.abc import Mapping
+
+from tfformer.models import FAMILIES
+
+
+class Task:
+    """A task: what is learned, by which model, and which of two results is better.
+
+    A corpus has two sides, source and target, texts both; what the target is, the task says. A
+    subclass has the attributes and the methods that are empty here.
+
+    Attributes:
+        family: the name in `tfformer.models.FAMILIES` of the model that is trained.
+        figure: what decides which model is published, by its name in `log.csv`: "val_...".
+        figure_name, figure_how: that figure in words, and of what search or decision it is.
+        figure_most: its largest value.
+        pipeline_tag: of the Hugging Face Hub, for the model card.
+        description: what the model is, a sentence for the model card.
+        columns: {name: (title, format)} of the deciding figure, and of others of a validation
+            that the card's table has.
+    """
+
+    family = figure = figure_name = figure_how = pipeline_tag = description = ""
+    figure_most = 1.0
+    columns: Mapping = {}
+
+    # What is prepared.
+
+    def vocabulary(self, sources, targets, recipe):
+        """The `Tokenizer` of both sides.
+
+        Args:
+            sources, targets: the texts of the corpus, each to be gone through once.
+            recipe: a `Recipe`.
+        """
+        raise NotImplementedError
+
+    def configuration(self, recipe, source_size, target_size=None, shared=True):
+        """The configuration of the model that a recipe asks for.
+
+        Args:
+            recipe: a `Recipe`.
+            source_size, target_size: ids of both sides. Of the target by default as many.
+            shared: whether both sides have one vocabulary.
+
+        Raises:
+            ValueError: there is no such model.
+        """
+        raise NotImplementedError
+
+    # What a step is made of.
+
+    def example(self, source, target, padded):
+        """A batch as the model and its loss take it.
+
+        Args:
+            source, target: RaggedTensors of ids [B, (S)] and [B, (T)], each row ending with eos.
+            padded: a function of such a tensor, that gives ids [B, S] with padding (id 0) behind
+                them, and rows of padding where a batch is not full. `padded(ids, columns)` gives
+                [B, columns].
+
+        Returns:
+            (inputs, labels): ids by the name of the model's input, and the ids [B, ...] to learn;
+            what is padding there counts nothing.
+        """
+        raise NotImplementedError
+
+    # A function of (inputs, labels, passes) that gives them with padding left out, as
+    # `tfformer.layers.rows.without_padding` does; None: the model takes them padded alone.
+    without_padding = None
+
+    def loss(self, recipe):
+        """A Keras loss whose `call` gives the loss of each label.
+
+        Its attribute `r_drop` is the weight of R-Drop, which the training sets.
+        """
+        raise NotImplementedError
+
+    def metrics(self, recipe):
+        """Keras metrics, "accuracy" and "perplexity" among them, whose variables are sums."""
+        raise NotImplementedError
+
+    def figures(self, results):
+        """The "loss" in nats a label and "accuracy", of the results of the metrics by name.
+
+        The loss is the mean over all labels, without smoothing: Keras's own running loss weighs a
+        batch by its rows, of which short texts have more.
+        """
+        return {"loss": math.log(results["perplexity"]), "accuracy": results["accuracy"]}
+
+    # What is validated and published.
+
+    def search(self, recipe):
+        """How the model is served: keyword arguments, in `config.json` of the run."""
+        raise NotImplementedError
+
+    def served(self, model, tokenizer, search):
+        """What serves the model as it is at each moment."""
+        raise NotImplementedError
+
+    def score(self, served, sources, references):
+        """(the deciding figure, how it was computed) of what is served."""
+        raise NotImplementedError
+
+    def validation(self, results, score):
+        """The figures of a validation for `log.csv`, of the metrics' results and the score."""
+        found = self.figures(results) | {"perplexity": results["perplexity"]}
+        return {f"val_{name}": value for name, value in found.items()} | {self.figure: score}
+
+    def better(self, score, than):
+        """Whether the first of two scores is the better one."""
+        return score > than
+
+    def sentence(self, figures):
+        """The figures of a validation in a line."""
+        title, form = self.columns[self.figure]
+        return (
+            f"loss {figures['val_loss']:.3f}, perplexity {figures['val_perplexity']:.2f}, "
+            f"{title} {form.format(figures[self.figure])}"
+        )
+
+    # What a run is described by, from its files alone.
+
+    def sizes(self, config, settings):
+        """Yields (what, words) of the model that `config.json` describes, for its card."""
+        raise NotImplementedError
+
+    def chosen(self, config, history):
+        """The measures by which the published model was chosen; {} if that is not known.
+
+        Args:
+            config: `config.json` of the run.
+            history: the rows of `log.csv`.
+        """
+        raise NotImplementedError
+
+    def usage(self, run, text):
+        """Yields the commands that use the model, for its card.
+
+        Args:
+            run: the run directory, quoted for a shell.
+            text: an example of a source, quoted too.
+        """
+        raise NotImplementedError
+
+    # What follows is the same for all.
+
+    def figure_words(self, score=None):
+        """The deciding figure in words: "BLEU (greedy)"; with a score, "BLEU 37.92 (greedy)"."""
+        words = [self.figure_name]
+        if score is not None:
+            words.append(self.columns[self.figure][1].format(score))
+        if self.figure_how:
+            words.append(f"({self.figure_how})")
+        return " ".join(words)
+
+    def best(self, scores):
+        """The number of the best of these scores, of equal ones the first."""
+        found = 0
+        for number, score in enumerate(scores):
+            if self.better(score, scores[found]):
+                found = number
+        return found
+
+    def read_configuration(self, fields):
+        """The configuration of fields by name. Raises ValueError or TypeError."""
+        return FAMILIES[self.family].configuration.from_dict(fields)
+
+    def model_options(self):
+        """Yields (name, type, help) of the configuration's fields, but for its vocabularies."""
+        configuration = FAMILIES[self.family].configuration
+        kinds = typing.get_type_hints(configuration)
+        for field in dataclasses.fields(configuration):
+            if not field.name.endswith("vocabulary_size"):
+                # Of `int | None`, int.
+                kind = next(iter(typing.get_args(kinds[field.name])), kinds[field.name])
+                help, choices = field.metadata.get("help", ""), field.metadata.get("choices")
+                yield field.name, kind, f"{help}: {', '.join(choices)}" if choices else help

@@ -1,0 +1,112 @@
+"""Translation: a text into a text, by an encoder-decoder; the better BLEU is the better model."""
+
+import tensorflow as tf
+
+from tfformer.config import BOS, TransformerConfig
+from tfformer.layers.rows import without_padding
+from tfformer.loss import SmoothedCrossEntropy
+from tfformer.metrics import Perplexity, TokenAccuracy
+from tfformer.models import ENCODER_DECODER
+from training.tasks.task import Task
+
+# Texts that are translated at once.
+BATCH = 128
+
+
+class Translation(Task):
+    """The task of a `Transformer` and of its `Translator`."""
+
+    family = ENCODER_DECODER
+    figure, figure_name, figure_how, figure_most = "val_bleu", "BLEU", "greedy", 100.0
+    pipeline_tag = "translation"
+    description = "An encoder-decoder Transformer (Vaswani et al. 2017), text in and text out"
+    columns = {
+        "val_perplexity": ("perplexity", "{:.3f}"),
+        "val_bleu": ("greedy BLEU", "{:.2f}"),
+    }
+    without_padding = staticmethod(without_padding)
+
+    def vocabulary(self, sources, targets, recipe):
+        from tfformer.text.tokenizer import Tokenizer
+
+        return Tokenizer.train(
+            sources,
+            targets,
+            vocabulary_size=recipe.vocabulary_size,
+            kind=recipe.vocabulary_kind,
+            shared=recipe.shared_vocabulary,
+            split_digits=recipe.split_digits,
+        )
+
+    def configuration(self, recipe, source_size, target_size=None, shared=True):
+        changes = dict(recipe.model_changes)
+        if not shared:
+            # Two vocabularies have no matrix in common.
+            changes.setdefault("tie_embeddings", "target")
+        try:
+            return TransformerConfig.preset(
+                recipe.preset, source_size, target_vocabulary_size=target_size, **changes
+            )
+        except TypeError as error:
+            raise ValueError(f"model_changes: {error}") from error
+
+    def example(self, source, target, padded):
+        """target_ids = bos + y, labels = y + eos."""
+        bos = tf.fill([target.nrows(out_type=tf.int32), 1], BOS)
+        inputs = {
+            "source_ids": padded(source),
+            "target_ids": padded(tf.concat([bos, target[:, :-1]], axis=1)),
+        }
+        return inputs, padded(target)
+
+    def loss(self, recipe):
+        return SmoothedCrossEntropy(recipe.smoothing)
+
+    def metrics(self, recipe):
+        return [TokenAccuracy(), Perplexity()]
+
+    def search(self, recipe):
+        return {
+            "beam_width": recipe.beam_width,
+            "length_penalty": recipe.length_penalty,
+            "max_source_length": recipe.max_tokens,
+            "max_target_length": recipe.max_tokens,
+        }
+
+    def served(self, model, tokenizer, search):
+        from tfformer.service.translator import Translator
+
+        return Translator(model, tokenizer, **search)
+
+    def score(self, served, sources, references):
+        """BLEU by greedy search, and sacreBLEU's signature of it."""
+        from training.report.bleu import bleu
+
+        return bleu(served.translate(sources, BATCH, greedy=True), references)
+
+    def sizes(self, config, settings):
+        model = config["model"]
+        sizes = [model["source_vocabulary_size"], model["target_vocabulary_size"]]
+        if "target.model" in config["sha256"]:
+            pieces = f"{sizes[0]:,} and {sizes[1]:,} pieces"
+        else:
+            pieces = f"{sizes[0]:,} pieces for both sides"
+        kind = settings.get("vocabulary_kind", "")
+        layers = (model["num_encoder_layers"], model["num_decoder_layers"])
+        yield "layers of encoder and decoder", "{} and {}".format(*layers)
+        yield "d_model, heads, d_ff", f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}"
+        yield "vocabulary", f"SentencePiece {kind}".strip() + f", {pieces}"
+
+    def chosen(self, config, history):
+        training = config.get("training", {})
+        if "val_bleu" not in training:
+            return {}
+        measures = {"bleu": training["val_bleu"]}
+        for row in history:
+            if row["epoch"] == training.get("epoch"):
+                measures["perplexity"] = row["val_perplexity"]
+        return measures | {"bleu_signature": training.get("val_bleu_signature")}
+
+    def usage(self, run, text):
+        yield f"echo {text} | python -m training.translate {run}"
+        yield f"python -m training.evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
