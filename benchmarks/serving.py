@@ -74,7 +74,7 @@ def main(arguments=None):
 
 def _run(command, options):
     from benchmarks import load
-    from export.capi.session import ServingError
+    from export.capi.library import ServingError
     from export.serving.batching import BatchingParameters
     from export.verification.graph import BrokenModel, UsageError, find_saved_model
 

@@ -47,8 +47,6 @@ from export.command import Parser
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# Names of `ctranslate2.specs.common_spec.Activation`; the GELU of both is the exact one.
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 SINUSOIDS = 1024  # CTranslate2 cuts a source at as many tokens unless told otherwise
 SENTENCES = 5
 
@@ -61,125 +59,6 @@ def parser():
     return parser
 
 
-def specification(model, tokenizer, num_positions):
-    """The model as CTranslate2 describes it, with its weights and pieces.
-
-    Args:
-        model: a `Transformer`.
-        tokenizer: its `Tokenizer`.
-        num_positions: the longest source or target; learned positions have a number of their own.
-
-    Returns:
-        A validated `ctranslate2.specs.TransformerSpec`.
-
-    Raises:
-        ValueError: CTranslate2 cannot express the model.
-    """
-    import numpy as np
-    from ctranslate2.specs import common_spec, transformer_spec
-    from keras import ops
-
-    from tfformer.config import BOS, EOS, UNK
-    from tfformer.run import model_weights
-
-    config, weights = model.config, model_weights(model)
-    if config.activation not in ACTIVATIONS:
-        raise ValueError(
-            f"activation must be one of {tuple(ACTIVATIONS)} for CTranslate2, "
-            f"got {config.activation!r}"
-        )
-    source, target = vocabularies(tokenizer)
-    if source[UNK : EOS + 1] != target[UNK : EOS + 1]:
-        raise ValueError(
-            "unk, bos and eos must have one name on both sides for CTranslate2, got "
-            f"{source[UNK : EOS + 1]} and {target[UNK : EOS + 1]}"
-        )
-    if config.positions == "learned":
-        num_positions = config.max_positions
-
-    def linear(spec, *names):
-        """Dense layers, side by side in one; a kernel [in, out] is a weight [out, in] there."""
-        spec.weight = np.concatenate([weights[f"{name}/kernel"].T for name in names])
-        spec.bias = np.concatenate([weights[f"{name}/bias"] for name in names])
-
-    def norm(spec, name):
-        spec.gamma, spec.beta = weights[f"{name}/gamma"], weights[f"{name}/beta"]
-
-    def feed_forward(spec, name):
-        linear(spec.linear_0, f"{name}/inner")
-        if config.activation == "swiglu":
-            linear(spec.linear_0_noact, f"{name}/gate")
-        linear(spec.linear_1, f"{name}/outer")
-        norm(spec.layer_norm, f"{name}_residual/layer_norm")
-
-    def attention(spec, name, residual):
-        """Of one sequence to itself, with queries, keys and values in one; or to the memory."""
-        own = len(spec.linear) == 2
-        parts = [["query", "key", "value"]] if own else [["query"], ["key", "value"]]
-        for linear_spec, names in zip(spec.linear, [*parts, ["output"]], strict=True):
-            linear(linear_spec, *(f"{name}/{part}" for part in names))
-        norm(spec.layer_norm, f"{residual}/layer_norm")
-
-    def encodings(positions):
-        """What is added at each position: [P, D]."""
-        return ops.convert_to_numpy(positions(ops.zeros((1, num_positions, config.d_model)))[0])
-
-    spec = transformer_spec.TransformerSpec.from_config(
-        (config.num_encoder_layers, config.num_decoder_layers),
-        config.num_heads,
-        pre_norm=config.norm == "pre",
-        activation=common_spec.Activation[ACTIVATIONS[config.activation]],
-        ffn_glu=config.activation == "swiglu",
-    )
-    # `scale_embeddings` is True by default: embeddings times sqrt(d_model).
-    target_embeddings = weights["target_embedding/embeddings"]
-    spec.decoder.embeddings.weight = target_embeddings
-    spec.encoder.embeddings[0].weight = (
-        target_embeddings
-        if config.tie_embeddings == "all"
-        else weights["source_embedding/embeddings"]
-    )
-    spec.decoder.projection.weight = (
-        weights["output_projection/kernel"].T
-        if config.tie_embeddings == "none"
-        else target_embeddings
-    )
-    spec.encoder.position_encodings.encodings = encodings(model.source_positions)
-    spec.decoder.position_encodings.encodings = encodings(model.target_positions)
-    for n, layer in enumerate(spec.encoder.layer):
-        name = f"encoder/layer_{n}"
-        attention(layer.self_attention, f"{name}/self_attention", f"{name}/attention_residual")
-        feed_forward(layer.ffn, f"{name}/feed_forward")
-    for n, layer in enumerate(spec.decoder.layer):
-        name = f"decoder/layer_{n}"
-        attention(layer.self_attention, f"{name}/self_attention", f"{name}/self_residual")
-        attention(layer.attention, f"{name}/cross_attention", f"{name}/cross_residual")
-        feed_forward(layer.ffn, f"{name}/feed_forward")
-    if config.norm == "pre":
-        norm(spec.encoder.layer_norm, "encoder/final_norm")
-        norm(spec.decoder.layer_norm, "decoder/final_norm")
-
-    spec.register_source_vocabulary(source)
-    spec.register_target_vocabulary(target)
-    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = target[UNK : EOS + 1]
-    spec.config.decoder_start_token, spec.config.add_source_eos = target[BOS], True
-    residual = model.encoder.layers[0].feed_forward_residual
-    spec.config.layer_norm_epsilon = residual.layer_norm.epsilon  # its default is 1e-5
-    spec.validate()
-    return spec
-
-
-def vocabularies(tokenizer):
-    """The pieces of the source and of the target, in the order of their ids: two lists."""
-    import sentencepiece
-
-    def pieces(model):
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        return [processor.id_to_piece(n) for n in range(processor.vocab_size())]
-
-    return pieces(tokenizer.source_model), pieces(tokenizer.target_model)
-
-
 def save(spec, tokenizer, directory):
     """Writes the model and the SentencePiece models into `directory`, which is there and empty."""
     spec.optimize()  # a matrix that is used twice is written once
@@ -189,22 +68,33 @@ def save(spec, tokenizer, directory):
         directory.joinpath("target.model").write_bytes(tokenizer.target_model)
 
 
+def random_pairs(model, source_size, target_size):
+    """Pairs of random ids without eos, as long as the model's positions allow."""
+    import numpy as np
+
+    from tfformer.config import EOS
+
+    longest = model.config.max_positions - 1 if model.config.positions == "learned" else 99
+    random, pairs = np.random.default_rng(0), []
+    for n in range(SENTENCES):
+        lengths = min(1 + 3 * n, longest), min(13 - 2 * n, longest)
+        sides = zip(lengths, (source_size, target_size), strict=True)
+        pairs.append([random.integers(EOS + 1, size, length) for length, size in sides])
+    return pairs
+
+
 def largest_difference(directory, model, tokenizer):
     """How far the log-probabilities of CTranslate2 are from the model's, relative where those are
     beyond 1, over the tokens of random sentences; inf where it has another number of tokens."""
     import ctranslate2
     import numpy as np
 
+    from export.specification import vocabularies
     from export.verification.reference import log_softmax
     from tfformer.config import BOS, EOS
 
     source_pieces, target_pieces = vocabularies(tokenizer)
-    longest = model.config.max_positions - 1 if model.config.positions == "learned" else 99
-    random, pairs = np.random.default_rng(0), []
-    for n in range(SENTENCES):
-        lengths = min(1 + 3 * n, longest), min(13 - 2 * n, longest)
-        sides = zip(lengths, (source_pieces, target_pieces), strict=True)
-        pairs.append([random.integers(EOS + 1, len(pieces), size) for size, pieces in sides])
+    pairs = random_pairs(model, len(source_pieces), len(target_pieces))
     translator = ctranslate2.Translator(str(directory), device="cpu", compute_type="float32")
     results = translator.score_batch(
         [[source_pieces[id] for id in source] for source, _ in pairs],
@@ -245,7 +135,8 @@ def export(run, directory, progress=print):
         ) from error
 
     import tfformer
-    from export.verify import TOLERANCE
+    from export.specification import specification
+    from export.verification.compare import TOLERANCE
     from tfformer.files import sync
     from tfformer.run import read_config
 

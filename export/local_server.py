@@ -128,7 +128,7 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    from export.capi.session import ServingError
+    from export.capi.library import ServingError
     from export.serving.batching import BatchingParameters
     from export.serving.versions import one_model, read_config, warn
     from export.verification.graph import UsageError

@@ -47,7 +47,7 @@ def _run(command, options):
         command.error(f"--batch-size must be at least 1, got {options.batch_size}")
     lines = list(read_lines(sys.stdin.buffer))
 
-    from export.capi.session import ServingError
+    from export.capi.library import ServingError
     from export.verification.graph import BrokenModel, UsageError
 
     try:

@@ -185,7 +185,7 @@ def _run(command, options):
         return 0
 
     from export.bulk import BulkTranslator
-    from export.capi.session import ServingError
+    from export.capi.library import ServingError
     from export.verification.graph import BrokenModel, UsageError
 
     signal.signal(signal.SIGTERM, lambda *_: _interrupt())

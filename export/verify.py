@@ -17,24 +17,19 @@ that it leaves out takes the default value that the signature declares, as on th
 Exit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage; 130 interrupted.
 """
 
-import importlib.util
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import numpy as np
-import tensorflow as tf
-
-from export.capi.session import ServingError, serve_calls
+from export.capi.library import ServingError
 from export.command import Parser
+from export.verification.compare import compare_python
 from export.verification.graph import (
     BrokenModel,
     Graph,
-    Signature,
     UsageError,
     find_saved_model,
     one_line,
@@ -42,54 +37,10 @@ from export.verification.graph import (
     read_graph,
     read_variables,
 )
+from export.verification.report import Report, show
 from export.verification.requests import Requests, read_requests, to_feeds
+from export.verification.serve import serve, serve_in_python
 from export.verification.warmup import WARMUP_FILE
-
-TOLERANCE = 1e-4
-
-Answer = dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Check:
-    name: str
-    passed: bool
-    detail: str
-
-
-@dataclass
-class Report:
-    directory: str
-    checks: list[Check] = field(default_factory=list)
-    files: dict[str, dict] = field(default_factory=dict)  # path -> bytes, sha256
-    weights: dict[str, int] = field(default_factory=dict)  # variables, parameters
-    graph: Graph | None = None
-    deployment: dict | None = None  # limits, FLOPs, latency: `export.deployment.facts`
-    served: dict[str, list[Answer | None]] = field(default_factory=dict)  # None: it failed
-
-    @property
-    def passed(self) -> bool:
-        return all(check.passed for check in self.checks)
-
-    def add(self, name: str, faults: list[str], good: str):
-        """One check: passed with what is `good`, or failed with the first of its faults."""
-        more = [f"and {len(faults) - 3} more"] if len(faults) > 3 else []
-        self.checks.append(Check(name, not faults, "; ".join(faults[:3] + more) or good))
-
-    def to_dict(self) -> dict:
-        return {
-            "directory": self.directory,
-            "passed": self.passed,
-            "checks": [asdict(check) for check in self.checks],
-            "files": self.files,
-            "weights": self.weights,
-            "graph": self.graph and self.graph.to_dict(),
-            "deployment": self.deployment,
-            "served": {
-                name: [answer and {k: _to_list(v) for k, v in answer.items()} for answer in answers]
-                for name, answers in self.served.items()
-            },
-        }
 
 
 def verify(
@@ -118,6 +69,25 @@ def verify(
         report.add("graph", [str(error)], "")
         return report
     feeds = to_feeds(graph, requests or {})
+    _check_graph(graph, report, xla)
+    say("reading the weights")
+    _check_weights(path, graph, report)
+
+    num_requests = sum(map(len, feeds.values()))
+    say(f"serving {num_requests} requests in a fresh process, without Python TensorFlow")
+    served = serve(path, graph, feeds, report, xla)
+    say(f"making the same {num_requests} requests through tf.saved_model.load")
+    python = serve_in_python(path, feeds, report)
+    if served and python:
+        compare_python(served, python, report)
+    if served and (path / WARMUP_FILE).exists():
+        say("loading it as a server does, with its warm-up requests")
+        _check_warmup(path, report, xla)
+    return report
+
+
+def _check_graph(graph: Graph, report: Report, xla: bool):
+    """Whether it holds signatures, and only ops that the server has."""
     num_ops = sum(places.total() for places in graph.ops.values())
     report.add("graph", [], f"{num_ops} ops of {len(graph.ops)} kinds")
     report.add(
@@ -130,7 +100,9 @@ def verify(
         report.add("no XLA", graph.xla_ops(), "none")
     report.add("no custom ops", graph.custom_ops(), "only TensorFlow's and tensorflow-text's")
 
-    say("reading the weights")
+
+def _check_weights(path: Path, graph: Graph, report: Report):
+    """Whether each weight reads back."""
     try:
         report.weights = read_variables(path, graph)
         good = "{variables} variables, {parameters:,} parameters".format(**report.weights)
@@ -138,20 +110,8 @@ def verify(
     except BrokenModel as error:
         report.add("weights", [str(error)], "")
 
-    num_requests = sum(map(len, feeds.values()))
-    say(f"serving {num_requests} requests in a fresh process, without Python TensorFlow")
-    served = _serve(path, graph, feeds, report, xla)
-    say(f"making the same {num_requests} requests through tf.saved_model.load")
-    python = _run_in_python(path, feeds, report)
-    if served and python:
-        _compare(served, python, report)
-    if served and (path / WARMUP_FILE).exists():
-        say("loading it as a server does, with its warm-up requests")
-        _warm_up(path, report, xla)
-    return report
 
-
-def _warm_up(path, report: Report, xla: bool):
+def _check_warmup(path: Path, report: Report, xla: bool):
     """Whether the version answers its warm-up requests: else a server would not take it."""
     from export.serving.model import Model
 
@@ -162,116 +122,6 @@ def _warm_up(path, report: Report, xla: bool):
     else:
         model.close()
         report.add("warm-up", [], f"{len(model.warmup_requests)} requests")
-
-
-def _serve(
-    path, graph: Graph, feeds: dict, report: Report, xla: bool
-) -> dict[str, list[Answer | None]]:
-    calls = [
-        _call(graph.signatures[name], answer) for name, batch in feeds.items() for answer in batch
-    ]
-    try:
-        results = iter(serve_calls(path, calls, xla=xla))
-    except ServingError as error:
-        report.add("served", [f"{error.code_name}: {one_line(error)}"], "")
-        return {}
-    for name, batch in feeds.items():
-        outputs = graph.signatures[name].outputs
-        answers, faults = [], []
-        for _ in batch:
-            result = next(results)
-            if isinstance(result, ServingError):
-                faults.append(f"{result.code_name}: {one_line(result)}")
-                answers.append(None)
-            else:
-                answers.append({key: result[info.name] for key, info in outputs.items()})
-        report.served[name] = answers
-        report.add(f"served: {name}", _first(faults, batch), f"{len(batch)} requests")
-    return report.served
-
-
-def _call(signature: Signature, feeds: Answer) -> tuple[dict[str, np.ndarray], list[str]]:
-    """A request by input names, as feeds and fetches by tensor names."""
-    by_tensor = {info.name: feeds[key] for key, info in signature.inputs.items()}
-    return by_tensor, sorted({info.name for info in signature.outputs.values()})
-
-
-def _run_in_python(path, feeds: dict, report: Report) -> dict[str, list[Answer | None]]:
-    if importlib.util.find_spec("tensorflow_text"):
-        import tensorflow_text  # noqa: F401  registers its ops
-    answers: dict[str, list[Answer | None]] = {}
-    try:
-        with tf.device("CPU:0"):  # where the served answers come from
-            loaded = tf.saved_model.load(str(path))
-    except Exception as error:  # of any type: that it does not load is the verdict
-        report.add("in Python", [f"{type(error).__name__}: {one_line(error)}"], "")
-        return {}
-    for name, batch in feeds.items():
-        answers[name], faults = [], []
-        for request in batch:
-            try:
-                with tf.device("CPU:0"):
-                    inputs = {key: tf.constant(array) for key, array in request.items()}
-                    outputs = loaded.signatures[name](**inputs)
-                answers[name].append({key: tensor.numpy() for key, tensor in outputs.items()})
-            except (tf.errors.OpError, ValueError, TypeError) as error:
-                faults.append(f"{type(error).__name__}: {one_line(error)}")
-                answers[name].append(None)
-        report.add(f"in Python: {name}", _first(faults, batch), f"{len(batch)} requests")
-    return answers
-
-
-def _first(faults: list[str], batch: list) -> list[str]:
-    """Requests to one signature mostly fail for one reason: say it once."""
-    return [f"{len(faults)} of {len(batch)} requests: {faults[0]}"] if faults else []
-
-
-def _compare(served: dict, python: dict, report: Report):
-    for name, answers in served.items():
-        pairs = zip(answers, python[name], strict=True)
-        pairs = [(a, b) for a, b in pairs if a is not None and b is not None]
-        faults = [fault for a, b in pairs for fault in differences(a, b)]
-        if pairs:
-            report.add(f"agreement: {name}", faults, f"{len(pairs)} answers")
-
-
-def differences(served: Answer, python: Answer) -> list[str]:
-    """How two answers to one request differ: nothing where they agree."""
-    faults = []
-    for key, ours in served.items():
-        theirs = np.asarray(python[key], dtype=object if ours.dtype == object else None)
-        if (ours.dtype, ours.shape) != (theirs.dtype, theirs.shape):
-            shapes = f"{ours.dtype} {ours.shape}, in Python {theirs.dtype} {theirs.shape}"
-            faults.append(f"{key} served as {shapes}")
-        elif tf.as_dtype(ours.dtype).is_floating:
-            ours, theirs = ours.astype(np.float64), theirs.astype(np.float64)
-            if not np.allclose(ours, theirs, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
-                gap = np.nanmax(np.abs(ours - theirs))
-                faults.append(f"{key} differs by {gap:.2g}, more than {TOLERANCE:g}")
-        elif not np.array_equal(ours, theirs):
-            faults.append(f"{key} differs in {np.sum(ours != theirs)} of {ours.size} places")
-    return faults
-
-
-def _to_list(array: np.ndarray) -> list:
-    if array.dtype != object:
-        return array.tolist()
-    texts = [value.decode(errors="replace") for value in array.ravel().tolist()]
-    return np.array(texts, object).reshape(array.shape).tolist()
-
-
-def show(report: Report):
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    size = sum(fact["bytes"] for fact in report.files.values())
-    title = f"{report.directory} ({len(report.files)} files, {size:,} bytes)"
-    table = Table("check", "", "detail", title=Text(title), title_justify="left")
-    for check in report.checks:
-        verdict = Text("passed", "green") if check.passed else Text("FAILED", "red")
-        table.add_row(Text(check.name), verdict, Text(check.detail))
-    Console().print(table)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -56,22 +56,21 @@ def same_dropout():
     return run
 
 
-SERVED = {"max_source_length": 17, "max_target_length": 13, "max_batch_size": 37}
-
-
 @pytest.fixture(scope="module")
 def translator_served():
     """The `Translator` of `served_model`; for one module: who seeds ends its tokenizer."""
     import tiny
 
-    return tiny.make_translator(**SERVED)
+    return tiny.make_translator(**tiny.SERVED)
 
 
 @pytest.fixture(scope="session")
 def served_model(tmp_path_factory):
     """A base directory whose version 1 is a SavedModel with all signatures, warm-up included."""
     import tiny
+    from shared import once
 
-    base = tmp_path_factory.mktemp("models") / "tiny"
-    tiny.save_version(tiny.make_translator(**SERVED), base, 1)
-    return base
+    def make(folder):
+        tiny.save_version(tiny.make_translator(**tiny.SERVED), folder / "tiny", 1)
+
+    return once(tmp_path_factory, "models", make) / "tiny"

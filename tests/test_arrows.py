@@ -57,7 +57,7 @@ ARROWS = {
     # What makes a service.
     "export/command": "",
     "export/capi": "",
-    "export/verification": "",
+    "export/verification": "tfformer export/capi",
     "export/serving": "export/capi export/verification",
     "export": "tfformer export/command export/capi export/verification export/serving",
 }

@@ -13,53 +13,27 @@ The server's loader is in TensorFlow's wheel, behind the C API, and `ServingSess
 Three things make this process like the server: XLA is disabled as the server does at its start,
 tensorflow-text's ops are registered because the server links them, and `import tensorflow` never
 happens, so that no Python op or Python-held resource can help by accident. To stay sure of that,
-`serve_calls` does it in a fresh process: `python -m export.capi.session JOB`, where JOB is a folder
-with `calls.json`; the answers are written beside it as `results.json`. `xla=True` leaves XLA on,
-as a server does that was started with `--xla_cpu_compilation_enabled`.
+`export.capi.job.serve_calls` does it in a fresh process. `xla=True` leaves XLA on, as a server does
+that was started with `--xla_cpu_compilation_enabled`.
 """
 
-import base64
 import ctypes
-import functools
-import importlib.util
-import json
 import os
-import signal
-import subprocess
-import sys
-import tempfile
-from ctypes import POINTER, c_char_p, c_int, c_int64, c_size_t, c_void_p
-from pathlib import Path
+from ctypes import c_char_p, c_int64, c_void_p
 
-import ml_dtypes  # noqa: F401  registers bfloat16 with NumPy; TensorFlow depends on it
 import numpy as np
 
-CODES = (
-    "OK CANCELLED UNKNOWN INVALID_ARGUMENT DEADLINE_EXCEEDED NOT_FOUND ALREADY_EXISTS "
-    "PERMISSION_DENIED RESOURCE_EXHAUSTED FAILED_PRECONDITION ABORTED OUT_OF_RANGE UNIMPLEMENTED "
-    "INTERNAL UNAVAILABLE DATA_LOSS UNAUTHENTICATED"
-).split()  # in the order of absl::StatusCode
-ROOT = Path(__file__).resolve().parents[2]  # where a child process finds this package
-STRING = 7
-DTYPES = {  # TF_DataType -> NumPy
-    1: np.dtype("float32"), 2: np.dtype("float64"), 3: np.dtype("int32"), 4: np.dtype("uint8"),
-    6: np.dtype("int8"), STRING: np.dtype(object), 9: np.dtype("int64"), 10: np.dtype("bool"),
-    14: np.dtype("bfloat16"), 19: np.dtype("float16"),
-}  # fmt: skip
-NUMBERS = {dtype: number for number, dtype in DTYPES.items()}
-STRING_BYTES = 24  # sizeof(TF_TString)
-
-
-class ServingError(Exception):
-    """What the server would answer: a canonical code's name and a message."""
-
-    def __init__(self, code_name: str, message: str):
-        super().__init__(f"{code_name}: {message}")
-        self.code_name = code_name
-        self.message = message
-
-    def __reduce__(self):  # goes from one process to another
-        return ServingError, (self.code_name, self.message)
+from export.capi.library import (
+    DTYPES,
+    NUMBERS,
+    STRING,
+    STRING_BYTES,
+    Output,
+    ServingError,
+    Status,
+    library,
+    switch_xla,
+)
 
 
 class ServingSession:
@@ -90,15 +64,15 @@ class ServingSession:
         xla: bool = False,
     ):
         config = _config(intra_op_threads=intra_op_threads, inter_op_threads=inter_op_threads)
-        _switch_xla(xla)
-        c = self._c = _library()
+        switch_xla(xla)
+        c = self._c = library()
         options = c.TF_NewSessionOptions()
         self._graph = c.TF_NewGraph()
         tags = (c_char_p * 1)(tag.encode())
         try:
-            with _Status() as status:
+            with Status() as status:
                 c.TF_SetConfig(options, config, len(config), status)
-            with _Status() as status:
+            with Status() as status:
                 self._session = c.TF_LoadSessionFromSavedModel(
                     options, None, os.fsencode(directory), tags, 1, self._graph, None, status
                 )
@@ -115,8 +89,8 @@ class ServingSession:
 
         After `timeout` seconds (default None: never) it is given up, with DEADLINE_EXCEEDED.
         """
-        inputs = (_Output * len(feeds))(*map(self._output, feeds))
-        outputs = (_Output * len(fetches))(*map(self._output, fetches))
+        inputs = (Output * len(feeds))(*map(self._output, feeds))
+        outputs = (Output * len(fetches))(*map(self._output, fetches))
         values = (c_void_p * len(feeds))()
         results = (c_void_p * len(fetches))()
         options = _run_options(timeout)
@@ -124,7 +98,7 @@ class ServingSession:
         try:
             for i, (name, array) in enumerate(feeds.items()):
                 values[i] = self._to_tensor(name, array)
-            with _Status() as status:
+            with Status() as status:
                 self._c.TF_SessionRun(
                     self._session, buffer, inputs, values, len(feeds), outputs, results,
                     len(fetches), None, 0, None, status,
@@ -142,9 +116,9 @@ class ServingSession:
 
     def close(self):
         if self._session:
-            with _Status() as status:
+            with Status() as status:
                 self._c.TF_CloseSession(self._session, status)
-            with _Status() as status:
+            with Status() as status:
                 self._c.TF_DeleteSession(self._session, status)
             self._c.TF_DeleteGraph(self._graph)
             self._session = None
@@ -155,13 +129,13 @@ class ServingSession:
     def __exit__(self, *_):
         self.close()
 
-    def _output(self, name: str) -> "_Output":
+    def _output(self, name: str) -> Output:
         operation, _, index = name.partition(":")
         pointer = self._c.TF_GraphOperationByName(self._graph, operation.encode())
         index = int(index or 0)
         if not pointer or index >= self._c.TF_OperationNumOutputs(pointer):
             raise ServingError("NOT_FOUND", f"the graph has no tensor {name!r}")
-        return _Output(pointer, index)
+        return Output(pointer, index)
 
     def _to_tensor(self, name: str, array) -> int:
         array = np.asarray(array)
@@ -240,221 +214,3 @@ def _varint(value: int) -> bytes:
     """A number as protocol buffers write it: seven bits a byte, the lowest first."""
     rest = value >> 7
     return bytes([value & 127 | 128]) + _varint(rest) if rest else bytes([value])
-
-
-class _Output(ctypes.Structure):
-    _fields_ = [("operation", c_void_p), ("index", c_int)]
-
-
-class _Status:
-    """A TF_Status for one C call; leaving the block raises what the call reported."""
-
-    def __enter__(self):
-        self.pointer = _library().TF_NewStatus()
-        return self.pointer
-
-    def __exit__(self, error_type, *_):
-        c = _library()
-        code, message = c.TF_GetCode(self.pointer), c.TF_Message(self.pointer)
-        c.TF_DeleteStatus(self.pointer)
-        if code and error_type is None:
-            raise ServingError(CODES[code], message.decode(errors="replace"))
-
-
-@functools.cache
-def _library() -> ctypes.CDLL:
-    """TensorFlow's C API, tensorflow-text's ops registered."""
-    folder = _package("tensorflow")
-    if folder is None:
-        raise ServingError("FAILED_PRECONDITION", "package 'tensorflow' is not installed")
-    ctypes.CDLL(str(folder / "libtensorflow_framework.so.2"), mode=ctypes.RTLD_GLOBAL)
-    c = ctypes.CDLL(str(folder / "libtensorflow_cc.so.2"), mode=ctypes.RTLD_GLOBAL)
-    for name, result, *arguments in _PROTOTYPES:
-        function = getattr(c, name)
-        function.restype, function.argtypes = result, arguments
-    text = _package("tensorflow_text")
-    for path in sorted(text.glob("python/ops/_*.so")) if text else []:
-        status = c.TF_NewStatus()
-        c.TF_LoadLibrary(os.fsencode(path), status)
-        code, message = c.TF_GetCode(status), c.TF_Message(status).decode(errors="replace")
-        c.TF_DeleteStatus(status)
-        if code:
-            raise ServingError(CODES[code], message)
-    return c
-
-
-_xla: list[bool] = []  # what the first session of the process has chosen
-
-
-def _switch_xla(xla: bool):
-    """Disables XLA unless `xla`, as a server does when it starts, for the whole process."""
-    if _xla and _xla != [xla]:
-        raise ValueError(f"xla must be {_xla[0]}, as in the process's first session, got {xla}")
-    if not _xla and not xla:
-        _library()._ZN10tensorflow21DisableXlaCompilationEv()  # DisableXlaCompilation()
-    _xla[:] = [xla]
-
-
-_PROTOTYPES = [  # name, result, *arguments, as in tensorflow/c/c_api.h, tf_tensor.h, tf_tstring.h
-    ("_ZN10tensorflow21DisableXlaCompilationEv", None),
-    ("TF_NewStatus", c_void_p),
-    ("TF_DeleteStatus", None, c_void_p),
-    ("TF_GetCode", c_int, c_void_p),
-    ("TF_Message", c_char_p, c_void_p),
-    ("TF_LoadLibrary", c_void_p, c_char_p, c_void_p),
-    ("TF_NewSessionOptions", c_void_p),
-    ("TF_SetConfig", None, c_void_p, c_char_p, c_size_t, c_void_p),
-    ("TF_DeleteSessionOptions", None, c_void_p),
-    ("TF_NewGraph", c_void_p),
-    ("TF_DeleteGraph", None, c_void_p),
-    ("TF_LoadSessionFromSavedModel", c_void_p, c_void_p, c_void_p, c_char_p, POINTER(c_char_p),
-     c_int, c_void_p, c_void_p, c_void_p),
-    ("TF_NewBufferFromString", c_void_p, c_char_p, c_size_t),
-    ("TF_DeleteBuffer", None, c_void_p),
-    ("TF_CloseSession", None, c_void_p, c_void_p),
-    ("TF_DeleteSession", None, c_void_p, c_void_p),
-    ("TF_GraphOperationByName", c_void_p, c_void_p, c_char_p),
-    ("TF_OperationNumOutputs", c_int, c_void_p),
-    ("TF_SessionRun", None, c_void_p, c_void_p, POINTER(_Output), POINTER(c_void_p), c_int,
-     POINTER(_Output), POINTER(c_void_p), c_int, c_void_p, c_int, c_void_p, c_void_p),
-    ("TF_AllocateTensor", c_void_p, c_int, POINTER(c_int64), c_int, c_size_t),
-    ("TF_DeleteTensor", None, c_void_p),
-    ("TF_TensorType", c_int, c_void_p),
-    ("TF_NumDims", c_int, c_void_p),
-    ("TF_Dim", c_int64, c_void_p, c_int),
-    ("TF_TensorElementCount", c_int64, c_void_p),
-    ("TF_TensorData", c_void_p, c_void_p),
-    ("TF_StringInit", None, c_void_p),
-    ("TF_StringCopy", None, c_void_p, c_char_p, c_size_t),
-    ("TF_StringGetDataPointer", c_void_p, c_void_p),
-    ("TF_StringGetSize", c_size_t, c_void_p),
-    ("TF_StringDealloc", None, c_void_p),
-]  # fmt: skip
-
-
-def _package(name: str) -> Path | None:
-    """The folder of an installed package, found without importing it."""
-    spec = importlib.util.find_spec(name)
-    return Path(spec.submodule_search_locations[0]) if spec else None
-
-
-# In a fresh process: `calls.json` in, `results.json` out.
-
-
-def serve_calls(
-    directory,
-    calls: list[tuple[dict[str, np.ndarray], list[str]]],
-    timeout: float | None = 600,
-    *,
-    xla: bool = False,
-    python: str | os.PathLike | None = None,
-) -> list[dict[str, np.ndarray] | ServingError]:
-    """Make each call (feeds, fetches) in one fresh process; an answer is {fetch: array} or error.
-
-    With `xla`, XLA is on in it; see `ServingSession`. `python` is the interpreter, by default this
-    one: another one's environment may have another TensorFlow.
-
-    A SavedModel that does not load, a process that dies, and one that takes longer than `timeout`
-    seconds (None: there is no such limit) raise `ServingError`.
-    """
-    with tempfile.TemporaryDirectory(prefix="tfformer-serve-") as job:
-        write_job(job, directory, calls, xla)
-        try:
-            child = subprocess.run(
-                [python or sys.executable, "-m", "export.capi.session", job],
-                cwd=ROOT, env=child_environment(log_level=2), timeout=timeout,
-                stdin=subprocess.DEVNULL, capture_output=True,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as error:
-            message = f"the serving process had not answered {len(calls)} calls in {timeout:g} s"
-            raise ServingError("DEADLINE_EXCEEDED", message) from error
-        if child.returncode:
-            how = how_it_ended(child.returncode)
-            tail = child.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            raise ServingError("UNAVAILABLE", ": ".join([f"the serving process {how}", *tail]))
-        answer = json.loads(Path(job, "results.json").read_text())
-    if answer["python_tensorflow"]:
-        raise ServingError("INTERNAL", "the serving process imported Python TensorFlow")
-    if answer["error"]:
-        raise ServingError(**answer["error"])
-    return [
-        ServingError(**result["error"])
-        if "error" in result
-        else {name: _from_json(value) for name, value in result.items()}
-        for result in answer["results"]
-    ]
-
-
-def child_environment(log_level: int) -> dict[str, str]:
-    """The environment of a process that has a session of its own."""
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(paths),
-        "TF_CPP_MIN_LOG_LEVEL": str(log_level),
-        "CUDA_VISIBLE_DEVICES": "-1",  # a GPU belongs to the calling process, if to anyone
-    }
-
-
-def how_it_ended(code: int) -> str:
-    """What the exit code of a process says, negative ones being signals."""
-    if code < 0:
-        return f"was killed by {signal.Signals(-code).name}"
-    return f"ended with exit code {code}"
-
-
-def write_job(job, directory, calls, xla=False):
-    """The child's input, `calls.json` in the folder `job`."""
-    record = {
-        "directory": str(Path(directory).resolve()),
-        "xla": xla,
-        "calls": [
-            {"feeds": {name: _to_json(array) for name, array in feeds.items()}, "fetches": fetches}
-            for feeds, fetches in calls
-        ],
-    }
-    Path(job, "calls.json").write_text(json.dumps(record))
-
-
-def run_job(job):
-    """The child's whole life: load, make every call, write `results.json`."""
-    record = json.loads(Path(job, "calls.json").read_text())
-    answer = {"error": None, "results": []}
-    try:
-        with ServingSession(record["directory"], xla=record["xla"]) as session:
-            for call in record["calls"]:
-                feeds = {name: _from_json(value) for name, value in call["feeds"].items()}
-                try:
-                    arrays = session.run(feeds, call["fetches"])
-                    results = zip(call["fetches"], map(_to_json, arrays), strict=True)
-                    answer["results"].append(dict(results))
-                except ServingError as error:
-                    answer["results"].append({"error": vars(error)})
-    except ServingError as error:
-        answer["error"] = vars(error)
-    answer["python_tensorflow"] = "tensorflow" in sys.modules
-    Path(job, "results.json").write_text(json.dumps(answer))
-
-
-def _to_json(array: np.ndarray) -> dict:
-    """Bytes survive JSON in base64: NUL, and what is not UTF-8, included."""
-    strings = array.dtype == object
-    data = array.ravel().tolist() if strings else [array.tobytes()]
-    data = [base64.b64encode(value).decode() for value in data]
-    return {"dtype": str(array.dtype), "shape": array.shape, "data": data}
-
-
-def _from_json(value: dict) -> np.ndarray:
-    data = [base64.b64decode(text) for text in value["data"]]
-    if value["dtype"] == "object":
-        array = np.empty(len(data), object)
-        array[:] = data
-    else:
-        array = np.frombuffer(data[0], np.dtype(value["dtype"]))
-    return array.reshape(value["shape"])
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 2 or not Path(sys.argv[1], "calls.json").is_file():
-        sys.exit("usage: python -m export.capi.session JOB (a folder that holds calls.json)")
-    run_job(sys.argv[1])

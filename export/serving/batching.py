@@ -16,7 +16,7 @@ import time
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-from export.capi.session import ServingError
+from export.capi.library import ServingError
 from export.verification.graph import UsageError
 
 

@@ -17,7 +17,7 @@ import urllib.parse
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
-from export.capi.session import ServingError
+from export.capi.library import ServingError
 from export.serving import rest
 from export.serving.model import DEFAULT_SIGNATURE
 from export.serving.rpc import metadata

@@ -13,7 +13,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import predict_pb2
 
-from export.capi.session import NUMBERS, ServingError
+from export.capi.library import NUMBERS, ServingError
 from export.serving.batching import Batcher
 from export.serving.worker import Worker
 from export.verification.graph import BrokenModel, one_line, read_graph
@@ -34,6 +34,7 @@ class Model:
         directory: the SavedModel.
         batching: `BatchingParameters`. Default None: each request is a run of its own.
         intra_op_threads, inter_op_threads, xla: see `ServingSession`.
+        warm_up: replay its warm-up requests, as a server does. Default True.
 
     Attributes:
         graph: its `export.verification.graph.Graph`.
@@ -52,6 +53,7 @@ class Model:
         intra_op_threads=None,
         inter_op_threads=None,
         xla=False,
+        warm_up=True,
     ):
         self.name, self.version, self.directory = name, version, Path(directory)
         try:
@@ -63,7 +65,7 @@ class Model:
         self._batcher = Batcher(self._worker.run, batching) if batching else None
         self._running, self._idle, self._closed = 0, threading.Condition(), False
         try:
-            self.warmup_requests = self._warm_up()
+            self.warmup_requests = self._warm_up() if warm_up else []
         except BaseException:
             self.close()
             raise

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from export.capi.session import ServingError
+from export.capi.library import ServingError
 
 
 def parse(body, signature_of):

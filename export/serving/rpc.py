@@ -16,7 +16,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from export.capi.session import CODES, ServingError
+from export.capi.library import CODES, ServingError
 from export.verification.graph import UsageError
 
 MOST_CALLS = 128  # at once; the others wait

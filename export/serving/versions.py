@@ -19,7 +19,7 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from export.capi.session import CODES, ServingError
+from export.capi.library import CODES, ServingError
 from export.serving.model import Model, Unloaded
 from export.verification.graph import UsageError
 from export.verification.warmup import WARMUP_FILE

@@ -15,7 +15,9 @@ import sys
 import threading
 from pathlib import Path
 
-from export.capi.session import ROOT, ServingError, ServingSession, child_environment, how_it_ended
+from export.capi.job import ROOT, child_environment, how_it_ended
+from export.capi.library import ServingError
+from export.capi.session import ServingSession
 
 # Requests that the session runs at the same time; the others wait.
 MOST_RUNS = 64

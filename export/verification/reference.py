@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-PAD, BOS, EOS = 0, 2, 3
+from tfformer.config import BOS, EOS, PAD
 
 
 class Hypothesis(NamedTuple):

@@ -18,7 +18,7 @@ from export.verification.graph import read_graph
 # Minutes, all together.
 pytestmark = pytest.mark.slow
 
-LIMITS = {"max_batch_size": 37, "max_source_length": 17, "max_target_length": 13}  # conftest.py
+LIMITS = tiny.SERVED
 CASES = list(bad_requests.cases(**LIMITS))
 
 

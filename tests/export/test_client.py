@@ -1,49 +1,24 @@
 """The clients: what they ask is what the server answers, and every failure is one clear line."""
 
-import http.server
-import json
-import os
 import socket
-import subprocess
-import sys
-import threading
-import time
 
 import pytest
 import tiny
-from paths import ROOT
-from serving import SECONDS, add_version
+from told import ANSWER, BUSY, METADATA, Told
 
 from export import client
 from export.client import GrpcClient, RequestError, RestClient
-from export.local_server import LocalServer
-from export.serving.versions import one_model
-
-
-@pytest.fixture(scope="module")
-def server(served_model, tmp_path_factory):
-    """A server of versions 1 and 2, which are the same, the first with a label."""
-    base = tmp_path_factory.mktemp("client") / "tiny"
-    base.mkdir()
-    for version in (1, 2):
-        add_version(served_model / "1", base, version, warmup=False)
-    config = one_model("tiny", base)
-    model = config.model_config_list.config[0]
-    model.model_version_policy.specific.versions.extend([1, 2])
-    model.version_labels["stable"] = 1
-    with LocalServer(config) as server:
-        yield server
 
 
 @pytest.fixture(scope="module", params=["REST", "gRPC"])
-def make(request, server):
+def make(request, asked):
     """`make(**options)` is a client of the model, by REST or by gRPC."""
     clients = []
 
     def run(model="tiny", **options):
         if request.param == "REST":
-            return RestClient(model, f"http://127.0.0.1:{server.rest_port}", **options)
-        clients.append(GrpcClient(model, f"127.0.0.1:{server.port}", **options))
+            return RestClient(model, f"http://127.0.0.1:{asked.server.rest_port}", **options)
+        clients.append(GrpcClient(model, f"127.0.0.1:{asked.server.port}", **options))
         return clients[-1]
 
     yield run
@@ -65,10 +40,10 @@ def test_predict_fills_in_defaults(make):
     assert isinstance(drawn["translation"][0], str) and drawn["log_prob"][0] < 0
 
 
-def test_predict_gives_the_same_by_both(server):
+def test_predict_gives_the_same_by_both(asked):
     texts = ["a house", "", "Grüße 🎉"]
-    by_rest = RestClient("tiny", f"http://127.0.0.1:{server.rest_port}")
-    by_grpc = GrpcClient("tiny", f"127.0.0.1:{server.port}")
+    by_rest = RestClient("tiny", f"http://127.0.0.1:{asked.server.rest_port}")
+    by_grpc = GrpcClient("tiny", f"127.0.0.1:{asked.server.port}")
     for signature, inputs in (
         ("serving_default", {"text": texts}),
         ("align", {"source": texts, "target": texts}),
@@ -115,7 +90,9 @@ def test_documents(make, translator_served):
 
 def test_a_version_and_a_label(make):
     text = {"text": ["a house"]}
-    assert make(version=1).predict(text) == make(label="stable").predict(text)
+    assert make(version=1).predict(text) == make().predict(text)
+    labelled = make("labelled model", label="stable")
+    assert labelled.predict(text) == make("labelled model", version=1).predict(text)
     with pytest.raises(RequestError, match="NOT_FOUND: Servable not found for request: Spec"):
         make(version=7).predict(text)
     with pytest.raises(RequestError, match="INVALID_ARGUMENT: Unrecognized servable version label"):
@@ -161,47 +138,6 @@ def test_wrong_arguments(kind, options, match):
 def test_a_url_needs_a_scheme():
     with pytest.raises(ValueError, match="url must begin with http:// or https://, got 'localhost"):
         RestClient("tiny", "localhost:8501")
-
-
-# A server that answers as it is told.
-
-
-class Told:
-    """Answers with each of `answers`, (status, body), the last one again and again."""
-
-    def __init__(self, *answers):
-        told, self.asked = self, []
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                self.rfile.read(int(self.headers["Content-Length"]))
-                self.do_GET()
-
-            def do_GET(self):
-                status, body = answers[min(len(told.asked), len(answers) - 1)]
-                told.asked.append(self.path)
-                self.send_response(status)
-                self.end_headers()
-                self.wfile.write(body if isinstance(body, bytes) else json.dumps(body).encode())
-
-            def log_message(self, *_):
-                """Says nothing."""
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}"
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
-
-
-METADATA = (200, {"metadata": {"signature_def": {"signature_def": {}}}})
-BUSY = (503, {"error": "the queue is full"})
-ANSWER = (200, {"outputs": {"translation": ["Haus"]}})
 
 
 @pytest.fixture
@@ -283,119 +219,3 @@ def test_a_server_that_says_nothing(waits):
         with pytest.raises(RequestError, match="DEADLINE_EXCEEDED: no answer from .* within 0.1"):
             RestClient("tiny", url, timeout=0.1).predict({"text": ["a"]})
     assert not waits
-
-
-# The command.
-
-
-def run(*arguments, input=b"", **options):
-    command = [sys.executable, "-m", "export.client", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, input=input, capture_output=True, timeout=SECONDS, **options
-    )
-
-
-@pytest.fixture(scope="module")
-def url(server):
-    return f"http://127.0.0.1:{server.rest_port}"
-
-
-LINES = b"a house\r\n\n the lake \n\xff\xfe\n\nwith trees"
-
-
-def test_lines_in_are_lines_out(server, url, translator_served):
-    texts = ["a house", "", " the lake ", "\ufffd\ufffd", "", "with trees"]
-    expected = "".join(f"{line}\n" for line in translator_served.translate(texts)).encode()
-    for where in (["--url", url], ["--grpc", f"127.0.0.1:{server.port}"]):
-        done = run("--model", "tiny", *where, "--batch-size", "4", input=LINES)
-        assert (done.returncode, done.stdout) == (0, expected), done.stderr
-        assert b"Traceback" not in done.stderr
-    assert run("--model", "tiny", "--url", url).stdout == b""
-
-
-def test_a_translation_with_a_new_line_in_it_is_a_line():
-    with Told(METADATA, (200, {"outputs": {"translation": ["a\nb", "c\r\n", ""]}})) as told:
-        done = run("--model", "tiny", "--url", told.url, input=b"x\ny\nz\n")
-    assert (done.returncode, done.stdout) == (0, b"a b\nc \n\n")
-
-
-def test_documents_versions_and_labels(url, translator_served):
-    expected = " ".join(translator_served.translate(["A house.", "The lake"])).encode() + b"\n"
-    for which in (["--version", "1"], ["--label", "stable"], []):
-        done = run(
-            "--model", "tiny", "--url", url, "--document", *which, input=b"A house. The lake"
-        )
-        assert (done.returncode, done.stdout) == (0, expected), done.stderr
-
-
-def test_what_was_translated_before_an_error_is_there(translator_served):
-    with Told(METADATA, ANSWER, (400, {"error": "enough\nof that"})) as told:
-        done = run("--model", "tiny", "--url", told.url, "--batch-size", "1", input=b"a\nb\n")
-    assert (done.returncode, done.stdout) == (1, b"Haus\n")
-    assert done.stderr == b"python -m export.client: error: INVALID_ARGUMENT: enough of that\n"
-
-
-def test_a_closed_pipe_is_no_error(url):
-    command = (
-        f"set -o pipefail; {sys.executable} -m export.client --model tiny --url {url} | head -1"
-    )
-    lines = "\n".join(tiny.sentences(200)).encode()
-    done = subprocess.run(
-        ["bash", "-c", command], cwd=ROOT, input=lines, capture_output=True, timeout=SECONDS
-    )
-    assert done.returncode == 0 and done.stdout.count(b"\n") == 1
-    assert done.stderr == b""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code", "match"),
-    [
-        ([], 2, "the following arguments are required: --model"),
-        (["--model", "x", "--batch-size", "0"], 2, "--batch-size must be at least 1, got 0"),
-        (["--model", "x", "--timeout", "0"], 2, "timeout must be positive, got 0"),
-        (["--model", "x", "--retries", "-1"], 2, "retries must not be negative, got -1"),
-        (["--model", "x", "--url", "ftp://x"], 2, "url must begin with http:// or https://"),
-        (["--model", "x", "--version", "1", "--label", "y"], 2, "not allowed with argument"),
-        (["--model", "x", "--url", "http://127.0.0.1:1", "--retries", "0"], 1, "UNAVAILABLE: "),
-        (["--model", "x", "--url", "http://127.0.0.1:x", "--retries", "0"], 1, "UNAVAILABLE: "),
-    ],
-)
-def test_a_mistake_is_one_line(arguments, code, match):
-    done = run(*arguments, input=b"a\n")
-    assert done.returncode == code and not done.stdout
-    [line] = done.stderr.decode().splitlines()
-    assert line.startswith("python -m export.client: error: ") and match in line
-
-
-BLOCKED = """
-import sys
-sys.modules.update(dict.fromkeys(["tensorflow", "numpy", "grpc", "tensorflow_serving", "keras"]))
-from export.client import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_rest_needs_the_standard_library_alone(url, translator_served):
-    def blocked(*arguments):
-        command = [sys.executable, "-c", BLOCKED, "--model", "tiny", *arguments]
-        return subprocess.run(
-            command, cwd=ROOT, input=b"a house", capture_output=True, timeout=SECONDS
-        )
-
-    done = blocked("--url", url)
-    expected = translator_served.translate(["a house"])[0].encode() + b"\n"
-    assert (done.returncode, done.stdout) == (0, expected), done.stderr
-    done = blocked("--grpc", "127.0.0.1:1")
-    assert done.returncode == 2
-    [line] = done.stderr.decode().splitlines()
-    assert "--grpc needs tensorflow-serving-api" in line
-
-
-def test_help_does_not_wait_for_tensorflow():
-    start = time.monotonic()
-    done = run("--help", env={**os.environ, "PYTHONVERBOSE": ""})
-    assert done.returncode == 0 and b"python -m export.client --model multi30k" in done.stdout
-    assert time.monotonic() - start < 30
-    loaded = "import sys, export.client; print('tensorflow' in sys.modules, 'numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "False False\n"

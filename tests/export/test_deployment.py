@@ -15,7 +15,7 @@ import tensorflow as tf
 import tiny
 from google.protobuf import text_format
 from paths import ROOT
-from serving import SECONDS, Asked, add_version
+from serving import SECONDS, Asked, predict_spec
 from tensorflow_serving.config import model_server_config_pb2
 
 import tfformer
@@ -27,7 +27,7 @@ from export.serving.versions import one_model, read_config
 from export.verification.graph import read_files, read_graph, read_variables
 from tfformer import Transformer, TransformerConfig, Translator
 
-LIMITS = {"max_source_length": 17, "max_target_length": 13, "max_batch_size": 37}
+LIMITS = tiny.SERVED
 NAMES = {"README.md", "models.config", "monitoring.config", "docker-compose.yml"}
 
 
@@ -59,12 +59,12 @@ def batching(exported):
 
 
 @pytest.fixture(scope="module")
-def asked(config, batching):
+def batched(config, batching):
     """The local server with the very files of the export."""
     with LocalServer(config, batching=batching) as server:
-        asked = Asked(server)
-        yield asked
-        asked.close()
+        batched = Asked(server)
+        yield batched
+        batched.close()
 
 
 def test_it_is_all_there_and_nothing_is_left_open(exported):
@@ -183,41 +183,42 @@ def test_a_sample_text_stays_as_it_is(tmp_path, report):
     assert done.stdout == text + "\n"
 
 
-@pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
-def test_every_curl_line_of_the_page_works(exported, asked):
-    page = (exported / "README.md").read_text()
-    lines = [line for line in page.splitlines() if line.startswith("curl ")]
+def ask_all(page, server):
+    """Runs every curl line of a page against a server; returns how many there are."""
+    lines = [line for line in page.read_text().splitlines() if line.startswith("curl ")]
     for line in lines:
-        local = line.replace("localhost:8501", f"127.0.0.1:{asked.server.rest_port}")
+        local = line.replace("localhost:8501", f"127.0.0.1:{server.rest_port}")
         assert local != line
         done = subprocess.run(local, shell=True, capture_output=True, text=True, timeout=SECONDS)
-        assert {"predictions", "outputs", "model_version_status"} & set(json.loads(done.stdout))
-        assert "error" not in json.loads(done.stdout), done.stdout
-    # One for each signature, and one for the status.
-    assert len(lines) == len(read_graph(exported / "1").signatures) + 1
+        answer = json.loads(done.stdout)
+        assert {"predictions", "outputs", "model_version_status"} & set(answer), (line, answer)
+        assert "error" not in answer, (line, answer)
+    return len(lines)
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
-def test_every_curl_line_of_a_page_without_batching_works(served_model, report, tmp_path):
+def test_every_curl_line_of_the_page_works(exported, batched):
+    # One for each signature, and one for the status.
+    signatures = read_graph(exported / "1").signatures
+    assert ask_all(exported / "README.md", batched.server) == len(signatures) + 1
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
+def test_every_curl_line_of_a_page_without_batching_works(asked, report, tmp_path):
     base = tmp_path / "tiny"
     base.mkdir()
-    version = add_version(served_model / "1", base, 1, warmup=False)
-    graph = read_graph(version).to_dict()
-    write_deployment(base, {**report, "graph": graph, "directory": str(version)})
-    lines = [x for x in (base / "README.md").read_text().splitlines() if x.startswith("curl ")]
-    assert len(lines) == len(graph["signatures"]) + 1
-    with LocalServer(read_config(base / "models.config")) as server:
-        for line in lines:
-            local = line.replace("localhost:8501", f"127.0.0.1:{server.rest_port}")
-            done = subprocess.run(local, shell=True, capture_output=True, text=True)
-            assert "error" not in json.loads(done.stdout), (line, done.stdout)
+    graph = asked.server.versions.model(predict_spec()).graph.to_dict()
+    write_deployment(base, {**report, "graph": graph, "directory": str(base / "1")})
+    assert ask_all(base / "README.md", asked.server) == len(graph["signatures"]) + 1
+    [model] = read_config(base / "models.config").model_config_list.config
+    assert (model.name, model.base_path) == ("tiny", str(base.resolve()))
 
 
-def test_the_client_line_of_the_page_works(exported, asked):
+def test_the_client_line_of_the_page_works(exported, batched):
     page = (exported / "README.md").read_text()
     [line] = [line for line in page.splitlines() if line.startswith("echo ")]
     line = line.replace("python", sys.executable)
-    url = f"--url http://127.0.0.1:{asked.server.rest_port}"
+    url = f"--url http://127.0.0.1:{batched.server.rest_port}"
     done = subprocess.run(f"{line} {url}", shell=True, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr
 
@@ -234,12 +235,12 @@ def test_with_batching_there_is_what_can_be_batched(exported):
         assert not signature.defaults
 
 
-def test_a_server_that_batches_answers_each_what_alone_it_gets(asked):
+def test_a_server_that_batches_answers_each_what_alone_it_gets(batched):
     texts = tiny.sentences(23)
-    alone = [asked.translate(text, model="two.words-1") for text in texts]
+    alone = [batched.translate(text, model="two.words-1") for text in texts]
 
     def ask(text):
-        return asked.translate(text, model="two.words-1")
+        return batched.translate(text, model="two.words-1")
 
     with concurrent.futures.ThreadPoolExecutor(23) as threads:
         assert list(threads.map(ask, texts)) == alone
@@ -266,12 +267,12 @@ def test_limits_and_sizes_of_the_report_are_those_of_the_model(exported, report)
     assert f"| checks passed | {len(report['checks'])} |" in page
 
 
-def test_the_limit_of_rows_is_the_one_that_is_served(asked):
+def test_the_limit_of_rows_is_the_one_that_is_served(batched):
     texts = ["a"] * 38
-    status, _ = asked.ask("/v1/models/two.words-1:predict", {"instances": texts[:32]})
+    status, _ = batched.ask("/v1/models/two.words-1:predict", {"instances": texts[:32]})
     assert status == 200
     # With batching, max_batch_size of batching_parameters.txt is the smaller one.
-    status, found = asked.ask("/v1/models/two.words-1:predict", {"instances": texts[:33]})
+    status, found = batched.ask("/v1/models/two.words-1:predict", {"instances": texts[:33]})
     assert status == 400 and "maximum input batch size 32" in found["error"]
 
 
@@ -335,13 +336,10 @@ def test_the_largest_request_by_hand(translator_served):
     assert largest_request(wide) == 37 * numbers * 2 * 2
 
 
-def test_latency_is_measured_with_the_batches_that_are_named(served_model, tmp_path):
-    base = tmp_path / "model"
-    base.mkdir()
-    version = add_version(served_model / "1", base, 1, warmup=False)
-    found = deployment.measure_latency(version, tiny.sentences(5), 256)
+def test_latency_is_measured_with_the_batches_that_are_named(short):
+    found = deployment.measure_latency(short, tiny.sentences(5), 256)
     assert list(found["milliseconds"]) == ["1", "8", "32"]
-    found = deployment.measure_latency(version, tiny.sentences(5), 3)
+    found = deployment.measure_latency(short, tiny.sentences(5), 3)
     assert list(found["milliseconds"]) == ["1", "3"]
     assert all(value > 0 for value in found["milliseconds"].values())
 

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import tiny
 
-from export.capi.session import ServingError, serve_calls
-from export.saved_model import sample_requests
+from export.capi.job import serve_calls
+from export.capi.library import ServingError
+from export.examples import sample_requests
+from export.verification.compare import differences
 from export.verification.graph import read_graph
 from export.verification.requests import to_feeds
-from export.verify import differences
 
 PACKAGES = ["tensorflow==2.20.0", "tensorflow-text==2.20.*", "numpy"]
 # What pip says when it reaches no registry, or one that has nothing for this Python.

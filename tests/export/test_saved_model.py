@@ -15,9 +15,11 @@ import tensorflow as tf
 import tiny
 
 import tfformer
-from export import saved_model, translate, verify
-from export.capi.session import ServingError, serve_calls
-from export.verification import reference
+from export import examples, saved_model, translate, verify
+from export.capi.job import serve_calls
+from export.capi.library import ServingError
+from export.publish import publish
+from export.verification import compare, reference, serve
 from export.verification.graph import read_graph
 from tfformer import Tokenizer, Translator
 
@@ -52,16 +54,41 @@ def exported(run, tmp_path_factory):
     return elsewhere
 
 
-def served(directory, name, **inputs):
-    """The answer of a signature, by the server's loader."""
-    signature = read_graph(directory / "8").signatures[name]
-    feeds = {signature.inputs[key].name: value for key, value in signature.defaults.items()}
-    feeds |= {signature.inputs[key].name: np.array(v, object) for key, v in inputs.items()}
-    outputs = {key: info.name for key, info in signature.outputs.items()}
-    (answer,) = serve_calls(directory / "8", [(feeds, list(outputs.values()))])
-    if isinstance(answer, ServingError):
-        raise answer
-    return {key: answer[name] for key, name in outputs.items()}
+WORDS = [text.encode() for text in TEXTS[:5]] + [b"", b"\xff\xfe", "Grüße 🎉".encode()]
+OUT_OF_RANGE = {
+    "beam_width": ("beam_search", np.array(0, "int32")),
+    "length_penalty": ("beam_search", np.array(-1, "float32")),
+    "top_p": ("sample", np.array(2, "float32")),
+}
+ASKED = {
+    "words": ("serving_default", {"text": WORDS}),
+    "alone": ("serving_default", {"text": [b"word 5"]}),
+    "mixed": ("serving_default", {"text": [b" \t ", b"word 5", b""]}),
+    "rank 2": ("serving_default", {"text": [[b"a", b"b"]]}),
+    **{
+        option: (name, {"text": [b"word"], option: value})
+        for option, (name, value) in OUT_OF_RANGE.items()
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def served(exported):
+    """What the server's loader answers to each of ASKED: {output: array}, or a ServingError."""
+    signatures, calls = read_graph(exported / "8").signatures, []
+    for name, inputs in ASKED.values():
+        signature = signatures[name]
+        feeds = {**signature.defaults, **inputs, "text": np.array(inputs["text"], object)}
+        feeds = {signature.inputs[key].name: value for key, value in feeds.items()}
+        calls.append((feeds, [info.name for info in signature.outputs.values()]))
+    answers = {}
+    for (key, (name, _)), found in zip(
+        ASKED.items(), serve_calls(exported / "8", calls), strict=True
+    ):
+        if isinstance(found, dict):
+            found = {k: found[info.name] for k, info in signatures[name].outputs.items()}
+        answers[key] = found
+    return answers
 
 
 def test_report_says_what_was_checked(exported, translator):
@@ -83,18 +110,16 @@ def test_it_is_the_next_version_and_nothing_else_is_left(exported):
     ]
 
 
-def test_exported_equals_in_process(exported, translator):
-    texts = [text.encode() for text in TEXTS[:5]] + [b"", b"\xff\xfe", "Grüße 🎉".encode()]
-    answer = served(exported, "serving_default", text=texts)
-    here = translator.functions["serving_default"](tf.constant(texts))
+def test_exported_equals_in_process(exported, served, translator):
+    answer = served["words"]
+    here = translator.functions["serving_default"](tf.constant(WORDS))
     assert answer["translation"].tolist() == here["translation"].numpy().tolist()
     np.testing.assert_allclose(answer["score"], here["score"], atol=1e-4)
     assert translate.translate(exported, TEXTS[:5]) == translator.translate(TEXTS[:5])
 
 
-def test_a_blank_text_is_empty_and_leaves_the_others_alone(exported):
-    alone = served(exported, "serving_default", text=[b"word 5"])
-    mixed = served(exported, "serving_default", text=[b" \t ", b"word 5", b""])
+def test_a_blank_text_is_empty_and_leaves_the_others_alone(served):
+    alone, mixed = served["alone"], served["mixed"]
     assert mixed["translation"].tolist() == [b"", alone["translation"][0], b""]
     np.testing.assert_allclose(mixed["score"], [0, alone["score"][0], 0], atol=1e-5, rtol=1e-5)
 
@@ -115,27 +140,16 @@ def test_defaults_are_in_the_signature(exported):
     assert not signatures["serving_default"].defaults
 
 
-def test_options_out_of_range_are_invalid_arguments(exported):
-    for name, option, value in (
-        ("beam_search", "beam_width", np.array(0, "int32")),
-        ("beam_search", "length_penalty", np.array(-1, "float32")),
-        ("sample", "top_p", np.array(2, "float32")),
-    ):
-        signature = read_graph(exported / "8").signatures[name]
-        feeds = {signature.inputs[k].name: v for k, v in signature.defaults.items()}
-        feeds |= {
-            signature.inputs["text"].name: np.array([b"word"], object),
-            signature.inputs[option].name: value,
-        }
-        fetches = [info.name for info in signature.outputs.values()]
-        (answer,) = serve_calls(exported / "8", [(feeds, fetches)])
-        assert isinstance(answer, ServingError) and answer.code_name == "INVALID_ARGUMENT"
-        assert option in str(answer)
+@pytest.mark.parametrize("option", OUT_OF_RANGE)
+def test_options_out_of_range_are_invalid_arguments(served, option):
+    answer = served[option]
+    assert isinstance(answer, ServingError) and answer.code_name == "INVALID_ARGUMENT"
+    assert option in str(answer)
 
 
-def test_a_rank_2_text_is_an_invalid_argument(exported):
-    with pytest.raises(ServingError, match="INVALID_ARGUMENT"):
-        served(exported, "serving_default", text=[[b"a", b"b"]])
+def test_a_rank_2_text_is_an_invalid_argument(served):
+    answer = served["rank 2"]
+    assert isinstance(answer, ServingError) and answer.code_name == "INVALID_ARGUMENT"
 
 
 def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsys):
@@ -154,13 +168,13 @@ def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsy
 
 def test_requests_have_no_more_rows_than_the_model_takes(run):
     translator = tfformer.load_translator(run, max_batch_size=2)
-    for asked in (saved_model.sample_requests, saved_model.warmup_requests):
+    for asked in (examples.sample_requests, examples.warmup_requests):
         for name, requests in asked(translator).items():
             for request in requests:
                 sizes = {len(value) for value in request.values() if isinstance(value, list)}
                 assert len(sizes) == 1 and max(sizes) <= 2, name
-    whole = saved_model.sample_requests(tfformer.load_translator(run))["score"][0]
-    parts = saved_model.sample_requests(translator)["score"]
+    whole = examples.sample_requests(tfformer.load_translator(run))["score"][0]
+    parts = examples.sample_requests(translator)["score"]
     assert sum((part["source"] for part in parts), []) == whole["source"]
 
 
@@ -182,12 +196,12 @@ def test_what_xla_finds_is_compared_with_stock_operations():
     for score, passed in ((-2.0, True), (-1.9, False)):
         compiled["score"] = np.array([-1.0, score], "float32")
         report = verify.Report("", served={"serving_default": [compiled], "beam_search": [stock]})
-        saved_model.compare_stock(report)
+        compare.compare_stock(report)
         assert report.passed is passed
 
 
 def test_a_wrong_search_is_caught_by_the_reference(translator):
-    requests = saved_model.sample_requests(translator)
+    requests = examples.sample_requests(translator)
     source_ids = tf.constant(requests["beam_search_ids"][0]["source_ids"])
     max_length = tf.constant(requests["beam_search_ids"][0]["max_length"])
     right = translator.functions["beam_search_ids"](source_ids, max_length=max_length)
@@ -196,7 +210,7 @@ def test_a_wrong_search_is_caught_by_the_reference(translator):
         faults = []
         for answer in (right, {**right, key: wrong}):
             report = verify.Report("", served={"beam_search_ids": [answer]})
-            saved_model.compare_reference(translator, requests, report)
+            compare.compare_reference(translator, requests, report)
             faults.append(not report.passed)
         assert faults == [False, True]
 
@@ -264,7 +278,8 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-        code = saved_model.main([str(run), str(tmp_path)])
+        # Fewer signatures are sooner traced.
+        code = saved_model.main([str(run), str(tmp_path), "--batching"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
@@ -277,7 +292,7 @@ def test_an_interrupt_of_the_other_commands_is_one_line(exported, monkeypatch, c
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(verify, "serve_calls", interrupt)
+    monkeypatch.setattr(serve, "serve_calls", interrupt)
     assert verify.main([str(exported)]) == 130
     assert "interrupted" in assert_one_line(capsys, "export.verify")
     monkeypatch.setattr(translate, "translate", interrupt)
@@ -306,7 +321,7 @@ def test_publication_goes_on_without_a_report(tmp_path):
         if number == "2":  # where its report goes there is a folder
             (tmp_path / "2.report.json" / "full").mkdir(parents=True)
         report = verify.Report("")
-        version = saved_model.publish(model, report, tmp_path, lines.append)
+        version = publish(model, report, tmp_path, lines.append)
         assert version == tmp_path / number and version.is_dir() and not model.exists()
     assert json.loads((tmp_path / "1.report.json").read_text())["directory"].endswith("/1")
     [warning] = lines
@@ -314,7 +329,7 @@ def test_publication_goes_on_without_a_report(tmp_path):
 
 
 def test_a_near_tie_is_no_fault(translator, monkeypatch):
-    requests = saved_model.sample_requests(translator)
+    requests = examples.sample_requests(translator)
     [request] = requests["beam_search_ids"]
     request["source_ids"] = request["source_ids"][:1]
     answer = translator.functions["beam_search_ids"](
@@ -325,7 +340,7 @@ def test_a_near_tie_is_no_fault(translator, monkeypatch):
 
     def checked(answer):
         report = verify.Report("", served={"beam_search_ids": [answer]})
-        saved_model.compare_reference(translator, requests, report)
+        compare.compare_reference(translator, requests, report)
         return report.passed
 
     assert checked(answer) and not checked({**answer, **swapped})

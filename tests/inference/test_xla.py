@@ -11,8 +11,10 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import tfformer
 from export import saved_model, verify
-from export.capi import session
-from export.capi.session import ServingError, ServingSession, serve_calls
+from export.capi import library
+from export.capi.job import serve_calls
+from export.capi.library import ServingError
+from export.capi.session import ServingSession
 from export.verification.graph import read_graph
 from tfformer import Tokenizer
 from tfformer.inference.xla import in_bucket
@@ -210,6 +212,6 @@ def test_the_command_says_that_a_stock_server_refuses_it(run, tmp_path, monkeypa
 
 def test_a_process_has_xla_for_all_its_sessions_or_for_none(tmp_path, monkeypatch):
     for first in (True, False):
-        monkeypatch.setattr(session, "_xla", [first])
+        monkeypatch.setattr(library, "_xla", [first])
         with pytest.raises(ValueError, match=f"xla must be {first}, .* got {not first}"):
             ServingSession(tmp_path, xla=not first)

@@ -527,7 +527,7 @@ def test_top_p_of_one_keeps_even_what_is_too_unlikely_to_change_a_float32_sum():
     [
         ({"max_length": 0}, "max_length must be at least 1, got 0"),
         ({"beam_width": 0}, "beam_width must be at least 1, got 0"),
-        ({"alpha": -0.5}, "alpha must be at least 0, got -0.5"),
+        ({"alpha": -0.5}, "length_penalty must be at least 0, got -0.5"),
         ({"num_results": 0}, "num_results must be at least 1, got 0"),
         ({"penalty_form": "wu"}, "form must be one of .*, got 'wu'"),
     ],

@@ -1,5 +1,6 @@
 """What tests of a server share: a version beside others, requests, and waiting with a deadline."""
 
+import contextlib
 import json
 import shutil
 import time
@@ -8,17 +9,20 @@ import urllib.request
 
 import grpc
 import numpy as np
+import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import (
     get_model_status_pb2,
     model_service_pb2_grpc,
     predict_pb2,
+    prediction_log_pb2,
     prediction_service_pb2_grpc,
 )
 
-from export.verification.warmup import WARMUP_FILE
+from export.verification.warmup import WARMUP_FILE, read_warmup
 
 SECONDS = 120
+PREDICT = "/v1/models/tiny:predict"
 
 
 def wait_until(condition, seconds=SECONDS):
@@ -53,6 +57,44 @@ def make_request(model, text=None, signature="", **inputs):
         array = array.astype(kind) if kind else np.array(value, object)
         request.inputs[key].CopyFrom(tf.make_tensor_proto(array, shape=array.shape))
     return request
+
+
+@contextlib.contextmanager
+def refused(code, match=""):
+    """What is asked inside has this status, and details that hold `match`."""
+    with pytest.raises(grpc.RpcError) as error:
+        yield
+    assert error.value.code().name == code, error.value
+    assert match in error.value.details()
+
+
+def predict_spec(name="tiny"):
+    """The ModelSpec of a request."""
+    return make_request(name).model_spec
+
+
+def flip(path, at=None):
+    """Damages a byte of a file, by default the middle one."""
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 0xFF
+    path.write_bytes(data)
+
+
+def flip_weights(model):
+    """Damages a byte of a SavedModel's weights."""
+    [shard] = (model / "variables").glob("variables.data-*")
+    flip(shard)
+
+
+def write_log(model, signatures):
+    """Warm-up requests of one text for these signatures."""
+    requests = read_warmup(model)
+    with tf.io.TFRecordWriter(str(model / WARMUP_FILE)) as writer:
+        for name in signatures:
+            log = prediction_log_pb2.PredictionLog()
+            log.predict_log.request.CopyFrom(requests[0])
+            log.predict_log.request.model_spec.signature_name = name
+            writer.write(log.SerializeToString())
 
 
 class Asked:

@@ -10,6 +10,8 @@ import tfformer
 from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 from tfformer.config import EOS
 
+# The limits of the model that is served to tests: `served_model` of conftest.py.
+SERVED = {"max_source_length": 17, "max_target_length": 13, "max_batch_size": 37}
 FIRST_BYTE = 4  # of the 256 that stand behind the special ids
 WORDS = "a little house by the lake with trees and nobody in it".split()
 
@@ -49,7 +51,7 @@ def make_translator(**options):
 
 def save_version(translator, base, version, signatures=None):
     """Writes a version with its warm-up requests, without the minute that verifying it takes."""
-    from export.saved_model import warmup_requests
+    from export.examples import warmup_requests
     from export.verification.warmup import write_warmup
 
     translator.save(str(base / str(version)), signatures)

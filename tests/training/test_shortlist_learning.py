@@ -12,7 +12,9 @@ import tiny
 
 import tfformer
 from export import saved_model, verify
-from export.capi.session import serve_calls
+from export.capi.job import serve_calls
+from export.examples import sample_requests
+from export.verification.compare import compare_reference
 from export.verification.graph import read_graph
 from tfformer import Tokenizer
 from tfformer.shortlist import Shortlist
@@ -260,7 +262,7 @@ def test_exported_with_it_the_server_answers_as_in_process(run, learned, tmp_pat
 def test_the_plain_search_would_see_other_candidates(run, learned):
     shortlist = Shortlist.load(learned)
     translator = tfformer.load_translator(run, shortlist=shortlist)
-    requests = saved_model.sample_requests(translator)
+    requests = sample_requests(translator)
     [request] = requests["beam_search_ids"]
     answer = translator.functions["beam_search_ids"](
         tf.constant(request["source_ids"]), max_length=tf.constant(request["max_length"])
@@ -279,7 +281,7 @@ def test_the_plain_search_would_see_other_candidates(run, learned):
         None,
     ):
         translator.shortlist, report = other, verify.Report("", served=served)
-        saved_model.compare_reference(translator, requests, report)
+        compare_reference(translator, requests, report)
         passed.append(report.passed)
     assert passed == [True, False, False]
 

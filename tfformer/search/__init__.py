@@ -1,6 +1,6 @@
 """Search: from the probability of the next token to the most probable sequence.
 
-Every search runs over a *step function* and a *state*, and knows no model:
+Every search runs over a *step function* and a *state* (`tfformer.search.step`), and knows no model:
 
     logits, cache, attention = step(ids, position, visible, state)
 
@@ -34,24 +34,23 @@ pad and bos are never chosen.
     penalty(n) = ((5 + n) / 6)^alpha     (Wu et al. 2016, equation 14: "gnmt")
                = n^alpha                 ("power")
 
-Reading order: `hypotheses` (what a search knows), `rounds` (the loop), `beam`, `follow` (greedy and
-sampling), `exhaustive`, `constraints`, `stages` (the loop for XLA).
+Reading order: `step` (what a search asks of a model), `options`, `hypotheses` (what a search
+knows), `loop`, `beam`, `greedy`, `sample`, `exhaustive`, `rules`, `loop_xla`.
 """
 
 from tfformer.search.beam import beam_search
 from tfformer.search.exhaustive import exhaustive_search
-from tfformer.search.follow import greedy_search, keep_likeliest, sample_search
-from tfformer.search.hypotheses import (
-    PENALTY_FORMS,
-    SearchResult,
-    State,
-    StepResult,
-    length_penalty,
-)
+from tfformer.search.greedy import greedy_search
+from tfformer.search.hypotheses import SearchResult, length_penalty
+from tfformer.search.options import OPTIONS, PENALTY_FORMS
+from tfformer.search.sample import keep_likeliest, sample_search
+from tfformer.search.step import Searchable, State, StepResult
 
 __all__ = [
+    "OPTIONS",
     "PENALTY_FORMS",
     "SearchResult",
+    "Searchable",
     "State",
     "StepResult",
     "beam_search",

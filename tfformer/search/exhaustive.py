@@ -3,12 +3,22 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
-from tfformer.search.hypotheses import SearchResult, State, check, length_penalty
+from tfformer.search import hypotheses
+from tfformer.search.hypotheses import SearchResult, check
+from tfformer.search.options import takes_second_names
 from tfformer.search.rules import allowed_log_probs
+from tfformer.search.step import State
 
 
+@takes_second_names
 def exhaustive_search(
-    step, state, batch_size, max_length, alpha=0.6, penalty_form="gnmt", num_results=1
+    step,
+    state,
+    batch_size,
+    max_length,
+    length_penalty=0.6,
+    length_penalty_form="gnmt",
+    num_results=1,
 ):
     """Every sequence there is, scored: what beam search approximates. For tiny vocabularies.
 
@@ -16,13 +26,13 @@ def exhaustive_search(
         step, state: see `tfformer.search`. Each prefix is a sentence of its own here, with W = 1.
         batch_size: B.
         max_length: T, an integer; there are about (V - 3)^(T - 1) sequences, at most 1,000,000.
-        alpha, penalty_form: as in `beam_search`.
+        length_penalty, length_penalty_form: as in `beam_search`.
         num_results: how many of the best to return. Default 1.
 
     Returns:
         A `SearchResult` of W = `num_results`.
     """
-    check(max_length, alpha=(alpha, 0), num_results=(num_results, 1))
+    check(max_length, length_penalty=(length_penalty, 0), num_results=(num_results, 1))
     prefixes = tf.fill([batch_size, 1, 1], BOS)
     log_probs = tf.zeros([batch_size, 1])
     found_ids, found_log_probs, found_lengths = [], [], []
@@ -58,7 +68,8 @@ def exhaustive_search(
     token_ids, log_probs, lengths = (
         tf.concat(found, axis=1) for found in (found_ids, found_log_probs, found_lengths)
     )
-    scores = log_probs / length_penalty(lengths, alpha, penalty_form)
+    penalty = hypotheses.length_penalty(lengths, length_penalty, length_penalty_form)
+    scores = log_probs / penalty
     scores, order = tf.math.top_k(scores, k=num_results)
     best = (tf.gather(leaf, order, batch_dims=1) for leaf in (token_ids, log_probs, lengths))
     token_ids, log_probs, lengths = best

@@ -1,29 +1,14 @@
 """What a search knows of its hypotheses, and what it gives back."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, PAD
+from tfformer.search.options import PENALTY_FORMS
 
-PENALTY_FORMS = ("gnmt", "power")
 IMPOSSIBLE = float("-inf")
-
-
-class State(NamedTuple):
-    """What a step function knows of the sentences; see `tfformer.search`."""
-
-    memory: Any = ()
-    cache: Any = ()
-
-
-class StepResult(NamedTuple):
-    """What a step function gives back; see `tfformer.search`."""
-
-    logits: tf.Tensor
-    cache: Any
-    attention: tf.Tensor | None = None
 
 
 class SearchResult(NamedTuple):
@@ -49,7 +34,8 @@ class SearchResult(NamedTuple):
 
 
 class Hypotheses(NamedTuple):
-    """W hypotheses for each of B sentences, in C positions, of which bos is the first.
+    """W hypotheses for each of B sentences, in C positions: those of the prompt, which is bos
+    alone unless another is given, and one for each token since.
 
     ids: int32 [B, W], the newest token.
     log_probs: float32 [B, W].
@@ -75,28 +61,56 @@ class Hypotheses(NamedTuple):
     given: dict
 
     @classmethod
-    def start(cls, batch_size, width, log_probs, skip, given, kept=()):
-        """bos in each place. `skip` [B]: sentences that are finished before they begin."""
-        ids = tf.fill([batch_size, width], BOS)
+    def start(cls, batch_size, width, log_probs, skip, given, kept=(), prompt=None):
+        """The prompt in each place, or bos.
+
+        Args:
+            batch_size, width, log_probs, given: B, W, and two of the attributes above.
+            skip: boolean [B], sentences that are finished before they begin, or None.
+            kept: names of the history besides "token_ids".
+            prompt: int32 [B, P], padded on the left, or None.
+        """
+        places = tf.range(width)
+        if prompt is None:
+            ids = tf.fill([batch_size, width], BOS)
+            token_ids = ids[:, None]
+            ancestors = tf.tile(places[None, :, None], [batch_size, 1, 1])
+        else:
+            ids = tf.tile(prompt[:, -1:], [1, width])
+            token_ids = tf.tile(prompt[:, :, None], [1, 1, width])
+            # What was computed of a prompt stands in the first place, for all; its last token is
+            # yet to be, by each hypothesis for itself.
+            before = tf.where(prompt[:, None, :-1] == PAD, -1, 0)
+            before = tf.tile(before, [1, width, 1])
+            ancestors = tf.concat(
+                [before, tf.tile(places[None, :, None], [batch_size, 1, 1])], axis=2
+            )
         if skip is None:
             finished = tf.zeros([batch_size, width], tf.bool)
         else:
             finished = tf.tile(skip[:, None], [1, width])
         kinds = {"token_log_probs": tf.float32, "alignment": tf.int32}
+        shape = [batch_size, 1 if prompt is None else tf.shape(prompt)[1], width]
         return cls(
             ids=ids,
             log_probs=log_probs,
             scores=log_probs,
             lengths=tf.zeros([batch_size, width], tf.int32),
             finished=finished,
-            ancestors=tf.tile(tf.range(width)[None, :, None], [batch_size, 1, 1]),
+            ancestors=ancestors,
             history={
-                "token_ids": ids[:, None],
-                **{name: tf.zeros([batch_size, 1, width], kinds[name]) for name in kept},
+                "token_ids": token_ids,
+                **{name: tf.zeros(shape, kinds[name]) for name in kept},
             },
             coverage=(),
             given={"row": tf.range(batch_size), **given},
         )
+
+    @property
+    def newest(self):
+        """The last position of the prompt, before the first step: an integer where it is known."""
+        size = self.ancestors.shape[2]
+        return tf.shape(self.ancestors)[2] - 1 if size is None else size - 1
 
     @property
     def width(self):
@@ -148,8 +162,11 @@ def length_penalty(length, alpha, form="gnmt"):
     return tf.pow((5.0 + length) / 6.0 if form == "gnmt" else length, alpha)
 
 
-def result(hypotheses, count):
-    """The `count` best of `Hypotheses`, best first, as a `SearchResult`."""
+def result(hypotheses, count, first=0):
+    """The `count` best of `Hypotheses`, best first, as a `SearchResult`.
+
+    `first` is the last position of the prompt; what was found begins after it.
+    """
     _, order = tf.math.top_k(hypotheses.scores, k=count)
     best = hypotheses.descend(order)
     lengths = tf.where(best.log_probs > IMPOSSIBLE, best.lengths, 0)
@@ -157,7 +174,7 @@ def result(hypotheses, count):
     inside = tf.range(longest) < lengths[..., None]
 
     def path(name, nothing):
-        return tf.where(inside, best.paths(name)[:, :, 1 : longest + 1], nothing)
+        return tf.where(inside, best.paths(name)[:, :, first + 1 : first + 1 + longest], nothing)
 
     kept = {name: path(name, 0) for name in hypotheses.history if name != "token_ids"}
     return SearchResult(path("token_ids", PAD), best.scores, best.log_probs, lengths, **kept)

@@ -2,7 +2,8 @@
 
 import tensorflow as tf
 
-from tfformer.search.hypotheses import Hypotheses, State
+from tfformer.search.hypotheses import Hypotheses
+from tfformer.search.step import State
 
 # Positions in a round. Each begins with a copy of the caches; attention looks at up to as many
 # places that are still empty, and a settled sentence waits for up to as many steps.
@@ -23,7 +24,7 @@ def search_in_rounds(advance, settled, hypotheses, state):
             longer, and the cache.
         settled: a function of the hypotheses that gives boolean [B]: nothing that is still to
             come can change what is returned of them.
-        hypotheses: `Hypotheses` that hold bos; `given` has the "limit" of each.
+        hypotheses: `Hypotheses` that hold bos or a prompt; `given` has the "limit" of each.
         state: the `State` of the step function; room for positions is made here.
 
     Returns:
@@ -64,10 +65,10 @@ def search_in_rounds(advance, settled, hypotheses, state):
         return position, found, hypotheses, state
 
     def search(hypotheses, state):
-        given = hypotheses.given
+        given, first = hypotheses.given, hypotheses.newest
         places = tf.range(tf.size(given["row"]))
         hypotheses = hypotheses._replace(given={**given, "place": places})
-        start = (tf.constant(0), hypotheses, hypotheses, state)
+        start = (tf.convert_to_tensor(first), hypotheses, hypotheses, state)
         found = loop(unsettled, one_round, start)[1]
         return found._replace(given=given)
 
@@ -83,7 +84,7 @@ def _in_groups(search, hypotheses, state):
     groups = tf.clip_by_value(size // GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS)
     groups = tf.clip_by_value(size, 1, groups)
     longest = tf.reduce_max(tf.concat([hypotheses.given["limit"], [1]], axis=0))
-    capacity = 1 + (longest + ROUND - 1) // ROUND * ROUND
+    capacity = hypotheses.newest + 1 + (longest + ROUND - 1) // ROUND * ROUND
 
     def one_group(group, parts):
         # Every so many-th row: sentences of all lengths in each group, if they came in order.

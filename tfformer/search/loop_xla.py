@@ -8,8 +8,8 @@ search; a stage ends as soon as all of them are settled.
 
 import tensorflow as tf
 
-from tfformer.search.hypotheses import State
 from tfformer.search.loop import grow, grow_cache, loop
+from tfformer.search.step import State
 
 FIRST_STAGE = 32  # positions
 
@@ -54,4 +54,6 @@ def search_in_stages(advance, settled, hypotheses, state):
 
         return loop(running, one_step, (position, hypotheses, state.cache))
 
-    return loop(unsettled, one_stage, (tf.constant(0), hypotheses, state))[1]
+    return loop(unsettled, one_stage, (tf.convert_to_tensor(hypotheses.newest), hypotheses, state))[
+        1
+    ]

@@ -4,11 +4,11 @@ import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
 from tfformer.search.hypotheses import IMPOSSIBLE
+from tfformer.search.options import LARGEST_NGRAM
 
 # Blocks of columns whose greatest logits are compared first, and the vocabulary from which on
 # that pays.
 BLOCK, LARGE = 32, 2048
-LARGEST_NGRAM = 8
 
 
 def allowed_log_probs(logits, position, max_length, min_length=0):
@@ -60,6 +60,26 @@ def likeliest(logits, count):
     tokens = tf.gather(columns, places, batch_dims=1)
     shape = tf.concat([lead, [count]], axis=0)
     return tf.reshape(values, shape), tf.reshape(tokens, shape)
+
+
+def forced_token(prefix, position):
+    """The token that `prefix` [B, P] forces at a position, [B, 1]; pad where it forces none."""
+    length = tf.shape(prefix)[1]
+    inside = prefix[:, tf.minimum(position, length - 1), None]
+    return tf.where(position < length, inside, PAD)
+
+
+def coverage_scores(attended, source_mask, beta):
+    """beta * sum_s log(min(attention that source token s has had, 1)), float32 [B, W]
+    (Wu et al. 2016, equation 14).
+
+    Args:
+        attended: float32 [B, W, S], that attention.
+        source_mask: boolean that broadcasts to it, True = token.
+        beta: scalar.
+    """
+    had = tf.math.log(tf.clip_by_value(attended, 1e-6, 1.0))
+    return beta * tf.reduce_sum(tf.where(source_mask, had, 0.0), axis=-1)
 
 
 def penalise_repetition(logits, paths, penalty):

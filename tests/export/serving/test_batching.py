@@ -7,9 +7,9 @@ import time
 import numpy as np
 import pytest
 import tiny
-from serving import Asked, wait_until
+from serving import Asked, add_version, wait_until, write_log
 
-from export.capi.session import ServingError
+from export.capi.library import ServingError
 from export.local_server import LocalServer
 from export.serving.batching import Batcher, BatchingParameters
 from export.serving.versions import one_model
@@ -299,10 +299,8 @@ def test_a_wrong_file_is_a_clear_error(text, match):
 
 
 def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path):
-    from export.saved_model import batchable
-
     base = tmp_path / "tiny"
-    tiny.save_version(translator_served, base, 1, batchable(translator_served.functions))
+    tiny.save_version(translator_served, base, 1, ["serving_default"])
     batching = BatchingParameters(
         max_batch_size=16, batch_timeout_micros=20_000, allowed_batch_sizes=(1, 4, 16)
     )
@@ -320,7 +318,9 @@ def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path
         asked.close()
 
 
-def test_a_version_with_options_is_refused_by_a_server_that_batches(served_model):
-    with LocalServer(one_model("tiny", served_model), batching=BatchingParameters()) as server:
+def test_a_version_with_options_is_refused_by_a_server_that_batches(served_model, tmp_path):
+    model = add_version(served_model / "1", tmp_path, 1)
+    write_log(model, ["beam_search"])
+    with LocalServer(one_model("tiny", tmp_path), batching=BatchingParameters()) as server:
         with pytest.raises(ServingError, match="UNKNOWN: .*at least one dimension"):
             server.versions.require_all()

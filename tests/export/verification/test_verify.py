@@ -19,7 +19,9 @@ import sentencepiece
 import tensorflow as tf
 import tensorflow_text
 
-from export.capi.session import ServingError, ServingSession, serve_calls, write_job
+from export.capi.job import serve_calls, write_job
+from export.capi.library import ServingError
+from export.capi.session import ServingSession
 from export.verification.graph import BrokenModel, read_graph, read_variables
 from export.verify import UsageError, main, verify
 
@@ -176,7 +178,7 @@ def test_child_process_has_no_python_tensorflow(good, tmp_path):
     texts = np.array([b"a", b"b"], object)
     feeds, fetches = {signature.inputs["text"].name: texts}, [signature.outputs["text"].name]
     write_job(tmp_path, good, [(feeds, fetches), (feeds, ["no_such_op:0"])])
-    command = [sys.executable, "-m", "export.capi.session", str(tmp_path)]
+    command = [sys.executable, "-m", "export.capi.job", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True)
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["python_tensorflow"] is False and results["error"] is None

@@ -1,31 +1,9 @@
-"""Greedy search and sampling: one hypothesis a sentence, by the token chosen at each step."""
+"""Sampling: one sequence drawn from the model, token by token."""
 
 import tensorflow as tf
 
-from tfformer.config import EOS, PAD
-from tfformer.search.hypotheses import IMPOSSIBLE, Hypotheses, check, limits, result
-from tfformer.search.loop import search_in_rounds
-from tfformer.search.rules import allowed_log_probs
-
-
-def greedy_search(step, state, batch_size, max_length, skip=None, *, min_length=0):
-    """The most probable token at each step.
-
-    Args:
-        step, state: see `tfformer.search`.
-        batch_size: B, an integer or a scalar tensor.
-        max_length: the longest sequence, eos counted; one for all or int32 [B].
-        skip: boolean [B], rows that are not searched: length 0, score 0. Default: none.
-        min_length: the shortest sequence, eos counted. Default 0.
-
-    Returns:
-        A `SearchResult` with W = 1 and without a length penalty.
-    """
-
-    def choose(log_probs, position, rows):
-        return tf.argmax(log_probs, axis=-1, output_type=tf.int32)
-
-    return _follow(step, state, batch_size, max_length, choose, skip, min_length)
+from tfformer.search.greedy import search_one
+from tfformer.search.hypotheses import IMPOSSIBLE, check
 
 
 def sample_search(
@@ -40,6 +18,7 @@ def sample_search(
     skip=None,
     *,
     min_length=0,
+    prompt=None,
 ):
     """One sequence drawn from P(y | x)^(1 / temperature), cut to the likeliest tokens.
 
@@ -48,7 +27,7 @@ def sample_search(
     draws the same sequence for the same row of a batch of that size.
 
     Args:
-        step, state, batch_size, max_length, skip, min_length: as in `greedy_search`.
+        step, state, batch_size, max_length, skip, min_length, prompt: as in `greedy_search`.
         seed: an integer or int32 scalar.
         temperature: positive. Default 1.
         top_k: 0 keeps all. Default 0.
@@ -75,7 +54,7 @@ def sample_search(
         noise = -tf.math.log(-tf.math.log(tf.gather(uniform, rows)))
         return tf.argmax(kept + noise, -1, output_type=tf.int32)
 
-    return _follow(step, state, batch_size, max_length, choose, skip, min_length)
+    return search_one(step, state, batch_size, max_length, choose, skip, min_length, prompt)
 
 
 def keep_likeliest(logits, top_k, top_p):
@@ -91,32 +70,3 @@ def keep_likeliest(logits, top_k, top_p):
     inside = (before < top_p) | tf.equal(top_p, 1.0)
     kept = tf.where(inside & (ordered > IMPOSSIBLE), ordered, float("inf"))
     return tf.where(logits >= tf.reduce_min(kept, -1, keepdims=True), logits, IMPOSSIBLE)
-
-
-def _follow(step, state, batch_size, max_length, choose, skip, min_length):
-    """One hypothesis a sentence, by the token that `choose(log_probs [B, 1, V], t, rows)` picks."""
-    check(max_length, min_length=(min_length, 0))
-
-    def settled(h):
-        return h.finished[:, 0]
-
-    def advance(position, h, state):
-        logits, cache, _ = step(h.ids, position, h.visible(), state)
-        gains = allowed_log_probs(logits, position, h.given["limit"], min_length)
-        token = choose(gains, position, h.given["row"])
-        gain = tf.where(h.finished, 0.0, tf.gather(gains, token, batch_dims=2))
-        token = tf.where(h.finished, PAD, token)
-        log_probs = h.log_probs + gain
-        h = h._replace(
-            ids=token,
-            log_probs=log_probs,
-            scores=log_probs,
-            lengths=h.lengths + tf.cast(~h.finished, tf.int32),
-            finished=h.finished | (token == EOS),
-        )
-        return h.write(position + 1, token_ids=token), cache
-
-    given = {"limit": limits(max_length, batch_size)}
-    start = Hypotheses.start(batch_size, 1, tf.zeros([batch_size, 1]), skip, given)
-    found = search_in_rounds(advance, settled, start, state)
-    return result(found, 1)

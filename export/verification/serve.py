@@ -1,0 +1,75 @@
+"""Requests made twice: through the C session, as a server does, and through Python's loader."""
+
+import importlib.util
+
+import numpy as np
+import tensorflow as tf
+
+from export.capi.job import serve_calls
+from export.capi.library import ServingError
+from export.verification.graph import Graph, Signature, one_line
+from export.verification.report import Answer, Report
+
+
+def serve(
+    path, graph: Graph, feeds: dict, report: Report, xla: bool
+) -> dict[str, list[Answer | None]]:
+    """The answers to each request in a fresh process, without Python TensorFlow; {} if it fails."""
+    calls = [
+        _call(graph.signatures[name], answer) for name, batch in feeds.items() for answer in batch
+    ]
+    try:
+        results = iter(serve_calls(path, calls, xla=xla))
+    except ServingError as error:
+        report.add("served", [f"{error.code_name}: {one_line(error)}"], "")
+        return {}
+    for name, batch in feeds.items():
+        outputs = graph.signatures[name].outputs
+        answers, faults = [], []
+        for _ in batch:
+            result = next(results)
+            if isinstance(result, ServingError):
+                faults.append(f"{result.code_name}: {one_line(result)}")
+                answers.append(None)
+            else:
+                answers.append({key: result[info.name] for key, info in outputs.items()})
+        report.served[name] = answers
+        report.add(f"served: {name}", _first(faults, batch), f"{len(batch)} requests")
+    return report.served
+
+
+def _call(signature: Signature, feeds: Answer) -> tuple[dict[str, np.ndarray], list[str]]:
+    """A request by input names, as feeds and fetches by tensor names."""
+    by_tensor = {info.name: feeds[key] for key, info in signature.inputs.items()}
+    return by_tensor, sorted({info.name for info in signature.outputs.values()})
+
+
+def serve_in_python(path, feeds: dict, report: Report) -> dict[str, list[Answer | None]]:
+    """The answers to the same requests through `tf.saved_model.load`; {} if it does not load."""
+    if importlib.util.find_spec("tensorflow_text"):
+        import tensorflow_text  # noqa: F401  registers its ops
+    answers: dict[str, list[Answer | None]] = {}
+    try:
+        with tf.device("CPU:0"):  # where the served answers come from
+            loaded = tf.saved_model.load(str(path))
+    except Exception as error:  # of any type: that it does not load is the verdict
+        report.add("in Python", [f"{type(error).__name__}: {one_line(error)}"], "")
+        return {}
+    for name, batch in feeds.items():
+        answers[name], faults = [], []
+        for request in batch:
+            try:
+                with tf.device("CPU:0"):
+                    inputs = {key: tf.constant(array) for key, array in request.items()}
+                    outputs = loaded.signatures[name](**inputs)
+                answers[name].append({key: tensor.numpy() for key, tensor in outputs.items()})
+            except (tf.errors.OpError, ValueError, TypeError) as error:
+                faults.append(f"{type(error).__name__}: {one_line(error)}")
+                answers[name].append(None)
+        report.add(f"in Python: {name}", _first(faults, batch), f"{len(batch)} requests")
+    return answers
+
+
+def _first(faults: list[str], batch: list) -> list[str]:
+    """Requests to one signature mostly fail for one reason: say it once."""
+    return [f"{len(faults)} of {len(batch)} requests: {faults[0]}"] if faults else []

@@ -1,0 +1,269 @@
+"""Versions come and go, and configurations name them."""
+
+import os
+import re
+import shutil
+import signal
+import threading
+import time
+from pathlib import Path
+
+import grpc
+import keras
+import pytest
+import tensorflow as tf
+import tiny
+from google.protobuf import text_format
+from serving import (
+    SECONDS,
+    Asked,
+    add_version,
+    flip,
+    flip_weights,
+    make_request,
+    predict_spec,
+    refused,
+    wait_until,
+    write_log,
+)
+from tensorflow_serving.apis import model_management_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+from export.capi.library import CODES
+from export.local_server import LocalServer
+from export.serving.versions import Versions, one_model, read_config
+from export.verification.graph import UsageError
+from export.verification.warmup import WARMUP_FILE, read_warmup, write_warmup
+
+
+class KerasRoot(tf.Module):
+    """Loads in Python, and its first request fails on a server."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = keras.Sequential([keras.Input([3]), keras.layers.Dense(2)])
+        spec = tf.TensorSpec([None, 3], tf.float32, "x")
+        self.call = tf.function(lambda x: {"y": self.model(x)}, input_signature=[spec])
+
+
+class Compiled(tf.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = tf.Variable([2.0])
+        compiled = tf.function(lambda x: x * self.weight, jit_compile=True)
+        spec = tf.TensorSpec([None, 1], tf.float32, "x")
+        self.call = tf.function(lambda x: {"y": compiled(x)}, input_signature=[spec])
+
+
+def save_module(module, size, directory):
+    tf.saved_model.save(module, str(directory), signatures={"serving_default": module.call})
+    requests = {"serving_default": [{"x": [[1.0] * size]}]}
+    write_warmup(directory, requests, {"serving_default": module.call})
+
+
+BROKEN = {
+    "no variables": (lambda model: shutil.rmtree(model / "variables"), "Could not find variable"),
+    "a byte of the graph": (lambda model: flip(model / "saved_model.pb", 0), "saved_model.pb"),
+    "a byte of the weights": (flip_weights, "DATA_LOSS"),
+    "a warm-up request that fails": (
+        lambda model: write_log(model, ["serving_default", "none"]),
+        'warm-up request 1: .*"none" not found',
+    ),
+    "a byte of the warm-up": (lambda model: flip(model / WARMUP_FILE), "DATA_LOSS: .*warmup"),
+    "no graph": (lambda model: (model / "saved_model.pb").unlink(), "saved_model.pb"),
+}
+
+
+@pytest.fixture(scope="module")
+def changing(short, tmp_path_factory):
+    """A server of a base directory of its own, in which version 1 is."""
+    base = tmp_path_factory.mktemp("changing") / "tiny"
+    base.mkdir()
+    shutil.copytree(short, base / "1")
+    with LocalServer(one_model("tiny", base)) as server:
+        asked = Asked(server)
+        asked.base = base
+        yield asked
+        asked.close()
+
+
+def refuse(changing, make, match):
+    """A new version that `make` has made is tried, refused, and version 1 goes on."""
+    number = max(changing.states()) + 1
+    beside = changing.base / f"partial-{number}"
+    make(beside)
+    folder = beside.rename(changing.base / str(number))
+    try:
+        wait_until(lambda: changing.states().get(number, [""])[0] == "END")
+        state, code, message = changing.states()[number]
+        assert code != 0 and re.search(match, f"{CODES[code]}: {message}"), (CODES[code], message)
+        assert changing.served_version() == 1
+        _, found = changing.ask(f"/v1/models/tiny/versions/{number}")
+        assert found["model_version_status"][0]["status"]["error_message"] == message
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_version_that_is_broken_leaves_the_old_one(changing, short, what):
+    damage, match = BROKEN[what]
+
+    def make(beside):
+        shutil.copytree(short, beside)
+        damage(beside)
+
+    refuse(changing, make, match)
+
+
+@pytest.mark.parametrize(
+    ("module", "size", "match"),
+    [
+        (KerasRoot, 3, "FAILED_PRECONDITION: warm-up request 0: .*Could not find variable"),
+        (Compiled, 1, "warm-up request 0: .*(XLA|compil|jit)"),
+    ],
+)
+def test_what_only_python_can_run_leaves_the_old_one(changing, module, size, match):
+    refuse(changing, lambda beside: save_module(module(), size, beside), match)
+
+
+def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(changing, short):
+    number = max(changing.states()) + 1
+    old = changing.server.versions.model(predict_spec()).pid
+    stop, failures, seen = threading.Event(), [], []
+
+    def ask():
+        while not stop.is_set():
+            try:
+                seen.append(changing.served_version())
+            except grpc.RpcError as error:
+                failures.append(error)
+            time.sleep(0.05)
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    folder = add_version(short, changing.base, number)
+    try:
+        wait_until(lambda: changing.states()[1][0] == "END")
+        assert changing.states()[number] == ("AVAILABLE", 0, "")
+        assert changing.states()[1] == ("END", 0, "")
+        wait_until(lambda: not Path("/proc", str(old)).exists())  # all its memory is given back
+        wait_until(lambda: seen[-1] == number)
+        folder.rename(folder.with_name(f"{number}.withdrawn"))
+        wait_until(lambda: changing.states()[number][0] == "END")
+        wait_until(lambda: seen[-1] == 1)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not failures
+    assert changing.states()[1] == ("AVAILABLE", 0, "")
+
+
+def test_a_folder_that_is_gone_for_a_moment_changes_nothing(changing):
+    said = []
+    changing.server.versions._say, say = said.append, changing.server.versions._say
+    away = changing.base.with_name("away")
+    changing.base.rename(away)
+    wait_until(lambda: any("cannot be looked for" in line for line in said))
+    assert changing.served_version() == 1
+    away.rename(changing.base)
+    changing.server.versions._say = say
+    assert sum("cannot be looked for" in line for line in said) == 1
+
+
+def test_a_killed_process_is_unavailable_and_loaded_again(changing):
+    model = changing.server.versions.model(predict_spec())
+    document = ". ".join([" ".join(text.capitalize() for text in tiny.sentences(40))] * 20)
+    request = make_request("tiny", [document] * 37, "translate_document")
+    running = changing.prediction.Predict.future(request, timeout=SECONDS)
+    wait_until(lambda: model._running)
+    os.kill(model.pid, signal.SIGKILL)
+    with refused("UNAVAILABLE", "was killed by SIGKILL"):
+        running.result(SECONDS)
+
+    def served():
+        try:
+            return changing.translate("a house")
+        except grpc.RpcError as error:
+            assert error.code().name == "UNAVAILABLE"  # what a client makes again
+            return None
+
+    assert wait_until(served)
+    assert changing.server.versions.model(predict_spec()).pid != model.pid
+
+
+def test_the_configuration_is_reloaded(changing, short):
+    request = model_management_pb2.ReloadConfigRequest()
+    request.config.CopyFrom(one_model("tiny", changing.base))
+    other = request.config.model_config_list.config.add()
+    other.CopyFrom(request.config.model_config_list.config[0])
+    other.name, other.base_path = "other", str(short.parent)
+    response = changing.service.HandleReloadConfigRequest(request, timeout=SECONDS)
+    assert response.status.error_code == 0
+    assert changing.translate("a house", model="other") == changing.translate("a house")
+    other.base_path = str(short / "none")
+    with refused("INVALID_ARGUMENT", "a base_path that is a folder"):
+        changing.service.HandleReloadConfigRequest(request, timeout=SECONDS)
+    assert changing.translate("a house", model="other")
+    other.name, other.base_path = "empty", str(short)  # there is no version in it
+    with refused("UNKNOWN", "Some models did not become available: {empty (no version)}"):
+        changing.service.HandleReloadConfigRequest(request, timeout=SECONDS)
+    del request.config.model_config_list.config[1]
+    changing.service.HandleReloadConfigRequest(request, timeout=SECONDS)
+    with refused("NOT_FOUND"):
+        changing.translate("a house", model="other")
+    assert changing.states("other")[1][0] == "END"
+    with refused("INVALID_ARGUMENT", "Only ModelConfigList is currently supported"):
+        changing.service.HandleReloadConfigRequest(model_management_pb2.ReloadConfigRequest())
+    assert changing.translate("a house")
+
+
+def test_warmup_requests_are_replayed(changing, short, served_model):
+    model = changing.server.versions.model(predict_spec())
+    assert model.warmup_requests == read_warmup(short) != []
+    # An export brings one a signature, and more of serving_default.
+    assert len(read_warmup(served_model / "1")) > 8
+
+
+# Configurations.
+
+
+def test_a_configuration_that_names_what_there_is_not(served_model, tmp_path):
+    empty = model_server_config_pb2.ModelServerConfig()
+    with pytest.raises(UsageError, match=r"at least one, got \[\]"):
+        Versions(empty)
+    config = one_model("tiny", tmp_path / "none")
+    with pytest.raises(UsageError, match="got name 'tiny' and base_path"):
+        Versions(config)
+    config = one_model("tiny", served_model)
+    config.model_config_list.config[0].model_platform = "tflite"
+    with pytest.raises(UsageError, match="model_platform of 'tiny' must be 'tensorflow'"):
+        Versions(config)
+    config = one_model("tiny", served_model)
+    config.model_config_list.config.add().CopyFrom(config.model_config_list.config[0])
+    with pytest.raises(UsageError, match="names of their own"):
+        Versions(config)
+
+
+def test_a_base_path_of_the_container_is_the_folder_that_is_mounted(tmp_path):
+    def read(base_path):
+        path = tmp_path / "dates" / "models.config"
+        path.parent.mkdir(exist_ok=True)
+        config = one_model("dates", base_path)
+        path.write_text(text_format.MessageToString(config))
+        return read_config(path).model_config_list.config[0].base_path
+
+    assert read("/models/dates") == str(tmp_path.resolve() / "dates")
+    assert read("/models/other") == str(tmp_path.resolve() / "other")
+    assert read("/modelsx/dates") == "/modelsx/dates"
+    assert read("models/dates") == "models/dates"
+    assert read(str(tmp_path)) == str(tmp_path)
+
+
+def test_a_configuration_that_cannot_be_read(tmp_path):
+    (tmp_path / "a").write_text("model_config_list { names: 'x' }")
+    (tmp_path / "b").write_bytes(b"\xff")
+    for name in ("a", "b", "none"):
+        with pytest.raises(UsageError, match="the models' configuration cannot be read"):
+            read_config(tmp_path / name)

@@ -1,0 +1,127 @@
+"""The command of the clients: lines in are lines out, and a mistake is one line."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import tiny
+from paths import ROOT
+from serving import SECONDS
+from told import ANSWER, METADATA, Told
+
+
+def run(*arguments, input=b"", **options):
+    command = [sys.executable, "-m", "export.client", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, input=input, capture_output=True, timeout=SECONDS, **options
+    )
+
+
+@pytest.fixture(scope="module")
+def url(asked):
+    return f"http://127.0.0.1:{asked.server.rest_port}"
+
+
+LINES = b"a house\r\n\n the lake \n\xff\xfe\n\nwith trees"
+
+
+def test_lines_in_are_lines_out(asked, url, translator_served):
+    texts = ["a house", "", " the lake ", "\ufffd\ufffd", "", "with trees"]
+    expected = "".join(f"{line}\n" for line in translator_served.translate(texts)).encode()
+    for where in (["--url", url], ["--grpc", f"127.0.0.1:{asked.server.port}"]):
+        done = run("--model", "tiny", *where, "--batch-size", "4", input=LINES)
+        assert (done.returncode, done.stdout) == (0, expected), done.stderr
+        assert b"Traceback" not in done.stderr
+    assert run("--model", "tiny", "--url", url).stdout == b""
+
+
+def test_a_translation_with_a_new_line_in_it_is_a_line():
+    with Told(METADATA, (200, {"outputs": {"translation": ["a\nb", "c\r\n", ""]}})) as told:
+        done = run("--model", "tiny", "--url", told.url, input=b"x\ny\nz\n")
+    assert (done.returncode, done.stdout) == (0, b"a b\nc \n\n")
+
+
+def test_documents_versions_and_labels(url, translator_served):
+    expected = " ".join(translator_served.translate(["A house.", "The lake"])).encode() + b"\n"
+    for which in (
+        ["--model", "tiny", "--version", "1"],
+        ["--model", "labelled model", "--label", "stable"],
+        ["--model", "tiny"],
+    ):
+        done = run("--url", url, "--document", *which, input=b"A house. The lake")
+        assert (done.returncode, done.stdout) == (0, expected), done.stderr
+
+
+def test_what_was_translated_before_an_error_is_there(translator_served):
+    with Told(METADATA, ANSWER, (400, {"error": "enough\nof that"})) as told:
+        done = run("--model", "tiny", "--url", told.url, "--batch-size", "1", input=b"a\nb\n")
+    assert (done.returncode, done.stdout) == (1, b"Haus\n")
+    assert done.stderr == b"python -m export.client: error: INVALID_ARGUMENT: enough of that\n"
+
+
+def test_a_closed_pipe_is_no_error(url):
+    command = (
+        f"set -o pipefail; {sys.executable} -m export.client --model tiny --url {url} | head -1"
+    )
+    lines = "\n".join(tiny.sentences(200)).encode()
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=ROOT, input=lines, capture_output=True, timeout=SECONDS
+    )
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 1
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "match"),
+    [
+        ([], 2, "the following arguments are required: --model"),
+        (["--model", "x", "--batch-size", "0"], 2, "--batch-size must be at least 1, got 0"),
+        (["--model", "x", "--timeout", "0"], 2, "timeout must be positive, got 0"),
+        (["--model", "x", "--retries", "-1"], 2, "retries must not be negative, got -1"),
+        (["--model", "x", "--url", "ftp://x"], 2, "url must begin with http:// or https://"),
+        (["--model", "x", "--version", "1", "--label", "y"], 2, "not allowed with argument"),
+        (["--model", "x", "--url", "http://127.0.0.1:1", "--retries", "0"], 1, "UNAVAILABLE: "),
+        (["--model", "x", "--url", "http://127.0.0.1:x", "--retries", "0"], 1, "UNAVAILABLE: "),
+    ],
+)
+def test_a_mistake_is_one_line(arguments, code, match):
+    done = run(*arguments, input=b"a\n")
+    assert done.returncode == code and not done.stdout
+    [line] = done.stderr.decode().splitlines()
+    assert line.startswith("python -m export.client: error: ") and match in line
+
+
+BLOCKED = """
+import sys
+sys.modules.update(dict.fromkeys(["tensorflow", "numpy", "grpc", "tensorflow_serving", "keras"]))
+from export.client import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_rest_needs_the_standard_library_alone(url, translator_served):
+    def blocked(*arguments):
+        command = [sys.executable, "-c", BLOCKED, "--model", "tiny", *arguments]
+        return subprocess.run(
+            command, cwd=ROOT, input=b"a house", capture_output=True, timeout=SECONDS
+        )
+
+    done = blocked("--url", url)
+    expected = translator_served.translate(["a house"])[0].encode() + b"\n"
+    assert (done.returncode, done.stdout) == (0, expected), done.stderr
+    done = blocked("--grpc", "127.0.0.1:1")
+    assert done.returncode == 2
+    [line] = done.stderr.decode().splitlines()
+    assert "--grpc needs tensorflow-serving-api" in line
+
+
+def test_help_does_not_wait_for_tensorflow():
+    start = time.monotonic()
+    done = run("--help", env={**os.environ, "PYTHONVERBOSE": ""})
+    assert done.returncode == 0 and b"python -m export.client --model multi30k" in done.stdout
+    assert time.monotonic() - start < 30
+    loaded = "import sys, export.client; print('tensorflow' in sys.modules, 'numpy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False False\n"

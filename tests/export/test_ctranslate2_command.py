@@ -1,0 +1,168 @@
+"""What the command for CTranslate2 refuses, and that nothing is written then."""
+
+import json
+import os
+import resource
+import signal
+import sys
+
+import keras
+import numpy as np
+import pytest
+from pairs import CASES, make_tokenizers, random_model
+
+import tfformer
+from export import ctranslate2 as command
+from export import specification as spec
+from export.specification import specification
+from tfformer import Tokenizer
+from tfformer.config import ACTIVATIONS
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return make_tokenizers()
+
+
+@pytest.fixture(scope="module")
+def run(tokenizers, tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run") / "run"
+    tfformer.save(directory, random_model(tokenizers[1], **CASES["gated"]), tokenizers[1])
+    return directory
+
+
+def test_layer_norm_has_our_epsilon(tokenizers, tmp_path):
+    """Embeddings of variance 1e-6: with CTranslate2's own epsilon, 1e-5, the rest is another."""
+    model = random_model(tokenizers[1], norm="pre", positions="learned", max_positions=19)
+    for weight in model.weights:
+        if weight.path.endswith("embeddings"):
+            weight.assign(weight * (1e-3 / keras.ops.std(weight)))
+    for epsilon, agree in ((1e-6, True), (1e-5, False)):
+        directory = tmp_path / str(epsilon)
+        directory.mkdir()
+        made = specification(model, tokenizers[1], 19)
+        if not agree:
+            made.config.layer_norm_epsilon = epsilon
+        command.save(made, tokenizers[1], directory)
+        assert json.loads((directory / "config.json").read_text())["layer_norm_epsilon"] == epsilon
+        difference = command.largest_difference(directory, model, tokenizers[1])
+        assert (difference < 1e-4) == agree
+
+
+def test_sinusoids_reach_the_runs_limits(tokenizers, tmp_path):
+    tfformer.save(
+        tmp_path / "run",
+        random_model(tokenizers[0], num_encoder_layers=1, num_decoder_layers=1),
+        tokenizers[0],
+        {"max_source_length": 1031, "max_target_length": 13},
+    )
+    command.export(tmp_path / "run", tmp_path / "model", lambda line: None)
+    translator = ctranslate2.Translator(str(tmp_path / "model"), device="cpu")
+    options = {"max_input_length": 0, "max_decoding_length": 2}
+    translator.translate_batch([["▁word"] * 1030], **options)
+    with pytest.raises(RuntimeError, match="positions >= 1031"):
+        translator.translate_batch([["▁word"] * 1031], **options)
+
+
+def test_every_activation_has_a_name_there():
+    assert set(spec.ACTIVATIONS) == set(ACTIVATIONS)
+
+
+def test_an_activation_that_has_none_is_named(tokenizers, monkeypatch):
+    monkeypatch.delitem(spec.ACTIVATIONS, "gelu")
+    model = random_model(tokenizers[1], **CASES["pre-norm"])
+    with pytest.raises(ValueError, match="activation must be one of .* got 'gelu'"):
+        specification(model, tokenizers[1], 19)
+
+
+def test_special_pieces_of_two_names_are_refused(tokenizers):
+    model = random_model(tokenizers[1], **CASES["learned"])
+    tokenizer = Tokenizer(tokenizers[1].source_model, tokenizers[1].target_model)
+    processor = tokenizer.target_model.replace(b"</s>", b"<e/>")
+    tokenizer.target_model = processor
+    with pytest.raises(ValueError, match="one name on both sides .*'</s>'.*'<e/>'"):
+        specification(model, tokenizer, 19)
+
+
+def failed(capsys):
+    """What was wrong, in the last line of standard error; before it, progress at most."""
+    *before, last = capsys.readouterr().err.splitlines()
+    start = "python -m export.ctranslate2: error: "
+    assert last.startswith(start)
+    assert all(line.endswith(" ...") for line in before), before
+    return last.removeprefix(start)
+
+
+def test_bad_arguments_are_one_line(run, tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to("nowhere")
+    for source, directory, message in (
+        (tmp_path / "missing", "out", "is no directory"),
+        (tmp_path / "empty", "out", "is no run directory"),
+        (run, "file", "directory must not exist yet, got "),
+        (run, "empty", "directory must not exist yet, got "),
+        (run, "link", "directory must not exist yet, got "),
+        (run, "file/out", "File exists"),
+    ):
+        assert command.main([str(source), str(tmp_path / directory)]) == 1
+        assert message in failed(capsys)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file", "link"]
+
+
+def test_wrong_usage_is_one_line(capsys):
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["run"])
+    assert failed(capsys).endswith(" (see --help)")
+
+
+def test_without_ctranslate2_it_says_what_to_install(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    assert command.main([str(run), str(tmp_path / "out")]) == 1
+    assert failed(capsys).startswith("ctranslate2 is needed: pip install 'ctranslate2>=4.8'")
+    assert not os.listdir(tmp_path)
+
+
+def test_what_does_not_agree_is_not_published(run, tmp_path, monkeypatch, capsys):
+    for difference in (0.25, np.nan):
+        monkeypatch.setattr(command, "largest_difference", lambda *_, d=difference: d)
+        assert command.main([str(run), str(tmp_path / "out")]) == 1
+        assert f"got a difference of {difference:.2g}" in failed(capsys)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "error, code, message",
+    [
+        (OSError("no\nspace"), 1, "no space"),
+        (RuntimeError("CTranslate2 says\n\nno"), 1, "CTranslate2 says no"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_a_failed_write_is_one_line_and_leaves_nothing(
+    error, code, message, run, tmp_path, monkeypatch, capsys
+):
+    def fail(spec, tokenizer, directory):
+        (directory / "model.bin").write_text("half")
+        raise error
+
+    monkeypatch.setattr(command, "save", fail)
+    assert command.main([str(run), str(tmp_path / "out")]) == code
+    assert failed(capsys) == message
+    assert not os.listdir(tmp_path)
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
+        code = command.main([str(run), str(tmp_path / "out")])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert code == 1
+    failed(capsys)
+    assert not os.listdir(tmp_path)

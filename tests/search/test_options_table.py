@@ -1,0 +1,60 @@
+"""The table of search options: rules, types, and two names for one thing."""
+
+import inspect
+
+import pytest
+
+import tfformer
+from tfformer.search.options import OPTIONS, SECOND_NAMES, first_names, takes_second_names
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
+def test_an_option_keeps_its_own_rules(option):
+    assert option.checked(option.default) == option.default
+    assert type(option.checked(option.default)) is option.kind and option.help
+    assert option.off is None or option.checked(option.off) == option.off
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("beam_width", 0, r"beam_width must be in \[1, 64\], got 0"),
+        ("beam_width", 2.5, "beam_width must be an integer, got 2.5"),
+        ("length_penalty", float("nan"), "length_penalty must be in .* got nan"),
+        ("length_penalty", "1", "length_penalty must be in .* got '1'"),
+        ("no_repeat_ngram", 9, r"no_repeat_ngram must be in \[0, 8\], got 9"),
+        ("length_penalty_form", "log", "length_penalty_form must be one of .* got 'log'"),
+    ],
+)
+def test_what_breaks_a_rule_is_refused(name, value, message):
+    with pytest.raises(ValueError, match=message):
+        OPTIONS[name].checked(value)
+
+
+def test_a_weight_becomes_a_float_and_a_number_of_tokens_stays_an_integer():
+    assert type(OPTIONS["length_penalty"].checked(1)) is float
+    assert type(OPTIONS["min_length"].checked(3.0)) is int
+
+
+def test_second_names_are_taken_and_no_option_twice():
+    assert first_names({"alpha": 1.0, "min_target_length": 3}) == {
+        "length_penalty": 1.0,
+        "min_length": 3,
+    }
+    with pytest.raises(ValueError, match="length_penalty must be given once, got 0.6 and 1"):
+        first_names({"length_penalty": 0.6, "alpha": 1})
+    assert not set(SECOND_NAMES) & set(OPTIONS)
+
+    @takes_second_names
+    def search(batch, length_penalty=0.6):
+        return batch, length_penalty
+
+    assert search(2, alpha=1.0) == search(2, length_penalty=1.0) == (2, 1.0)
+    assert "length_penalty" in inspect.signature(search).parameters
+
+
+def test_the_public_search_has_the_options_by_these_names():
+    assert tfformer.beam_search is not None
+    parameters = inspect.signature(tfformer.beam_search).parameters
+    for name in ("beam_width", "length_penalty", "length_penalty_form"):
+        assert parameters[name].default == OPTIONS[name].default

@@ -1,0 +1,52 @@
+"""Models of two languages whose weights all matter, for what another engine makes of them."""
+
+import keras
+import tensorflow as tf
+
+from tfformer import Tokenizer, Transformer, TransformerConfig
+from tfformer.config import EOS
+
+SOURCES = [f"word {n} and {n * 7} more" for n in range(97)]
+TARGETS = [f"{n * 7} Dinge und Wort {n}" for n in range(97)]
+# Every kind of layer, of norm, of positions and of ties; one vocabulary or two.
+CASES = {
+    "paper": {"tie_embeddings": "all"},
+    "pre-norm": {"norm": "pre", "activation": "gelu", "tie_embeddings": "target"},
+    "learned": {"activation": "silu", "positions": "learned", "max_positions": 23},
+    "gated": {
+        "norm": "pre",
+        "activation": "swiglu",
+        "positions": "learned",
+        "max_positions": 31,
+        "tie_embeddings": "target",
+        "num_encoder_layers": 3,
+        "num_decoder_layers": 1,
+    },
+}
+
+
+def random_model(tokenizer, **changes):
+    """A model whose every weight matters; the longer vector of eos lets some translations end."""
+    sizes = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
+    model = Transformer(
+        TransformerConfig.preset("test", sizes[0], target_vocabulary_size=sizes[1], **changes)
+    )
+    for n, weight in enumerate(model.weights):
+        value = (
+            weight.value.numpy() + 0.4 * tf.random.stateless_normal(weight.shape, [n, 5]).numpy()
+        )
+        if weight.path.endswith("target_embedding/embeddings"):
+            value[EOS] *= 3
+        if weight.path.endswith("output_projection/kernel"):
+            value[:, EOS] *= 3
+        weight.assign(value)
+    return model
+
+
+def make_tokenizers():
+    """One for both sides, and one of two."""
+    keras.utils.set_random_seed(3)
+    return [
+        Tokenizer.train(SOURCES, TARGETS, vocabulary_size=307),
+        Tokenizer.train(SOURCES, TARGETS, vocabulary_size=293, shared=False),
+    ]

@@ -1,0 +1,128 @@
+"""The options of a search: one table, from which all that speaks of them is made.
+
+A recipe's settings, a run's `config.json`, the arguments of `Translator`, the inputs of the served
+signatures, the options of the commands and the pages of `docs/` have these names, these defaults
+and these bounds.
+"""
+
+import dataclasses
+import functools
+import math
+
+PENALTY_FORMS = ("gnmt", "power")
+LARGEST_NGRAM = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An option of a search.
+
+    Args:
+        name: from shell to kernel.
+        default: its value where nobody says another; its type is the option's.
+        least, most: its bounds, both allowed.
+        help: what it is, in a few words.
+        off: the value with which it does nothing and costs nothing. Default: it is always on.
+        choices: of words, all that there are.
+        second_names: older names, which keep working.
+        asked: whether a request may choose it. Default True.
+    """
+
+    name: str
+    default: int | float | str
+    least: float = 0
+    most: float = math.inf
+    help: str = ""
+    off: int | float | None = None
+    choices: tuple = ()
+    second_names: tuple = ()
+    asked: bool = True
+
+    @property
+    def kind(self):
+        """`int`, `float` or `str`."""
+        return type(self.default)
+
+    @property
+    def flag(self):
+        """As the commands call it."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def second_flags(self):
+        return ["--" + name.replace("_", "-") for name in self.second_names]
+
+    def checked(self, value):
+        """The value, of the option's type; a ValueError if it breaks the rule."""
+        if self.choices:
+            if value not in self.choices:
+                raise ValueError(f"{self.name} must be one of {self.choices}, got {value!r}")
+            return value
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not self.least <= value <= self.most:
+            raise ValueError(f"{self.name} must be in [{self.least}, {self.most}], got {value!r}")
+        if self.kind is int and value != int(value):
+            raise ValueError(f"{self.name} must be an integer, got {value!r}")
+        return self.kind(value)
+
+
+OPTIONS = {
+    option.name: option
+    for option in (
+        Option("beam_width", 4, 1, 64, "hypotheses of the beam search"),
+        Option(
+            "length_penalty", 0.6, 0, 10, "alpha, the exponent of the length penalty; 0 is none",
+            second_names=("alpha",),
+        ),
+        Option(
+            "length_penalty_form", "gnmt", help="of the length n: gnmt, ((5 + n) / 6)^alpha, or "
+            "power, n^alpha", choices=PENALTY_FORMS, second_names=("penalty_form",), asked=False,
+        ),
+        Option(
+            "min_length", 0, help="target tokens at least, eos counted",
+            second_names=("min_target_length",),
+        ),
+        Option(
+            "max_length_factor", 0.0, 0, 100, "target tokens for each source token at most; 0 is "
+            "no such limit",
+        ),
+        Option(
+            "coverage_penalty", 0.0, 0, 10, "beta of the coverage penalty; 0 is none", off=0.0,
+            second_names=("coverage",),
+        ),
+        Option(
+            "repetition_penalty", 1.0, 1, 100, "a token that came before is so much less likely; "
+            "1 is none", off=1.0,
+        ),
+        Option(
+            "no_repeat_ngram", 0, 0, LARGEST_NGRAM, "no n tokens in a row come twice; 0 is no rule",
+            off=0,
+        ),
+    )
+}  # fmt: skip
+SECOND_NAMES = {second: o.name for o in OPTIONS.values() for second in o.second_names}
+
+
+def first_names(options):
+    """The options by their first names.
+
+    Raises:
+        ValueError: one has been given by both of its names.
+    """
+    found = {}
+    for name, value in options.items():
+        first = SECOND_NAMES.get(name, name)
+        if first in found:
+            raise ValueError(f"{first} must be given once, got {found[first]!r} and {value!r}")
+        found[first] = value
+    return found
+
+
+def takes_second_names(function):
+    """Lets a function that has options by their first names take them by their second ones too."""
+
+    @functools.wraps(function)
+    def named(*arguments, **options):
+        return function(*arguments, **first_names(options))
+
+    return named
