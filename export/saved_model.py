@@ -36,20 +36,24 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 def parser():
     """The command's arguments."""
+    # Here, not above: it brings Keras with it.
+    from tfformer.search.options import OPTIONS
+
     parser = Parser("export.saved_model", __doc__)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
-    parser.add_argument("--beam-width", type=int, help="of serving_default; default: the run's own")
-    parser.add_argument("--length-penalty", type=float, help="likewise")
+    for option in OPTIONS.values():
+        parser.add_argument(
+            option.flag,
+            *option.second_flags,
+            dest=option.name,
+            type=option.kind,
+            choices=option.choices or None,
+            metavar=None if option.choices else option.kind.__name__.upper(),
+            help=f"{option.help}; default: the run's own, else {option.default}",
+        )
     parser.add_argument(
-        "--min-target-length", type=int, help="tokens at least; default: the run's, else 0"
-    )
-    parser.add_argument("--max-target-length", type=int, help="tokens at most; default: the run's")
-    parser.add_argument("--max-length-factor", type=float, help="target per source token at most")
-    parser.add_argument("--coverage-penalty", type=float, help="beta; default: the run's, else 0")
-    parser.add_argument("--repetition-penalty", type=float, help="default: the run's, else 1, none")
-    parser.add_argument(
-        "--no-repeat-ngram", type=int, help="no n tokens twice; default: the run's, else 0"
+        "--max-target-length", type=int, metavar="INT", help="tokens at most; default: the run's"
     )
     parser.add_argument(
         "--dtype",

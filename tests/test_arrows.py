@@ -23,7 +23,7 @@ ARROWS = {
     "tfformer/models": "tfformer/config tfformer/layers",
     "tfformer/search": "tfformer/config",
     "tfformer/text": "tfformer/config",
-    "tfformer/inference": "tfformer/config tfformer/layers tfformer/search",
+    "tfformer/inference": "tfformer/config tfformer/layers tfformer/models tfformer/search",
     "tfformer/service": "tfformer/config tfformer/inference tfformer/search tfformer/text",
     "tfformer/run": "tfformer/files tfformer/models tfformer/text tfformer/service",
     "tfformer/shortlist": "tfformer/config tfformer/files",

@@ -48,12 +48,15 @@ class Recipe:
             `source_language` and `language`, for a corpus of several; `report`, a `CorpusReport`
             or None, for `read_pairs` to count in.
         model_changes: fields of the model's configuration that replace the preset's.
+        search: options of the search that the model is served with, by the names of
+            `tfformer.search.options`, besides `beam_width` and `length_penalty`.
         origin: where the pairs are from, in words, for the model card.
         task: a name in `training.tasks.TASKS`.
     """
 
     pairs: Callable[[str, Path | None], Iterable[Pair]]
     model_changes: dict = dataclasses.field(default_factory=dict)
+    search: dict = dataclasses.field(default_factory=dict)
     origin: str = ""
     task: str = TRANSLATION
     preset: str = setting("base", "the model's size: tiny, base or big")
@@ -120,6 +123,7 @@ class Recipe:
                 f"segmentation, got {self.subword_sampling}"
             )
         self.require_vocabulary(self.shared_vocabulary)
+        self._require_search()
         from training.tasks import TASKS
 
         config = TASKS[self.task].configuration(self, self.vocabulary_size)
@@ -231,15 +235,31 @@ class Recipe:
         """The parts that do not learn, by name."""
         return [part.strip() for part in self.freeze.split(",") if part.strip()]
 
+    def _require_search(self):
+        from tfformer.search.options import OPTIONS
+
+        for name, value in self.search.items():
+            if name not in OPTIONS:
+                raise ValueError(f"search must be of {tuple(OPTIONS)}, got {name!r}")
+            OPTIONS[name].checked(value)
+        if self.search.get("min_length", 0) > self.max_tokens:
+            raise ValueError(
+                f"min_length must be at most max_tokens={self.max_tokens}, got "
+                f"{self.search['min_length']}"
+            )
+
     def settings(self):
         """All that is a number or a word, by name: what a run is resumed with.
 
-        Without a task it is translation, as of the runs of before there were others.
+        Without a task it is translation, without a search it is the usual one, as of the runs of
+        before there were others.
         """
         fields = dataclasses.fields(self)
         found = {f.name: getattr(self, f.name) for f in fields if f.name not in ("pairs", "origin")}
         if self.task == TRANSLATION:
             del found["task"]
+        if not self.search:
+            del found["search"]
         return found
 
 
@@ -270,6 +290,19 @@ def model_options():
         for name, *rest in task.model_options():
             found.setdefault(name, (name, *rest))
     return list(found.values())
+
+
+def search_options():
+    """The options of the search that are no settings of their own: (name, type, help)."""
+    # Here, not above: it brings Keras with it.
+    from tfformer.search.options import OPTIONS
+
+    settings = {field.name for field in dataclasses.fields(Recipe)}
+    return [
+        (option.name, option.kind, f"{option.help}; default {option.default}")
+        for option in OPTIONS.values()
+        if option.name not in settings
+    ]
 
 
 def recipe_names():

@@ -38,6 +38,7 @@ from training.recipe import (
     model_options,
     options,
     recipe_names,
+    search_options,
 )
 from training.step.allocator import take_huge_pages
 from training.step.worker import WorkerError, is_chief
@@ -151,6 +152,9 @@ def parser():
     )
     for name, kind, help in model_options():
         _add_option(model, name, kind, f"{help}; default the preset's")
+    search = parser.add_argument_group("search", "What the model is served with, besides the beam.")
+    for name, kind, help in search_options():
+        _add_option(search, name, kind, help)
     settings = parser.add_argument_group("settings", "Each replaces the recipe's own value.")
     for name, kind, help, default in options():
         _add_option(settings, name, kind, f"{help}; default {default}")
@@ -207,7 +211,8 @@ def read_recipe(arguments):
         recipe = Recipe(pairs=lambda split, data: ())
     else:
         raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
-    recipe = dataclasses.replace(recipe, **changed_settings(arguments))
+    search = recipe.search | given_search(arguments)
+    recipe = dataclasses.replace(recipe, **changed_settings(arguments), search=search)
     if arguments.resume and (arguments.run / "prepared").exists():
         # Its model is that of the run, not of the recipe.
         return recipe
@@ -220,6 +225,11 @@ def read_recipe(arguments):
 def changed_settings(arguments):
     """The settings that were given as options."""
     return _given(arguments, options())
+
+
+def given_search(arguments):
+    """The options of the search that were given."""
+    return _given(arguments, search_options())
 
 
 def given_sizes(arguments):
@@ -332,6 +342,8 @@ def _train(command, arguments, recipe, begun):
                         f"cannot become {after!r}: choose another --run",
                         2,
                     )
+            if search := given_search(arguments):
+                changes["search"] = recipe.search | search
             recipe = dataclasses.replace(recipe, **changes)
         training = fit.Training(arguments.run, recipe, arguments.data, arguments.init)
         if recipe.batch_tokens == AUTO:

@@ -6,7 +6,8 @@ import pytest
 import tensorflow as tf
 
 from tfformer import Transformer, TransformerConfig
-from tfformer.inference.transformer import Inference, fused_weights
+from tfformer.inference.fuse import fuse
+from tfformer.inference.transformer import Inference
 from tfformer.search import beam_search
 
 B, S, T, W, V = 3, 7, 19, 2, 37
@@ -100,7 +101,7 @@ def steps(inference, source_ids, beams, places):
 @variants
 def test_the_whole_is_the_models(variant, source_ids, beams, randomise):
     model = randomise(make(variant))
-    inference = Inference(model.config, fused_weights(model, T))
+    inference = Inference(*fuse(model, T))
     inputs = {"source_ids": source_ids, "target_ids": beams[:, 0].copy()}
     inputs["target_ids"][2, 11:] = 0
     memory = inference.memory(tf.constant(source_ids))
@@ -121,7 +122,7 @@ def test_one_step_at_a_time_is_the_whole_in_whatever_place_a_hypothesis_stands(
     variant, source_ids, beams, randomise, rng
 ):
     model = randomise(make(variant))
-    inference = Inference(model.config, fused_weights(model, T))
+    inference = Inference(*fuse(model, T))
     places = np.array([rng.permutation(W) for _ in range(T)])
     logits = steps(inference, source_ids, beams, places)
     for w in range(W):
@@ -131,7 +132,7 @@ def test_one_step_at_a_time_is_the_whole_in_whatever_place_a_hypothesis_stands(
 
 def test_a_step_sees_neither_the_future_nor_other_hypotheses(source_ids, beams, randomise):
     model = randomise(make("paper"))
-    inference = Inference(model.config, fused_weights(model, T))
+    inference = Inference(*fuse(model, T))
     places = np.tile(np.arange(W), (T, 1))
     changed = beams.copy()
     changed[:, 0, 5:], changed[:, 1] = 4, 5
@@ -143,7 +144,7 @@ def test_a_step_sees_neither_the_future_nor_other_hypotheses(source_ids, beams, 
 
 def test_appended_padding_changes_nothing(source_ids, beams, randomise):
     model = randomise(make("paper"))
-    inference = Inference(model.config, fused_weights(model, T))
+    inference = Inference(*fuse(model, T))
     padded = np.pad(source_ids, [[0, 0], [0, 5]])
     target_ids = tf.constant(beams[:, 0])
     logits, _ = inference.decode(target_ids, inference.memory(tf.constant(source_ids)))
@@ -153,7 +154,7 @@ def test_appended_padding_changes_nothing(source_ids, beams, randomise):
 
 def test_in_bfloat16_it_stays_close_and_its_logits_are_float32(source_ids, beams):
     model = make("paper")
-    inference = Inference(model.config, fused_weights(model, T, "bfloat16"))
+    inference = Inference(*fuse(model, T, "bfloat16"))
     places = np.tile(np.arange(W), (T, 1))
     logits = steps(inference, source_ids, beams, places)[:, 0]
     whole = model({"source_ids": source_ids, "target_ids": beams[:, 0]}).numpy()
@@ -164,7 +165,7 @@ def test_in_bfloat16_it_stays_close_and_its_logits_are_float32(source_ids, beams
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
 def test_the_weights_are_those_of_the_model_and_no_more(policy):
     model = make("paper", policy)
-    weights = tf.nest.flatten(fused_weights(model, T, "float32"))
+    weights = tf.nest.flatten(fuse(model, T, "float32")[1])
     table = T * model.config.d_model
     assert sum(w.shape.num_elements() for w in weights) == model.count_params() + table
     assert {w.dtype for w in weights} == {tf.float32}
@@ -175,7 +176,7 @@ def test_no_matrix_is_stored_in_rows_of_a_multiple_of_2_kib():
     layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
     for change in ({}, {"d_ff": 256, "activation": "swiglu"}):
         config = TransformerConfig.preset("base", 512, **layers, **change)
-        weights = fused_weights(Transformer(config), T)
+        _, weights = fuse(Transformer(config), T)
         matrices = [w for w in tf.nest.flatten(weights) if w.shape.rank == 2 and w.shape[0] != T]
         assert len(matrices) == 12
         assert all(4 * matrix.shape[1] % 2048 for matrix in matrices)
@@ -187,7 +188,7 @@ def test_the_parts_of_a_batch_do_not_wait_for_each_other():
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)])
     def search(source_ids):
-        inference = Inference(model.config, fused_weights(model, T))
+        inference = Inference(*fuse(model, T))
         state = inference.start(source_ids, W)
         return beam_search(inference.step, state, tf.shape(source_ids)[0], T, W).token_ids
 

@@ -12,7 +12,7 @@ from words import WORDS, make_model, sentences
 
 from tfformer import Tokenizer, Translator
 from tfformer.files import RunError, pack
-from tfformer.inference.transformer import fused_weights
+from tfformer.inference.fuse import fuse
 from tfformer.shortlist import Shortlist
 
 # Minutes, all together.
@@ -278,7 +278,7 @@ def test_saved_everything_is_stored_once(translator, model, shortlist, tmp_path)
     translator.save(str(tmp_path / "1"))
     stored = tf.train.list_variables(str(tmp_path / "1/variables/variables"))
     sizes = sorted(tuple(shape) for name, shape in stored if "VARIABLE_VALUE" in name)
-    arrays = [*tf.nest.flatten(fused_weights(model, MAX_SOURCE)), *shortlist_arrays(shortlist)]
+    arrays = [*tf.nest.flatten(fuse(model, MAX_SOURCE)[1]), *shortlist_arrays(shortlist)]
     assert sizes == sorted(tuple(array.shape) for array in arrays)
 
 

@@ -190,7 +190,7 @@ def test_skipped_rows_keep_score_zero(form, coverage):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"coverage": -1}, "coverage must be at least 0, got -1"),
+        ({"coverage": -1}, "coverage_penalty must be at least 0, got -1"),
         ({"repetition_penalty": 0.5}, "repetition_penalty must be at least 1, got 0.5"),
         ({"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 0, got -1"),
         ({"no_repeat_ngram": 9}, "no_repeat_ngram must be at most 8, got 9"),

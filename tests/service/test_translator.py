@@ -12,7 +12,7 @@ from search_oracle import BOS, EOS, PAD
 from words import WORDS, make_model, sentences
 
 from tfformer import Tokenizer, Translator
-from tfformer.inference.transformer import fused_weights
+from tfformer.inference.fuse import fuse
 
 MAX_SOURCE, MAX_TARGET, WIDTH, ALPHA = 13, 7, 3, 0.6
 
@@ -721,7 +721,7 @@ def test_the_saved_root_holds_no_keras_object_and_each_weight_once(
     assert not [identifier for identifier in identifiers if "keras" in identifier]
     stored = tf.train.list_variables(str(saved_directory / "variables" / "variables"))
     sizes = sorted(tuple(shape) for name, shape in stored if "VARIABLE_VALUE" in name)
-    weights = tf.nest.flatten(fused_weights(model, MAX_SOURCE))
+    weights = tf.nest.flatten(fuse(model, MAX_SOURCE)[1])
     assert sizes == sorted(tuple(weight.shape) for weight in weights)
     table = MAX_SOURCE * model.config.d_model
     assert sum(map(math.prod, sizes)) == model.count_params() + table

@@ -10,7 +10,8 @@ import tiny
 
 from tfformer import Translator
 from tfformer.config import EOS
-from tfformer.inference.transformer import Inference, fused_weights
+from tfformer.inference.fuse import fuse
+from tfformer.inference.transformer import Inference
 from tfformer.service.signatures import CHARACTERS_PER_TOKEN, DOCUMENT_SOURCES
 from tfformer.text.document import join_sentences, join_windows, split_sentences, split_windows
 
@@ -225,9 +226,7 @@ def test_a_batch_size_over_the_limit_is_refused(translator):
 
 
 def test_scores_do_not_depend_on_how_many_positions_are_computed_at_once(translator):
-    inference = Inference(
-        translator.model.config, fused_weights(translator.model, LENGTH, "float32")
-    )
+    inference = Inference(*fuse(translator.model, LENGTH, "float32"))
     rng = np.random.default_rng(3)
     source_ids = tf.constant(rng.integers(4, 280, (3, 7)), tf.int32)
     target_ids = tf.constant(rng.integers(4, 280, (3, 11)), tf.int32)

@@ -37,6 +37,8 @@ def test_a_recipe_file_with_a_mistake_is_one_line(tmp_path, capsys):
         ("--learning-rate-scale", "nan"),
         ("--learning-rate-scale", "inf"),
         ("--max-length-ratio", "0.5"),
+        ("--no-repeat-ngram", "9"),
+        ("--length-penalty-form", "log"),
         ("--freeze", "encoder,decoder,embeddings,encoder"),
     ],
 )
@@ -51,6 +53,8 @@ def test_settings_are_refused_before_anything_is_made(files, capsys, tmp_path, o
     [
         ({"vocabulary_kind": "char", "subword_sampling": 0.3}, "subword_sampling"),
         ({"model_changes": {"layers": 2}}, "layers"),
+        ({"search": {"beams": 2}}, "search must be of .* got 'beams'"),
+        ({"search": {"min_length": 129}}, "min_length must be at most max_tokens=128, got 129"),
         ({"model_changes": {"d_model": 30, "num_heads": 7}}, "num_heads"),
         ({"model_changes": {"positions": "learned"}, "max_tokens": 1024}, "max_positions=512"),
     ],
@@ -112,3 +116,22 @@ def test_a_recipe_in_other_languages(tmp_path, monkeypatch):
             pairs, language = evaluate.read_test_set(command.parser().parse_args(options), run)
             assert [pair.target for pair in pairs] == ["text of test_2016_flickr.fr"]
             assert language == "fr"
+
+
+def test_the_search_of_a_recipe_is_what_the_model_is_served_with(tmp_path):
+    from training.prepare import read_settings
+    from training.tasks import TASKS
+    from training.train import parser, read_recipe
+
+    given = ["--run", str(tmp_path), "--coverage-penalty", "0.2", "--beam-width", "3"]
+    recipe = read_recipe(parser().parse_args([RECIPE, *given]))
+    served = TASKS[recipe.task].search(recipe)
+    assert served["coverage_penalty"] == 0.2 and served["beam_width"] == 3
+    settings = tmp_path / "prepared" / "recipe.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps(recipe.settings()))
+    # What the run was begun with holds, whatever another recipe has now.
+    plain = load_recipe(RECIPE)
+    assert read_settings(tmp_path, plain).search == {"coverage_penalty": 0.2}
+    settings.write_text(json.dumps(plain.settings()))
+    assert "search" not in plain.settings() and read_settings(tmp_path, recipe).search == {}

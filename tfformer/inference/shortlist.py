@@ -18,13 +18,13 @@ class ShortlistInference(Inference):
     sentence's own candidates, and no batch-mate changes them.
 
     Args:
-        config, weights: as for `Inference`.
+        twin, weights: as for `Inference`.
         table, always: `candidates` and `always` of a `Shortlist`, tensors or variables.
         source_ids: int32 [B, S], the sentences.
     """
 
-    def __init__(self, config, weights, table, always, source_ids):
-        super().__init__(config, weights)
+    def __init__(self, twin, weights, table, always, source_ids):
+        super().__init__(twin, weights)
         table, always = tf.convert_to_tensor(table), tf.convert_to_tensor(always)
         batch, size = tf.shape(source_ids)[0], self.vocabulary_size
         # 1. What may come in which sentence: boolean [B, V].
@@ -36,7 +36,7 @@ class ShortlistInference(Inference):
         # 2. What may come in any of them, in order: int32 [C].
         candidates = tf.cast(tf.where(tf.reduce_any(may, axis=0))[:, 0], tf.int32)
         self.candidates = candidates
-        self.output = tf.gather(self.weights["output"], candidates, axis=1)
+        self.output = twin.output.chosen(self.weights, candidates)
         mine = tf.gather(may, candidates, axis=1)
         self.absent = tf.where(mine, 0.0, float("-inf"))
 
@@ -45,13 +45,12 @@ class ShortlistInference(Inference):
         state = super().start(source_ids, width)
         return state._replace(memory={**state.memory, "absent": self.absent})
 
-    def whole_ids(self, ids):
+    def vocabulary_ids(self, ids):
         return tf.gather(self.candidates, ids)
 
     def _step_logits(self, x, batch, width, memory):
-        logits = tf.cast(tf.matmul(x, self.output), tf.float32)
         shape = tf.stack([batch, width, tf.size(self.candidates)])
-        return tf.reshape(logits, shape) + memory["absent"][:, None]
+        return tf.reshape(self.output(x), shape) + memory["absent"][:, None]
 
 
 def _with(mask, places):

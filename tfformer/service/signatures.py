@@ -1,7 +1,5 @@
 """The served signatures: each a `tf.function` of tensors, from text to text."""
 
-import math
-
 import tensorflow as tf
 
 from tfformer import search
@@ -9,23 +7,13 @@ from tfformer.config import BOS, EOS, PAD
 from tfformer.inference.shortlist import ShortlistInference
 from tfformer.inference.transformer import Inference
 from tfformer.inference.xla import CompiledInference, in_bucket
+from tfformer.search.options import OPTIONS
 from tfformer.text.document import join_sentences, join_windows, split_sentences, split_windows
 from tfformer.text.tokenizer import clean
 
-# The options of a beam search, and what each may be.
-OPTIONS = {
-    "beam_width": (1, 64),
-    "length_penalty": (0, 10),
-    "min_length": (0, math.inf),
-    "max_length_factor": (0, 100),
-    "coverage_penalty": (0, 10),
-    "repetition_penalty": (1, 100),
-    "no_repeat_ngram": (0, 8),
-}
-# Those that are integers.
-COUNTS = ("beam_width", "min_length", "no_repeat_ngram")
-# Those that cost something at each step, and what they are when they are off.
-OFF = {"coverage_penalty": 0.0, "repetition_penalty": 1.0, "no_repeat_ngram": 0}
+# What a request may say of a beam search, and which of it costs something at each step.
+ASKED = [option for option in OPTIONS.values() if option.asked]
+OFF = {option.name: option.off for option in ASKED if option.off is not None}
 # A piece of SentencePiece has at most 16 characters: more than this many for each token are cut
 # before they are tokenised, which takes 6 seconds for 8 MB.
 CHARACTERS_PER_TOKEN = 16
@@ -41,9 +29,9 @@ class Signatures:
 
     Args:
         config: the model's `TransformerConfig`.
-        weights: a function that gives the fused weights; it is called in each graph.
+        fused: a function that gives what `fuse` does; it is called in each graph.
         tokenizer: a `Tokenizer`.
-        options: {name: number} for each of `OPTIONS`.
+        options: {name: number} for each of `ASKED`.
         penalty_form, max_source_length, max_target_length, max_batch_size, xla: see `Translator`.
         shortlist: the two arrays of a `Shortlist`, tensors or variables, for the searches that
             nothing is forced upon. Default: none.
@@ -52,7 +40,7 @@ class Signatures:
     def __init__(
         self,
         config,
-        weights,
+        fused,
         tokenizer,
         options,
         penalty_form,
@@ -62,7 +50,7 @@ class Signatures:
         shortlist=(),
         xla=False,
     ):
-        self.config, self.weights, self.tokenizer = config, weights, tokenizer
+        self.config, self.fused, self.tokenizer = config, fused, tokenizer
         self.shortlist = shortlist
         self.options, self.penalty_form = options, penalty_form
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
@@ -96,7 +84,8 @@ class Signatures:
         )
         source_ids = tf.TensorSpec([None, None], tf.int32, "source_ids")
         # What a request may say of the beam; its own limit is what `max_length` 0 stands for.
-        names = ("beam_width", "length_penalty", "max_length", *list(OPTIONS)[2:])
+        names = [option.name for option in ASKED]
+        names.insert(2, "max_length")
         defaults = {"max_length": 0, **self.options}
         defaults = {name: tf.constant(defaults[name]) for name in names}
         options = [tf.TensorSpec([], value.dtype, name) for name, value in defaults.items()]
@@ -239,8 +228,8 @@ class Signatures:
     def _inference(self, source_ids=None):
         """The forward pass; of these sentences alone, it is that over the shortlist, if any."""
         if source_ids is not None and self.shortlist:
-            return ShortlistInference(self.config, self.weights(), *self.shortlist, source_ids)
-        return Inference(self.config, self.weights())
+            return ShortlistInference(*self.fused(), *self.shortlist, source_ids)
+        return Inference(*self.fused())
 
     # From text to ids.
 
@@ -324,7 +313,7 @@ class Signatures:
             self.penalty_form,
             skip=blank,
             min_length=options["min_length"],
-            coverage=unless_off("coverage_penalty"),
+            coverage_penalty=unless_off("coverage_penalty"),
             repetition_penalty=unless_off("repetition_penalty"),
             no_repeat_ngram=unless_off("no_repeat_ngram"),
             source_mask=source_ids != PAD,
@@ -388,7 +377,7 @@ class Signatures:
         """What `_best` gives of a beam search that XLA compiles, in buckets of shapes."""
         rows = tf.shape(source_ids)[0]
         source_ids = in_bucket(source_ids, self.max_source_length)
-        inference = CompiledInference(self.config, self.weights())
+        inference = CompiledInference(*self.fused())
         state = inference, inference.start(source_ids, self.options["beam_width"])
         found, blank = self._beam_search(source_ids, self.options, state, num_results=1, xla=True)
         return {name: value[:rows] for name, value in self._best(found, blank).items()}
@@ -398,7 +387,8 @@ class Signatures:
 
         What costs something at each step has a loop of its own, in which it is on.
         """
-        bounds = {**OPTIONS, "min_length": (0, self.max_target_length)}
+        bounds = {option.name: (option.least, option.most) for option in ASKED}
+        bounds["min_length"] = 0, self.max_target_length
         options = {name: _option_in(name, asked[name], *bounds[name]) for name in bounds}
         source_ids = self._checked_rows("rows", source_ids, options["beam_width"])
         inference = self._inference(source_ids)
@@ -436,7 +426,7 @@ class Signatures:
 
 def _whole(found, inference):
     """What a search found, in ids of the whole vocabulary."""
-    return found._replace(token_ids=inference.whole_ids(found.token_ids))
+    return found._replace(token_ids=inference.vocabulary_ids(found.token_ids))
 
 
 def _finite(scores, blank):

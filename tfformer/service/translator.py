@@ -7,9 +7,9 @@ import math
 
 import tensorflow as tf
 
-from tfformer import search
-from tfformer.inference.transformer import fused_weights
-from tfformer.service.signatures import COUNTS, OPTIONS, Signatures
+from tfformer.inference.fuse import fuse
+from tfformer.search.options import OPTIONS, takes_second_names
+from tfformer.service.signatures import Signatures
 
 
 class Translator:
@@ -25,7 +25,7 @@ class Translator:
         max_target_length: target tokens, eos counted. Default 256.
         max_batch_size: rows of a request, at least 1; a wider beam than 4 (or than `beam_width`,
             if that is more) may have accordingly fewer. Default 256.
-        min_target_length: likewise, at least; at most `max_target_length`. Default 0.
+        min_length: target tokens at least, eos counted; at most `max_target_length`. Default 0.
         max_length_factor: target tokens for each source token at most, eos counted in both, in
             [0, 100]; 0 (default) sets no such limit.
         coverage_penalty: beta, in [0, 10], see `beam_search`; 0 (default) is none.
@@ -41,6 +41,8 @@ class Translator:
             `align` know the whole vocabulary. Default None: so do all.
         xla: whether XLA compiles `serving_default` (`tfformer.inference.xla`), for a server of
             one's own with XLA on: a stock TensorFlow Serving cannot run it. Default False.
+
+    `min_target_length` is a second name of `min_length`.
 
     Attributes:
         functions: the served signatures by name, each a `tf.function` of tensors that gives a
@@ -58,6 +60,7 @@ class Translator:
         ['2031-07-04']
     """
 
+    @takes_second_names
     def __init__(
         self,
         model,
@@ -69,7 +72,7 @@ class Translator:
         max_source_length=256,
         max_target_length=256,
         max_batch_size=256,
-        min_target_length=0,
+        min_length=0,
         max_length_factor=0.0,
         coverage_penalty=0.0,
         repetition_penalty=1.0,
@@ -88,11 +91,7 @@ class Translator:
             )
         if config.tie_embeddings == "all" and not tokenizer.is_shared:
             raise ValueError("tokenizer must be one for both sides with tie_embeddings='all'")
-        if length_penalty_form not in search.PENALTY_FORMS:
-            raise ValueError(
-                f"length_penalty_form must be one of {search.PENALTY_FORMS}, "
-                f"got {length_penalty_form!r}"
-            )
+        OPTIONS["length_penalty_form"].checked(length_penalty_form)
         if dtype not in (None, "float32", "bfloat16"):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
         if shortlist is not None:
@@ -109,25 +108,21 @@ class Translator:
         if max_batch_size < 1:
             raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
-            "beam_width": beam_width,
-            "length_penalty": length_penalty,
-            "min_length": min_target_length,
-            "max_length_factor": max_length_factor,
-            "coverage_penalty": coverage_penalty,
-            "repetition_penalty": repetition_penalty,
-            "no_repeat_ngram": no_repeat_ngram,
+            name: OPTIONS[name].checked(value)
+            for name, value in (
+                ("beam_width", beam_width),
+                ("length_penalty", length_penalty),
+                ("min_length", min_length),
+                ("max_length_factor", max_length_factor),
+                ("coverage_penalty", coverage_penalty),
+                ("repetition_penalty", repetition_penalty),
+                ("no_repeat_ngram", no_repeat_ngram),
+            )
         }
-        for name, value in self.options.items():
-            least, greatest = OPTIONS[name]
-            if not least <= value <= greatest:
-                name = "min_target_length" if name == "min_length" else name
-                raise ValueError(f"{name} must be in [{least}, {greatest}], got {value}")
-            # A number of tokens stays an integer, a weight becomes a float.
-            self.options[name] = value if name in COUNTS else float(value)
-        if min_target_length > max_target_length:
+        if min_length > max_target_length:
             raise ValueError(
-                f"min_target_length must be at most max_target_length = {max_target_length}, "
-                f"got {min_target_length}"
+                f"min_length must be at most max_target_length = {max_target_length}, "
+                f"got {min_length}"
             )
         self.model, self.tokenizer = model, tokenizer
         self.beam_width, self.length_penalty = beam_width, float(length_penalty)
@@ -137,7 +132,7 @@ class Translator:
         self.shortlist, self.xla = shortlist, xla
         # Traced over the variables of the model, which may still be training.
         signatures = self._signatures(
-            lambda: fused_weights(model, self._num_positions, dtype), self._shortlist(tf.constant)
+            lambda: fuse(model, self._num_positions, dtype), self._shortlist(tf.constant)
         )
         self.functions, self._greedy = signatures.served(), signatures.greedy()
 
@@ -189,13 +184,11 @@ class Translator:
         def variable(value):
             return tf.Variable(value, trainable=False)
 
-        root.weights = tf.nest.map_structure(
-            variable,
-            fused_weights(self.model, self._num_positions, self.dtype or "float32"),
-        )
+        twin, weights = fuse(self.model, self._num_positions, self.dtype or "float32")
+        root.weights = tf.nest.map_structure(variable, weights)
         root.tokenizer = self.tokenizer
         root.shortlist = self._shortlist(variable)
-        served = self._signatures(lambda: root.weights, root.shortlist).served()
+        served = self._signatures(lambda: (twin, root.weights), root.shortlist).served()
         chosen = {name: served[name] for name in signatures or served}
         tf.saved_model.save(root, directory, signatures=chosen)
 
@@ -208,10 +201,10 @@ class Translator:
         short = self.shortlist
         return [] if short is None else [place(short.candidates), place(short.always)]
 
-    def _signatures(self, weights, shortlist):
+    def _signatures(self, fused, shortlist):
         return Signatures(
             self.model.config,
-            weights,
+            fused,
             self.tokenizer,
             self.options,
             self.length_penalty_form,

@@ -67,6 +67,7 @@ class Translation(Task):
 
     def search(self, recipe):
         return {
+            **recipe.search,
             "beam_width": recipe.beam_width,
             "length_penalty": recipe.length_penalty,
             "max_source_length": recipe.max_tokens,

@@ -1,0 +1,154 @@
+"""Each twin is its layer: the same rows out, to 1e-5; a shared layer is fused once."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfformer.config import ACTIVATIONS
+from tfformer.inference.attention import attention_bias
+from tfformer.inference.fuse import TWINS, Fusing, fuse
+from tfformer.inference.transformer import Inference
+from tfformer.layers.attention import MultiHeadAttention
+from tfformer.layers.decoder import Decoder, DecoderLayer
+from tfformer.layers.embedding import TokenEmbedding
+from tfformer.layers.encoder import Encoder, EncoderLayer
+from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.norm import LayerNorm
+from tfformer.layers.output import Dense
+from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
+from tfformer.layers.residual import Residual
+from tfformer.models.transformer import Transformer, TransformerConfig
+
+B, S, T, D, H, V, L = 2, 5, 3, 14, 7, 11, 13
+SIZES = {"d_model": D, "num_heads": H, "d_ff": 17}
+MASK = np.array([[True] * S, [True] * 2 + [False] * (S - 2)])
+PADDING = attention_bias(MASK)[:, None, None]
+CAUSAL = attention_bias(np.tril(np.ones((T, T), bool)))
+
+
+def rows(x):
+    return tf.reshape(x, [-1, x.shape[-1]])
+
+
+def causal(twin):
+    """The causal attention of a layer's twin, over a whole target."""
+    return lambda q, k, v, n=0: twin.heads.attend(q, k, v, CAUSAL)
+
+
+def encoder_case(layer, x, memory):
+    return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), B, S, PADDING)
+
+
+def decoder_layer_case(layer, x, memory):
+    def by_twin(twin, w):
+        keys, values = layer.cross_attention.keys_and_values(memory)
+        attend = causal(twin.self_attention)
+        return twin(w, rows(x), B, T, attend, (keys, values, PADDING))[0]
+
+    return layer(x, memory, memory_mask=MASK), by_twin
+
+
+def decoder_case(layer, x, memory):
+    def by_twin(twin, w):
+        keys, values = twin.project(w, rows(memory), B, S)
+        kept = {"keys": keys, "values": values, "bias": PADDING}
+        attend = causal(twin.layers[0].self_attention)
+        return twin(w, rows(x), B, T, attend, kept)[0]
+
+    return layer(x, memory, memory_mask=MASK), by_twin
+
+
+def attention_case(layer, x, memory):
+    return layer(x, causal=True), lambda twin, w: twin(w, rows(x), B, T, causal(twin))
+
+
+def plain_case(layer, x, memory):
+    return layer(x), lambda twin, w: twin(w, rows(x))
+
+
+def residual_case(layer, x, memory):
+    return layer(x, sublayer=tf.tanh), lambda twin, w: twin(w, rows(x), tf.tanh)
+
+
+def embedding_case(layer, x, memory):
+    ids = np.array([[5, 4, 3], [6, 2, 1]])
+    return layer(ids), lambda twin, w: twin(w, ids.ravel(), tf.zeros([1, D]))
+
+
+def positions_case(layer, x, memory):
+    expected = layer(x) - x
+    return expected, lambda twin, w: tf.tile(twin.table(w)[:T], [B, 1])
+
+
+CASES = {
+    "norm": (LayerNorm, lambda: LayerNorm(1e-3), plain_case),
+    "post-norm": (Residual, lambda: Residual(norm="post"), residual_case),
+    "pre-norm": (Residual, lambda: Residual(norm="pre"), residual_case),
+    **{name: (FeedForward, lambda name=name: FeedForward(D, 17, name), plain_case)
+       for name in ACTIVATIONS},
+    "attention": (MultiHeadAttention, lambda: MultiHeadAttention(D, H), attention_case),
+    "embedding": (TokenEmbedding, lambda: TokenEmbedding(V, D), embedding_case),
+    "sinusoids": (
+        SinusoidalPositionalEncoding, lambda: SinusoidalPositionalEncoding(D), positions_case
+    ),
+    "learned": (
+        LearnedPositionalEmbedding, lambda: LearnedPositionalEmbedding(L, D), positions_case
+    ),
+    "output": (Dense, lambda: Dense(V), plain_case),
+    "output with a bias": (Dense, lambda: Dense(V, use_bias=True), plain_case),
+    "encoder layer": (EncoderLayer, lambda: EncoderLayer(**SIZES), encoder_case),
+    "encoder": (Encoder, lambda: Encoder(2, **SIZES, norm="pre"), encoder_case),
+    "decoder layer": (DecoderLayer, lambda: DecoderLayer(**SIZES), decoder_layer_case),
+    "decoder": (Decoder, lambda: Decoder(2, **SIZES, norm="pre"), decoder_case),
+}  # fmt: skip
+
+
+def test_every_twin_has_a_case():
+    assert {case[0] for case in CASES.values()} == set(TWINS)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_twin_is_its_layer(name, rng, randomise):
+    _, make, case = CASES[name]
+    layer, x, memory = make(), *(tf.constant(rng.normal(size=(B, n, D)), "float32") for n in (T, S))
+    case(layer, x, memory)  # which builds it
+    expected, by_twin = case(randomise(layer), x, memory)
+    fusing = Fusing(L, tf.float32)
+    found = by_twin(fusing.twin(layer, "layer"), fusing.weights)
+    expected = rows(expected)
+    # What a layer gives at padding is nobody's concern, and of the second row it gives zeros.
+    real = MASK.ravel() if "encoder" in name else np.ones(len(expected), bool)
+    np.testing.assert_allclose(found[real], expected[real], atol=1e-5, rtol=1e-5)
+
+
+def small():
+    return Transformer(TransformerConfig(V, num_encoder_layers=2, num_decoder_layers=2, **SIZES))
+
+
+def test_a_layer_that_stands_in_two_places_is_fused_once(randomise):
+    model = randomise(small())
+    alone = len(tf.nest.flatten(fuse(model, L)[1]))
+    model.encoder.layers[1] = model.encoder.layers[0]
+    model.decoder.layers[1] = model.decoder.layers[0]
+    twin, weights = fuse(model, L)
+    assert len(tf.nest.flatten(weights)) < alone
+    assert twin.encoder.layers[0] is twin.encoder.layers[1]
+    source, target = np.array([[5, 6, 7, 3]]), np.array([[2, 5, 9]])
+    inference = Inference(twin, weights)
+    logits, _ = inference.decode(tf.constant(target, tf.int32), inference.memory(source))
+    expected = model({"source_ids": source, "target_ids": target})
+    np.testing.assert_allclose(logits, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_a_layer_without_a_twin_is_refused_by_its_name():
+    class Doubled(FeedForward):
+        def call(self, x):
+            return 2 * super().call(x)
+
+    model = small()
+    model.decoder.layers[1].feed_forward.__class__ = Doubled
+    with pytest.raises(TypeError, match="decoder/layer_1/feed_forward must be .* got Doubled"):
+        fuse(model, L)
+    with pytest.raises(TypeError, match="model must be one of .* got Sequential"):
+        fuse(keras.Sequential([]), L)

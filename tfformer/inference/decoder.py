@@ -1,0 +1,82 @@
+"""The twins of the decoder and of its layer."""
+
+import functools
+
+import tensorflow as tf
+
+from tfformer.inference.attention import CrossAttention
+from tfformer.inference.dense import Dense
+from tfformer.inference.encoder import Block, Stack
+
+
+class DecoderLayer(Block):
+    """x = Residual(x, causal SelfAttention); x = Residual(x, CrossAttention to the memory);
+    x = Residual(x, FFN)."""
+
+    def _twin(self, layer, own, name, fusing):
+        if own == "cross_attention":
+            return CrossAttention(layer, f"{name}/{own}", fusing)
+        return super()._twin(layer, own, name, fusing)
+
+    def __call__(self, weights, x, batch, length, attend, memory):
+        """Rows [B * T, D] to rows, and the attention to the memory, float32 [B, H, T, S].
+
+        Args:
+            attend: a function of queries, keys and values [B, H, T, K] that gives rows.
+            memory: keys and values [B, H, S, K], and the bias [B, 1, 1, S] that hides padding.
+        """
+        attention = None
+
+        def attend_to_self(x):
+            return self.self_attention(weights, x, batch, length, attend)
+
+        def attend_to_memory(x):
+            nonlocal attention
+            x, attention = self.cross_attention(weights, x, batch, length, *memory)
+            return x
+
+        x = self.self_residual(weights, x, attend_to_self)
+        x = self.cross_residual(weights, x, attend_to_memory)
+        feed_forward = functools.partial(self.feed_forward, weights)
+        return self.feed_forward_residual(weights, x, feed_forward), attention
+
+
+class Decoder(Stack):
+    """The stack of decoder layers. The memory's keys and values of all of them are one product,
+    [D, 2 N D]."""
+
+    def __init__(self, layer, name, fusing):
+        super().__init__(layer, name, fusing)
+        distinct = list({id(one): one for one in layer.layers}.values())
+        # A layer that stands in several places projects the memory once.
+        self.projected = [distinct.index(one) for one in layer.layers]
+        projections = []
+        for one in distinct:
+            cross = one.cross_attention
+            projections += [cross.key_projection, cross.value_projection]
+        self.memory = Dense(projections, f"{name}/memory", fusing)
+        self.num_projections = len(projections)
+
+    @property
+    def heads(self):
+        return self.layers[0].cross_attention.heads
+
+    def project(self, weights, x, batch, length):
+        """Rows [B * S, D] of the encoder -> keys and values, N tensors [B, H, S, K] each."""
+        parts = self.heads.split(self.memory(weights, x), batch, length, self.num_projections)
+        keys, values = parts[0::2], parts[1::2]
+        return [keys[n] for n in self.projected], [values[n] for n in self.projected]
+
+    def __call__(self, weights, x, batch, length, attend, memory):
+        """Rows [B * T, D] to rows, and the mean over the heads of the last layer's attention to the
+        memory, float32 [B, T, S].
+
+        Args:
+            attend: a function of queries, keys, values [B, H, T, K] and the layer's number.
+            memory: {"keys", "values", "bias"}.
+        """
+        for n, layer in enumerate(self.layers):
+            own = memory["keys"][n], memory["values"][n], memory["bias"]
+            of_layer = functools.partial(attend, n=n)
+            x, attention = layer(weights, x, batch, length, of_layer, own)
+        return self.normed(weights, x), tf.reduce_mean(attention, axis=1)

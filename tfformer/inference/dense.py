@@ -1,0 +1,60 @@
+"""Keras's Dense layers side by side, as one product: x W + b."""
+
+import tensorflow as tf
+
+
+class Dense:
+    """The given layers side by side.
+
+    Args:
+        layers: of Keras, with one input.
+        name: in the weights.
+        fusing: a `Fusing`.
+        scales: what each layer's output is multiplied by. Default: 1.
+    """
+
+    def __init__(self, layers, name, fusing, scales=None):
+        self.name = name
+        kernel, bias = side_by_side(layers, scales)
+        self.size = kernel.shape[-1]
+        weights = {"kernel": tf.cast(kernel, fusing.dtype), "bias": tf.cast(bias, fusing.dtype)}
+        fusing.weights[name] = {key: wider(weight) for key, weight in weights.items()}
+
+    def __call__(self, weights, x):
+        """Rows [R, D] -> [R, sum of the layers' units]."""
+        return columns(product(x, weights[self.name]), self.size)
+
+
+def product(x, weights):
+    """x W + b, all columns."""
+    return tf.nn.bias_add(tf.matmul(x, weights["kernel"]), weights["bias"])
+
+
+def side_by_side(layers, scales=None):
+    """Kernel [D, N] and bias [N] of several layers, float32."""
+    pairs = list(zip(layers, scales or [1.0] * len(layers), strict=True))
+    kernels = [tf.cast(layer.kernel, tf.float32) * scale for layer, scale in pairs]
+    biases = [tf.cast(layer.bias, tf.float32) * scale for layer, scale in pairs]
+    return tf.concat(kernels, axis=1), tf.concat(biases, axis=0)
+
+
+def stored_columns(size, parts=1):
+    """With how many columns each of `parts` matrices of `size` columns is stored, side by side.
+
+    Rows that lie a multiple of 512 float32 apart, 2 KiB, share the sets of a processor's caches,
+    and such a product takes up to twice as long: 46 in place of 95 GFLOP/s, for 64 rows times
+    [256, 1024].
+    """
+    return size + 16 if size * parts % 512 == 0 else size
+
+
+def wider(kernel, parts=1):
+    """A kernel [..., N], or a bias [N], with columns of zeros up to `stored_columns`."""
+    size = kernel.shape[-1]
+    more = stored_columns(size, parts) - size
+    return tf.pad(kernel, [[0, 0]] * (kernel.shape.rank - 1) + [[0, more]])
+
+
+def columns(x, size):
+    """The first `size` columns of x [R, N]."""
+    return x if size == x.shape[1] else x[:, :size]

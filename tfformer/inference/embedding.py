@@ -1,0 +1,26 @@
+"""The twin of the token embedding."""
+
+import tensorflow as tf
+
+
+class TokenEmbedding:
+    """E[ids] sqrt(D); of a matrix that is the output layer's too, its columns.
+
+    Args:
+        layer, name, fusing: of every twin.
+        output: the twin of the output layer that has the same matrix, transposed. Default: none.
+    """
+
+    def __init__(self, layer, name, fusing, output=None):
+        self.name, self.output = name, output
+        self.scale, self.dtype = layer.d_model**0.5, fusing.dtype
+        if output is None:
+            fusing.weights[name] = {"embeddings": tf.cast(layer.embeddings, fusing.dtype)}
+
+    def __call__(self, weights, ids, positions):
+        """ids [R] and positions that broadcast to [R, D] -> rows [R, D]."""
+        if self.output is None:
+            x = tf.gather(weights[self.name]["embeddings"], ids)
+        else:
+            x = tf.transpose(tf.gather(weights[self.output.name]["kernel"], ids, axis=1))
+        return x * tf.cast(self.scale, self.dtype) + positions

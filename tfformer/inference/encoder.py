@@ -1,0 +1,53 @@
+"""The twins of the encoder and of its layer."""
+
+import functools
+
+
+class Block:
+    """What the twins of encoder and decoder layers share: a twin for each of the layer's parts."""
+
+    def __init__(self, layer, name, fusing):
+        for part in layer.PARTS:
+            for own in (part.name, part.residual):
+                setattr(self, own, self._twin(getattr(layer, own), own, name, fusing))
+
+    def _twin(self, layer, own, name, fusing):
+        return fusing.twin(layer, f"{name}/{own}")
+
+
+class EncoderLayer(Block):
+    """x = Residual(x, SelfAttention); x = Residual(x, FFN)."""
+
+    def __call__(self, weights, x, batch, length, bias):
+        """Rows [B * S, D] -> [B * S, D]; `bias` [B, 1, 1, S] hides padding."""
+        attend = functools.partial(self.self_attention.heads.attend, bias=bias)
+
+        def attend_to_self(x):
+            return self.self_attention(weights, x, batch, length, attend)
+
+        x = self.attention_residual(weights, x, attend_to_self)
+        feed_forward = functools.partial(self.feed_forward, weights)
+        return self.feed_forward_residual(weights, x, feed_forward)
+
+
+class Stack:
+    """The twins of a stack's layers, and of its last LayerNorm if it has one."""
+
+    def __init__(self, layer, name, fusing):
+        self.layers = [fusing.twin(one, f"{name}/layer_{n}") for n, one in enumerate(layer.layers)]
+        self.final_norm = None
+        if layer.norm == "pre":
+            self.final_norm = fusing.twin(layer.final_norm, f"{name}/final_norm")
+
+    def normed(self, weights, x):
+        return x if self.final_norm is None else self.final_norm(weights, x)
+
+
+class Encoder(Stack):
+    """The stack of encoder layers."""
+
+    def __call__(self, weights, x, batch, length, bias):
+        """Rows [B * S, D] -> [B * S, D]; `bias` [B, 1, 1, S] hides padding."""
+        for layer in self.layers:
+            x = layer(weights, x, batch, length, bias)
+        return self.normed(weights, x)

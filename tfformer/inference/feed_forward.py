@@ -1,0 +1,47 @@
+"""The twin of the feed-forward layer."""
+
+import tensorflow as tf
+
+from tfformer.inference.dense import columns, product, side_by_side, wider
+
+
+def gelu(x):
+    return tf.nn.gelu(x, approximate=False)
+
+
+def swiglu(x):
+    """silu(x_1) * x_2, of the two halves of x."""
+    hidden, gate = tf.split(x, 2, axis=-1)
+    return tf.nn.silu(hidden) * gate
+
+
+ACTIVATIONS = {"relu": tf.nn.relu, "gelu": gelu, "silu": tf.nn.silu, "swiglu": swiglu}
+
+
+class FeedForward:
+    """act(x W_1 + b_1) W_2 + b_2; W_1 and the gate's matrix are one product.
+
+    It is wider inside by zeros, which every activation leaves zeros.
+    """
+
+    def __init__(self, layer, name, fusing):
+        self.name, self.size = name, layer.d_model
+        self.activation = ACTIVATIONS[layer.activation]
+        first = [layer.inner, layer.gate] if layer.gated else [layer.inner]
+        parts = [
+            [wider(tf.cast(x, fusing.dtype), len(first)) for x in side_by_side([part])]
+            for part in first
+        ]
+        kernel, bias = (tf.concat(pair, axis=-1) for pair in zip(*parts, strict=True))
+        outer, outer_bias = (wider(tf.cast(x, fusing.dtype)) for x in side_by_side([layer.outer]))
+        missing = kernel.shape[1] // len(first) - outer.shape[0]
+        fusing.weights[name] = {
+            "inner": {"kernel": kernel, "bias": bias},
+            "outer": {"kernel": tf.pad(outer, [[0, missing], [0, 0]]), "bias": outer_bias},
+        }
+
+    def __call__(self, weights, x):
+        """Rows [R, D] -> [R, D]."""
+        own = weights[self.name]
+        hidden = self.activation(product(x, own["inner"]))
+        return columns(product(hidden, own["outer"]), self.size)

@@ -1,0 +1,103 @@
+"""From a model to its twin, and the weights as the twin wants them."""
+
+import tensorflow as tf
+
+from tfformer.inference import (
+    attention,
+    decoder,
+    embedding,
+    encoder,
+    feed_forward,
+    norm,
+    output,
+    positions,
+    residual,
+    transformer,
+)
+from tfformer.layers.attention import MultiHeadAttention
+from tfformer.layers.decoder import Decoder, DecoderLayer
+from tfformer.layers.embedding import TokenEmbedding
+from tfformer.layers.encoder import Encoder, EncoderLayer
+from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.norm import LayerNorm
+from tfformer.layers.output import Dense
+from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
+from tfformer.layers.residual import Residual
+from tfformer.models.transformer import Transformer
+
+# Each layer that can be served, and its twin.
+TWINS = {
+    Decoder: decoder.Decoder,
+    DecoderLayer: decoder.DecoderLayer,
+    Dense: output.Output,
+    Encoder: encoder.Encoder,
+    EncoderLayer: encoder.EncoderLayer,
+    FeedForward: feed_forward.FeedForward,
+    LayerNorm: norm.LayerNorm,
+    LearnedPositionalEmbedding: positions.LearnedPositions,
+    MultiHeadAttention: attention.SelfAttention,
+    Residual: residual.Residual,
+    SinusoidalPositionalEncoding: positions.Sinusoids,
+    TokenEmbedding: embedding.TokenEmbedding,
+}
+# A model may be trained by a subclass of its class.
+MODELS = {Transformer: transformer.Transformer}
+
+
+class Fusing:
+    """What becomes of a model while its twins are made.
+
+    Args:
+        num_positions: rows of a table of positions.
+        dtype: of what is multiplied; norms are float32.
+
+    Attributes:
+        weights: {name: {part: tensor}}, each layer once, however often the model uses it.
+    """
+
+    def __init__(self, num_positions, dtype):
+        self.num_positions, self.dtype = num_positions, dtype
+        self.weights, self._twins = {}, {}
+
+    def twin(self, layer, name, **more):
+        """The twin of a layer, the same one each time.
+
+        Raises:
+            TypeError: it has none.
+        """
+        if id(layer) not in self._twins:
+            if type(layer) not in TWINS:
+                raise TypeError(
+                    f"{name} must be a layer that can be served, one of "
+                    f"{sorted(one.__name__ for one in TWINS)}, got {type(layer).__name__}"
+                )
+            self._twins[id(layer)] = TWINS[type(layer)](layer, name, self, **more)
+        return self._twins[id(layer)]
+
+
+def fuse(model, num_positions, dtype=None):
+    """The twin of a model, and its weights.
+
+    Queries, keys and values of an attention are one matrix [D, 3 D], the queries already divided by
+    sqrt(K); the memory's keys and values of all N decoder layers are one [D, 2 N D]; an embedding
+    that is the output layer too is transposed, [D, V]. A matrix of a multiple of 512 columns has 16
+    more, of zeros, which its twin cuts off.
+
+    Args:
+        model: its variables are read here, in the graph that is being traced.
+        num_positions: rows of the tables of positions.
+        dtype: of what is multiplied; norms are float32. Default: the model's compute dtype.
+
+    Returns:
+        (twin, weights): the twin holds no weights, and reads no configuration.
+
+    Raises:
+        TypeError: the model or one of its layers has no twin.
+    """
+    fusing = Fusing(num_positions, tf.as_dtype(dtype or model.compute_dtype))
+    for kind, twin in MODELS.items():
+        if isinstance(model, kind):
+            return twin(model, fusing), fusing.weights
+    raise TypeError(
+        f"model must be one of {[kind.__name__ for kind in MODELS]}, got {type(model).__name__}"
+    )

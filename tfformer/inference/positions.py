@@ -1,0 +1,31 @@
+"""The twins of positions: each is a table, [L, D], whose rows are added to embeddings."""
+
+import tensorflow as tf
+
+from tfformer.layers.positions import sinusoids
+
+
+class Sinusoids:
+    """PE of the first L positions; the two sides of a model share one table."""
+
+    def __init__(self, layer, name, fusing):
+        self.name = f"sinusoids_{layer.d_model}"
+        if self.name not in fusing.weights:
+            table = sinusoids(tf.range(fusing.num_positions), layer.d_model)
+            fusing.weights[self.name] = {"table": tf.cast(table, fusing.dtype)}
+
+    def table(self, weights):
+        return weights[self.name]["table"]
+
+
+class LearnedPositions:
+    """The learned vectors; behind the last of them it serves for all."""
+
+    def __init__(self, layer, name, fusing):
+        self.name = name
+        last = layer.max_positions - 1
+        table = tf.gather(layer.embeddings, tf.minimum(tf.range(fusing.num_positions), last))
+        fusing.weights[name] = {"table": tf.cast(table, fusing.dtype)}
+
+    def table(self, weights):
+        return weights[self.name]["table"]
