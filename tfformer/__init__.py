@@ -15,15 +15,19 @@ from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
+from tfformer.layers.rows import without_padding
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models.transformer import Transformer
 from tfformer.run import load, load_translator, save
 from tfformer.schedule import WarmupSchedule
+from tfformer.shortlist import Shortlist
 
 __version__ = "0.1.0"
 
 _NEED_TENSORFLOW = {
+    "State": "tfformer.search",
+    "StepResult": "tfformer.search",
     "Tokenizer": "tfformer.text.tokenizer",
     "Translator": "tfformer.service.translator",
     "beam_search": "tfformer.search",
@@ -42,8 +46,11 @@ __all__ = [
     "MultiHeadAttention",
     "Perplexity",
     "RunError",
+    "Shortlist",
     "SinusoidalPositionalEncoding",
     "SmoothedCrossEntropy",
+    "State",
+    "StepResult",
     "TokenAccuracy",
     "TokenEmbedding",
     "Tokenizer",
@@ -59,6 +66,7 @@ __all__ = [
     "sample_search",
     "save",
     "scaled_dot_product_attention",
+    "without_padding",
 ]
 
 
