@@ -108,7 +108,8 @@ def facts(translator, directory, texts):
     import tensorflow as tf
 
     import tfformer
-    from tfformer.service.signatures import CHARACTERS_PER_TOKEN, DOCUMENT_SOURCES
+    from tfformer.service.document import DOCUMENT_SOURCES
+    from tfformer.service.generation import CHARACTERS_PER_TOKEN
 
     characters = translator.max_source_length * CHARACTERS_PER_TOKEN
     tokens = len(translator.tokenizer.encode_source(tf.constant(texts)).flat_values)
@@ -154,7 +155,7 @@ def flops(config):
 
 def largest_request(translator):
     """Bytes of the caches of keys and values when a request is as large as it may be."""
-    from tfformer.service.signatures import USUAL_WIDTH
+    from tfformer.service.generation import USUAL_WIDTH
 
     config, rows = translator.model.config, translator.max_batch_size
     width = max(translator.beam_width, USUAL_WIDTH)

@@ -103,7 +103,6 @@ def export(run, directory, progress=print, batching=False, **options):
         RunError, OSError, tf.errors.OpError: nothing is published.
     """
     from export.deployment import facts
-    from export.examples import batchable
     from tfformer.run import load_translator
 
     directory = Path(directory)
@@ -115,7 +114,8 @@ def export(run, directory, progress=print, batching=False, **options):
         prefix="partial-", dir=directory, ignore_cleanup_errors=True
     ) as partial:
         model = Path(partial, "model")
-        names = batchable(translator.functions) if batching else list(translator.functions)
+        served = translator.signatures
+        names = [name for name in served if served[name].is_batchable or not batching]
         progress("writing the SavedModel ...")
         write(translator, names, model)
         report = check(translator, names, model, run, options, progress)
@@ -175,11 +175,10 @@ def check(translator, names, model, run, options, progress):
 
 def typical_texts(run, translator):
     """Texts to measure with: the examples of the run's training, else made-up ones."""
-    from export.examples import sample_text
     from tfformer.run import read_config
 
     texts = read_config(run).get("training", {}).get("examples")
-    return texts or [sample_text(translator.tokenizer, 16, seed=n) for n in range(32)]
+    return texts or [translator.tokenizer.sample_text(16, seed=n) for n in range(32)]
 
 
 def release(model, report, directory, batching, xla, progress):

@@ -1,7 +1,6 @@
 """A model as CTranslate2 describes it: a `TransformerSpec` with its weights and its pieces."""
 
 import numpy as np
-import sentencepiece
 from ctranslate2.specs import common_spec, transformer_spec
 from keras import ops
 
@@ -58,12 +57,7 @@ def specification(model, tokenizer, num_positions):
 
 def vocabularies(tokenizer):
     """The pieces of the source and of the target, in the order of their ids: two lists."""
-
-    def pieces(model):
-        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        return [processor.id_to_piece(n) for n in range(processor.vocab_size())]
-
-    return pieces(tokenizer.source_model), pieces(tokenizer.target_model)
+    return tokenizer.pieces("source"), tokenizer.pieces("target")
 
 
 def set_pieces(spec, source, target):

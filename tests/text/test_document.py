@@ -12,7 +12,8 @@ from tfformer import Translator
 from tfformer.config import EOS
 from tfformer.inference.fuse import fuse
 from tfformer.inference.transformer import Inference
-from tfformer.service.signatures import CHARACTERS_PER_TOKEN, DOCUMENT_SOURCES
+from tfformer.service.document import DOCUMENT_SOURCES
+from tfformer.service.generation import CHARACTERS_PER_TOKEN
 from tfformer.text.document import join_sentences, join_windows, split_sentences, split_windows
 
 

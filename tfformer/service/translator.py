@@ -9,7 +9,26 @@ import tensorflow as tf
 
 from tfformer.inference.fuse import fuse
 from tfformer.search.options import OPTIONS, takes_second_names
-from tfformer.service.signatures import Signatures
+from tfformer.service.align import align
+from tfformer.service.complete import complete
+from tfformer.service.document import translate_document
+from tfformer.service.generation import Generation
+from tfformer.service.n_best import beam_search, beam_search_ids
+from tfformer.service.sample import sample
+from tfformer.service.score import score
+from tfformer.service.translation import greedy, serving_default
+
+# What a translator answers, in the order in which a page of a model lists it.
+SIGNATURES = (
+    serving_default,
+    translate_document,
+    beam_search,
+    beam_search_ids,
+    score,
+    sample,
+    complete,
+    align,
+)
 
 
 class Translator:
@@ -45,8 +64,9 @@ class Translator:
     `min_target_length` is a second name of `min_length`.
 
     Attributes:
-        functions: the served signatures by name, each a `tf.function` of tensors that gives a
-            dict of tensors. Options have default values; `max_length` 0 means the limit.
+        signatures: {name: `Signature`} of all that is served.
+        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+            Options have default values; `max_length` 0 means the limit.
 
     An empty or blank text gives an empty translation with score 0. A text is cut at
     `max_source_length` tokens, and before that at 16 characters for each of them.
@@ -131,10 +151,12 @@ class Translator:
         self.max_batch_size, self.dtype = max_batch_size, dtype
         self.shortlist, self.xla = shortlist, xla
         # Traced over the variables of the model, which may still be training.
-        signatures = self._signatures(
+        generation = self._generation(
             lambda: fuse(model, self._num_positions, dtype), self._shortlist(tf.constant)
         )
-        self.functions, self._greedy = signatures.served(), signatures.greedy()
+        self.signatures = _served(generation)
+        self.functions = {name: one.function for name, one in self.signatures.items()}
+        self._greedy = greedy(generation)
 
     def translate(self, texts, batch_size=None, greedy=False):
         """Texts in any number -> their translations, in order, by beam search or greedily.
@@ -188,8 +210,8 @@ class Translator:
         root.weights = tf.nest.map_structure(variable, weights)
         root.tokenizer = self.tokenizer
         root.shortlist = self._shortlist(variable)
-        served = self._signatures(lambda: (twin, root.weights), root.shortlist).served()
-        chosen = {name: served[name] for name in signatures or served}
+        served = _served(self._generation(lambda: (twin, root.weights), root.shortlist))
+        chosen = {name: served[name].function for name in signatures or served}
         tf.saved_model.save(root, directory, signatures=chosen)
 
     @property
@@ -201,8 +223,8 @@ class Translator:
         short = self.shortlist
         return [] if short is None else [place(short.candidates), place(short.always)]
 
-    def _signatures(self, fused, shortlist):
-        return Signatures(
+    def _generation(self, fused, shortlist):
+        return Generation(
             self.model.config,
             fused,
             self.tokenizer,
@@ -214,3 +236,9 @@ class Translator:
             shortlist,
             self.xla,
         )
+
+
+def _served(generation):
+    """{name: `Signature`}"""
+    made = [make(generation) for make in SIGNATURES]
+    return {signature.name: signature for signature in made}

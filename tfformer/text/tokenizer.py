@@ -10,6 +10,7 @@ import hashlib
 import io
 import itertools
 
+import numpy as np
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text
@@ -114,10 +115,7 @@ class Tokenizer(tf.Module):
         Returns:
             A list of lists of ids, in the order of the new ids.
         """
-        new, old = (
-            sentencepiece.SentencePieceProcessor(model_proto=getattr(t, f"{side}_model"))
-            for t in (self, old)
-        )
+        new, old = self._processor(side), old._processor(side)
         pieces = [new.id_to_piece(n) for n in range(old.vocab_size(), new.vocab_size())]
         # A text begins with a space of its own, which a piece from inside a word has not.
         space = old.piece_to_id(SPACE)
@@ -128,6 +126,21 @@ class Tokenizer(tf.Module):
             found.append(ids[1:] if inside else ids)
         return found
 
+    def pieces(self, side):
+        """The pieces of a side, `"source"` or `"target"`, in the order of their ids."""
+        processor = self._processor(side)
+        return [processor.id_to_piece(n) for n in range(processor.vocab_size())]
+
+    def sample_text(self, size, seed):
+        """A text of so many random pieces of the source side, the same for the same seed."""
+        processor = self._processor("source")
+        pieces = [n for n in range(EOS + 1, processor.vocab_size()) if not processor.is_byte(n)]
+        ids = np.random.default_rng(seed).choice(pieces, size)
+        return processor.decode([int(n) for n in ids]) or "a"
+
+    def _processor(self, side):
+        return sentencepiece.SentencePieceProcessor(model_proto=getattr(self, f"{side}_model"))
+
     @property
     def is_shared(self):
         """Whether both sides are one model."""
@@ -135,11 +148,11 @@ class Tokenizer(tf.Module):
 
     @property
     def source_vocabulary_size(self):
-        return sentencepiece.SentencePieceProcessor(model_proto=self.source_model).vocab_size()
+        return self._processor("source").vocab_size()
 
     @property
     def target_vocabulary_size(self):
-        return sentencepiece.SentencePieceProcessor(model_proto=self.target_model).vocab_size()
+        return self._processor("target").vocab_size()
 
     @property
     def sha256(self):

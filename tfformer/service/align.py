@@ -1,0 +1,23 @@
+"""`align`: what each token of a translation attends to in its source."""
+
+import tensorflow as tf
+
+from tfformer.config import PAD
+from tfformer.service.signature import Signature, graph, texts
+
+
+def align(generation):
+    """`source` and `target` [B] -> `attention` [B, T, S], `source_tokens`, `target_tokens`."""
+
+    @graph(texts("source", "target"))
+    def align(source, target):
+        source_ids, target_ids, labels = generation.forced(source, target)
+        inference = generation.inference()
+        _, attention = inference.decode(target_ids, inference.memory(source_ids))
+        return {
+            "attention": tf.where((labels != PAD)[:, :, None], attention, 0.0),
+            "source_tokens": generation.tokenizer.source_pieces(source_ids),
+            "target_tokens": generation.tokenizer.target_pieces(labels),
+        }
+
+    return Signature("align", align, lambda samples: [samples.pairs])

@@ -1,0 +1,29 @@
+"""`complete`: a translation that begins as the request says."""
+
+import tensorflow as tf
+
+from tfformer.config import EOS, PAD
+from tfformer.service.checks import require_equal_batches
+from tfformer.service.signature import Signature, graph, texts
+
+
+def complete(generation):
+    """`text` and `prefix` [B] -> `translation` and `score`."""
+
+    @graph(texts("text", "prefix"))
+    def complete(text, prefix):
+        text, prefix = require_equal_batches(text=text, prefix=prefix)
+        prefix_ids = generation.target_ids(prefix)
+        # The translation goes on after the prefix: without its eos.
+        prefix_ids = tf.where(prefix_ids == EOS, PAD, prefix_ids)
+        source_ids, _ = generation.source_ids(text)
+        found, blank = generation.beam_search(
+            source_ids, generation.options, short=False, num_results=1, prefix=prefix_ids
+        )
+        return generation.best(found, blank)
+
+    def examples(samples):
+        prefixes = [target.split(" ")[0] for target in samples.pairs["target"]]
+        return [{"text": samples.texts, "prefix": prefixes}]
+
+    return Signature("complete", complete, examples)

@@ -1,0 +1,193 @@
+"""What the signatures of an encoder-decoder share: from texts to ids, the forward pass, the search,
+and back to text."""
+
+import tensorflow as tf
+
+from tfformer import search
+from tfformer.config import BOS, EOS, PAD
+from tfformer.inference.shortlist import ShortlistInference
+from tfformer.inference.transformer import Inference
+from tfformer.inference.xla import CompiledInference, in_bucket
+from tfformer.search.options import OPTIONS
+from tfformer.service.checks import option_in, require_equal_batches, require_in
+from tfformer.text.tokenizer import clean
+
+# What a request may say of a beam search, and which of it costs something at each step.
+ASKED = [option for option in OPTIONS.values() if option.asked]
+OFF = {option.name: option.off for option in ASKED if option.off is not None}
+# A piece of SentencePiece has at most 16 characters: more than this many for each token are cut
+# before they are tokenised, which takes 6 seconds for 8 MB.
+CHARACTERS_PER_TOKEN = 16
+# With this many beams a request may have `max_batch_size` rows, whatever the export's own number.
+USUAL_WIDTH = 4
+
+
+class Generation:
+    """A model, its tokenizer and its limits, as the signatures use them.
+
+    Args:
+        config: the model's `TransformerConfig`.
+        fused: a function that gives what `fuse` does; it is called in each graph.
+        tokenizer: a `Tokenizer`.
+        options: {name: number} for each of `ASKED`.
+        penalty_form, max_source_length, max_target_length, max_batch_size, xla: see `Translator`.
+        shortlist: the two arrays of a `Shortlist`, tensors or variables, for the searches that
+            nothing is forced upon. Default: none.
+    """
+
+    def __init__(
+        self,
+        config,
+        fused,
+        tokenizer,
+        options,
+        penalty_form,
+        max_source_length,
+        max_target_length,
+        max_batch_size,
+        shortlist=(),
+        xla=False,
+    ):
+        self.config, self.fused, self.tokenizer = config, fused, tokenizer
+        self.shortlist = shortlist
+        self.options, self.penalty_form = options, penalty_form
+        self.max_source_length, self.max_target_length = max_source_length, max_target_length
+        self.max_batch_size, self.xla = max_batch_size, xla
+
+    def inference(self, source_ids=None):
+        """The forward pass; of these sentences alone, it is that over the shortlist, if any."""
+        if source_ids is not None and self.shortlist:
+            return ShortlistInference(*self.fused(), *self.shortlist, source_ids)
+        return Inference(*self.fused())
+
+    # From text to ids.
+
+    def source_ids(self, text):
+        """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""
+        text = self.checked_rows("texts", text)
+        return encode_texts(text, self.tokenizer.encode_source, self.max_source_length)
+
+    def target_ids(self, text):
+        """string [B] -> int32 [B, T] of at most `max_target_length`, each row ending with eos."""
+        return encode_texts(text, self.tokenizer.encode_target, self.max_target_length)[0]
+
+    def forced(self, source, target):
+        """Source ids; target ids under teacher forcing, bos + y; and the labels, y + eos."""
+        source, target = require_equal_batches(source=source, target=target)
+        source_ids, _ = self.source_ids(source)
+        labels = self.target_ids(target)
+        target_ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
+        # Behind the last token there is padding, not the eos that the shift has put there.
+        return source_ids, tf.where(labels == PAD, PAD, target_ids), labels
+
+    def checked_ids(self, source_ids):
+        """Source ids that somebody else made: inside the vocabulary and not too long."""
+        source_ids = self.checked_rows("source_ids", tf.ensure_shape(source_ids, [None, None]))
+        size, longest = self.config.source_vocabulary_size, self.max_source_length
+        length = require_in("the length of source_ids", tf.shape(source_ids)[1], 0, longest)
+        return require_in("source_ids", source_ids[:, :length], 0, size - 1)
+
+    def checked_rows(self, name, rows, width=None):
+        """`rows`, if a request may have so many; and so many times `width`, if it is given."""
+        count = tf.shape(rows)[0]
+        checked = require_in(f"the number of {name}", count, 0, self.max_batch_size)
+        if width is not None:
+            most = self.max_batch_size * max(USUAL_WIDTH, self.options["beam_width"])
+            checked = require_in(f"the number of {name} * beam_width", count * width, 0, most)
+        with tf.control_dependencies([checked]):
+            return tf.identity(rows)
+
+    @staticmethod
+    def blank(source_ids):
+        """The rows without a token, boolean [B]."""
+        return tf.reduce_all((source_ids == PAD) | (source_ids == EOS), axis=1)
+
+    # The search.
+
+    def limit(self, source_ids, factor, max_length=0):
+        """Target tokens at most, a number or int32 [B]; `max_length` 0 stands for the own limit."""
+        limit = self.max_target_length
+        if tf.is_tensor(max_length):
+            max_length = option_in("max_length", max_length, 0, limit)
+            limit = tf.where(tf.equal(max_length, 0), limit, max_length)
+        if not tf.is_tensor(factor) and not factor:
+            return limit
+        tokens = tf.cast(tf.math.count_nonzero(source_ids != PAD, axis=1), tf.float32)
+        of_source = tf.cast(tf.math.ceil(factor * tokens), tf.int32)
+        return tf.where(tf.equal(factor, 0.0), limit, tf.clip_by_value(of_source, 1, limit))
+
+    def beam_search(self, source_ids, options, state=None, max_length=0, short=True, **more):
+        """`search.beam_search` with these options, numbers or tensors; what is off costs nothing.
+
+        `state` is what the search starts from, made here unless it is given with its inference;
+        `short`: over the shortlist, if there is one.
+        """
+        blank, width = self.blank(source_ids), options["beam_width"]
+        if state is None:
+            inference = self.inference(source_ids if short else None)
+            state = inference, inference.start(source_ids, width)
+        inference, state = state
+
+        def unless_off(name):
+            value = options[name]
+            return None if not tf.is_tensor(value) and value == OFF[name] else value
+
+        found = search.beam_search(
+            inference.step,
+            state,
+            tf.shape(source_ids)[0],
+            self.limit(source_ids, options["max_length_factor"], max_length),
+            width,
+            options["length_penalty"],
+            self.penalty_form,
+            skip=blank,
+            min_length=options["min_length"],
+            coverage_penalty=unless_off("coverage_penalty"),
+            repetition_penalty=unless_off("repetition_penalty"),
+            no_repeat_ngram=unless_off("no_repeat_ngram"),
+            source_mask=source_ids != PAD,
+            **more,
+        )
+        return in_vocabulary(found, inference), blank
+
+    def compiled(self, source_ids):
+        """What `best` gives of a beam search that XLA compiles, in buckets of shapes."""
+        rows = tf.shape(source_ids)[0]
+        source_ids = in_bucket(source_ids, self.max_source_length)
+        inference = CompiledInference(*self.fused())
+        state = inference, inference.start(source_ids, self.options["beam_width"])
+        found, blank = self.beam_search(source_ids, self.options, state, num_results=1, xla=True)
+        return {name: value[:rows] for name, value in self.best(found, blank).items()}
+
+    def best(self, found, blank):
+        """The text and the score of the best hypothesis of each row."""
+        translation = self.tokenizer.decode(found.token_ids[:, 0])
+        return {
+            "translation": tf.where(blank, "", translation),
+            "score": finite(found.scores, blank)[:, 0],
+        }
+
+
+def in_vocabulary(found, inference):
+    """What a search found, in ids of the whole vocabulary."""
+    return found._replace(token_ids=inference.vocabulary_ids(found.token_ids))
+
+
+def finite(scores, blank):
+    """Scores [B, W], 0 for blank rows. An empty place has no finite one, and JSON no infinity."""
+    return tf.where(blank[:, None], 0.0, tf.maximum(scores, tf.float32.min))
+
+
+def encode_texts(text, encode, length):
+    """Texts as ids [B, S] of at most `length`, each row ending with eos; and which were cut.
+
+    A text is cut before it is tokenised: the tokenizer needs 6 seconds for 8 MB.
+    """
+    # The server does not check ranks; this makes a wrong one INVALID_ARGUMENT.
+    text = clean(tf.ensure_shape(text, [None]))
+    kept = tf.strings.substr(text, 0, length * CHARACTERS_PER_TOKEN, unit="UTF8_CHAR")
+    ids = encode(kept)
+    truncated = (ids.row_lengths() > length) | (tf.strings.length(kept) < tf.strings.length(text))
+    ids = ids[:, :-1][:, : length - 1]
+    eos = tf.fill([tf.shape(text)[0], 1], EOS)
+    return tf.concat([ids, eos], axis=1).to_tensor(PAD), truncated

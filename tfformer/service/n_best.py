@@ -1,0 +1,92 @@
+"""`beam_search` and `beam_search_ids`: the best hypotheses, by a search that a request chooses."""
+
+import tensorflow as tf
+
+from tfformer.service.checks import option_in
+from tfformer.service.generation import ASKED, OFF, finite
+from tfformer.service.signature import Signature, graph_with_options, texts
+
+MAX_LENGTH = 24  # of what the slow search is asked: its time grows with the square
+
+
+def asked_options(generation):
+    """{name: default} of what a request may say of the beam; `max_length` 0 is the own limit."""
+    names = [option.name for option in ASKED]
+    names.insert(2, "max_length")
+    return {name: {"max_length": 0, **generation.options}[name] for name in names}
+
+
+def beam_search(generation):
+    """`text` [B] and options -> `translations` [B, W], and all that `beam_search_ids` gives."""
+
+    def answer(text, asked):
+        source_ids, _ = generation.source_ids(text)
+        outputs = _n_best(generation, source_ids, asked)
+        shape = tf.shape(outputs["token_ids"])
+        flat = tf.reshape(outputs["token_ids"], [shape[0] * shape[1], shape[2]])  # [B * W, T]
+        translations = generation.tokenizer.decode(flat)
+        return {"translations": tf.reshape(translations, shape[:2]), **outputs}  # [B, W]
+
+    def examples(samples):
+        text, longest = {"text": samples.texts}, samples.longest
+        small = {"beam_width": 2, "length_penalty": 0.0, "max_length": 7}
+        rules = {"min_length": min(3, longest), "max_length_factor": 1.5, "coverage_penalty": 0.2}
+        rules |= {"repetition_penalty": 1.3, "no_repeat_ngram": 2}
+        return [text, {**text, **small}, {**text, **rules}]
+
+    options = asked_options(generation)
+    function = graph_with_options("beam_search", texts("text"), options, answer)
+    return Signature("beam_search", function, examples)
+
+
+def beam_search_ids(generation):
+    """`source_ids` [B, S] and options -> `token_ids`, `scores`, `lengths`, `token_log_probs` and
+    `alignment` of W hypotheses."""
+
+    def answer(source_ids, asked):
+        return _n_best(generation, generation.checked_ids(source_ids), asked)
+
+    def examples(samples):
+        # What the slow search knows: no rules, whatever the export's own are.
+        short = {"max_length": min(MAX_LENGTH, samples.longest), "min_length": 0}
+        short |= {"max_length_factor": 0.0, **OFF}
+        return [{"source_ids": samples.source_ids, **short}]
+
+    source_ids = tf.TensorSpec([None, None], tf.int32, "source_ids")
+    options = asked_options(generation)
+    function = graph_with_options("beam_search_ids", [source_ids], options, answer)
+    return Signature("beam_search_ids", function, examples)
+
+
+def _n_best(generation, source_ids, asked):
+    """The outputs that `beam_search` and `beam_search_ids` share, as a request asked for them.
+
+    What costs something at each step has a loop of its own, in which it is on.
+    """
+    bounds = {option.name: (option.least, option.most) for option in ASKED}
+    bounds["min_length"] = 0, generation.max_target_length
+    options = {name: option_in(name, asked[name], *bounds[name]) for name in bounds}
+    source_ids = generation.checked_rows("rows", source_ids, options["beam_width"])
+    inference = generation.inference(source_ids)
+    state = inference, inference.start(source_ids, options["beam_width"])
+
+    def found_with(**changes):
+        found, _ = generation.beam_search(
+            source_ids,
+            {**options, **changes},
+            state,
+            asked["max_length"],
+            keep=("token_log_probs", "alignment"),
+        )
+        return found
+
+    on = [tf.not_equal(options[name], off) for name, off in OFF.items()]
+    found = tf.cond(tf.reduce_any(on), found_with, lambda: found_with(**OFF))
+    blank = generation.blank(source_ids)
+    return {
+        "token_ids": found.token_ids,
+        "scores": finite(found.scores, blank),
+        "lengths": found.lengths,
+        "token_log_probs": found.token_log_probs,
+        "alignment": found.alignment,
+    }

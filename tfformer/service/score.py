@@ -1,0 +1,23 @@
+"""`score`: the log-probability of a translation that somebody else made."""
+
+import tensorflow as tf
+
+from tfformer.config import PAD
+from tfformer.service.signature import Signature, graph, texts
+
+
+def score(generation):
+    """`source` and `target` [B] -> `log_prob` of the target, and its `length`, eos counted."""
+
+    @graph(texts("source", "target"))
+    def score(source, target):
+        source_ids, target_ids, labels = generation.forced(source, target)
+        inference = generation.inference()
+        log_probs = inference.log_probs(target_ids, labels, inference.memory(source_ids))
+        real = labels != PAD
+        return {
+            "log_prob": tf.reduce_sum(tf.where(real, log_probs, 0.0), axis=1),
+            "length": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
+        }
+
+    return Signature("score", score, lambda samples: [samples.pairs])

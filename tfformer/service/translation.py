@@ -1,0 +1,54 @@
+"""`serving_default`: a text to its translation, by the export's own beam search; and greedily."""
+
+import tensorflow as tf
+
+from tfformer import search
+from tfformer.service.generation import in_vocabulary
+from tfformer.service.signature import Signature, graph, texts
+
+WARMUP_LENGTHS = (4, 16, 64, 256)  # source tokens
+
+
+def serving_default(generation):
+    """`text` [B] -> `translation`, `score`, and which were cut, `truncated`."""
+
+    @graph(texts("text"))
+    def serving_default(text):
+        source_ids, truncated = generation.source_ids(text)
+        if generation.xla:
+            return {**generation.compiled(source_ids), "truncated": truncated}
+        found, blank = generation.beam_search(source_ids, generation.options, num_results=1)
+        return {**generation.best(found, blank), "truncated": truncated}
+
+    def examples(samples):
+        return [{"text": samples.texts}, {"text": samples.texts[:1]}]
+
+    def warmup(samples):
+        """A request for each bucket of lengths, and all of them together."""
+        longest = samples.source_length - 1
+        sizes = sorted({min(size, longest) for size in WARMUP_LENGTHS})
+        buckets = [samples.of_length(size) for size in sizes]
+        return [*({"text": [text]} for text in buckets), {"text": buckets}]
+
+    return Signature("serving_default", serving_default, examples, warmup)
+
+
+def greedy(generation):
+    """A `tf.function`: `text` [B] -> `translation` and `score`, its log-probability. Not served."""
+
+    @graph(texts("text"))
+    def greedy(text):
+        source_ids, _ = generation.source_ids(text)
+        blank = generation.blank(source_ids)
+        inference = generation.inference(source_ids)
+        found = search.greedy_search(
+            inference.step,
+            inference.start(source_ids, width=1),
+            tf.shape(source_ids)[0],
+            generation.limit(source_ids, generation.options["max_length_factor"]),
+            blank,
+            min_length=generation.options["min_length"],
+        )
+        return generation.best(in_vocabulary(found, inference), blank)
+
+    return greedy
