@@ -1,0 +1,38 @@
+"""Greedy search is the plain one, and a beam of one."""
+
+import numpy as np
+import pytest
+import search_oracle as oracle
+from toy import Toy, V, assert_complete, assert_found, sequences
+
+from tfformer import beam_search, greedy_search
+from tfformer.search import (
+    SearchResult,
+)
+
+penalties = pytest.mark.parametrize(
+    "alpha, form", [(0.0, "gnmt"), (0.6, "gnmt"), (1.7, "gnmt"), (0.6, "power"), (1.3, "power")]
+)
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 7])
+def test_greedy_is_plain_greedy(max_length):
+    toy = Toy(seed=1, batch=11)
+    found = greedy_search(toy.step, toy.state(), toy.batch, max_length)
+    assert isinstance(found, SearchResult)
+    assert_complete(found, max_length)
+    for b in range(toy.batch):
+        ids = oracle.greedy(toy.log_probs_of(b), V, max_length)
+        total = oracle.log_prob(toy.log_probs_of(b), ids)
+        assert_found(found, b, [(ids, total, total)])
+
+
+@penalties
+def test_beam_of_one_is_greedy(alpha, form):
+    toy = Toy(seed=2, batch=11)
+    options = {"beam_width": 1, "alpha": alpha, "penalty_form": form}
+    found = beam_search(toy.step, toy.state(1), toy.batch, 7, **options)
+    greedy = greedy_search(toy.step, toy.state(), toy.batch, 7)
+    for b in range(toy.batch):
+        assert sequences(found, b) == sequences(greedy, b)
+    np.testing.assert_allclose(found.log_probs, greedy.log_probs, rtol=1e-6)
