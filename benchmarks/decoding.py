@@ -153,7 +153,7 @@ def measure(size_name, text, pythons, options):
     }
     job = {
         "size": size,
-        "vocabulary": work.pieces(tokenizer),
+        "vocabulary": tokenizer.pieces("source"),
         "beam_width": BEAM_WIDTH,
         "steps": options.steps,
         "batches": batches,

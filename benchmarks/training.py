@@ -124,7 +124,7 @@ def measure(size_name, text, pythons, options):
     tokens = sum(len(row) for b in batches for side in ("source", "target") for row in b[side])
     job = {
         "size": size,
-        "vocabulary": work.pieces(tokenizer),
+        "vocabulary": tokenizer.pieces("source"),
         "dropout": DROPOUT,
         "smoothing": SMOOTHING,
         "batches": {"train": [{"batches": batches}]},

@@ -91,14 +91,6 @@ def fill_up(tokenizer, size):
     return type(tokenizer)(model.SerializeToString())
 
 
-def pieces(tokenizer):
-    """The vocabulary as a list, by id."""
-    import sentencepiece
-
-    processor = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.source_model)
-    return [processor.id_to_piece(i) for i in range(processor.vocab_size())]
-
-
 def make_batches(texts, tokenizer, batch_size):
     """The first texts in their order, as the batches of a worker's job.
 

@@ -40,7 +40,7 @@ def tokenizer():
 
 def test_vocabulary_has_exactly_the_wanted_size_and_its_pieces_are_all_different(tokenizer):
     assert tokenizer.source_vocabulary_size == tokenizer.target_vocabulary_size == 400
-    pieces = work.pieces(tokenizer)
+    pieces = tokenizer.pieces("source")
     assert len(set(pieces)) == 400 and pieces[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
 
 

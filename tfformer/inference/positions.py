@@ -5,7 +5,14 @@ import tensorflow as tf
 from tfformer.layers.positions import sinusoids
 
 
-class Sinusoids:
+class Positions:
+    """A table in the weights."""
+
+    def table(self, weights):
+        return weights[self.name]["table"]
+
+
+class Sinusoids(Positions):
     """PE of the first L positions; the two sides of a model share one table."""
 
     def __init__(self, layer, name, fusing):
@@ -14,18 +21,12 @@ class Sinusoids:
             table = sinusoids(tf.range(fusing.num_positions), layer.d_model)
             fusing.weights[self.name] = {"table": tf.cast(table, fusing.dtype)}
 
-    def table(self, weights):
-        return weights[self.name]["table"]
 
-
-class LearnedPositions:
-    """The learned vectors; behind the last of them it serves for all."""
+class LearnedPositions(Positions):
+    """The learned vectors; after the last of them, that one serves for all."""
 
     def __init__(self, layer, name, fusing):
         self.name = name
         last = layer.max_positions - 1
         table = tf.gather(layer.embeddings, tf.minimum(tf.range(fusing.num_positions), last))
         fusing.weights[name] = {"table": tf.cast(table, fusing.dtype)}
-
-    def table(self, weights):
-        return weights[self.name]["table"]

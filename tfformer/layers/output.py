@@ -10,9 +10,6 @@ class Dense(keras.layers.Layer):
     """logits = x W + b, with a matrix W [D, V] of its own or the transpose of an embedding
     (Press and Wolf 2017; Vaswani et al. 2017, section 3.4). The paper has no bias.
 
-    An output layer that looks at the source as well, as one that copies does, sets
-    `sees_source = True`, and is called with `attention` and `source_ids` besides.
-
     Args:
         vocabulary_size: V.
         tied: whether W is the transpose of the embedding that it is called with. Default False.
@@ -25,8 +22,6 @@ class Dense(keras.layers.Layer):
     Returns:
         [..., V], in the compute dtype.
     """
-
-    sees_source = False
 
     def __init__(self, vocabulary_size, tied=False, use_bias=False, **kwargs):
         super().__init__(**kwargs)

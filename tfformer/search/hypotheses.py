@@ -70,21 +70,17 @@ class Hypotheses(NamedTuple):
             kept: names of the history besides "token_ids".
             prompt: int32 [B, P], padded on the left, or None.
         """
-        places = tf.range(width)
+        own = tf.tile(tf.range(width)[None, :, None], [batch_size, 1, 1])  # [B, W, 1]
         if prompt is None:
             ids = tf.fill([batch_size, width], BOS)
-            token_ids = ids[:, None]
-            ancestors = tf.tile(places[None, :, None], [batch_size, 1, 1])
+            token_ids, ancestors = ids[:, None], own
         else:
             ids = tf.tile(prompt[:, -1:], [1, width])
             token_ids = tf.tile(prompt[:, :, None], [1, 1, width])
             # What was computed of a prompt stands in the first place, for all; its last token is
             # yet to be, by each hypothesis for itself.
             before = tf.where(prompt[:, None, :-1] == PAD, -1, 0)
-            before = tf.tile(before, [1, width, 1])
-            ancestors = tf.concat(
-                [before, tf.tile(places[None, :, None], [batch_size, 1, 1])], axis=2
-            )
+            ancestors = tf.concat([tf.tile(before, [1, width, 1]), own], axis=2)  # [B, W, P]
         if skip is None:
             finished = tf.zeros([batch_size, width], tf.bool)
         else:

@@ -1,5 +1,6 @@
 """What a training has to know of its task, and of nothing else that is particular to it."""
 
+import abc
 import dataclasses
 import math
 import typing
@@ -8,11 +9,11 @@ from collections.abc import Mapping
 from tfformer.models import FAMILIES
 
 
-class Task:
+class Task(abc.ABC):
     """A task: what is learned, by which model, and which of two results is better.
 
     A corpus has two sides, source and target, texts both; what the target is, the task says. A
-    subclass has the attributes and the methods that are empty here.
+    subclass has the attributes and the abstract methods.
 
     Attributes:
         family: the name in `tfformer.models.FAMILIES` of the model that is trained.
@@ -31,6 +32,7 @@ class Task:
 
     # What is prepared.
 
+    @abc.abstractmethod
     def vocabulary(self, sources, targets, recipe):
         """The `Tokenizer` of both sides.
 
@@ -38,8 +40,8 @@ class Task:
             sources, targets: the texts of the corpus, each to be gone through once.
             recipe: a `Recipe`.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def configuration(self, recipe, source_size, target_size=None, shared=True):
         """The configuration of the model that a recipe asks for.
 
@@ -51,10 +53,10 @@ class Task:
         Raises:
             ValueError: there is no such model.
         """
-        raise NotImplementedError
 
     # What a step is made of.
 
+    @abc.abstractmethod
     def example(self, source, target, padded):
         """A batch as the model and its loss take it.
 
@@ -68,22 +70,21 @@ class Task:
             (inputs, labels): ids by the name of the model's input, and the ids [B, ...] to learn;
             what is padding there counts nothing.
         """
-        raise NotImplementedError
 
     # A function of (inputs, labels, passes) that gives them with padding left out, as
     # `tfformer.layers.rows.without_padding` does; None: the model takes them padded alone.
     without_padding = None
 
+    @abc.abstractmethod
     def loss(self, recipe):
         """A Keras loss whose `call` gives the loss of each label.
 
         Its attribute `r_drop` is the weight of R-Drop, which the training sets.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def metrics(self, recipe):
         """Keras metrics, "accuracy" and "perplexity" among them, whose variables are sums."""
-        raise NotImplementedError
 
     def figures(self, results):
         """The "loss" in nats a label and "accuracy", of the results of the metrics by name.
@@ -95,17 +96,17 @@ class Task:
 
     # What is validated and published.
 
+    @abc.abstractmethod
     def search(self, recipe):
         """How the model is served: keyword arguments, in `config.json` of the run."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def served(self, model, tokenizer, search):
         """What serves the model as it is at each moment."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def score(self, served, sources, references):
         """(the deciding figure, how it was computed) of what is served."""
-        raise NotImplementedError
 
     def validation(self, results, score):
         """The figures of a validation for `log.csv`, of the metrics' results and the score."""
@@ -126,10 +127,11 @@ class Task:
 
     # What a run is described by, from its files alone.
 
+    @abc.abstractmethod
     def sizes(self, config, settings):
         """Yields (what, words) of the model that `config.json` describes, for its card."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def chosen(self, config, history):
         """The measures by which the published model was chosen; {} if that is not known.
 
@@ -137,8 +139,8 @@ class Task:
             config: `config.json` of the run.
             history: the rows of `log.csv`.
         """
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def usage(self, run, text):
         """Yields the commands that use the model, for its card.
 
@@ -146,7 +148,6 @@ class Task:
             run: the run directory, quoted for a shell.
             text: an example of a source, quoted too.
         """
-        raise NotImplementedError
 
     # What follows is the same for all.
 
