@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfformer.inference.dense import Dense
+from tfformer.layers.attention import MultiHeadAttention
 
 # Added to a score that may not be attended to. (Where nothing may be, this attends to all alike,
 # and the layer gives zeros: no search asks for such a row.)
@@ -73,3 +74,11 @@ class CrossAttention:
         attention = attention_weights(queries, keys, bias)
         heads = tf.matmul(tf.cast(attention, values.dtype), values)
         return self.output(weights, self.heads.merge(heads)), attention
+
+
+def attention(layer, name, fusing, reads_memory=False):
+    """The twin of an attention: to the memory, or to the sequence itself (the default)."""
+    return (CrossAttention if reads_memory else SelfAttention)(layer, name, fusing)
+
+
+TWINS = {MultiHeadAttention: attention}

@@ -4,19 +4,14 @@ import functools
 
 import tensorflow as tf
 
-from tfformer.inference.attention import CrossAttention
 from tfformer.inference.dense import Dense
 from tfformer.inference.encoder import Block, Stack
+from tfformer.layers import decoder
 
 
 class DecoderLayer(Block):
     """x = Residual(x, causal SelfAttention); x = Residual(x, CrossAttention to the memory);
     x = Residual(x, FFN)."""
-
-    def _twin(self, layer, own, name, fusing):
-        if own == "cross_attention":
-            return CrossAttention(layer, f"{name}/{own}", fusing)
-        return super()._twin(layer, own, name, fusing)
 
     def __call__(self, weights, x, batch, length, attend, memory):
         """Rows [B * T, D] to rows, and the attention to the memory, float32 [B, H, T, S].
@@ -80,3 +75,6 @@ class Decoder(Stack):
             of_layer = functools.partial(attend, n=n)
             x, attention = layer(weights, x, batch, length, of_layer, own)
         return self.normed(weights, x), tf.reduce_mean(attention, axis=1)
+
+
+TWINS = {decoder.DecoderLayer: DecoderLayer, decoder.Decoder: Decoder}

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tfformer.layers import embedding
+
 
 class TokenEmbedding:
     """E[ids] sqrt(D); of a matrix that is the output layer's too, its columns.
@@ -24,3 +26,6 @@ class TokenEmbedding:
         else:
             x = tf.transpose(tf.gather(weights[self.output.name]["kernel"], ids, axis=1))
         return x * tf.cast(self.scale, self.dtype) + positions
+
+
+TWINS = {embedding.TokenEmbedding: TokenEmbedding}

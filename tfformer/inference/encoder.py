@@ -2,17 +2,18 @@
 
 import functools
 
+from tfformer.layers import encoder
+
 
 class Block:
     """What the twins of encoder and decoder layers share: a twin for each of the layer's parts."""
 
     def __init__(self, layer, name, fusing):
-        for part in layer.PARTS:
-            for own in (part.name, part.residual):
-                setattr(self, own, self._twin(getattr(layer, own), own, name, fusing))
-
-    def _twin(self, layer, own, name, fusing):
-        return fusing.twin(layer, f"{name}/{own}")
+        for part, (sublayer, residual) in zip(layer.PARTS, layer.parts(), strict=True):
+            # Keys and values of the memory are computed once, before the first step.
+            more = {"reads_memory": True} if part.reads_memory else {}
+            setattr(self, part.name, fusing.twin(sublayer, f"{name}/{part.name}", **more))
+            setattr(self, part.residual, fusing.twin(residual, f"{name}/{part.residual}"))
 
 
 class EncoderLayer(Block):
@@ -51,3 +52,6 @@ class Encoder(Stack):
         for layer in self.layers:
             x = layer(weights, x, batch, length, bias)
         return self.normed(weights, x)
+
+
+TWINS = {encoder.EncoderLayer: EncoderLayer, encoder.Encoder: Encoder}

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfformer.inference.dense import columns, product, side_by_side, wider
+from tfformer.layers import feed_forward
 
 
 def gelu(x):
@@ -45,3 +46,6 @@ class FeedForward:
         own = weights[self.name]
         hidden = self.activation(product(x, own["inner"]))
         return columns(product(hidden, own["outer"]), self.size)
+
+
+TWINS = {feed_forward.FeedForward: FeedForward}

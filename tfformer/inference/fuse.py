@@ -14,32 +14,11 @@ from tfformer.inference import (
     residual,
     transformer,
 )
-from tfformer.layers.attention import MultiHeadAttention
-from tfformer.layers.decoder import Decoder, DecoderLayer
-from tfformer.layers.embedding import TokenEmbedding
-from tfformer.layers.encoder import Encoder, EncoderLayer
-from tfformer.layers.feed_forward import FeedForward
-from tfformer.layers.norm import LayerNorm
-from tfformer.layers.output import Dense
-from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
-from tfformer.layers.residual import Residual
 from tfformer.models.transformer import Transformer
 
-# Each layer that can be served, and its twin.
-TWINS = {
-    Decoder: decoder.Decoder,
-    DecoderLayer: decoder.DecoderLayer,
-    Dense: output.Output,
-    Encoder: encoder.Encoder,
-    EncoderLayer: encoder.EncoderLayer,
-    FeedForward: feed_forward.FeedForward,
-    LayerNorm: norm.LayerNorm,
-    LearnedPositionalEmbedding: positions.LearnedPositions,
-    MultiHeadAttention: attention.SelfAttention,
-    Residual: residual.Residual,
-    SinusoidalPositionalEncoding: positions.Sinusoids,
-    TokenEmbedding: embedding.TokenEmbedding,
-}
+# Each layer that can be served, and its twin: a class, or a function that makes one.
+FILES = (attention, decoder, embedding, encoder, feed_forward, norm, output, positions, residual)
+TWINS = {layer: twin for file in FILES for layer, twin in file.TWINS.items()}
 # A model may be trained by a subclass of its class.
 MODELS = {Transformer: transformer.Transformer}
 

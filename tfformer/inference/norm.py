@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tfformer.layers import norm
+
 
 class LayerNorm:
     """LayerNorm, in float32."""
@@ -20,3 +22,6 @@ class LayerNorm:
         variance = tf.reduce_mean(centred * centred, axis=-1, keepdims=True)
         normed = centred * tf.math.rsqrt(variance + self.epsilon)
         return tf.cast(normed * own["gain"] + own["bias"], self.dtype)
+
+
+TWINS = {norm.LayerNorm: LayerNorm}

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfformer.inference.dense import columns, wider
+from tfformer.layers import output
 
 
 class Output:
@@ -41,3 +42,6 @@ class Output:
             return found if bias is None else found + bias
 
         return logits
+
+
+TWINS = {output.Dense: Output}

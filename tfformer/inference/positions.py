@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.layers.positions import sinusoids
+from tfformer.layers import positions
 
 
 class Positions:
@@ -18,7 +18,7 @@ class Sinusoids(Positions):
     def __init__(self, layer, name, fusing):
         self.name = f"sinusoids_{layer.d_model}"
         if self.name not in fusing.weights:
-            table = sinusoids(tf.range(fusing.num_positions), layer.d_model)
+            table = positions.sinusoids(tf.range(fusing.num_positions), layer.d_model)
             fusing.weights[self.name] = {"table": tf.cast(table, fusing.dtype)}
 
 
@@ -30,3 +30,9 @@ class LearnedPositions(Positions):
         last = layer.max_positions - 1
         table = tf.gather(layer.embeddings, tf.minimum(tf.range(fusing.num_positions), last))
         fusing.weights[name] = {"table": tf.cast(table, fusing.dtype)}
+
+
+TWINS = {
+    positions.LearnedPositionalEmbedding: LearnedPositions,
+    positions.SinusoidalPositionalEncoding: Sinusoids,
+}

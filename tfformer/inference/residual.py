@@ -1,5 +1,7 @@
 """The twin of the residual connection."""
 
+from tfformer.layers import residual
+
 
 class Residual:
     """LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x)); nothing is dropped here."""
@@ -13,3 +15,6 @@ class Residual:
         if self.norm_first:
             return x + sublayer(self.layer_norm(weights, x))
         return self.layer_norm(weights, x + sublayer(x))
+
+
+TWINS = {residual.Residual: Residual}

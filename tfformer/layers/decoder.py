@@ -35,7 +35,7 @@ class DecoderLayer(Block):
 
     PARTS = (
         Part("self_attention", "self_residual", attention),
-        Part("cross_attention", "cross_residual", attention),
+        Part("cross_attention", "cross_residual", attention, reads_memory=True),
         Part("feed_forward", "feed_forward_residual", feed_forward),
     )
 

@@ -29,11 +29,13 @@ class Part(NamedTuple):
     """A sub-layer of a `Block`, and the residual connection around it, by their names.
 
     make: a function of `StackOptions` that gives the sub-layer.
+    reads_memory: whether it attends to the encoder's output. Default False.
     """
 
     name: str
     residual: str
     make: object
+    reads_memory: bool = False
 
 
 class Block(keras.layers.Layer):
@@ -73,7 +75,7 @@ class Block(keras.layers.Layer):
     def _build(self, x_shape, memory_shape=None):
         """(Keras wants the arguments of `build` to be those of `call`, which differ by class.)"""
         for part, (sublayer, residual) in zip(self.PARTS, self.parts(), strict=True):
-            if part.name == "cross_attention":
+            if part.reads_memory:
                 sublayer.build(x_shape, memory_shape)
             else:
                 sublayer.build(x_shape)
