@@ -126,14 +126,14 @@ def facts(translator, directory, texts):
             "max_document_characters": characters * DOCUMENT_SOURCES,
             "largest_request_bytes": largest_request(translator),
         },
-        "flops": flops(translator.model.config),
+        "flops": flops(translator.model),
         "latency": measure_latency(directory, texts, translator.max_batch_size, translator.xla),
         "sample": texts[0],
         "sample_source_tokens": tokens / len(texts),
     }
 
 
-def flops(config):
+def flops(model):
     """Floating-point operations of the forward pass: two for each multiplication and addition.
 
     Those that do not grow with the length of a sentence. The products of attention's scores and
@@ -143,14 +143,13 @@ def flops(config):
         {"source_token", "target_token"}: of a token of the source, and of one of the target in
         each beam.
     """
-    d, layers = config.d_model, config.num_decoder_layers
-    feed_forward = 2 * d * config.d_ff * (3 if config.activation == "swiglu" else 2)
-    encoder = config.num_encoder_layers * (8 * d * d + feed_forward)
-    output = 2 * d * config.target_vocabulary_size
-    return {
-        "source_token": encoder + layers * 4 * d * d,
-        "target_token": layers * (12 * d * d + feed_forward) + output,
-    }
+    output = model.config.d_model * model.output_projection.vocabulary_size
+    sizes = {"source_token": 0, "target_token": 2 * output}
+    for stack, token in ((model.encoder, "source_token"), (model.decoder, "target_token")):
+        for matrix in stack.matrices():
+            rows, columns = matrix.variable.shape
+            sizes["source_token" if matrix.of_memory else token] += 2 * rows * columns
+    return sizes
 
 
 def largest_request(translator):

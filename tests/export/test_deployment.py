@@ -290,8 +290,8 @@ def test_flops_by_hand():
     source = 2 * encoder_layer + 3 * 2 * 2 * 400
     # Of a target token: four products of self-attention, queries and outputs of the other, ...
     target = 3 * 2 * (6 * 400 + 2 * 560) + 2 * 20 * 310
-    assert flops(config) == {"source_token": source, "target_token": target}
-    gated = flops(config_of(activation="swiglu"))
+    assert flops(Transformer(config)) == {"source_token": source, "target_token": target}
+    gated = flops(Transformer(config_of(activation="swiglu")))
     assert gated["source_token"] - source == 2 * 2 * 560
     assert gated["target_token"] - target == 3 * 2 * 560
 
@@ -316,7 +316,7 @@ def test_flops_are_those_of_the_products_in_the_graph():
             total += 2 * np.prod(list(sizes.values()))
     attentions = config.num_encoder_layers + 2 * config.num_decoder_layers
     total -= attentions * 4 * length * length * config.d_model
-    counted = flops(config)
+    counted = flops(model)
     assert total == length * (counted["source_token"] + counted["target_token"])
 
 

@@ -5,6 +5,7 @@ from keras import ops
 
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.masks import attention_mask
+from tfformer.layers.matrices import Matrix
 from tfformer.layers.rows import Padded
 
 
@@ -137,6 +138,15 @@ class MultiHeadAttention(keras.layers.Layer):
         mask = attention_mask(key_mask, rows.length(query) if causal else None)
         queries = rows.split_heads(self.query_projection(query), self.num_heads)
         return attention_weights(queries, keys, mask)
+
+    def matrices(self):
+        """W_Q, W_K, W_V and W_O, as `Matrix`; of the memory are W_K and W_V, if there is one."""
+        return [
+            Matrix(self.query_projection.kernel, self.num_heads),
+            Matrix(self.key_projection.kernel, self.num_heads, of_memory=True),
+            Matrix(self.value_projection.kernel, self.num_heads, of_memory=True),
+            Matrix(self.output_projection.kernel, self.num_heads, axis=0),
+        ]
 
     def keys_and_values(self, value, rows=None):
         """K W_K and V W_V of [B, S, D], split into heads: two tensors [B, H, S, K]."""

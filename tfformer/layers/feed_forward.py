@@ -3,6 +3,7 @@
 import keras
 
 from tfformer.config import ACTIVATIONS
+from tfformer.layers.matrices import Matrix
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -52,6 +53,11 @@ class FeedForward(keras.layers.Layer):
         if self.gated:
             hidden = hidden * self.gate(x)
         return self.outer(hidden)
+
+    def matrices(self):
+        """W_1, W_2 and, where there is a gate, W_3, as `Matrix`."""
+        layers = [self.inner, self.outer, *([self.gate] if self.gated else [])]
+        return [Matrix(layer.kernel) for layer in layers]
 
     def compute_output_shape(self, x_shape):
         return x_shape

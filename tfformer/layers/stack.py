@@ -114,6 +114,13 @@ class Stack(Block):
         if self.norm == "pre":
             self.final_norm.build(x_shape)
 
+    def matrices(self):
+        """The `Matrix` of each product, in order; those of a shared layer as often as it runs."""
+        for layer in self.layers:
+            for part, (sublayer, _) in zip(layer.PARTS, layer.parts(), strict=True):
+                for matrix in sublayer.matrices():
+                    yield matrix._replace(of_memory=matrix.of_memory and part.reads_memory)
+
     def normed(self, x):
         """The last LayerNorm of a pre-norm stack; a post-norm one has none."""
         return self.final_norm(x) if self.norm == "pre" else x

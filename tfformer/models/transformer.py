@@ -84,16 +84,25 @@ class Transformer(keras.Model):
             )
         return SinusoidalPositionalEncoding(config.d_model, dtype=dtype, name=name)
 
+    def parts(self):
+        """What the model is made of: lists of layers, by the names of `training.train --freeze`.
+
+        A layer that both sides share stands in its list once.
+        """
+        embeddings = [self.target_embedding, self.source_positions, self.target_positions]
+        if self.source_embedding is not self.target_embedding:
+            embeddings.insert(0, self.source_embedding)
+        return {
+            "embeddings": embeddings,
+            "encoder": [self.encoder],
+            "decoder": [self.decoder],
+            "output": [self.output_projection],
+        }
+
     def build(self, input_shape=None):
         x_shape = (None, None, self.config.d_model)
-        for layer in (
-            self.source_embedding,
-            self.target_embedding,
-            self.source_positions,
-            self.target_positions,
-        ):
-            if not layer.built:
-                layer.build(x_shape)
+        for layer in self.parts()["embeddings"]:
+            layer.build(x_shape)
         self.encoder.build(x_shape)
         self.decoder.build(x_shape, x_shape)
         self.output_projection.build(x_shape)

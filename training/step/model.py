@@ -5,7 +5,7 @@ from tfformer.models import FAMILIES
 from tfformer.schedule import WarmupSchedule
 from training.prepare import read_init
 from training.step.adam import Adam
-from training.step.muon import Muon
+from training.step.muon import Muon, matrices_of
 from training.step.parallel import in_parts
 
 
@@ -76,9 +76,7 @@ def _optimizer(model, recipe, steps):
         "weight_decay": recipe.weight_decay or None,
     }
     if recipe.optimizer == "muon":
-        optimizer = Muon(
-            num_heads=model.config.num_heads, compute_dtype=model.compute_dtype, **options
-        )
+        optimizer = Muon(matrices=matrices_of(model), compute_dtype=model.compute_dtype, **options)
     else:
         optimizer = Adam(**options)
     vectors = [variable for variable in model.trainable_variables if len(variable.shape) < 2]
@@ -104,10 +102,7 @@ def part_of(model, part):
     Raises:
         ValueError: the model has no such part.
     """
-    names = [part]
-    if part == "embeddings":
-        names = ["source_embedding", "target_embedding", "source_positions", "target_positions"]
-    layers = [getattr(model, name, None) for name in names]
-    if all(layer is None for layer in layers):
-        raise ValueError(f"freeze must name parts that the model has, got {part!r}")
-    return [layer for layer in layers if layer is not None]
+    parts = model.parts()
+    if part not in parts:
+        raise ValueError(f"freeze must name parts that the model has, {list(parts)}, got {part!r}")
+    return parts[part]

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfformer.layers.stack import Stack
 from training.step.adam import Adam
 
 # Of an odd polynomial a s + b s^3 + c s^5 that moves every singular value s in (0, 1] towards 1:
@@ -26,12 +27,13 @@ class Muon(Adam):
     serves both (Liu et al. 2025, equation 4). Heads do not share directions: each head's part of an
     attention's matrices is a matrix by itself.
 
-    Matrices are the kernels of encoder and decoder. Embeddings, whose rows are seen one at a time,
-    the output projection, gains and biases stay with Adam.
+    Embeddings, whose rows are seen one at a time, the output projection, gains and biases stay with
+    Adam.
 
     Args:
         learning_rate: a float or a schedule.
-        num_heads: h of the model's attentions.
+        matrices: {path of a variable: (number of heads, axis that they stand along)} of those that
+            learn so, as `matrices_of` gives them. Default: none.
         momentum: of matrices. Default 0.95.
         compute_dtype: of the products that make a step orthogonal; in bfloat16 its singular values
             come out in [0.6, 1.3]. Default `"float32"`.
@@ -41,10 +43,11 @@ class Muon(Adam):
     """
 
     def __init__(
-        self, learning_rate=0.001, num_heads=8, momentum=0.95, compute_dtype="float32", **options
+        self, learning_rate=0.001, matrices=None, momentum=0.95, compute_dtype="float32", **options
     ):
         super().__init__(learning_rate, **options)
-        self.num_heads, self.momentum, self.compute_dtype = num_heads, momentum, compute_dtype
+        self.matrices = {path: tuple(cut) for path, cut in (matrices or {}).items()}
+        self.momentum, self.compute_dtype = momentum, compute_dtype
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         """Takes the steps of all matrices of one shape at once: few large products, not many small.
@@ -78,16 +81,26 @@ class Muon(Adam):
     def _heads(self, variable):
         """(number of heads, axis that they stand along) of a matrix; None of what is Adam's."""
         index = self._get_variable_index(variable)
-        path = self._trainable_variables[index].path.split("/")
-        if path[-1] != "kernel" or not {"encoder", "decoder"} & set(path):
-            return None
-        if not path[-3].endswith("attention"):
-            return 1, 1
-        return self.num_heads, 0 if path[-2] == "output" else 1
+        return self.matrices.get(self._trainable_variables[index].path)
 
     def get_config(self):
-        names = ("num_heads", "momentum", "compute_dtype")
+        names = ("matrices", "momentum", "compute_dtype")
         return super().get_config() | {name: getattr(self, name) for name in names}
+
+
+def matrices_of(model):
+    """What `Muon` takes: the matrices of all layers of a model's stacks.
+
+    Returns:
+        {path of the variable: (number of heads, axis that they stand along)}.
+    """
+    return {
+        matrix.variable.path: (matrix.heads, matrix.axis)
+        for layers in model.parts().values()
+        for layer in layers
+        if isinstance(layer, Stack)
+        for matrix in layer.matrices()
+    }
 
 
 def orthogonal(x, compute_dtype=None):

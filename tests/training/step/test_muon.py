@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from training.step.adam import Adam
-from training.step.muon import Muon, orthogonal
+from training.step.muon import Muon, matrices_of, orthogonal
 
 V, D, H = 31, 12, 3
 RATE = 0.01
@@ -50,11 +50,12 @@ def test_in_bfloat16_the_directions_stay_and_the_sizes_are_about_one(rng):
     assert np.abs(found - orthogonal(tf.constant(x))).max() > 1e-4
 
 
-def transformer(optimizer, dropout=0.0, **changes):
+def transformer(make, **changes):
+    """A model that learns by what `make` makes of its matrices."""
     keras.utils.set_random_seed(7)
     sizes = dict(num_encoder_layers=1, num_decoder_layers=1, d_model=D, num_heads=H, d_ff=17)
-    model = Transformer(TransformerConfig(V, **sizes, dropout=dropout, **changes))
-    model.compile(optimizer, SmoothedCrossEntropy())
+    model = Transformer(TransformerConfig(V, **{**sizes, "dropout": 0.0, **changes}))
+    model.compile(make(matrices_of(model)), SmoothedCrossEntropy())
     model.optimizer.build(model.trainable_variables)
     return model
 
@@ -76,8 +77,8 @@ def by_path(variables):
 
 def test_three_steps_by_hand(rng):
     """Kernels of the layers by the formula, head by head; the rest as Adam's."""
-    model = transformer(Muon(RATE, num_heads=H, momentum=0.9, beta_2=0.98))
-    other = transformer(Adam(RATE, beta_2=0.98))
+    model = transformer(lambda matrices: Muon(RATE, matrices, momentum=0.9, beta_2=0.98))
+    other = transformer(lambda _: Adam(RATE, beta_2=0.98))
     expected, memory = by_path(model.trainable_variables), {}
     rate, first = 0.2 * RATE, list(expected)
     for _ in range(3):
@@ -109,7 +110,9 @@ def test_three_steps_by_hand(rng):
 
 def test_keras_s_own_takes_the_same_steps_where_there_are_no_heads(rng):
     """Ours of one head; Keras's without weight decay, its Adam on the same matrices."""
-    ours = transformer(Muon(RATE, num_heads=1, beta_2=0.98, epsilon=1e-9))
+    ours = transformer(
+        lambda matrices: Muon(RATE, matrices, beta_2=0.98, epsilon=1e-9), num_heads=1
+    )
     peer = keras.optimizers.Muon(
         RATE,
         adam_beta_2=0.98,
@@ -118,7 +121,7 @@ def test_keras_s_own_takes_the_same_steps_where_there_are_no_heads(rng):
         adam_weight_decay=None,
         exclude_layers=["output_projection"],
     )
-    theirs = transformer(peer)
+    theirs = transformer(lambda _: peer, num_heads=1)
     for _ in range(3):
         found = gradients(ours, *batch(rng))
         ours.optimizer.apply(found)
@@ -130,8 +133,9 @@ def test_keras_s_own_takes_the_same_steps_where_there_are_no_heads(rng):
 
 def test_the_model_learns_by_fit_and_comes_back_from_its_configuration(rng):
     inputs, labels = batch(rng)
-    model = transformer(Muon(0.003, num_heads=H), dropout=0.1, tie_embeddings="all")
+    model = transformer(lambda matrices: Muon(0.003, matrices), dropout=0.1, tie_embeddings="all")
     losses = model.fit(inputs, labels, batch_size=5, epochs=30, verbose=0).history["loss"]
     assert losses[-1] < 0.7 * losses[0]
     again = Muon.from_config(model.optimizer.get_config())
-    assert (again.num_heads, again.momentum, again.compute_dtype) == (H, 0.95, "float32")
+    assert again.matrices == matrices_of(model) and len(again.matrices) == 3 * 4 + 2 * 2
+    assert (again.momentum, again.compute_dtype) == (0.95, "float32")
