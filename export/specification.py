@@ -5,7 +5,9 @@ from ctranslate2.specs import common_spec, transformer_spec
 from keras import ops
 
 from tfformer.config import BOS, EOS, UNK
-from tfformer.run import model_weights
+from tfformer.layers.attention import MultiHeadAttention
+from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.norm import LayerNorm
 
 # Names of `ctranslate2.specs.common_spec.Activation`; the GELU of both is the exact one.
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
@@ -39,8 +41,7 @@ def specification(model, tokenizer, num_positions):
         ffn_glu=config.activation == "swiglu",
     )
     set_pieces(spec, *vocabularies(tokenizer))
-    weights = model_weights(model)
-    set_embeddings(spec, config, weights)
+    set_embeddings(spec, model)
     if config.positions == "learned":
         num_positions = config.max_positions
     for part, positions in (
@@ -48,7 +49,8 @@ def specification(model, tokenizer, num_positions):
         (spec.decoder, model.target_positions),
     ):
         part.position_encodings.encodings = encodings(positions, num_positions, config.d_model)
-    set_layers(spec, config, weights)
+    set_stack(spec.encoder, model.encoder)
+    set_stack(spec.decoder, model.decoder)
     residual = model.encoder.layers[0].feed_forward_residual
     spec.config.layer_norm_epsilon = residual.layer_norm.epsilon  # its default is 1e-5
     spec.validate()
@@ -73,19 +75,17 @@ def set_pieces(spec, source, target):
     spec.config.decoder_start_token, spec.config.add_source_eos = target[BOS], True
 
 
-def set_embeddings(spec, config, weights):
+def set_embeddings(spec, model):
     """Both embeddings and the output projection, which may be one matrix.
 
     The specification's `scale_embeddings` is True by default: embeddings times sqrt(d_model).
     """
-    target = weights["target_embedding/embeddings"]
-    shared = config.tie_embeddings == "all"
-    source = target if shared else weights["source_embedding/embeddings"]
-    tied = config.tie_embeddings != "none"
-    output = target if tied else weights["output_projection/kernel"].T
-    spec.encoder.embeddings[0].weight = source
+    target, output = as_array(model.target_embedding.embeddings), model.output_projection
+    spec.encoder.embeddings[0].weight = as_array(model.source_embedding.embeddings)
     spec.decoder.embeddings.weight = target
-    spec.decoder.projection.weight = output
+    spec.decoder.projection.weight = target if output.tied else as_array(output.kernel).T
+    if output.use_bias:
+        spec.decoder.projection.bias = as_array(output.bias)
 
 
 def encodings(positions, num_positions, d_model):
@@ -93,50 +93,76 @@ def encodings(positions, num_positions, d_model):
     return ops.convert_to_numpy(positions(ops.zeros((1, num_positions, d_model)))[0])
 
 
-def set_layers(spec, config, weights):
-    """The layers of the encoder and of the decoder, and what normalises behind the last."""
-    for n, layer in enumerate(spec.encoder.layer):
-        name = f"encoder/layer_{n}"
-        set_attention(
-            layer.self_attention, weights, f"{name}/self_attention", f"{name}/attention_residual"
-        )
-        set_feed_forward(layer.ffn, weights, f"{name}/feed_forward")
-    for n, layer in enumerate(spec.decoder.layer):
-        name = f"decoder/layer_{n}"
-        set_attention(
-            layer.self_attention, weights, f"{name}/self_attention", f"{name}/self_residual"
-        )
-        set_attention(layer.attention, weights, f"{name}/cross_attention", f"{name}/cross_residual")
-        set_feed_forward(layer.ffn, weights, f"{name}/feed_forward")
-    if config.norm == "pre":
-        set_norm(spec.encoder.layer_norm, weights, "encoder/final_norm")
-        set_norm(spec.decoder.layer_norm, weights, "decoder/final_norm")
+def set_stack(spec, stack):
+    """The layers of an encoder or decoder, and the norm after the last, if there is one.
+
+    Raises:
+        ValueError: CTranslate2 has no such layer.
+    """
+    for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
+        for part, (sublayer, residual) in zip(layer.PARTS, layer.parts(), strict=True):
+            part_spec = getattr(layer_spec, SPECIFICATIONS[part.name])
+            written(sublayer, part.name, SUBLAYERS)(part_spec, sublayer)
+            set_norm(part_spec.layer_norm, residual.layer_norm)
+    if stack.norm == "pre":
+        set_norm(spec.layer_norm, stack.final_norm)
 
 
-def set_attention(spec, weights, name, residual):
+def written(layer, name, table):
+    """What writes a layer of this class."""
+    if type(layer) not in table:
+        raise ValueError(
+            f"{name} must be one of {[kind.__name__ for kind in table]} for CTranslate2, "
+            f"got {type(layer).__name__}"
+        )
+    return table[type(layer)]
+
+
+def set_attention(spec, layer):
     """Of one sequence to itself, with queries, keys and values in one; or to the memory."""
-    own = len(spec.linear) == 2
-    parts = [["query", "key", "value"]] if own else [["query"], ["key", "value"]]
-    for linear_spec, names in zip(spec.linear, [*parts, ["output"]], strict=True):
-        set_linear(linear_spec, weights, *(f"{name}/{part}" for part in names))
-    set_norm(spec.layer_norm, weights, f"{residual}/layer_norm")
+    query, key, value = layer.query_projection, layer.key_projection, layer.value_projection
+    *inputs, output = spec.linear
+    if len(inputs) == 1:
+        set_linear(inputs[0], query, key, value)
+    else:
+        set_linear(inputs[0], query)
+        set_linear(inputs[1], key, value)
+    set_linear(output, layer.output_projection)
 
 
-def set_feed_forward(spec, weights, name):
+def set_feed_forward(spec, layer):
     """Two dense layers, and a third where the inner one is gated."""
-    set_linear(spec.linear_0, weights, f"{name}/inner")
-    if f"{name}/gate/kernel" in weights:
-        set_linear(spec.linear_0_noact, weights, f"{name}/gate")
-    set_linear(spec.linear_1, weights, f"{name}/outer")
-    set_norm(spec.layer_norm, weights, f"{name}_residual/layer_norm")
+    set_linear(spec.linear_0, layer.inner)
+    if layer.gated:
+        set_linear(spec.linear_0_noact, layer.gate)
+    set_linear(spec.linear_1, layer.outer)
 
 
-def set_linear(spec, weights, *names):
+def set_linear(spec, *layers):
     """Dense layers, side by side in one; a kernel [in, out] is a weight [out, in] there."""
-    spec.weight = np.concatenate([weights[f"{name}/kernel"].T for name in names])
-    spec.bias = np.concatenate([weights[f"{name}/bias"] for name in names])
+    spec.weight = np.concatenate([as_array(layer.kernel).T for layer in layers])
+    spec.bias = np.concatenate([as_array(layer.bias) for layer in layers])
 
 
-def set_norm(spec, weights, name):
-    """A layer norm's gain and shift."""
-    spec.gamma, spec.beta = weights[f"{name}/gamma"], weights[f"{name}/beta"]
+def set_norm(spec, layer):
+    """A norm's gain and shift."""
+    written(layer, layer.name, NORMS)(spec, layer)
+
+
+def set_layer_norm(spec, layer):
+    spec.gamma, spec.beta = as_array(layer.gamma), as_array(layer.beta)
+
+
+def as_array(variable):
+    """The numbers of a variable, in a NumPy array of its own."""
+    return variable.value.numpy()
+
+
+# A part of our layers, by its name there.
+SPECIFICATIONS = {
+    "self_attention": "self_attention",
+    "cross_attention": "attention",
+    "feed_forward": "ffn",
+}
+SUBLAYERS = {MultiHeadAttention: set_attention, FeedForward: set_feed_forward}
+NORMS = {LayerNorm: set_layer_norm}

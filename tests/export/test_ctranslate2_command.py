@@ -17,6 +17,8 @@ from export import specification as spec
 from export.specification import specification
 from tfformer import Tokenizer
 from tfformer.config import ACTIVATIONS
+from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.norm import LayerNorm
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
@@ -74,6 +76,24 @@ def test_an_activation_that_has_none_is_named(tokenizers, monkeypatch):
     monkeypatch.delitem(spec.ACTIVATIONS, "gelu")
     model = random_model(tokenizers[1], **CASES["pre-norm"])
     with pytest.raises(ValueError, match="activation must be one of .* got 'gelu'"):
+        specification(model, tokenizers[1], 19)
+
+
+def test_a_layer_that_has_no_specification_there_is_named(tokenizers):
+    class Other(FeedForward):
+        pass
+
+    class OtherNorm(LayerNorm):
+        pass
+
+    model = random_model(tokenizers[1], **CASES["learned"])
+    layer = model.decoder.layers[0]
+    layer.feed_forward.__class__ = Other
+    with pytest.raises(ValueError, match="feed_forward must be one of .* got Other$"):
+        specification(model, tokenizers[1], 19)
+    layer.feed_forward.__class__ = FeedForward
+    layer.cross_residual.layer_norm.__class__ = OtherNorm
+    with pytest.raises(ValueError, match="layer_norm must be one of .* got OtherNorm$"):
         specification(model, tokenizers[1], 19)
 
 
