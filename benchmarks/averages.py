@@ -2,7 +2,7 @@
 
     python -m benchmarks.averages runs/multi30k --recipe multi30k --data data/multi30k
 
-The run's own search on the recipe's val, with the weights behind the last epoch, with the mean of
+The run's own search on the recipe's val, with the weights after the last epoch, with the mean of
 the last 2, 4, 8, ... that the run has kept (`training.train --average`), and with the exponential
 moving average of all of these, in which an epoch has half the share of the next (and the first as
 much as the second).

@@ -11,7 +11,7 @@ where the two sides differ, `target.model`. Neither TensorFlow nor this reposito
     [result] = translator.translate_batch([pieces.encode("4 July 2031", out_type=str)], ...)
     pieces.decode(result.hypotheses[0])
 
-Bos before a target and eos behind a source are added by CTranslate2. Its defaults are not those of
+Bos before a target and eos after a source are added by CTranslate2. Its defaults are not those of
 a run; what corresponds, in a call of `translate_batch`:
 
     beam_width W                          beam_size=W (its default is 2)
@@ -29,7 +29,7 @@ Greedy translations are the same. The two beam searches have their own rules: in
 finished hypothesis keeps its place in the beam and all are ranked by their penalised scores; in
 CTranslate2, the next best takes its place and open ones are ranked by log P. Without a length
 penalty they rarely differ. Sinusoids are written for 1,024 positions, or the run's limits if they
-are higher, learned positions as they are; behind them CTranslate2 gives an error.
+are higher, learned positions as they are; after them CTranslate2 gives an error.
 
 Before DIRECTORY appears, CTranslate2 has loaded it, and has given the tokens of random sentences
 the log-probabilities that the model gives them.

@@ -160,7 +160,7 @@ def largest_request(translator):
     width = max(translator.beam_width, USUAL_WIDTH)
     positions = translator.max_target_length * width + translator.max_source_length
     size = 2 if translator.dtype == "bfloat16" else 4
-    # Twice: between two rounds of the search a cache and its longer copy are there together.
+    # Twice: between two blocks of the search a cache and its longer copy are there together.
     return 2 * rows * positions * 2 * config.num_decoder_layers * config.d_model * size
 
 

@@ -3,7 +3,7 @@
 import re
 from itertools import islice
 
-# No model takes so long a text whole: what is behind is cut, so that no line fills the memory.
+# No model takes so long a text whole: the rest is cut, so that no line fills the memory.
 MOST_BYTES = 2**20
 
 

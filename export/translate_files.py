@@ -83,7 +83,7 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
         done = _read_record(record, identity)
         if os.fstat(output.fileno()).st_size < done["written"]:  # somebody has removed it
             done = dict.fromkeys(done, 0)
-        # What was written behind the record may be half a chunk.
+        # What was written after the record may be half a chunk.
         output.truncate(done["written"])
         file.seek(done["read"])
         lines = read_lines(file)

@@ -1,6 +1,6 @@
 """tfformer: the Transformer in Keras layers, from `model.fit` to TensorFlow Serving.
 
-What needs Keras alone is imported here, so that a `.keras` file that names it loads behind a plain
+What needs Keras alone is imported here, so that a `.keras` file that names it loads after a plain
 `import tfformer`. Tokenizer, search and translator need TensorFlow and tensorflow-text, and load on
 first use.
 """

@@ -103,7 +103,7 @@ def symmetric_divergence(logits):
     of p and (q (E_q[d] - d) + q - p) / 2 of those of q.
 
     Args:
-        logits: float32 [2 N, V], those of p and behind them those of q.
+        logits: float32 [2 N, V], those of p and after them those of q.
 
     Returns:
         float32 [N], in nats.
@@ -146,7 +146,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         smoothing: a, in [0, 1). Default 0.1.
         r_drop: the weight alpha of R-Drop (Liang et al. 2021, equation 4, halved like the two
             cross-entropies of which this is the mean): with it a batch holds its rows twice, one
-            half behind the other, and for what differs between the two predictions of a token,
+            half after the other, and for what differs between the two predictions of a token,
             which dropout alone makes differ, alpha / 2 times their symmetric divergence is added.
             Default 0: none, and rows stand once.
 

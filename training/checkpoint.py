@@ -74,10 +74,10 @@ def restore(path, model):
 
 
 class EpochWeights:
-    """The weights behind each of the last epochs, to average.
+    """The weights after each of the last epochs, to average.
 
     Args:
-        folder: where they lie, `epoch-7.npz` those behind epoch 7.
+        folder: where they lie, `epoch-7.npz` those after epoch 7.
         most: how many are kept.
     """
 
@@ -88,7 +88,7 @@ class EpochWeights:
         return self.folder / f"epoch-{epoch}.npz"
 
     def write(self, epoch, weights):
-        """Writes those behind this epoch, arrays by name, and removes what is too old."""
+        """Writes those after this epoch, arrays by name, and removes what is too old."""
         write_atomically(self._file(epoch), pack(weights))
         for path in self.folder.glob("epoch-*.npz"):
             number = path.stem.removeprefix("epoch-")
@@ -101,7 +101,7 @@ class EpochWeights:
         return [epoch for epoch in epochs if self._file(epoch).exists()]
 
     def mean(self, epochs):
-        """The mean of the weights behind these epochs. Raises RunError if a file is damaged."""
+        """The mean of the weights after these epochs. Raises RunError if a file is damaged."""
         return average([self._file(epoch) for epoch in epochs])
 
 

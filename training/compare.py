@@ -176,7 +176,7 @@ def write_curves(path, runs):
 
 
 def show(found, means):
-    """The scores side by side on standard output, and behind them those of `seeds`."""
+    """The scores side by side on standard output, and after them those of `seeds`."""
     from rich import print as show
     from rich.markup import escape
     from rich.table import Table

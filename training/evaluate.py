@@ -256,7 +256,7 @@ def _run(command, arguments):
     from training.report.card import update_card
     from training.report.scores import add_scores
 
-    # Before the work, not behind it.
+    # Before the work, not after it.
     for name in ("output", "translations"):
         path = getattr(arguments, name)
         if path and not os.access(path.parent, os.W_OK):

@@ -4,7 +4,7 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
 
     prepared/                 settings, tokenizer and corpus: made once, there whole or not at all
     checkpoints/last.npz      the whole state, to go on from
-    checkpoints/epoch-7.npz   the weights behind an epoch, to average
+    checkpoints/epoch-7.npz   the weights after an epoch, to average
     log.csv, curve.png, tensorboard/
     sessions.json             when, where and for how long it trained
     README.md                 the model card
@@ -256,7 +256,7 @@ class Training:
         self.state.save()
 
     def _write_epoch(self, epoch):
-        """The curves so far, and the weights behind the epoch, to average."""
+        """The curves so far, and the weights after the epoch, to average."""
         if not self.strategy.is_chief:
             return
         history = self.state.progress["history"]

@@ -1,4 +1,4 @@
-"""A training that is asked to stop: by SIGINT or SIGTERM, behind the batch that is computed."""
+"""A training that is asked to stop: by SIGINT or SIGTERM, after the batch that is computed."""
 
 import contextlib
 import signal

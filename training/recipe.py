@@ -78,7 +78,7 @@ class Recipe:
     )
     strategy: str = setting("none", "of the devices: none, mirrored, multiworker or tpu")
     epochs: int = setting(20, "passes over the corpus at most")
-    max_minutes: float = setting(0.0, "stop behind the epoch that passes this time; 0 is no limit")
+    max_minutes: float = setting(0.0, "stop after the epoch that passes this time; 0 is no limit")
     optimizer: str = setting("adam", "adam, the paper's, or muon, which learns in fewer steps")
     warmup_steps: int = setting(4000, "steps in which the learning rate rises")
     learning_rate_scale: float = setting(1.0, "factor of the paper's learning rate")

@@ -91,14 +91,14 @@ class Keeper(keras.callbacks.Callback):
                 variable.assign(value)
 
     def on_train_batch_begin(self, batch, logs=None):
-        # Workers have to stop behind the same step, so a step tells them all.
+        # Workers have to stop after the same step, so a step tells them all.
         if self.signals.strategy.several and self.signals.number:
             self.model.stop.assign(1.0)
 
     def on_train_batch_end(self, batch, logs=None):
         progress = self.state.progress
         progress["batch"] += 1
-        # A checkpoint behind the last batch has to know what the epoch came to.
+        # A checkpoint after the last batch has to know what the epoch came to.
         progress["fit"] = self.bar.row()
         stop = logs["stop"] if self.signals.strategy.several else self.signals.number
         if stop or progress["batch"] % self.every == 0:

@@ -106,7 +106,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     @property
     def _route(self):
-        """The path, without what stands behind a question mark."""
+        """The path, without what stands after a question mark."""
         return self.path.partition("?")[0]
 
     def _predict(self, match, body):

@@ -6,9 +6,10 @@ import pytest
 import tensorflow as tf
 
 from tfformer.config import ACTIVATIONS
-from tfformer.inference.attention import attention_bias
 from tfformer.inference.fuse import TWINS, Fusing, fuse
+from tfformer.inference.masks import attention_bias, causal_bias, padding_bias
 from tfformer.inference.transformer import Inference
+from tfformer.layers import masks
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.decoder import Decoder, DecoderLayer
 from tfformer.layers.embedding import TokenEmbedding
@@ -152,3 +153,10 @@ def test_a_layer_without_a_twin_is_refused_by_its_name():
         fuse(model, L)
     with pytest.raises(TypeError, match="model must be one of .* got Sequential"):
         fuse(keras.Sequential([]), L)
+
+
+def test_the_biases_hide_what_the_masks_of_the_layers_hide():
+    ids = tf.constant([[5, 0, 7, 6, 0], [4, 4, 4, 4, 4], [0, 0, 0, 0, 0]])
+    mask = masks.padding_mask(ids)
+    np.testing.assert_array_equal(padding_bias(ids) == 0, masks.attention_mask(mask))
+    np.testing.assert_array_equal(causal_bias(ids, 5) == 0, masks.attention_mask(mask, 5))

@@ -1,4 +1,4 @@
-"""A search in stages that XLA compiles is the plain one, within a stage and across its ends."""
+"""A search that XLA compiles is the plain one, within a room of positions and across its ends."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from search_oracle import BOS, EOS, PAD
 from tfformer import beam_search
 from tfformer.search import State, StepResult
 from tfformer.search.hypotheses import Hypotheses
-from tfformer.search.loop_xla import FIRST_STAGE, search_in_stages
+from tfformer.search.loop_xla import FIRST_ROOM, search_by_doubling
 
 V, W, B, ROWS = 7, 3, 2, 997
 FACTORS = np.random.default_rng(3).integers(1, ROWS, size=129)
@@ -44,8 +44,8 @@ class Toy:
         return of
 
 
-# Within the first stage; to the very end of one; one token and a whole stage into the next.
-@pytest.mark.parametrize("max_length", [5, FIRST_STAGE, FIRST_STAGE + 1, 2 * FIRST_STAGE + 6])
+# Within the first room; to its very end; one token and a whole room into the next.
+@pytest.mark.parametrize("max_length", [5, FIRST_ROOM, FIRST_ROOM + 1, 2 * FIRST_ROOM + 6])
 def test_it_finds_what_the_plain_beam_finds(max_length):
     toy = Toy(eos_bonus=-2.0)
     found = beam_search(toy.step, toy.state(), B, max_length, W, xla=True)
@@ -60,14 +60,14 @@ def test_it_finds_what_the_plain_beam_finds(max_length):
             np.testing.assert_allclose(found.log_probs[b, w], log_prob, rtol=1e-5)
 
 
-def test_what_is_kept_of_each_token_and_an_early_end_are_those_of_the_rounds():
+def test_what_is_kept_of_each_token_and_an_early_end_are_those_of_the_blocks():
     toy = Toy(eos_bonus=-2.0)
     options = {"num_results": 1, "skip": tf.constant([False, True]), "keep": ["token_log_probs"]}
     found, expected = (
         beam_search(toy.step, toy.state(), B, [50, 50], W, xla=xla, **options)
         for xla in (True, False)
     )
-    assert 1 < found.lengths[0, 0] < FIRST_STAGE and found.lengths[1, 0] == 0
+    assert 1 < found.lengths[0, 0] < FIRST_ROOM and found.lengths[1, 0] == 0
     for ours, theirs in zip(found, expected, strict=True):
         if theirs is not None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
@@ -88,15 +88,15 @@ def run_counted(needs):
         finished = h.finished | (lengths >= h.given["needs"][:, None])
         return h._replace(lengths=lengths, finished=finished), state.cache
 
-    found = search_in_stages(advance, settled, start, State((), tf.zeros([size, 1, 1])))
+    found = search_by_doubling(advance, settled, start, State((), tf.zeros([size, 1, 1])))
     return found, tf.reduce_max(found.lengths).numpy()
 
 
 @pytest.mark.parametrize(
-    "needs, stages",
+    "needs, loops",
     [([0, 0], 0), ([3, 0], 1), ([31, 32], 1), ([33, 2], 2), ([0, 64], 2), ([65, 1], 3)],
 )
-def test_there_are_as_many_steps_as_the_longest_needs_in_few_shapes(needs, stages):
+def test_there_are_as_many_steps_as_the_longest_needs_in_few_shapes(needs, loops):
     found, steps = run_counted(needs)
     assert steps == max(needs)
-    assert found.ancestors.shape[2] - 1 == (0, 32, 64, 128)[stages]
+    assert found.ancestors.shape[2] - 1 == (0, 32, 64, 128)[loops]

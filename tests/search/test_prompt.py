@@ -15,7 +15,7 @@ PROMPTS = np.array([[BOS, 5, 4], [BOS, 4, 4], [BOS, 1, 5]], "int32")
 
 
 def after(toy, width):
-    """The toy's state with the prompts' tokens, but the last, in the first place of its cache."""
+    """The toy's state with the prompts' tokens, but the last, in the first beam of its cache."""
     cache = np.zeros((B, PROMPTS.shape[1], width), "int32")
     cache[:, :-1, 0] = PROMPTS[:, :-1]
     return State(toy.state(width).memory, (tf.constant(cache), {"doubled": tf.constant(2 * cache)}))

@@ -84,8 +84,8 @@ def test_the_same_seed_draws_the_same_and_another_seed_another():
     assert len(drawn) == 5
 
 
-def test_places_of_a_sample_are_drawn_independently():
-    # One seed for all places would draw the same token at each.
+def test_positions_of_a_sample_are_drawn_independently():
+    # One seed for all positions would draw the same token at each.
 
     def step(ids, position, visible, state):
         logits = tf.constant([[[0.0, 0, 0, -9, 0, 0]]])

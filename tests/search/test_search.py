@@ -16,8 +16,8 @@ from tfformer.search import (
     StepResult,
     length_penalty,
 )
-from tfformer.search import loop as rounds
-from tfformer.search.loop import ROUND
+from tfformer.search import loop as blocks
+from tfformer.search.loop import BLOCK
 
 penalties = pytest.mark.parametrize(
     "alpha, form", [(0.0, "gnmt"), (0.6, "gnmt"), (1.7, "gnmt"), (0.6, "power"), (1.3, "power")]
@@ -27,7 +27,7 @@ penalties = pytest.mark.parametrize(
 @pytest.fixture
 def one_group(monkeypatch):
     """The whole batch in each step, as a test of the steps wants to see it."""
-    monkeypatch.setattr(rounds, "LEAST_GROUPS", 1)
+    monkeypatch.setattr(blocks, "LEAST_GROUPS", 1)
 
 
 def run_beam(toy, max_length=T, beam_width=4, **options):
@@ -98,7 +98,7 @@ def test_exhaustive_refuses_more_than_a_million_sequences():
 @pytest.mark.parametrize("width", [2, 3, 4])
 @pytest.mark.parametrize("max_length", [1, 2, 5, 8])
 def test_beam_is_the_plain_beam(max_length, width, alpha, form):
-    # eos likely and eos unlikely: hypotheses that wait in their place, and ones forced to end.
+    # eos likely and eos unlikely: hypotheses that wait in their beam, and ones forced to end.
     for eos_bonus in (1.0, -2.0):
         toy = Toy(seed=6, batch=7, size=7, eos_bonus=eos_bonus)
         found = run_beam(toy, max_length, width, alpha=alpha, penalty_form=form)
@@ -191,9 +191,9 @@ def test_settled_sentences_leave_the_batch_and_the_others_go_on(one_group):
     # Three sentences end at once; the others cannot before the last position.
     toy.table[:, :, EOS] = -50
     toy.table[[1, 4, 5], :, EOS] = 50
-    longest = 2 * ROUND + 5
+    longest = 2 * BLOCK + 5
     found = run_beam(toy, longest, 2)
-    assert [len(seen) for seen in toy.seen] == [7] * ROUND + [4] * (ROUND + 5)
+    assert [len(seen) for seen in toy.seen] == [7] * BLOCK + [4] * (BLOCK + 5)
     for b in range(7):
         expected = oracle.beam(toy.log_probs_of(b), V, longest, 2, 0.6)
         assert sequences(found, b)[0] == expected[0][0]
@@ -218,22 +218,22 @@ def test_the_groups_of_a_batch_give_what_the_whole_gives(
     search, least, most, size, largest, monkeypatch
 ):
     toy = Toy(seed=33, batch=7)
-    # The sentences end at different times, in different rounds.
+    # The sentences end at different times, in different blocks.
     toy.table[:, :, EOS] += np.linspace(-6, 3, 7)[:, None]
 
     def run():
         if search == "beam":
-            return run_beam(toy, 2 * ROUND + 5)
-        return sample_search(toy.step, toy.state(), 7, 2 * ROUND + 5, seed=5)
+            return run_beam(toy, 2 * BLOCK + 5)
+        return sample_search(toy.step, toy.state(), 7, 2 * BLOCK + 5, seed=5)
 
-    monkeypatch.setattr(rounds, "LEAST_GROUPS", 1)
+    monkeypatch.setattr(blocks, "LEAST_GROUPS", 1)
     whole = run()
     assert len(set(whole.lengths[:, 0].numpy().tolist())) > 3
     assert toy.batch in {len(seen) for seen in toy.seen}
     toy.seen.clear()
-    monkeypatch.setattr(rounds, "LEAST_GROUPS", least)
-    monkeypatch.setattr(rounds, "MOST_GROUPS", most)
-    monkeypatch.setattr(rounds, "GROUP_SIZE", size)
+    monkeypatch.setattr(blocks, "LEAST_GROUPS", least)
+    monkeypatch.setattr(blocks, "MOST_GROUPS", most)
+    monkeypatch.setattr(blocks, "GROUP_SIZE", size)
     for parts, together in zip(run(), whole, strict=True):
         if together is not None:
             np.testing.assert_allclose(parts, together, rtol=1e-6)

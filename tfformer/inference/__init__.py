@@ -7,6 +7,6 @@ computes. So each layer that is served has a twin here, in the file of the same 
 A twin reads no configuration and holds no weights: `fuse` makes the twins of a model, and the
 weights as they want them. `tests/inference` holds each twin to its layer, to 1e-5.
 
-Reading order: `fuse`, `dense`, `norm`, `residual`, `feed_forward`, `attention`, `embedding`,
-`positions`, `output`, `encoder`, `decoder`, `transformer`; then `shortlist` and `xla`.
+Reading order: `fuse`, `dense`, `masks`, `norm`, `residual`, `feed_forward`, `attention`,
+`embedding`, `positions`, `output`, `encoder`, `decoder`, `transformer`; then `shortlist` and `xla`.
 """

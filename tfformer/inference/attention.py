@@ -5,15 +5,6 @@ import tensorflow as tf
 from tfformer.inference.dense import Dense
 from tfformer.layers.attention import MultiHeadAttention
 
-# Added to a score that may not be attended to. (Where nothing may be, this attends to all alike,
-# and the layer gives zeros: no search asks for such a row.)
-MASKED = -1e9
-
-
-def attention_bias(mask):
-    """0 where a boolean mask allows, and what hides a score where it does not; float32."""
-    return tf.where(mask, 0.0, MASKED)
-
 
 def attention_weights(queries, keys, bias):
     """softmax(q k^T + bias) in float32, [B, H, T, S]; the queries are scaled already."""

@@ -2,8 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.config import PAD
-from tfformer.inference.attention import attention_bias
+from tfformer.inference.masks import attention_bias, causal_bias, padding_bias
 from tfformer.search.step import State, StepResult
 
 
@@ -55,7 +54,7 @@ class Inference:
         scores of an attention.
         """
         batch, length = tf.unstack(tf.shape(source_ids))
-        bias = attention_bias(source_ids != PAD)[:, None, None]  # [B, 1, 1, S]
+        bias = padding_bias(source_ids)  # [B, 1, 1, S]
         x = self._embed(source_ids, self.twin.source_embedding, self.twin.source_positions)
         x = self.twin.encoder(self.weights, x, batch, length, bias)
         keys, values = self.twin.decoder.project(self.weights, x, batch, length)
@@ -97,9 +96,7 @@ class Inference:
     def _decode(self, target_ids, memory):
         """All positions at once, up to the output layer: rows [B * T, D], and the attention."""
         batch, length = tf.unstack(tf.shape(target_ids))
-        positions = tf.range(length)
-        visible = (positions[:, None] >= positions) & (target_ids != PAD)[:, None, None]
-        bias = attention_bias(visible)  # [B, 1, T, T]
+        bias = causal_bias(target_ids, length)  # [B, 1, T, T]
         x = self._embed(target_ids, self.twin.target_embedding, self.twin.target_positions)
 
         def attend(queries, keys, values, n):

@@ -2,7 +2,7 @@
 
 XLA compiles a function for each shape that it is called with, which takes seconds. So a batch is
 padded to a power of two of rows, and its sources to one of a few lengths. With at most 32 rows and
-limits of 256 tokens there are 6 x 5 such buckets, with an encoder and up to 4 stages of the search
+limits of 256 tokens there are 6 x 5 such buckets, with an encoder and up to 4 loops of the search
 (`tfformer.search.loop_xla`) in each: 150 functions at most, compiled as requests need them.
 
 Not for a stock TensorFlow Serving, which switches XLA off unless it is started with
@@ -37,8 +37,8 @@ def in_bucket(source_ids, longest):
     """
     rows, length = tf.unstack(tf.shape(source_ids))
     bucket = tf.minimum(tf.maximum(_power_of_two(length), SHORTEST_SOURCE), longest)
-    behind = [[0, _power_of_two(rows) - rows], [0, bucket - length]]
-    return tf.pad(source_ids, behind, constant_values=PAD)
+    missing = [[0, _power_of_two(rows) - rows], [0, bucket - length]]  # of [B, S]
+    return tf.pad(source_ids, missing, constant_values=PAD)
 
 
 def _power_of_two(number):

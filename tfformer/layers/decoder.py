@@ -114,7 +114,7 @@ class DecoderLayer(Block):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Decoder(Stack):
-    """A stack of `num_layers` decoder layers; with `norm="pre"`, one LayerNorm behind the last.
+    """A stack of `num_layers` decoder layers; with `norm="pre"`, one LayerNorm after the last.
 
     Args:
         num_layers: N.

@@ -66,7 +66,7 @@ class LearnedPositionalEmbedding(keras.layers.Layer):
 
     Args:
         max_positions: the number of positions. A sequence that is known to be longer is refused;
-            where the length is only known inside a graph, the last vector serves all behind it.
+            where the length is only known inside a graph, the last vector serves all after it.
         d_model: D.
 
     Call arguments:

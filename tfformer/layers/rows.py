@@ -10,7 +10,7 @@ together again anyway: the same copy leaves the padding out or puts it in.
 from keras import ops
 
 from tfformer.backend.gradients import upstream_gradient
-from tfformer.config import PAD
+from tfformer.layers.masks import padding_mask
 
 # Batches have any number of tokens, and oneDNN makes a program for each shape that it meets. Of
 # these there are a sixteenth so, for 8 more tokens on average of about 1,000.
@@ -29,8 +29,8 @@ def without_padding(inputs, labels, passes=1):
 
     Args:
         inputs: {"source_ids": [B, S], "target_ids": [B, T]}.
-        labels: [B, T], the tokens behind the target ids, and padding where these are.
-        passes: how often the batch holds its rows, one copy behind the other (R-Drop). Default 1.
+        labels: [B, T], the tokens after the target ids, and padding where these are.
+        passes: how often the batch holds its rows, one copy after the other (R-Drop). Default 1.
 
     Returns:
         The inputs with "source_places" [N] and "target_places" [M], and the labels [M]. In a single
@@ -38,7 +38,7 @@ def without_padding(inputs, labels, passes=1):
     """
 
     def places(ids):
-        tokens = ops.reshape(ids != PAD, (passes, -1))
+        tokens = ops.reshape(padding_mask(ids), (passes, -1))
         # Of padding alone the first place is kept: there must be something to gather from.
         first = ops.arange(ops.shape(tokens)[1]) == 0
         tokens = tokens | (first & ~ops.any(tokens, axis=1, keepdims=True))

@@ -26,7 +26,7 @@ class Transformer(keras.Model):
 
     Call arguments:
         inputs: {"source_ids": integers [B, S], "target_ids": integers [B, T]}. A source ends with
-            eos (3), a target begins with bos (2); 0 is padding behind them. With "source_places"
+            eos (3), a target begins with bos (2); 0 is padding after them. With "source_places"
             [N] and "target_places" [M], where the tokens stand (b * S + s and b * T + t,
             ascending), padding is left out of all but attention, see `tfformer.layers.rows`;
             a few places of padding may follow.
@@ -161,7 +161,7 @@ class Transformer(keras.Model):
             cache: `model.decoder.empty_cache(B, W)`, or what the step before gave.
 
         Returns:
-            logits [B, W, V] of the position behind, and the grown cache.
+            logits [B, W, V] of the position after, and the grown cache.
         """
         x = self.target_embedding(ids)
         # Positions run along axis 1, where the beams are here: [B, W, D] -> [B * W, 1, D].
@@ -179,7 +179,7 @@ class Transformer(keras.Model):
     def cross_attention_weights(self, inputs):
         """The decoder's attention to the source, for pictures: float32 [N, B, H, T, S].
 
-        Row t belongs to the prediction of the token behind target_ids[:, t].
+        Row t belongs to the prediction of the token after target_ids[:, t].
         """
         source_ids = ops.convert_to_tensor(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])

@@ -5,24 +5,24 @@ Every search runs over a *step function* and a *state* (`tfformer.search.step`),
     logits, cache, attention = step(ids, position, visible, state)
 
     ids        int32 [B, W]: the newest token of each of W hypotheses a sentence
-    position   int32 scalar: its place, 0 for bos
-    visible    boolean [B, W, C, W]: hypothesis w descends from what stood in place v at position c
+    position   int32 scalar: where it stands in the sequence, 0 for bos
+    visible    boolean [B, W, C, W]: hypothesis w descends from what stood in beam v at position c
     state      `State(memory, cache)`, whose tensors all have the sentences as their first axis.
                memory: what a sentence has once; a step only reads it.
                cache: tensors [B, ..., C, K], what was computed at each of C positions for the W
-               places together; a step writes its own at index `position` of axis -2. It starts
+               beams together; a step writes its own at index `position` of axis -2. It starts
                with room for one position, C = 1, and the search makes more. It may be written in
                place, for no search looks at a cache again that it has given to a step.
-    logits     [B, W, V]: unnormalised, of the token behind ids
+    logits     [B, W, V]: unnormalised, of the token after ids
     attention  [B, W, S], what each hypothesis attends to, or None: for the searches that ask for it
 
-No cache is ever moved for a hypothesis that changes its place. A hypothesis remembers the places
-of its ancestors instead, and attention sees those alone (`visible`). So a cache can be written in
+No cache is ever moved for a hypothesis that changes its beam. A hypothesis remembers the beams of
+its ancestors instead, and attention sees those alone (`visible`). So a cache can be written in
 place, where a gather would copy it at every step.
 
 A batch is searched in parts, side by side: B is the size of a part, and a step should have no
-stateful operation, or the parts wait for each other. Each part goes in rounds of 16 positions.
-Between two rounds the sentences that are settled leave it, and the caches of the others grow; so
+stateful operation, or the parts wait for each other. Each part goes in blocks of 16 positions.
+Between two blocks the sentences that are settled leave it, and the caches of the others grow; so
 nothing is computed for what is finished, and no attention looks far beyond the positions that
 there are.
 

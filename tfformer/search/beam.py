@@ -5,17 +5,18 @@ import functools
 
 import tensorflow as tf
 
-from tfformer.config import BOS, EOS, PAD
+from tfformer.config import EOS, PAD
 from tfformer.search import hypotheses
 from tfformer.search.hypotheses import IMPOSSIBLE, Hypotheses, check, limits, result
-from tfformer.search.loop import search_in_rounds
-from tfformer.search.loop_xla import search_in_stages
+from tfformer.search.loop import search_in_blocks
+from tfformer.search.loop_xla import search_by_doubling
 from tfformer.search.options import LARGEST_NGRAM, takes_second_names
 from tfformer.search.rules import (
     ban_ngrams,
     coverage_scores,
     forced_token,
     likeliest,
+    may_be_found,
     penalise_repetition,
 )
 
@@ -46,7 +47,7 @@ def beam_search(
 ):
     """The best of W hypotheses that are extended side by side.
 
-    A finished hypothesis keeps its place among the W and does not grow. A sentence is settled when
+    A finished hypothesis stays among the W and does not grow. A sentence is settled when
     its `num_results` best hypotheses are finished and no open one can still overtake them: an open
     log-probability can only fall, so log P / penalty(max_length) is the best it can come to.
 
@@ -75,11 +76,11 @@ def beam_search(
         source_mask: boolean [B, S], True = token; with `coverage_penalty`.
         keep: what to keep of each token: any of `"token_log_probs"` and `"alignment"`, for which
             the step function must give its attention. Default: neither.
-        xla: whether XLA compiles the loop, in stages (`search_in_stages`) in place of rounds, for a
-            step function that it can compile. Default False.
+        xla: whether XLA compiles the loop (`search_by_doubling` in place of `search_in_blocks`),
+            for a step function that it can compile. Default False.
         prompt: int32 [B, P], padded with 0 on the left: what the search begins after, in place of
             bos; it is no part of what is found. The cache of `state` has room for its P positions
-            and holds all but the last, in the first place of each sentence. Default: bos.
+            and holds all but the last, in the first beam of each sentence. Default: bos.
 
     Returns:
         A `SearchResult` of W = `num_results`.
@@ -104,7 +105,7 @@ def beam_search(
     if coverage_penalty is not None:
         given["source_mask"] = tf.convert_to_tensor(source_mask, tf.bool)
     start = beam.start(batch_size, skip, given, prompt)
-    search = search_in_stages if xla else search_in_rounds
+    search = search_by_doubling if xla else search_in_blocks
     advance = functools.partial(beam.advance, step)
     return result(search(advance, beam.settled, start, state), beam.wanted, beam.first)
 
@@ -247,7 +248,7 @@ class Beam:
         if self.no_repeat_ngram is not None:
             banned = ban_ngrams(logits, h.paths(), position, self.no_repeat_ngram)
             values, tokens = likeliest(banned, self.num_candidates)
-        gains = tf.where((tokens == PAD) | (tokens == BOS), IMPOSSIBLE, values - normaliser)
+        gains = tf.where(may_be_found(tokens), values - normaliser, IMPOSSIBLE)
         if self.no_early_eos:
             early = self._since_prompt(position) < self.min_length - 1
             gains = tf.where((tokens == EOS) & early, IMPOSSIBLE, gains)

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfformer.config import EOS, PAD
 from tfformer.search.hypotheses import Hypotheses, check, limits, result
-from tfformer.search.loop import search_in_rounds
+from tfformer.search.loop import search_in_blocks
 from tfformer.search.rules import allowed_log_probs
 
 
@@ -57,4 +57,4 @@ def search_one(step, state, batch_size, max_length, choose, skip, min_length, pr
 
     given = {"limit": limits(max_length, batch_size)}
     start = Hypotheses.start(batch_size, 1, tf.zeros([batch_size, 1]), skip, given, prompt=prompt)
-    return result(search_in_rounds(advance, settled, start, state), 1, first)
+    return result(search_in_blocks(advance, settled, start, state), 1, first)

@@ -14,15 +14,14 @@ IMPOSSIBLE = float("-inf")
 class SearchResult(NamedTuple):
     """What a search found, best first. W is 1 for the searches that follow one hypothesis.
 
-    token_ids: int32 [B, W, T], each ending with eos, padding behind it.
+    token_ids: int32 [B, W, T], each ending with eos, padding after it.
     scores: float32 [B, W], log_probs / penalty(lengths), and the coverage penalty if there is one.
     log_probs: float32 [B, W].
     lengths: int32 [B, W], eos counted.
     token_log_probs: float32 [B, W, T], 0 at padding: their sum is log_probs. Or None.
-    alignment: int32 [B, W, T], the place in the source that each token attends to most. Or None.
+    alignment: int32 [B, W, T], the source position that each token attends to most. Or None.
 
-    A place that no sequence fills (a beam wider than there are sequences) has length 0 and score
-    -inf.
+    A beam that no sequence fills (there are fewer of them than beams) has length 0 and score -inf.
     """
 
     token_ids: tf.Tensor
@@ -42,9 +41,9 @@ class Hypotheses(NamedTuple):
     scores: float32 [B, W], by which they are in order.
     lengths: int32 [B, W], eos counted.
     finished: boolean [B, W].
-    ancestors: int32 [B, W, C], the place in which the one that each descends from stood at each
+    ancestors: int32 [B, W, C], the beam in which the one that each descends from stood at each
         position, itself included; -1 where nothing is yet.
-    history: {"token_ids": [B, C, W], ...}, what was in each place; a hypothesis finds its own by
+    history: {"token_ids": [B, C, W], ...}, what was in each beam; a hypothesis finds its own by
         its ancestors.
     coverage: float32 [B, W, S], the attention that each source token has had, or ().
     given: {name: [B, ...]}, what the request says of each sentence.
@@ -62,7 +61,7 @@ class Hypotheses(NamedTuple):
 
     @classmethod
     def start(cls, batch_size, width, log_probs, skip, given, kept=(), prompt=None):
-        """The prompt in each place, or bos.
+        """The prompt in each beam, or bos.
 
         Args:
             batch_size, width, log_probs, given: B, W, and two of the attributes above.
@@ -77,7 +76,7 @@ class Hypotheses(NamedTuple):
         else:
             ids = tf.tile(prompt[:, -1:], [1, width])
             token_ids = tf.tile(prompt[:, :, None], [1, 1, width])
-            # What was computed of a prompt stands in the first place, for all; its last token is
+            # What was computed of a prompt stands in the first beam, for all; its last token is
             # yet to be, by each hypothesis for itself.
             before = tf.where(prompt[:, None, :-1] == PAD, -1, 0)
             ancestors = tf.concat([tf.tile(before, [1, width, 1]), own], axis=2)  # [B, W, P]
@@ -118,7 +117,7 @@ class Hypotheses(NamedTuple):
         return self.ancestors[..., None] == tf.range(self.width)
 
     def descend(self, parents):
-        """The hypotheses `parents[b, w]` in place w; the history stays where it is."""
+        """The hypotheses `parents[b, w]` in beam w; the history stays where it is."""
 
         def take(leaf):
             return tf.gather(leaf, parents, batch_dims=1)
@@ -135,19 +134,20 @@ class Hypotheses(NamedTuple):
     def write(self, position, **values):
         """`values` [B, W] as the history of a position, and each its own ancestor there."""
         now = tf.range(tf.shape(self.ancestors)[2]) == position
-        places = tf.range(self.width)
+        beams = tf.range(self.width)
         return self._replace(
-            ancestors=tf.where(now, places[:, None], self.ancestors),
+            ancestors=tf.where(now, beams[:, None], self.ancestors),  # [B, W, C]
             history={
-                name: tf.where(now[:, None], values[name][:, None], past)
-                for name, past in self.history.items()
+                name: tf.where(now[:, None], values[name][:, None], before)  # [B, C, W]
+                for name, before in self.history.items()
             },
         )
 
     def paths(self, name="token_ids"):
         """What the history says of each hypothesis: [B, W, C], bos first, 0 where nothing is."""
-        places = tf.transpose(tf.maximum(self.ancestors, 0), [0, 2, 1])
-        return tf.transpose(tf.gather(self.history[name], places, batch_dims=2), [0, 2, 1])
+        beams = tf.transpose(tf.maximum(self.ancestors, 0), [0, 2, 1])  # [B, C, W]
+        found = tf.gather(self.history[name], beams, batch_dims=2)
+        return tf.transpose(found, [0, 2, 1])  # [B, W, C]
 
 
 def length_penalty(length, alpha, form="gnmt"):

@@ -1,13 +1,13 @@
-"""The loop of every search: rounds of a few positions, between which finished sentences leave."""
+"""The loop of every search: blocks of a few positions, between which finished sentences leave."""
 
 import tensorflow as tf
 
 from tfformer.search.hypotheses import Hypotheses
 from tfformer.search.step import State
 
-# Positions in a round. Each begins with a copy of the caches; attention looks at up to as many
-# places that are still empty, and a settled sentence waits for up to as many steps.
-ROUND = 16
+# Positions in a block. Each begins with a copy of the caches; attention looks at up to as many
+# positions that are still empty, and a settled sentence waits for up to as many steps.
+BLOCK = 16
 
 # A batch is searched in parts, each by a thread of its own where there is one: one part for so many
 # sentences, within these bounds. (The products of a step are too small for two threads to share. A
@@ -16,7 +16,7 @@ ROUND = 16
 GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS = 16, 2, 16
 
 
-def search_in_rounds(advance, settled, hypotheses, state):
+def search_in_blocks(advance, settled, hypotheses, state):
     """Runs `advance` until every sentence is settled.
 
     Args:
@@ -34,11 +34,11 @@ def search_in_rounds(advance, settled, hypotheses, state):
     def unsettled(position, found, hypotheses, state):
         return tf.size(hypotheses.ids) > 0
 
-    def one_round(position, found, hypotheses, state):
-        # 1. Room for the positions of this round.
+    def one_block(position, found, hypotheses, state):
+        # 1. Room for the positions of this block.
         hypotheses, found = grow(hypotheses), grow(found)
         memory, cache = state.memory, tf.nest.map_structure(grow_cache, state.cache)
-        end = position + ROUND
+        end = position + BLOCK
 
         # 2. One token after the other.
         def running(position, hypotheses, cache):
@@ -50,10 +50,10 @@ def search_in_rounds(advance, settled, hypotheses, state):
 
         position, hypotheses, cache = loop(running, one_step, (position, hypotheses, cache))
 
-        # 3. What there is, back to its place.
-        places = hypotheses.given["place"][:, None]
+        # 3. What there is, to the sentences that it is of.
+        sentences = hypotheses.given["sentence"][:, None]
         found = tf.nest.map_structure(
-            lambda all_places, new: tf.tensor_scatter_nd_update(all_places, places, new),
+            lambda of_all, new: tf.tensor_scatter_nd_update(of_all, sentences, new),
             found,
             hypotheses,
         )
@@ -66,10 +66,10 @@ def search_in_rounds(advance, settled, hypotheses, state):
 
     def search(hypotheses, state):
         given, first = hypotheses.given, hypotheses.newest
-        places = tf.range(tf.size(given["row"]))
-        hypotheses = hypotheses._replace(given={**given, "place": places})
+        sentences = tf.range(tf.size(given["row"]))
+        hypotheses = hypotheses._replace(given={**given, "sentence": sentences})
         start = (tf.convert_to_tensor(first), hypotheses, hypotheses, state)
-        found = loop(unsettled, one_round, start)[1]
+        found = loop(unsettled, one_block, start)[1]
         return found._replace(given=given)
 
     return _in_groups(search, hypotheses, state)
@@ -84,7 +84,7 @@ def _in_groups(search, hypotheses, state):
     groups = tf.clip_by_value(size // GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS)
     groups = tf.clip_by_value(size, 1, groups)
     longest = tf.reduce_max(tf.concat([hypotheses.given["limit"], [1]], axis=0))
-    capacity = hypotheses.newest + 1 + (longest + ROUND - 1) // ROUND * ROUND
+    capacity = hypotheses.newest + 1 + (longest + BLOCK - 1) // BLOCK * BLOCK
 
     def one_group(group, parts):
         # Every so many-th row: sentences of all lengths in each group, if they came in order.
@@ -130,23 +130,24 @@ def _free(part):
     if isinstance(part, Hypotheses):
         return tf.nest.map_structure(free, part)._replace(
             ancestors=free(part.ancestors, 2),
-            history={name: free(past, 1) for name, past in part.history.items()},
+            history={name: free(values, 1) for name, values in part.history.items()},
         )
     return tf.nest.map_structure(lambda leaf: free(leaf, *range(1, leaf.shape.rank)), part)
 
 
-def grow(hypotheses, positions=ROUND):
+def grow(hypotheses, positions=BLOCK):
     """Room for so many positions more."""
-    behind = [[0, 0], [0, positions]]
+    new, none = [0, positions], [0, 0]
     return hypotheses._replace(
-        ancestors=tf.pad(hypotheses.ancestors, [[0, 0], *behind], constant_values=-1),
+        ancestors=tf.pad(hypotheses.ancestors, [none, none, new], constant_values=-1),  # [B, W, C]
         history={
-            name: tf.pad(past, [*behind, [0, 0]]) for name, past in hypotheses.history.items()
+            name: tf.pad(values, [none, new, none])  # [B, C, W]
+            for name, values in hypotheses.history.items()
         },
     )
 
 
-def grow_cache(leaf, positions=ROUND):
+def grow_cache(leaf, positions=BLOCK):
     """The same in a cache. The copy is a buffer of its own, so that it may be written in place."""
     shape = tf.unstack(tf.shape(leaf))
     shape[-2] = positions

@@ -1,9 +1,9 @@
-"""The loop of a search that XLA compiles: stages of fixed shapes, each twice as long.
+"""The loop of a search that XLA compiles: few shapes, each twice as long as the one before.
 
 XLA compiles a function anew for every shape that it meets, and a loop in it keeps its shapes. So
-the positions come in stages, which end at 32, 64, 128, 256, ... of them. Each is one compiled loop,
-and between two of them ordinary operations make room. Sentences stay in the batch to the end of the
-search; a stage ends as soon as all of them are settled.
+there is room for 32 positions, then for 64, 128, 256, ... of them. Each time one compiled loop
+fills it, and between two of them ordinary operations double it. Sentences stay in the batch to the
+end of the search; a loop ends as soon as all of them are settled.
 """
 
 import tensorflow as tf
@@ -11,17 +11,17 @@ import tensorflow as tf
 from tfformer.search.loop import grow, grow_cache, loop
 from tfformer.search.step import State
 
-FIRST_STAGE = 32  # positions
+FIRST_ROOM = 32  # positions
 
 
-def search_in_stages(advance, settled, hypotheses, state):
+def search_by_doubling(advance, settled, hypotheses, state):
     """Runs `advance` until every sentence is settled.
 
     For each size of the batch and of the memory XLA compiles at most 1 + ceil(log2(longest / 32))
     functions, where `longest` is the greatest "limit", or 32 if that is more.
 
     Args:
-        advance, settled, hypotheses, state: as in `search_in_rounds`; XLA must be able to compile
+        advance, settled, hypotheses, state: as in `search_in_blocks`; XLA must be able to compile
             the functions.
 
     Returns:
@@ -31,9 +31,9 @@ def search_in_stages(advance, settled, hypotheses, state):
     def unsettled(position, hypotheses, state):
         return ~tf.reduce_all(settled(hypotheses))
 
-    def one_stage(position, hypotheses, state):
+    def fill_room(position, hypotheses, state):
         # 1. Room for as many positions as there have been.
-        positions = tf.maximum(position, FIRST_STAGE)
+        positions = tf.maximum(position, FIRST_ROOM)
         hypotheses = grow(hypotheses, positions)
         cache = tf.nest.map_structure(lambda leaf: grow_cache(leaf, positions), state.cache)
         # 2. One token after the other.
@@ -54,6 +54,6 @@ def search_in_stages(advance, settled, hypotheses, state):
 
         return loop(running, one_step, (position, hypotheses, state.cache))
 
-    return loop(unsettled, one_stage, (tf.convert_to_tensor(hypotheses.newest), hypotheses, state))[
+    return loop(unsettled, fill_room, (tf.convert_to_tensor(hypotheses.newest), hypotheses, state))[
         1
     ]

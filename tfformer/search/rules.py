@@ -11,6 +11,11 @@ from tfformer.search.options import LARGEST_NGRAM
 BLOCK, LARGE = 32, 2048
 
 
+def may_be_found(tokens):
+    """True but for pad and bos, which no search finds; boolean, of the shape of `tokens`."""
+    return (tokens != PAD) & (tokens != BOS)
+
+
 def allowed_log_probs(logits, position, max_length, min_length=0):
     """log softmax of [B, W, V] in float32, -inf where a token is not allowed at this position.
 
@@ -23,7 +28,7 @@ def allowed_log_probs(logits, position, max_length, min_length=0):
     log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
     tokens = tf.range(tf.shape(logits)[-1])
     last = tf.reshape(position >= max_length - 1, [-1, 1, 1])
-    allowed = tf.where(last, tokens == EOS, (tokens != PAD) & (tokens != BOS))
+    allowed = tf.where(last, tokens == EOS, may_be_found(tokens))
     early = (tokens == EOS) & (position < min_length - 1) & ~last
     return tf.where(allowed & ~early, log_probs, IMPOSSIBLE)
 
@@ -56,8 +61,8 @@ def likeliest(logits, count):
         rest = tf.range(first, size) if open_size else tf.constant([*range(first, size)])
         others = tf.tile(rest[None], [tf.shape(rows)[0], 1])
         columns = tf.concat([columns, others], axis=1)
-    values, places = tf.math.top_k(tf.gather(rows, columns, batch_dims=1), count)
-    tokens = tf.gather(columns, places, batch_dims=1)
+    values, best = tf.math.top_k(tf.gather(rows, columns, batch_dims=1), count)
+    tokens = tf.gather(columns, best, batch_dims=1)
     shape = tf.concat([lead, [count]], axis=0)
     return tf.reshape(values, shape), tf.reshape(tokens, shape)
 
@@ -95,7 +100,7 @@ def penalise_repetition(logits, paths, penalty):
     seen = tf.gather(logits, paths, batch_dims=2)
     less = tf.where(seen > 0, seen / penalty, seen * penalty)
     # pad and bos stand in every path; they are never chosen, and the softmax is to keep them.
-    less = tf.where((paths == PAD) | (paths == BOS), seen, less)
+    less = tf.where(may_be_found(paths), less, seen)
     return _scatter(tf.tensor_scatter_nd_update, logits, paths, less)
 
 
@@ -111,9 +116,9 @@ def ban_ngrams(logits, paths, position, size):
         size: n, scalar, at most `LARGEST_NGRAM`; 0 bans nothing.
     """
     length = tf.shape(paths)[2]
-    # An n-gram repeats that has the same n - 1 tokens before its last: places[c] is the last.
-    places = tf.range(length)
-    same = (places <= position) & (places >= size) & (size > 0)
+    # An n-gram repeats that has the same n - 1 tokens before its last: positions[c] is the last.
+    positions = tf.range(length)
+    same = (positions <= position) & (positions >= size) & (size > 0)
     same = tf.broadcast_to(same, tf.shape(paths))
     for back in range(1, LARGEST_NGRAM):
         at = tf.maximum(position + 1 - back, 0)

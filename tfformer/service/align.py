@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.config import PAD
+from tfformer.inference.masks import padding_mask
 from tfformer.service.signature import Signature, graph, texts
 
 
@@ -15,7 +15,7 @@ def align(generation):
         inference = generation.inference()
         _, attention = inference.decode(target_ids, inference.memory(source_ids))
         return {
-            "attention": tf.where((labels != PAD)[:, :, None], attention, 0.0),
+            "attention": tf.where(padding_mask(labels)[:, :, None], attention, 0.0),
             "source_tokens": generation.tokenizer.source_pieces(source_ids),
             "target_tokens": generation.tokenizer.target_pieces(labels),
         }

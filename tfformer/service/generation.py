@@ -1,10 +1,13 @@
 """What the signatures of an encoder-decoder share: from texts to ids, the forward pass, the search,
 and back to text."""
 
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from tfformer import search
 from tfformer.config import BOS, EOS, PAD
+from tfformer.inference.masks import padding_mask
 from tfformer.inference.shortlist import ShortlistInference
 from tfformer.inference.transformer import Inference
 from tfformer.inference.xla import CompiledInference, in_bucket
@@ -22,6 +25,14 @@ CHARACTERS_PER_TOKEN = 16
 USUAL_WIDTH = 4
 
 
+class Limits(NamedTuple):
+    """How large a request may be: see `tfformer.service.translator.Translator`."""
+
+    max_source_length: int
+    max_target_length: int
+    max_batch_size: int
+
+
 class Generation:
     """A model, its tokenizer and its limits, as the signatures use them.
 
@@ -30,7 +41,8 @@ class Generation:
         fused: a function that gives what `fuse` does; it is called in each graph.
         tokenizer: a `Tokenizer`.
         options: {name: number} for each of `ASKED`.
-        penalty_form, max_source_length, max_target_length, max_batch_size, xla: see `Translator`.
+        limits: `Limits`; its numbers are attributes here.
+        penalty_form, xla: see `Translator`.
         shortlist: the two arrays of a `Shortlist`, tensors or variables, for the searches that
             nothing is forced upon. Default: none.
     """
@@ -41,18 +53,15 @@ class Generation:
         fused,
         tokenizer,
         options,
-        penalty_form,
-        max_source_length,
-        max_target_length,
-        max_batch_size,
+        limits,
+        penalty_form="gnmt",
         shortlist=(),
         xla=False,
     ):
         self.config, self.fused, self.tokenizer = config, fused, tokenizer
-        self.shortlist = shortlist
         self.options, self.penalty_form = options, penalty_form
-        self.max_source_length, self.max_target_length = max_source_length, max_target_length
-        self.max_batch_size, self.xla = max_batch_size, xla
+        self.max_source_length, self.max_target_length, self.max_batch_size = limits
+        self.shortlist, self.xla = shortlist, xla
 
     def inference(self, source_ids=None):
         """The forward pass; of these sentences alone, it is that over the shortlist, if any."""
@@ -77,7 +86,7 @@ class Generation:
         source_ids, _ = self.source_ids(source)
         labels = self.target_ids(target)
         target_ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
-        # Behind the last token there is padding, not the eos that the shift has put there.
+        # After the last token there is padding, not the eos that the shift has put there.
         return source_ids, tf.where(labels == PAD, PAD, target_ids), labels
 
     def checked_ids(self, source_ids):
@@ -112,7 +121,7 @@ class Generation:
             limit = tf.where(tf.equal(max_length, 0), limit, max_length)
         if not tf.is_tensor(factor) and not factor:
             return limit
-        tokens = tf.cast(tf.math.count_nonzero(source_ids != PAD, axis=1), tf.float32)
+        tokens = tf.cast(tf.math.count_nonzero(padding_mask(source_ids), axis=1), tf.float32)
         of_source = tf.cast(tf.math.ceil(factor * tokens), tf.int32)
         return tf.where(tf.equal(factor, 0.0), limit, tf.clip_by_value(of_source, 1, limit))
 
@@ -145,7 +154,7 @@ class Generation:
             coverage_penalty=unless_off("coverage_penalty"),
             repetition_penalty=unless_off("repetition_penalty"),
             no_repeat_ngram=unless_off("no_repeat_ngram"),
-            source_mask=source_ids != PAD,
+            source_mask=padding_mask(source_ids),
             **more,
         )
         return in_vocabulary(found, inference), blank

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.config import PAD
+from tfformer.inference.masks import padding_mask
 from tfformer.service.signature import Signature, graph, texts
 
 
@@ -14,7 +14,7 @@ def score(generation):
         source_ids, target_ids, labels = generation.forced(source, target)
         inference = generation.inference()
         log_probs = inference.log_probs(target_ids, labels, inference.memory(source_ids))
-        real = labels != PAD
+        real = padding_mask(labels)
         return {
             "log_prob": tf.reduce_sum(tf.where(real, log_probs, 0.0), axis=1),
             "length": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),

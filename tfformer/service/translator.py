@@ -12,7 +12,7 @@ from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.service.align import align
 from tfformer.service.complete import complete
 from tfformer.service.document import translate_document
-from tfformer.service.generation import Generation
+from tfformer.service.generation import Generation, Limits
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.sample import sample
 from tfformer.service.score import score
@@ -229,10 +229,8 @@ class Translator:
             fused,
             self.tokenizer,
             self.options,
+            Limits(self.max_source_length, self.max_target_length, self.max_batch_size),
             self.length_penalty_form,
-            self.max_source_length,
-            self.max_target_length,
-            self.max_batch_size,
             shortlist,
             self.xla,
         )

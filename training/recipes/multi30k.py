@@ -66,7 +66,7 @@ RECIPE = Recipe(
     # perplexity of 4.11 on `val`, the last 52 of 92 to 4.15.
     cooldown=0.14,
     # In a short training it costs more than it gives (one of fewer epochs draws none). With it, 13
-    # epochs of cool-down behind 72 come to a perplexity of 4.00 and 4.02.
+    # epochs of cool-down after 72 come to a perplexity of 4.00 and 4.02.
     subword_sampling=0.5,
     subword_sampling_from=36,
     validate_every=6,

@@ -76,7 +76,7 @@ def update_card(directory, say):
 
 
 def card(directory):
-    """The card of a run directory: Markdown behind the metadata of the Hugging Face Hub."""
+    """The card of a run directory: Markdown after the metadata of the Hugging Face Hub."""
     directory = Path(directory)
     name, config = directory.resolve().name, read_config(directory)
     settings = _facts(directory / PREPARED / SETTINGS)
@@ -291,6 +291,6 @@ def _limitations(task, config, settings):
     yield "- A score holds for text like that of its test set. Of other domains, and of whether a"
     yield "  translation is complete, true or harmless, nothing was measured here."
     if most := config["search"].get("max_source_length"):
-        yield f"- Of a source at most {most} tokens are read; what is behind them is cut."
+        yield f"- Of a source at most {most} tokens are read; what comes after them is cut."
     if "seed" in settings:
         yield f"- This is one seed, {settings['seed']}. Another one scores differently by chance."

@@ -85,7 +85,7 @@ def versions():
 
 
 def commit(checkout=CHECKOUT):
-    """The commit of a checkout, with "-dirty" behind it if a file of it was changed, or None."""
+    """The commit of a checkout, with "-dirty" after it if a file of it was changed, or None."""
     # Without a .git of its own, git would find that of a folder around it.
     if not (Path(checkout) / ".git").exists():
         return None

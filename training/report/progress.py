@@ -57,7 +57,7 @@ class EpochProgress(keras.callbacks.Callback):
 
     @contextlib.contextmanager
     def shown(self):
-        """The bar stands on the terminal inside this block, and not behind it."""
+        """The bar stands on the terminal inside this block, and not after it."""
         self.started = time.monotonic() - self.seconds
         with self.bar:
             yield

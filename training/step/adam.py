@@ -7,7 +7,7 @@ import tensorflow as tf
 class Adam(keras.optimizers.Adam):
     """`keras.optimizers.Adam` (Kingma and Ba 2015) at one reading of the weights; no `amsgrad`.
 
-    Under a `tf.distribute` strategy Keras adds gradients up over the replicas behind the clipping,
+    Under a `tf.distribute` strategy Keras adds gradients up over the replicas after the clipping,
     which then sees a replica's alone; here they come added up (`training.step.parallel`). Of an
     embedding's sparse gradient, where a token that comes twice has two rows, it squares the rows:
     here it is made dense first, the rows added up.

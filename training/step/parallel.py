@@ -15,12 +15,12 @@ import tensorflow as tf
 from keras import tree
 
 from tfformer.backend import replicas
-from tfformer.config import PAD
+from tfformer.layers.masks import padding_mask
 
 
 def real(labels):
     """1 at the real tokens of labels, 0 at padding: float32, of their shape."""
-    return tf.cast(labels != PAD, tf.float32)
+    return tf.cast(padding_mask(labels), tf.float32)
 
 
 @functools.cache
@@ -44,7 +44,7 @@ class Parts:
             the memory of one. Default 1.
         cores: in how many it computes each of these side by side. Default 1. The number of its
             rows must be a multiple of both together.
-        passes: how often a batch holds its rows, one copy behind the other. A part has as many
+        passes: how often a batch holds its rows, one copy after the other. A part has as many
             copies of its own rows. Default 1.
         without_padding: a function of (inputs, labels, passes) that leaves out the padding of a
             part, as that of `tfformer.layers.rows`. Default None: padding stays.

@@ -20,7 +20,7 @@ run directory must be on a disk that they share. Two on one machine:
 
 The first of them (or the one of type "chief") prepares, writes, validates and speaks. Whatever
 depends on one machine alone, as its clock or a signal, is decided in common: all workers stop
-behind the same step.
+after the same step.
 """
 
 import contextlib

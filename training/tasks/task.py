@@ -62,7 +62,7 @@ class Task(abc.ABC):
 
         Args:
             source, target: RaggedTensors of ids [B, (S)] and [B, (T)], each row ending with eos.
-            padded: a function of such a tensor, that gives ids [B, S] with padding (id 0) behind
+            padded: a function of such a tensor, that gives ids [B, S] with padding (id 0) after
                 them, and rows of padding where a batch is not full. `padded(ids, columns)` gives
                 [B, columns].
 
