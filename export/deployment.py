@@ -94,11 +94,11 @@ def _misfits(directory, limit, batching, xla):
             )
 
 
-def facts(translator, directory, texts):
+def facts(service, directory, texts):
     """What the report says of a version besides what was checked.
 
     Args:
-        translator: the `Translator` that was saved.
+        service: the `Service` that was saved.
         directory: the SavedModel.
         texts: what latency is measured with.
 
@@ -108,60 +108,20 @@ def facts(translator, directory, texts):
     import tensorflow as tf
 
     import tfformer
-    from tfformer.service.document import DOCUMENT_SOURCES
-    from tfformer.service.generation import CHARACTERS_PER_TOKEN
 
-    characters = translator.max_source_length * CHARACTERS_PER_TOKEN
-    tokens = len(translator.tokenizer.encode_source(tf.constant(texts)).flat_values)
+    tokens = len(service.tokenizer.encode_source(tf.constant(texts)).flat_values)
     return {
         "exported": str(date.today()),
         "tfformer": tfformer.__version__,
         "tensorflow": tf.__version__,
-        "dtype": translator.dtype or "float32",
-        "limits": {
-            "max_batch_size": translator.max_batch_size,
-            "max_source_length": translator.max_source_length,
-            "max_target_length": translator.max_target_length,
-            "max_characters": characters,
-            "max_document_characters": characters * DOCUMENT_SOURCES,
-            "largest_request_bytes": largest_request(translator),
-        },
-        "flops": flops(translator.model),
-        "latency": measure_latency(directory, texts, translator.max_batch_size, translator.xla),
+        "dtype": service.dtype or "float32",
+        "limits": service.limits(),
+        "flops": service.model.flops(),
+        "page": service.page()._asdict(),
+        "latency": measure_latency(directory, texts, service.max_batch_size, service.xla),
         "sample": texts[0],
         "sample_source_tokens": tokens / len(texts),
     }
-
-
-def flops(model):
-    """Floating-point operations of the forward pass: two for each multiplication and addition.
-
-    Those that do not grow with the length of a sentence. The products of attention's scores and
-    values come on top, 4 D for each pair of positions and attention.
-
-    Returns:
-        {"source_token", "target_token"}: of a token of the source, and of one of the target in
-        each beam.
-    """
-    output = model.config.d_model * model.output_projection.vocabulary_size
-    sizes = {"source_token": 0, "target_token": 2 * output}
-    for stack, token in ((model.encoder, "source_token"), (model.decoder, "target_token")):
-        for matrix in stack.matrices():
-            rows, columns = matrix.variable.shape
-            sizes["source_token" if matrix.of_memory else token] += 2 * rows * columns
-    return sizes
-
-
-def largest_request(translator):
-    """Bytes of the caches of keys and values when a request is as large as it may be."""
-    from tfformer.service.generation import USUAL_WIDTH
-
-    config, rows = translator.model.config, translator.max_batch_size
-    width = max(translator.beam_width, USUAL_WIDTH)
-    positions = translator.max_target_length * width + translator.max_source_length
-    size = 2 if translator.dtype == "bfloat16" else 4
-    # Twice: between two blocks of the search a cache and its longer copy are there together.
-    return 2 * rows * positions * 2 * config.num_decoder_layers * config.d_model * size
 
 
 def measure_latency(directory, texts, most, xla=False):
@@ -204,7 +164,7 @@ def measure_latency(directory, texts, most, xla=False):
 def page_values(name, report, batching, xla):
     """What stands where `templates/README.md` has a name between two @."""
     known, signatures = report["deployment"], report["graph"]["signatures"]
-    limits, latency, text = known["limits"], known["latency"]["milliseconds"], known["sample"]
+    page, latency, text = known["page"], known["latency"]["milliseconds"], known["sample"]
     rows, curls = [], []
     for signature, parts in signatures.items():
         inputs = [_described(key, info, parts["defaults"]) for key, info in parts["inputs"].items()]
@@ -229,23 +189,29 @@ def page_values(name, report, batching, xla):
         if xla
         else "a stock\nTensorFlow Serving",
         "xla": " --xla" if xla else "",
-        "text": shlex.quote(text),
         "curl": curl(name, {"instances": [text]}),
         "curls": "\n".join(curls),
         "signatures": "\n".join(rows),
-        **{key: f"{value:,}" for key, value in limits.items()},
-        "largest_request": f"{limits['largest_request_bytes'] / 2**20:,.0f}",
+        "about": page["about"],
+        "asked": _fill("\n".join(page["asked"]), {"text": shlex.quote(text), "name": name}),
+        "inputs": page["inputs"],
+        "max_batch_size": f"{known['limits']['max_batch_size']:,}",
+        "limits": _table(page["limits"]),
+        "costs": _table(page["costs"]),
         "size": f"{sum(file['bytes'] for file in report['files'].values()) / 2**20:.1f}",
         "parameters": f"{report['weights']['parameters']:,}",
         "operations": f"{sum(report['graph']['ops'].values()):,}",
-        "source_flops": f"{known['flops']['source_token'] / 1e6:.1f}",
-        "target_flops": f"{known['flops']['target_token'] / 1e6:.1f}",
         "batches": " / ".join(latency),
         "milliseconds": " / ".join(f"{value:g}" for value in latency.values()),
         "sample": f"{known['sample_source_tokens']:.0f} source tokens in the mean",
         "machine": known["latency"]["machine"],
         "checks": str(len(report["checks"])),
     }
+
+
+def _table(rows):
+    """Rows of a Markdown table of two columns."""
+    return "\n".join(f"| {what} | {words} |" for what, words in rows.items())
 
 
 def curl(name, body, host="localhost:8501"):

@@ -1,4 +1,4 @@
-"""Requests made up for a translator: what its export is verified with, and warmed up with."""
+"""Requests made up for a service: what its export is verified with, and warmed up with."""
 
 import numpy as np
 
@@ -7,35 +7,35 @@ from tfformer.service.signature import Samples
 SAMPLES = 5
 
 
-def samples_for(translator):
+def samples_for(service):
     """What the signatures make their example requests of: texts of the vocabulary's own pieces, and
     awkward ones; the same for the same tokenizer."""
-    tokenizer = translator.tokenizer
+    tokenizer = service.tokenizer
     texts = [tokenizer.sample_text(1 + 2 * n, seed=n) for n in range(SAMPLES)]
     source_ids = tokenizer.encode_source(np.array(texts, object)).to_tensor().numpy()
     return Samples(
         texts=[*texts, "", " \u00a0 ", "Grüße, 你好 🎉", "a\x00b\tc"],
-        source_ids=source_ids[:, : translator.max_source_length].tolist(),
-        longest=translator.max_target_length,
+        source_ids=source_ids[:, : service.max_source_length].tolist(),
+        longest=service.max_target_length,
         of_length=lambda size: tokenizer.sample_text(size, seed=size),
-        source_length=translator.max_source_length,
+        source_length=service.max_source_length,
     )
 
 
-def sample_requests(translator):
+def sample_requests(service):
     """Example requests to every signature: {signature: [{input: value}]}."""
-    samples, most = samples_for(translator), translator.max_batch_size
+    samples, most = samples_for(service), service.max_batch_size
     return {
         name: [part for asked in signature.examples(samples) for part in in_rows(asked, most)]
-        for name, signature in translator.signatures.items()
+        for name, signature in service.signatures.items()
     }
 
 
-def warmup_requests(translator):
+def warmup_requests(service):
     """What warms up a server for each signature: its own choice, else its first example."""
-    samples, most = samples_for(translator), translator.max_batch_size
+    samples, most = samples_for(service), service.max_batch_size
     chosen = {}
-    for name, signature in translator.signatures.items():
+    for name, signature in service.signatures.items():
         if signature.warmup is not None:
             asked = signature.warmup(samples)
             chosen[name] = [part for request in asked for part in in_rows(request, most)]

@@ -92,7 +92,7 @@ def export(run, directory, progress=print, batching=False, **options):
         directory: the base directory of the versions; made if missing. Its name is the model's.
         progress: called with a line for each step.
         batching: write only the signatures that a server can batch. Default False.
-        options: of the `Translator`, in place of the run's own.
+        options: of the `Service`, in place of the run's own.
 
     Returns:
         (the directory of the version or None, the report). None when it did not verify: then
@@ -103,27 +103,27 @@ def export(run, directory, progress=print, batching=False, **options):
         RunError, OSError, tf.errors.OpError: nothing is published.
     """
     from export.deployment import facts
-    from tfformer.run import load_translator
+    from tfformer.run import load_service
 
     directory = Path(directory)
     check_name(directory)
-    translator = load_translator(run, **options)
+    service = load_service(run, **options)
     directory.mkdir(parents=True, exist_ok=True)
     # TensorFlow Serving looks only at folders whose name is a number.
     with tempfile.TemporaryDirectory(
         prefix="partial-", dir=directory, ignore_cleanup_errors=True
     ) as partial:
         model = Path(partial, "model")
-        served = translator.signatures
+        served = service.signatures
         names = [name for name in served if served[name].is_batchable or not batching]
         progress("writing the SavedModel ...")
-        write(translator, names, model)
-        report = check(translator, names, model, run, options, progress)
+        write(service, names, model)
+        report = check(service, names, model, run, options, progress)
         if not report.passed:
             return None, report
         progress("measuring how long it takes ...")
-        report.deployment = facts(translator, model, typical_texts(run, translator))
-        return release(model, report, directory, batching, translator.xla, progress), report
+        report.deployment = facts(service, model, typical_texts(run, service))
+        return release(model, report, directory, batching, service.xla, progress), report
 
 
 def check_name(directory):
@@ -137,48 +137,43 @@ def check_name(directory):
         )
 
 
-def write(translator, names, model):
+def write(service, names, model):
     """Writes the SavedModel of these signatures, with its warm-up requests."""
     from export.examples import warmup_requests
     from export.verification.warmup import write_warmup
 
-    translator.save(str(model), names)
-    requests = {name: some for name, some in warmup_requests(translator).items() if name in names}
-    write_warmup(model, requests, translator.functions)
+    service.save(str(model), names)
+    requests = {name: some for name, some in warmup_requests(service).items() if name in names}
+    write_warmup(model, requests, service.functions)
 
 
-def check(translator, names, model, run, options, progress):
+def check(service, names, model, run, options, progress):
     """The report of the SavedModel: whether it serves, and answers what it should."""
     from export.examples import sample_requests
-    from export.verification import compare
+    from export.verification.compare import compare_in_process
+    from export.verification.families import COMPARISONS
     from export.verify import verify
+    from tfformer.models import family_of
 
-    requests = sample_requests(translator)
+    requests = sample_requests(service)
     asked = {name: requests[name] for name in names}
-    report = verify(model, asked, lambda line: progress(f"{line} ..."), xla=translator.xla)
-    if translator.shortlist:
-        report.add("shortlist", [], translator.shortlist.describe())
+    report = verify(model, asked, lambda line: progress(f"{line} ..."), xla=service.xla)
+    if service.shortlist:
+        report.add("shortlist", [], service.shortlist.describe())
     if not report.passed:
         return report
-    progress("comparing with the in-process translator ...")
-    compare.compare_in_process(translator, asked, report)
-    if translator.xla and "beam_search" in asked:
-        compare.compare_stock(report)
-    if translator.dtype == "bfloat16":
-        progress("comparing with float32 ...")
-        compare.compare_float32(run, requests, report, options)
-    else:
-        progress("comparing with a plain beam search in NumPy ...")
-        compare.compare_reference(translator, requests, report)
+    progress("comparing with the model in this process ...")
+    compare_in_process(service, asked, report)
+    COMPARISONS[family_of(service.model)](service, requests, report, run, options, progress)
     return report
 
 
-def typical_texts(run, translator):
+def typical_texts(run, service):
     """Texts to measure with: the examples of the run's training, else made-up ones."""
     from tfformer.run import read_config
 
     texts = read_config(run).get("training", {}).get("examples")
-    return texts or [translator.tokenizer.sample_text(16, seed=n) for n in range(32)]
+    return texts or [service.tokenizer.sample_text(16, seed=n) for n in range(32)]
 
 
 def release(model, report, directory, batching, xla, progress):

@@ -24,7 +24,8 @@ ARROWS = {
     "tfformer/search": "tfformer/config",
     "tfformer/text": "tfformer/config",
     "tfformer/inference": "tfformer/config tfformer/layers tfformer/models tfformer/search",
-    "tfformer/service": "tfformer/config tfformer/inference tfformer/search tfformer/text",
+    "tfformer/service": "tfformer/config tfformer/inference tfformer/models tfformer/search "
+    "tfformer/text",
     "tfformer/run": "tfformer/files tfformer/models tfformer/text tfformer/service",
     "tfformer/shortlist": "tfformer/config tfformer/files",
     "tfformer/__init__": "tfformer/config tfformer/files tfformer/layers tfformer/loss "

@@ -199,8 +199,27 @@ def load_tokenizer(directory):
     return Tokenizer(*(read_checked(directory, config, name) for name in names))
 
 
-def load_translator(directory, **options):
-    """The `Translator` of a run directory with the run's own search limits, or `options`."""
-    from tfformer.service.translator import Translator
+def load_service(directory, **options):
+    """What serves the model of a run directory, with the run's own options or these.
 
-    return Translator(*load(directory), **{**read_config(directory)["search"], **options})
+    Returns:
+        A `tfformer.service.service.Service` of the run's family: of an encoder-decoder's run, a
+        `Translator`.
+    """
+    from tfformer.service.families import SERVICES
+
+    config = read_config(directory)
+    service = SERVICES[read_family(directory, config)]
+    return service(*load(directory), **{**config["search"], **options})
+
+
+def load_translator(directory, **options):
+    """The `Translator` of a run directory with the run's own search limits, or `options`.
+
+    Raises:
+        RunError: the model of the run is no encoder-decoder.
+    """
+    family = read_family(directory, read_config(directory))
+    if family != ENCODER_DECODER:
+        raise RunError(f"{directory} must be the run of an {ENCODER_DECODER}, got a {family}")
+    return load_service(directory, **options)

@@ -20,7 +20,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 import tfformer
 from export import deployment, saved_model
-from export.deployment import flops, largest_request, write_deployment
+from export.deployment import write_deployment
 from export.local_server import LocalServer
 from export.serving.batching import BatchingParameters
 from export.serving.versions import one_model, read_config
@@ -290,8 +290,8 @@ def test_flops_by_hand():
     source = 2 * encoder_layer + 3 * 2 * 2 * 400
     # Of a target token: four products of self-attention, queries and outputs of the other, ...
     target = 3 * 2 * (6 * 400 + 2 * 560) + 2 * 20 * 310
-    assert flops(Transformer(config)) == {"source_token": source, "target_token": target}
-    gated = flops(Transformer(config_of(activation="swiglu")))
+    assert Transformer(config).flops() == {"source_token": source, "target_token": target}
+    gated = Transformer(config_of(activation="swiglu")).flops()
     assert gated["source_token"] - source == 2 * 2 * 560
     assert gated["target_token"] - target == 3 * 2 * 560
 
@@ -316,7 +316,7 @@ def test_flops_are_those_of_the_products_in_the_graph():
             total += 2 * np.prod(list(sizes.values()))
     attentions = config.num_encoder_layers + 2 * config.num_decoder_layers
     total -= attentions * 4 * length * length * config.d_model
-    counted = flops(model)
+    counted = model.flops()
     assert total == length * (counted["source_token"] + counted["target_token"])
 
 
@@ -324,7 +324,7 @@ def test_the_largest_request_by_hand(translator_served):
     config = translator_served.model.config
     positions = 13 * 4 + 17  # four beams of the target, and the source
     numbers = positions * 2 * config.num_decoder_layers * config.d_model  # keys and values
-    assert largest_request(translator_served) == 37 * numbers * 4 * 2
+    assert translator_served.largest_request() == 37 * numbers * 4 * 2
     wide = Translator(
         translator_served.model,
         translator_served.tokenizer,
@@ -333,7 +333,7 @@ def test_the_largest_request_by_hand(translator_served):
         **LIMITS,
     )
     numbers = (13 * 5 + 17) * 2 * config.num_decoder_layers * config.d_model
-    assert largest_request(wide) == 37 * numbers * 2 * 2
+    assert wide.largest_request() == 37 * numbers * 2 * 2
 
 
 def test_latency_is_measured_with_the_batches_that_are_named(short):

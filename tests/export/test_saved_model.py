@@ -19,7 +19,7 @@ from export import examples, saved_model, translate, verify
 from export.capi.job import serve_calls
 from export.capi.library import ServingError
 from export.publish import publish
-from export.verification import compare, reference, serve
+from export.verification import reference, serve, translation
 from export.verification.graph import read_graph
 from tfformer import Tokenizer, Translator
 
@@ -196,7 +196,7 @@ def test_what_xla_finds_is_compared_with_stock_operations():
     for score, passed in ((-2.0, True), (-1.9, False)):
         compiled["score"] = np.array([-1.0, score], "float32")
         report = verify.Report("", served={"serving_default": [compiled], "beam_search": [stock]})
-        compare.compare_stock(report)
+        translation.compare_stock(report)
         assert report.passed is passed
 
 
@@ -210,7 +210,7 @@ def test_a_wrong_search_is_caught_by_the_reference(translator):
         faults = []
         for answer in (right, {**right, key: wrong}):
             report = verify.Report("", served={"beam_search_ids": [answer]})
-            compare.compare_reference(translator, requests, report)
+            translation.compare_reference(translator, requests, report)
             faults.append(not report.passed)
         assert faults == [False, True]
 
@@ -340,7 +340,7 @@ def test_a_near_tie_is_no_fault(translator, monkeypatch):
 
     def checked(answer):
         report = verify.Report("", served={"beam_search_ids": [answer]})
-        compare.compare_reference(translator, requests, report)
+        translation.compare_reference(translator, requests, report)
         return report.passed
 
     assert checked(answer) and not checked({**answer, **swapped})

@@ -14,8 +14,8 @@ import tfformer
 from export import saved_model, verify
 from export.capi.job import serve_calls
 from export.examples import sample_requests
-from export.verification.compare import compare_reference
 from export.verification.graph import read_graph
+from export.verification.translation import compare_reference
 from tfformer import Tokenizer
 from tfformer.shortlist import Shortlist
 from training import shortlist as learning

@@ -99,6 +99,24 @@ class Transformer(keras.Model):
             "output": [self.output_projection],
         }
 
+    def flops(self):
+        """Floating-point operations of the forward pass: two for each multiplication and addition.
+
+        Those that do not grow with the length of a sentence. The products of attention's scores and
+        values come on top, 4 D for each pair of positions and attention.
+
+        Returns:
+            {"source_token", "target_token"}: of a token of the source, and of one of the target in
+            each beam.
+        """
+        output = self.config.d_model * self.config.target_vocabulary_size
+        sizes = {"source_token": 0, "target_token": 2 * output}
+        for stack, token in ((self.encoder, "source_token"), (self.decoder, "target_token")):
+            for matrix in stack.matrices():
+                rows, columns = matrix.variable.shape
+                sizes["source_token" if matrix.of_memory else token] += 2 * rows * columns
+        return sizes
+
     def build(self, input_shape=None):
         x_shape = (None, None, self.config.d_model)
         for layer in self.parts()["embeddings"]:

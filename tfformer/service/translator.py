@@ -7,15 +7,15 @@ import math
 
 import tensorflow as tf
 
-from tfformer.inference.fuse import fuse
 from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.service.align import align
 from tfformer.service.complete import complete
-from tfformer.service.document import translate_document
-from tfformer.service.generation import Generation, Limits
+from tfformer.service.document import DOCUMENT_SOURCES, translate_document
+from tfformer.service.generation import CHARACTERS_PER_TOKEN, USUAL_WIDTH, Generation, Limits
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.sample import sample
 from tfformer.service.score import score
+from tfformer.service.service import Page, Service
 from tfformer.service.translation import greedy, serving_default
 
 # What a translator answers, in the order in which a page of a model lists it.
@@ -31,7 +31,7 @@ SIGNATURES = (
 )
 
 
-class Translator:
+class Translator(Service):
     """A model and its tokenizer as functions of text.
 
     Args:
@@ -150,13 +150,8 @@ class Translator:
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
         self.max_batch_size, self.dtype = max_batch_size, dtype
         self.shortlist, self.xla = shortlist, xla
-        # Traced over the variables of the model, which may still be training.
-        generation = self._generation(
-            lambda: fuse(model, self._num_positions, dtype), self._shortlist(tf.constant)
-        )
-        self.signatures = _served(generation)
-        self.functions = {name: one.function for name, one in self.signatures.items()}
-        self._greedy = greedy(generation)
+        self.make_signatures()
+        self._greedy = greedy(self._generation(self.fused, self.arrays(tf.constant)))
 
     def translate(self, texts, batch_size=None, greedy=False):
         """Texts in any number -> their translations, in order, by beam search or greedily.
@@ -188,40 +183,10 @@ class Translator:
                 translations[n] = translation.decode()
         return translations
 
-    def save(self, directory, signatures=None):
-        """Writes a SavedModel into `directory`, which must not exist yet.
-
-        The exported root is a plain `tf.Module` over raw `tf.Variable`s: one that reached a Keras
-        object would load in Python and fail on the server, which restores the second copy that
-        Keras makes of its variables. The weights are stored once, in the form in which they are
-        used (`tfformer.inference.transformer`).
-
-        Raises:
-            FileExistsError: there is something at `directory`, which stays as it is.
-        """
-        if tf.io.gfile.exists(directory):
-            raise FileExistsError(f"directory must not exist yet, got {directory}")
-        root = tf.Module()
-
-        def variable(value):
-            return tf.Variable(value, trainable=False)
-
-        twin, weights = fuse(self.model, self._num_positions, self.dtype or "float32")
-        root.weights = tf.nest.map_structure(variable, weights)
-        root.tokenizer = self.tokenizer
-        root.shortlist = self._shortlist(variable)
-        served = _served(self._generation(lambda: (twin, root.weights), root.shortlist))
-        chosen = {name: served[name].function for name in signatures or served}
-        tf.saved_model.save(root, directory, signatures=chosen)
-
-    @property
-    def _num_positions(self):
-        return max(self.max_source_length, self.max_target_length)
-
-    def _shortlist(self, place):
-        """The arrays of the shortlist, each as `place` gives it back; none without one."""
-        short = self.shortlist
-        return [] if short is None else [place(short.candidates), place(short.always)]
+    def served(self, fused, shortlist):
+        generation = self._generation(fused, shortlist)
+        made = [make(generation) for make in SIGNATURES]
+        return {signature.name: signature for signature in made}
 
     def _generation(self, fused, shortlist):
         return Generation(
@@ -235,8 +200,45 @@ class Translator:
             self.xla,
         )
 
+    def limits(self):
+        characters = self.max_source_length * CHARACTERS_PER_TOKEN
+        return {
+            "max_batch_size": self.max_batch_size,
+            "max_source_length": self.max_source_length,
+            "max_target_length": self.max_target_length,
+            "max_characters": characters,
+            "max_document_characters": characters * DOCUMENT_SOURCES,
+            "largest_request_bytes": self.largest_request(),
+        }
 
-def _served(generation):
-    """{name: `Signature`}"""
-    made = [make(generation) for make in SIGNATURES]
-    return {signature.name: signature for signature in made}
+    def largest_request(self):
+        """Bytes of the caches of keys and values when a request is as large as it may be."""
+        config, rows = self.model.config, self.max_batch_size
+        width = max(self.beam_width, USUAL_WIDTH)
+        positions = self.max_target_length * width + self.max_source_length
+        size = 2 if self.dtype == "bfloat16" else 4
+        # Twice: between two blocks of the search a cache and its longer copy are there together.
+        return 2 * rows * positions * 2 * config.num_decoder_layers * config.d_model * size
+
+    def page(self):
+        limits, flops = self.limits(), self.model.flops()
+        caches = limits["largest_request_bytes"] / 2**20
+        return Page(
+            about="Text in, text out, by beam search: an encoder-decoder Transformer",
+            asked=["echo @text@ | python -m export.client --model @name@"],
+            inputs="An empty or blank text gives an empty translation. Bytes that are not UTF-8 "
+            "are replaced. A text over\nthe limit is cut, and flagged in `truncated`.",
+            limits={
+                "tokens of a source; of a translation": f"{limits['max_source_length']:,}; "
+                f"{limits['max_target_length']:,}; what is longer is cut",
+                "characters of a source; of a document": f"{limits['max_characters']:,}; "
+                f"{limits['max_document_characters']:,}; what is longer is cut",
+                "memory of the caches of the largest request": f"about {caches:,.0f} MiB, besides "
+                "the weights",
+            },
+            costs={
+                "FLOPs of a source token; of a target token and beam": "{:.1f} M; {:.1f} M".format(
+                    flops["source_token"] / 1e6, flops["target_token"] / 1e6
+                )
+            },
+        )

@@ -1,0 +1,122 @@
+"""What a translator serves, compared with a plain search, with float32, and without XLA."""
+
+import numpy as np
+import tensorflow as tf
+
+from export.verification import reference
+from export.verification.compare import TOLERANCE, answer
+
+
+def compare(translator, requests, report, run, options, progress):
+    """Adds to the report whether the served searches find what they should.
+
+    Args:
+        translator: the `Translator` that was saved.
+        requests: {signature: requests} for all that it has; those that were saved are answered in
+            the report.
+        report: a `Report`.
+        run: the run directory, and `options` those of the translator in place of the run's own.
+        progress: called with a line for each step.
+    """
+    if translator.xla and "beam_search" in report.served:
+        compare_stock(report)
+    if translator.dtype == "bfloat16":
+        progress("comparing with float32 ...")
+        compare_float32(run, requests, report, options)
+    else:
+        progress("comparing with a plain beam search in NumPy ...")
+        compare_reference(translator, requests, report)
+
+
+def compare_reference(translator, requests, report):
+    """Adds to the report whether the served beam search is the plain one, sentence by sentence."""
+    whole, asked = _uncached(translator), requests["beam_search_ids"]
+    answers = report.served.get("beam_search_ids")
+    if answers is None:  # not exported
+        answers = [answer(translator, "beam_search_ids", request) for request in asked]
+    faults, sentences = [], 0
+    for request, served in zip(asked, answers, strict=True):
+        for row, source_ids in enumerate(request["source_ids"]):
+            source_ids, model = np.trim_zeros(np.array(source_ids, "int32"), "b"), whole
+            if translator.shortlist:
+                model = reference.restricted(whole, translator.shortlist.allowed(source_ids))
+            faults += _search_faults(
+                translator, model, source_ids, request["max_length"], row, served
+            )
+        sentences += len(request["source_ids"])
+    report.add("plain beam search in NumPy", faults, f"{sentences} sentences")
+
+
+def _uncached(translator):
+    """The translator's model as a function that runs it whole."""
+    ids = tf.TensorSpec([None, None], tf.int32)
+    return tf.function(
+        lambda inputs: translator.model(inputs, training=False),
+        input_signature=[{"source_ids": ids, "target_ids": ids}],
+        autograph=False,
+    )
+
+
+def _search_faults(translator, model, source_ids, max_length, row, served):
+    """How a row of what `beam_search_ids` answered differs from the plain search over `model`.
+
+    Where two hypotheses are as good as each other, rounding decides: other tokens are a fault only
+    if the plain model scores them otherwise than its own best.
+    """
+    alpha, form = translator.length_penalty, translator.length_penalty_form
+    with tf.device("CPU:0"):  # where the served answers come from
+        found = reference.beam_search(
+            model, source_ids, max_length, translator.beam_width, alpha, form
+        )
+    scores = [reference.score(hypothesis, alpha, form) for hypothesis in found]
+    faults = [
+        f"the score of sentence {row}, place {place} differs by {gap:.2g}"
+        for place, score in enumerate(scores)
+        if (gap := _gap(served["scores"][row, place], score))
+    ]
+    tokens = tuple(served["token_ids"][row, 0, : served["lengths"][row, 0]].tolist())
+    if tokens != found[0].tokens:
+        with tf.device("CPU:0"):
+            log_prob = reference.log_prob(model, source_ids, tokens, max_length)
+        score = reference.score(reference.Hypothesis(tokens, log_prob), alpha, form)
+        if _gap(score, scores[0]):
+            faults.append(f"sentence {row} is {tokens}, by the reference {found[0].tokens}")
+    return faults
+
+
+def _gap(score, expected):
+    """How far apart two scores are; 0 within the tolerance, relative where that is beyond 1."""
+    distance = abs(float(score) - expected)
+    return 0 if distance <= TOLERANCE * max(1, abs(expected)) else distance
+
+
+def compare_float32(run, requests, report, options):
+    """Adds to the report how many of the sample texts a float32 export translates otherwise."""
+    from tfformer.run import load_translator
+
+    translator = load_translator(run, **{**options, "dtype": "float32"})
+    served, texts = report.served["serving_default"][0], requests["serving_default"][0]["text"]
+    with tf.device("CPU:0"):
+        here = translator.functions["serving_default"](tf.constant(texts))["translation"].numpy()
+    changed = sum(served["translation"] != here)
+    report.add("bfloat16", [], f"{changed} of {len(texts)} translations differ from float32's")
+
+
+def compare_stock(report):
+    """Adds to the report whether XLA finds what the stock operations of `beam_search` find."""
+    compiled, stock = (report.served[name][0] for name in ("serving_default", "beam_search"))
+    faults = [
+        f"text {row} is {ours!r}, by stock operations {theirs!r}"
+        for row, (ours, theirs, score, expected) in enumerate(
+            zip(
+                compiled["translation"],
+                stock["translations"][:, 0],
+                compiled["score"],
+                stock["scores"][:, 0],
+                strict=True,
+            )
+        )
+        # Of two that are as good as each other, rounding chooses.
+        if ours != theirs and _gap(score, expected)
+    ]
+    report.add("XLA = stock operations", faults, f"{len(compiled['score'])} texts")

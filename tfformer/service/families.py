@@ -1,0 +1,8 @@
+"""Which service a run of a family has: a model of `tfformer.models.FAMILIES`, by the same name."""
+
+from tfformer.models import ENCODER_DECODER
+from tfformer.service.translator import Translator
+
+SERVICES = {
+    ENCODER_DECODER: Translator,
+}
