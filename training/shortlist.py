@@ -176,18 +176,13 @@ def learn(tokens, tokenizer, candidates=CANDIDATES, frequent=FREQUENT):
 def _same_pieces(tokenizer):
     """The id of the same target piece for each source piece, 0 for none; the target's special
     pieces and bytes."""
-    import sentencepiece
-
-    source, target = (
-        sentencepiece.SentencePieceProcessor(model_proto=model)
-        for model in (tokenizer.source_model, tokenizer.target_model)
-    )
-    ids = {target.id_to_piece(n): n for n in range(target.vocab_size())}
-    special = [n for n in ids.values() if n <= EOS or target.is_byte(n)]
+    pieces = tokenizer.target.pieces
+    special = [*range(EOS + 1), *tokenizer.target.byte_ids]
+    ids = {piece: n for n, piece in enumerate(pieces)}
     for n in special:
-        del ids[target.id_to_piece(n)]
-    pieces = (source.id_to_piece(n) for n in range(source.vocab_size()))
-    return np.array([ids.get(piece, 0) for piece in pieces]), np.array(special)
+        del ids[pieces[n]]
+    same = [ids.get(piece, 0) for piece in tokenizer.source.pieces]
+    return np.array(same), np.array(special)
 
 
 def coverage(shortlist, tokens):
