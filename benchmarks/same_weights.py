@@ -168,7 +168,7 @@ def with_tfformer(job, threads):
 def with_ctranslate2(job, threads):
     """Lines -> [(translation, log prob)] through CTranslate2 between two SentencePiece models."""
     import ctranslate2
-    import sentencepiece
+    import sentencepiece  # as its users do: here the models are the peer's own
 
     folder = Path(job["folder"], "ctranslate2")
     source = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.model"))

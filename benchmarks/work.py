@@ -81,14 +81,7 @@ def fill_up(tokenizer, size):
 
     The cost of a step depends on the number of ids; the length of a source does not change.
     """
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
-
-    model = ModelProto.FromString(tokenizer.source_model)
-    least = min(piece.score for piece in model.pieces)
-    for number in range(len(model.pieces), size):
-        model.pieces.add(piece=f"\ue000{number}", score=least - 1)
-    model.trainer_spec.vocab_size = size
-    return type(tokenizer)(model.SerializeToString())
+    return type(tokenizer)(tokenizer.source.filled_up(size))
 
 
 def make_batches(texts, tokenizer, batch_size):

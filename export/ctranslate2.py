@@ -11,6 +11,9 @@ where the two sides differ, `target.model`. Neither TensorFlow nor this reposito
     [result] = translator.translate_batch([pieces.encode("4 July 2031", out_type=str)], ...)
     pieces.decode(result.hypotheses[0])
 
+A side that is a table of pieces has `source.pieces` or `target.pieces` in its place, one a line:
+its tokens are what stands between the spaces of a text.
+
 Bos before a target and eos after a source are added by CTranslate2. Its defaults are not those of
 a run; what corresponds, in a call of `translate_batch`:
 
@@ -60,12 +63,11 @@ def parser():
 
 
 def save(spec, tokenizer, directory):
-    """Writes the model and the SentencePiece models into `directory`, which is there and empty."""
+    """Writes the model and the tokenizer's files into `directory`, which is there and empty."""
     spec.optimize()  # a matrix that is used twice is written once
     spec.save(str(directory))
-    directory.joinpath("source.model").write_bytes(tokenizer.source_model)
-    if not tokenizer.is_shared:
-        directory.joinpath("target.model").write_bytes(tokenizer.target_model)
+    for name, content in tokenizer.files.items():
+        directory.joinpath(name).write_bytes(content)
 
 
 def random_pairs(model, source_size, target_size):

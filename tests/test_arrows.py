@@ -67,6 +67,8 @@ TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
 # TensorFlow's own part of a Keras-only room: each says so, and is imported only where that backend
 # runs.
 TENSORFLOW_ALONE = {"tfformer/backend/random_bytes.py", "tfformer/backend/replicas.py"}
+# Ids and pieces are the text room's own; who opens a SentencePiece model outside it, and why.
+OPENED_BY = {"benchmarks/same_weights.py": "CTranslate2's own way from a text, which is compared"}
 
 
 def files() -> list[Path]:
@@ -144,6 +146,22 @@ def test_the_packages_know_each_other_one_way():
         top = name.split("/")[0]
         for other in ARROWS[name].split():
             assert other.split("/")[0] in {top, "tfformer"}, f"{name} -> {other}"
+
+
+def test_nobody_outside_the_text_room_opens_a_sentencepiece_model():
+    paths = [*files(), *(p.relative_to(ROOT) for p in (ROOT / "benchmarks").rglob("*.py"))]
+    opening = {path.as_posix() for path in paths if opens_sentencepiece(path)}
+    inside = {path for path in opening if path.startswith("tfformer/text/")}
+    assert opening - inside == set(OPENED_BY)
+    assert inside
+
+
+def opens_sentencepiece(path: Path) -> bool:
+    """Whether a file imports the library, or names tensorflow-text's way to it."""
+    tree = ast.walk(ast.parse((ROOT / path).read_text()))
+    attributes = {node.attr for node in tree if isinstance(node, ast.Attribute)}
+    packages = {name.split(".")[0] for name in imported(path)}
+    return "sentencepiece" in packages or "SentencepieceTokenizer" in attributes
 
 
 def test_what_needs_keras_alone_imports_no_tensorflow():

@@ -2,7 +2,8 @@
 
     config.json          format, family, model, tokenizer and weights with their sha256, search
                          limits; without a family it is an encoder-decoder
-    source.model         SentencePiece; target.model too, where the two sides differ
+    source.model         SentencePiece; target.model too, where the two sides differ. A side that
+                         is a table of pieces has source.pieces or target.pieces in its place
     weights-<sha>.npz    one array a variable, by its path in the model
 
 `config.json` names the other files by content, and is replaced in one rename: a reader sees the
@@ -53,9 +54,7 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
     content = pack(model_weights(model) if weights is None else weights)
     digest = hashlib.sha256(content).hexdigest()
     weights_name = f"weights-{digest[:16]}.npz"
-    files = {weights_name: content, "source.model": tokenizer.source_model}
-    if not tokenizer.is_shared:
-        files["target.model"] = tokenizer.target_model
+    files = {weights_name: content, **tokenizer.files}
     for name, content in files.items():
         path = directory / name
         if not path.exists() or path.read_bytes() != content:
@@ -77,12 +76,11 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
 
 def _refuse_other_tokenizer(directory, tokenizer):
     """A run keeps its tokenizer: the files of two cannot be exchanged in one rename."""
-    expected = read_config(directory)["sha256"]
-    models = {"source.model": tokenizer.source_model}
-    if not tokenizer.is_shared:
-        models["target.model"] = tokenizer.target_model
-    for name in ("source.model", "target.model"):
-        received = hashlib.sha256(models[name]).hexdigest() if name in models else None
+    from tfformer.text.tokenizer import FILES
+
+    expected, files = read_config(directory)["sha256"], tokenizer.files
+    for name in FILES:
+        received = hashlib.sha256(files[name]).hexdigest() if name in files else None
         if expected.get(name) != received:
             raise RunError(
                 f"{directory} holds a model with another {name}: choose another directory"
@@ -191,12 +189,16 @@ def load(directory, dtype="float32"):
 
 
 def load_tokenizer(directory):
-    """The tokenizer of a run directory."""
-    from tfformer.text.tokenizer import Tokenizer
+    """The tokenizer of a run directory. Raises RunError, as `load`."""
+    from tfformer.text.tokenizer import FILES, Tokenizer
 
     config = read_config(directory)
-    names = [n for n in ("source.model", "target.model") if n in config["sha256"]]
-    return Tokenizer(*(read_checked(directory, config, name) for name in names))
+    names = [name for name in FILES if name in config["sha256"]]
+    files = {name: read_checked(directory, config, name) for name in names}
+    try:
+        return Tokenizer.from_files(files)
+    except ValueError as error:
+        raise RunError(f"{directory} has no tokenizer: {error}") from error
 
 
 def load_service(directory, **options):

@@ -21,7 +21,7 @@ from tfformer.files import (
     write_atomically,
     write_json,
 )
-from tfformer.text.tokenizer import Tokenizer
+from tfformer.text.tokenizer import FILES, SIDES, Tokenizer
 from training.data.corpus import write_corpus
 from training.data.noise import Noise
 from training.data.reader import CorpusReport, clean_pairs
@@ -74,8 +74,9 @@ def prepare(folder, recipe, data, say, init=None):
         recipe.require_vocabulary(tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
         write_json(partial / SETTINGS, _settings(partial, recipe))
-        write_atomically(partial / "source.model", tokenizer.source_model)
-        write_atomically(partial / "target.model", tokenizer.target_model)
+        for name in SIDES:
+            side = getattr(tokenizer, name)
+            write_atomically(partial / f"{name}{side.suffix}", side.content)
         facts = {"origin": recipe.origin, "init": _named(init)}
         for split in ("train", "val"):
             report = CorpusReport()
@@ -171,7 +172,19 @@ def read_init_configuration(folder, task):
 
 
 def read_tokenizer(folder):
-    return Tokenizer(*(Path(folder, f"{side}.model").read_bytes() for side in ("source", "target")))
+    """The tokenizer that was prepared; each side has a file, also where both are one.
+
+    Raises:
+        RunError: a file is missing or damaged.
+    """
+    paths = [path for name in FILES if (path := Path(folder) / name).exists()]
+    files = {path.name: path.read_bytes() for path in paths}
+    try:
+        if missing := [side for side in SIDES if not any(name.startswith(side) for name in files)]:
+            raise ValueError(f"there is no file of the {missing[0]}'s vocabulary")
+        return Tokenizer.from_files(files)
+    except ValueError as error:
+        raise RunError(f"{folder} is damaged: {error}") from error
 
 
 def read_settings(directory, recipe):

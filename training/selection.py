@@ -24,7 +24,7 @@ class Selection:
         self.epoch_weights, self.tokenizer, self.search = epoch_weights, tokenizer, search
 
     def validate(self, epoch):
-        """The figures of the model behind an epoch; publishes it if it is the best so far."""
+        """The figures of the model after an epoch; publishes it if it is the best so far."""
         self.state.say(f"epoch {epoch}: validating ...")
         figures = self.validation.figures()
         score, best = figures[self.task.figure], self.state.progress["best"]
@@ -33,7 +33,7 @@ class Selection:
         return figures
 
     def since_best(self):
-        """Validations behind the best one; None if there was no validation."""
+        """Validations after the best one; None if there was no validation."""
         history = self.state.progress["history"]
         scores = [row[self.task.figure] for row in history if self.task.figure in row]
         return len(scores) - 1 - self.task.best(scores) if scores else None

@@ -128,7 +128,7 @@ def _links(sources, targets, size):
     """Each target token with each source token of its pair, as source * size + target.
 
     Returns:
-        int64 [links], those of one target token behind each other, that to the null word first;
+        int64 [links], those of one target token after another, that to the null word first;
         and how many each target token has, int64 [target tokens].
     """
     keys, counts = [np.zeros(0, "int64")], [np.zeros(0, "int64")]
@@ -176,18 +176,13 @@ def learn(tokens, tokenizer, candidates=CANDIDATES, frequent=FREQUENT):
 def _same_pieces(tokenizer):
     """The id of the same target piece for each source piece, 0 for none; the target's special
     pieces and bytes."""
-    import sentencepiece
-
-    source, target = (
-        sentencepiece.SentencePieceProcessor(model_proto=model)
-        for model in (tokenizer.source_model, tokenizer.target_model)
-    )
-    ids = {target.id_to_piece(n): n for n in range(target.vocab_size())}
-    special = [n for n in ids.values() if n <= EOS or target.is_byte(n)]
+    pieces = tokenizer.target.pieces
+    special = [*range(EOS + 1), *tokenizer.target.byte_ids]
+    ids = {piece: n for n, piece in enumerate(pieces)}
     for n in special:
-        del ids[target.id_to_piece(n)]
-    pieces = (source.id_to_piece(n) for n in range(source.vocab_size()))
-    return np.array([ids.get(piece, 0) for piece in pieces]), np.array(special)
+        del ids[pieces[n]]
+    same = [ids.get(piece, 0) for piece in tokenizer.source.pieces]
+    return np.array(same), np.array(special)
 
 
 def coverage(shortlist, tokens):

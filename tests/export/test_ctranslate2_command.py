@@ -9,16 +9,18 @@ import sys
 import keras
 import numpy as np
 import pytest
-from pairs import CASES, make_tokenizers, random_model
+from pairs import CASES, SOURCES, TARGETS, make_tokenizers, random_model
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 import tfformer
 from export import ctranslate2 as command
 from export import specification as spec
 from export.specification import specification
-from tfformer import Tokenizer
-from tfformer.config import ACTIVATIONS
+from tfformer import Tokenizer, Translator
+from tfformer.config import ACTIVATIONS, EOS
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.norm import LayerNorm
+from tfformer.text.vocabulary import learn_table
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 
@@ -99,11 +101,31 @@ def test_a_layer_that_has_no_specification_there_is_named(tokenizers):
 
 def test_special_pieces_of_two_names_are_refused(tokenizers):
     model = random_model(tokenizers[1], **CASES["learned"])
-    tokenizer = Tokenizer(tokenizers[1].source_model, tokenizers[1].target_model)
-    processor = tokenizer.target_model.replace(b"</s>", b"<e/>")
-    tokenizer.target_model = processor
+    other = ModelProto.FromString(tokenizers[1].target_model)
+    other.pieces[EOS].piece = other.trainer_spec.eos_piece = "<e/>"
+    tokenizer = Tokenizer(tokenizers[1].source_model, other.SerializeToString())
     with pytest.raises(ValueError, match="one name on both sides .*'</s>'.*'<e/>'"):
         specification(model, tokenizer, 19)
+
+
+def test_tables_of_pieces_are_exported_as_they_are(tmp_path):
+    tokenizer = Tokenizer(learn_table([SOURCES], 60), learn_table([TARGETS], 50))
+    model = random_model(tokenizer, num_encoder_layers=1, num_decoder_layers=1)
+    tfformer.save(tmp_path / "run", model, tokenizer)
+    command.export(tmp_path / "run", tmp_path / "model", lambda line: None)
+    for name, content in tokenizer.files.items():
+        assert (tmp_path / "model" / name).read_bytes() == content
+    assert set(tokenizer.files) == {"source.pieces", "target.pieces"}
+    texts = SOURCES[:9]
+    ours = Translator(model, tokenizer, max_target_length=13).translate(texts, greedy=True)
+    results = ctranslate2.Translator(str(tmp_path / "model"), device="cpu").translate_batch(
+        [text.split(" ") for text in texts],
+        beam_size=1,
+        max_decoding_length=12,
+        min_decoding_length=0,
+    )
+    theirs = [[word for word in r.hypotheses[0] if word != "<unk>"] for r in results]
+    assert [" ".join(words) for words in theirs] == ours and any(ours)
 
 
 def failed(capsys):

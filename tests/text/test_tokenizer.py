@@ -10,7 +10,8 @@ import sentencepiece
 import tensorflow as tf
 
 from tfformer import Tokenizer
-from tfformer.text.tokenizer import KINDS, clean
+from tfformer.text.sides import clean
+from tfformer.text.vocabulary import KINDS
 
 WORDS = (
     "ein kleines Haus steht am See und der Garten blüht schön Äpfel Straße über größer Mädchen "

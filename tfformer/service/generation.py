@@ -13,7 +13,7 @@ from tfformer.inference.transformer import Inference
 from tfformer.inference.xla import CompiledInference, in_bucket
 from tfformer.search.options import OPTIONS
 from tfformer.service.checks import option_in, require_equal_batches, require_in
-from tfformer.text.tokenizer import clean
+from tfformer.text.sides import clean
 
 # What a request may say of a beam search, and which of it costs something at each step.
 ASKED = [option for option in OPTIONS.values() if option.asked]

@@ -9,20 +9,20 @@ import tensorflow as tf
 
 from tfformer.config import PAD
 
-# Between a sentence and the white space behind it; no text has it.
+# Between a sentence and the white space after it; no text has it.
 MARK = "\x1e"
 # Control characters, but for tabs and new lines.
 CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x{9f}]"
 # Behind these a full stop ends no sentence, in the languages whose titles they are.
 TITLES = "Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Nr|No|Hr|Fr|Bd|Mme|Mlle|Sra|vs|bzw|ca|z\\.B|e\\.g|i\\.e"
 CLOSING, OPENING = "[\"'”’»)\\]]*", "[\"'“„‘«(\\[¿¡]*"
-# What ends a sentence: not a full stop behind a number or an initial.
+# What ends a sentence: not a full stop after a number or an initial.
 END = rf"(?:\S[^\s\d.!?…][.!?…]+|\d[!?…]+){CLOSING}"
 BEGINNING = rf"{OPENING}[\p{{Lu}}\p{{Lt}}\p{{Lo}}\p{{N}}]"
 BREAKS = (
     # A new line, with the white space around it.
     (r"\s*\n\s*", rf"{MARK}\0{MARK}"),
-    # A full stop of East Asia needs no space behind it.
+    # A full stop of East Asia needs no space after it.
     (r"[。！？]+[」』”’）]*", rf"\0{MARK}{MARK}"),
     (rf"({END})([ \t\xa0]+)({BEGINNING})", rf"\1{MARK}\2{MARK}\3"),
 )
@@ -31,10 +31,10 @@ LEAST_AGREEMENT = 3
 
 
 def split_sentences(text):
-    """Texts as their sentences, and what stands behind each.
+    """Texts as their sentences, and what stands after each.
 
     A sentence ends at a new line, at `.`, `!`, `?` or `…` before white space and a capital letter
-    or digit, and at the full stops of East Asia. A full stop behind a number, an initial or one of
+    or digit, and at the full stops of East Asia. A full stop after a number, an initial or one of
     a few titles (`TITLES`) ends none.
 
     Args:
@@ -58,11 +58,11 @@ def join_sentences(sentences, space):
     """Sentences, translated, as texts again.
 
     A new line stays, with the white space around it; between two sentences of a line stands one
-    space, and none behind a full stop of East Asia.
+    space, and none after a full stop of East Asia.
 
     Args:
         sentences: string RaggedTensor [B, (N)].
-        space: what stood behind each in the source, as `split_sentences` gives it.
+        space: what stood after each in the source, as `split_sentences` gives it.
 
     Returns:
         string [B].

@@ -82,7 +82,7 @@ class Batches:
             Translation by Bidirectional Training"). Needs one vocabulary for both. Default 0.
 
     Attributes:
-        passes: how often a batch holds its rows, one copy behind the other. To be set; 1 at first.
+        passes: how often a batch holds its rows, one copy after the other. To be set; 1 at first.
         padded_tokens: a side in an epoch, the padding to the end of each bucket counted.
     """
 

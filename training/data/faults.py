@@ -110,6 +110,7 @@ def inspect(pairs, tokenizer, letters, others=None, say=lambda count: None):
     characters, tokens = [], []
     single, unknown = np.zeros(2, "int64"), np.zeros(2, "int64")
     sources, whole = [], []
+    byte_ids = tokenizer.source.byte_ids, tokenizer.target.byte_ids
 
     def suspect(line, reason, pair):
         counts[reason] += 1
@@ -129,7 +130,7 @@ def inspect(pairs, tokenizer, letters, others=None, say=lambda count: None):
         for side, encode in enumerate((tokenizer.encode_source, tokenizer.encode_target)):
             ids = encode(tf.constant([pair[side][:MAX_CHARACTERS] for pair in chunk]))
             sizes[:, side] = ids.row_lengths().numpy()
-            single[side] += int(np.sum((ids.flat_values >= 4) & (ids.flat_values < 260)))
+            single[side] += int(np.sum(np.isin(ids.flat_values, byte_ids[side])))
             unknown[side] += int(np.sum(ids.flat_values == 1))
         tokens.append(sizes)
         sources.append(hashes(pair.source for pair in chunk))

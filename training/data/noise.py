@@ -10,69 +10,11 @@ Segmentations are not: SentencePiece mixes into its seed what differs from proce
 resumed run draws others than it would have drawn.
 """
 
-import threading
-
 import numpy as np
-import sentencepiece
 import tensorflow as tf
 
 from tfformer.config import EOS, UNK
-from tfformer.text.tokenizer import clean
-
-# SentencePiece has one seed for the whole process.
-_SEEDING = threading.Lock()
-
-
-class SubwordSampler:
-    """Draws segmentations of texts; in one process, of the same seed the same ones.
-
-    Args:
-        model: the bytes of a SentencePiece model, unigram or BPE.
-        alpha: of a unigram model, the power to which the probability of a segmentation is raised
-            before one is drawn of all: the smaller, the more even the draw (0.2 gives about a third
-            more tokens, 0.5 a twentieth). Of a BPE model, the share of merges that are left out.
-    """
-
-    def __init__(self, model, alpha):
-        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self.alpha = alpha
-        try:
-            self._draw(b"a")
-        except RuntimeError as error:
-            raise ValueError(f"subword_sampling must be 0 with this vocabulary: {error}") from error
-
-    def __call__(self, texts, longest, seed):
-        """Ids with eos of each text; where a drawn one is too long, the usual segmentation.
-
-        Args:
-            texts: cleaned texts, a list of UTF-8 bytes.
-            longest: tokens at most.
-            seed: an integer in [0, 2^32 - 1); that number itself is SentencePiece's word for none.
-
-        Returns:
-            A list of lists of ids.
-        """
-        drawn = []
-
-        def draw():
-            # One by one: a list would be shared out among SentencePiece's own threads.
-            drawn.extend(map(self._draw, texts))
-
-        # SentencePiece's generator belongs to a thread and is seeded when the thread first draws.
-        with _SEEDING:
-            sentencepiece.set_random_generator_seed(seed)
-            thread = threading.Thread(target=draw)
-            thread.start()
-            thread.join()
-        return [
-            ids if len(ids) <= longest else self.processor.encode(text, add_eos=True)
-            for text, ids in zip(texts, drawn, strict=True)
-        ]
-
-    def _draw(self, text):
-        return self.processor.encode(
-            text, enable_sampling=True, alpha=self.alpha, nbest_size=-1, add_eos=True
-        )
+from tfformer.text.sides import clean
 
 
 class Noise:
@@ -80,9 +22,14 @@ class Noise:
 
     Args:
         tokenizer: a `Tokenizer`.
-        subword_sampling: alpha of a `SubwordSampler`; 0 draws no segmentations.
+        subword_sampling: alpha of a `tfformer.text.sampling.SubwordSampler`; 0 draws no
+            segmentations.
         word_dropout: the share of pieces that is replaced by unk.
         sampling_from: epochs, the first, that draw no segmentations.
+
+    Raises:
+        ValueError: segmentations are to be drawn where a text has one alone: of pieces that are
+            characters, or of two tables of pieces.
     """
 
     def __init__(self, tokenizer, subword_sampling=0.0, word_dropout=0.0, sampling_from=0):
@@ -90,8 +37,13 @@ class Noise:
         self.sampling_from = sampling_from
         self.samplers = None
         if subword_sampling:
-            models = (tokenizer.source_model, tokenizer.target_model)
-            self.samplers = [SubwordSampler(model, subword_sampling) for model in models]
+            sides = (tokenizer.source, tokenizer.target)
+            self.samplers = [side.sampler(subword_sampling) for side in sides]
+            if self.samplers == [None, None]:
+                raise ValueError(
+                    "subword_sampling must be 0 with this vocabulary: in a table of pieces a text "
+                    f"has one segmentation alone, got {subword_sampling}"
+                )
 
     def encode_source(self, texts, longest, seed, epoch):
         """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos.
@@ -113,7 +65,7 @@ class Noise:
         return self._encode(1, self.tokenizer.encode_target, texts, longest, seed, epoch)
 
     def _encode(self, side, encode, texts, longest, seed, epoch):
-        if self.samplers is None or epoch < self.sampling_from:
+        if self.samplers is None or self.samplers[side] is None or epoch < self.sampling_from:
             return encode(texts)
 
         def sample(texts, longest, seed):

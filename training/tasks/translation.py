@@ -86,17 +86,21 @@ class Translation(Task):
         return bleu(served.translate(sources, BATCH, greedy=True), references)
 
     def sizes(self, config, settings):
+        from tfformer.text.tokenizer import FILES
+
         model = config["model"]
         sizes = [model["source_vocabulary_size"], model["target_vocabulary_size"]]
-        if "target.model" in config["sha256"]:
+        files = [name for name in FILES if name in config["sha256"]]
+        if len(files) > 1:
             pieces = f"{sizes[0]:,} and {sizes[1]:,} pieces"
         else:
             pieces = f"{sizes[0]:,} pieces for both sides"
-        kind = settings.get("vocabulary_kind", "")
+        kind = f"SentencePiece {settings.get('vocabulary_kind', '')}".strip()
+        kinds = {kind if name.endswith(".model") else "a table" for name in files}
         layers = (model["num_encoder_layers"], model["num_decoder_layers"])
         yield "layers of encoder and decoder", "{} and {}".format(*layers)
         yield "d_model, heads, d_ff", f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}"
-        yield "vocabulary", f"SentencePiece {kind}".strip() + f", {pieces}"
+        yield "vocabulary", f"{' and '.join(sorted(kinds))}, {pieces}"
 
     def chosen(self, config, history):
         training = config.get("training", {})

@@ -7,8 +7,9 @@ import tensorflow as tf
 
 from tfformer import Tokenizer
 from tfformer.config import EOS, UNK
+from tfformer.text.sampling import SubwordSampler
 from training import dates
-from training.data.noise import Noise, SubwordSampler
+from training.data.noise import Noise
 
 TEXTS = [pair.target.encode() for pair in dates.pairs("train", 41)]
 

@@ -1,0 +1,309 @@
+"""What one side of text is: a SentencePiece model, or a table of pieces.
+
+Either turns a text into ids and ids into a text by ops inside the graph: those of training are
+those of the server, so nothing can tokenise differently there. Nobody outside this folder knows
+which of the two a side is.
+"""
+
+import abc
+import functools
+import hashlib
+
+import numpy as np
+import sentencepiece
+import tensorflow as tf
+import tensorflow_text
+
+from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.sampling import SubwordSampler
+
+SPACE = "▁"  # U+2581, as which SentencePiece writes a space
+SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the names of ids 0 to 3
+FILLING = "\ue000"  # of the Private Use Area: begins a piece that no text has
+
+
+def clean(text):
+    """Any bytes -> valid UTF-8 without control characters; string [B] -> string [B].
+
+    An invalid byte becomes U+FFFD, a run of control characters (NUL, tab, newline, ...) a space.
+    SentencePiece then normalises (NFKC) and squeezes spaces itself.
+    """
+    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+    return tf.strings.regex_replace(text, r"\p{Cc}+", " ")
+
+
+class Side(tf.Module, abc.ABC):
+    """One side of text. Ids: pad 0, unk 1, bos 2, eos 3, then the pieces.
+
+    A side is known by its class and by `content`: two that have both in common are the same. It is
+    stored as a file of that content, whose suffix says the class. A SavedModel in which it is
+    tracked, as an attribute of a `tf.Module`, has all that it needs.
+
+    Attributes:
+        suffix: of the file, with its dot.
+        content: the bytes of the file.
+        pieces: their names in the order of the ids, the four special ones first; a list.
+        byte_ids: the ids that stand for single bytes of UTF-8; a list.
+    """
+
+    suffix = ""
+
+    def __init__(self, content, name):
+        super().__init__(name=name)
+        self.content = content
+
+    @classmethod
+    @abc.abstractmethod
+    def from_content(cls, content, name="content"):
+        """The side whose file this is.
+
+        Args:
+            content: its bytes.
+            name: what an error calls them.
+
+        Raises:
+            ValueError: they are no such file.
+        """
+
+    @property
+    @abc.abstractmethod
+    def pieces(self):
+        """See the class."""
+
+    @property
+    @abc.abstractmethod
+    def byte_ids(self):
+        """See the class."""
+
+    @property
+    def size(self):
+        """The number of ids."""
+        return len(self.pieces)
+
+    @abc.abstractmethod
+    def encode(self, text):
+        """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos."""
+
+    @abc.abstractmethod
+    def decode(self, ids):
+        """RaggedTensor of int32 ids [B, (S)], of pieces alone -> string [B]."""
+
+    @abc.abstractmethod
+    def names(self, ids):
+        """int32 ids of any shape -> the names of their pieces, a string tensor of that shape."""
+
+    @abc.abstractmethod
+    def ids_of(self, piece):
+        """The ids that this side writes with what is one piece of another; a list, not empty."""
+
+    @abc.abstractmethod
+    def sampler(self, alpha):
+        """What draws segmentations, as a `SubwordSampler` does; None where a text has one alone.
+
+        Raises:
+            ValueError: none can be drawn.
+        """
+
+    @abc.abstractmethod
+    def filled_up(self, size):
+        """The same ids of every text in a side of `size` ids: the new pieces are in no text."""
+
+    @abc.abstractmethod
+    def _text_of(self, ids):
+        """The text of a list of ids."""
+
+    def is_same(self, other):
+        """Whether `other` is a side of the same class and content."""
+        return type(self) is type(other) and self.content == other.content
+
+    def sample_text(self, size, seed):
+        """A text of so many random pieces, the same for the same seed; never empty."""
+        pieces = np.setdiff1d(np.arange(EOS + 1, self.size), self.byte_ids)
+        ids = np.random.default_rng(seed).choice(pieces, size)
+        return self._text_of(ids.tolist()) or "a"
+
+
+class SentencePieceModel(Side):
+    """A SentencePiece model (Kudo and Richardson 2018): pieces of words, learned from raw text.
+
+    The server needs no library but tensorflow-text, which a stock TensorFlow Serving has linked in.
+
+    Args:
+        content: the bytes of the model.
+        name: what an error calls them. Default `"content"`.
+
+    Seed first: `keras.utils.set_random_seed` and `tf.random.set_seed` clear TensorFlow's kernels,
+    which own the models of every side made before ("Resource ... does not exist").
+    """
+
+    suffix = ".model"
+
+    def __init__(self, content, name="content"):
+        super().__init__(content, "sentencepiece")
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=content)
+        except RuntimeError as error:
+            raise ValueError(
+                f"{name} must be a SentencePiece model, got {len(content)} bytes"
+            ) from error
+        model = self._processor
+        special = (model.pad_id(), model.unk_id(), model.bos_id(), model.eos_id())
+        if special != (PAD, UNK, BOS, EOS):
+            raise ValueError(
+                f"{name} must have pad, unk, bos, eos = {(PAD, UNK, BOS, EOS)}, got {special}"
+            )
+        # `tf.saved_model.load` gives models of one name one kernel, in all that a process loads:
+        # two sides, or two SavedModels, would be tokenised by the first of them.
+        unique = f"sentencepiece_{hashlib.sha256(content).hexdigest()}"
+        self._kernel = tensorflow_text.SentencepieceTokenizer(
+            content, out_type=tf.int32, add_eos=True, name=unique
+        )
+
+    @classmethod
+    def from_content(cls, content, name="content"):
+        return cls(content, name)
+
+    @functools.cached_property
+    def pieces(self):
+        return [self._processor.id_to_piece(n) for n in range(self.size)]
+
+    @functools.cached_property
+    def byte_ids(self):
+        return [n for n in range(self.size) if self._processor.is_byte(n)]
+
+    @property
+    def size(self):
+        return self._processor.vocab_size()
+
+    def encode(self, text):
+        return self._kernel.tokenize(clean(text))
+
+    def decode(self, ids):
+        return self._kernel.detokenize(ids)
+
+    def names(self, ids):
+        return self._kernel.id_to_string(ids)
+
+    def ids_of(self, piece):
+        ids = self._processor.encode(piece.replace(SPACE, " "))
+        # A text begins with a space of its own, which a piece from inside a word has not.
+        space = self._processor.piece_to_id(SPACE)
+        inside = not piece.startswith(SPACE) and ids[:1] == [space] and len(ids) > 1
+        return ids[1:] if inside else ids
+
+    def sampler(self, alpha):
+        return SubwordSampler(self.content, alpha)
+
+    def filled_up(self, size):
+        from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+        model = ModelProto.FromString(self.content)
+        least = min(piece.score for piece in model.pieces)
+        for number in range(len(model.pieces), size):
+            model.pieces.add(piece=f"{FILLING}{number}", score=least - 1)
+        model.trainer_spec.vocab_size = size
+        return SentencePieceModel(model.SerializeToString())
+
+    def _text_of(self, ids):
+        return self._processor.decode(ids)
+
+
+class PieceTable(Side):
+    """A table of pieces: what stands between two blanks of a text is one piece, or unknown.
+
+    For labels, one a line or one a word, and for text that another program has cut into pieces. A
+    text is cleaned as everywhere, and not normalised: pieces and words agree byte by byte. A blank
+    is a space, U+0020.
+
+    Args:
+        pieces: strings, in the order of their ids, from 4 on.
+        name: what an error calls them. Default `"pieces"`.
+
+    Raises:
+        ValueError: there is none; or one is empty, has a blank or a control character, is there
+            twice, or is one of the names of the special ids.
+    """
+
+    suffix = ".pieces"
+
+    def __init__(self, pieces, name="pieces"):
+        pieces = list(pieces)
+        _require_pieces(pieces, name)
+        super().__init__("".join(f"{piece}\n" for piece in pieces).encode(), "pieces")
+        ids = tf.range(EOS + 1, EOS + 1 + len(pieces))
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(tf.constant(pieces), ids), default_value=UNK
+        )
+        self._names = tf.constant([*SPECIAL, *pieces])
+
+    @classmethod
+    def from_content(cls, content, name="content"):
+        try:
+            lines = content.decode().removesuffix("\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{name} must be pieces in UTF-8, one a line, got {len(content)} bytes: {error}"
+            ) from error
+        return cls(lines.split("\n") if lines else [], name)
+
+    @functools.cached_property
+    def pieces(self):
+        return [*SPECIAL, *self.content.decode().split("\n")[:-1]]
+
+    @property
+    def byte_ids(self):
+        return []
+
+    def encode(self, text):
+        words = tf.strings.split(clean(text))
+        ids = words.with_flat_values(self._table.lookup(words.flat_values))
+        return tf.concat([ids, tf.fill([words.nrows(), 1], EOS)], axis=1)
+
+    def decode(self, ids):
+        names = ids.with_flat_values(self.names(ids.flat_values))
+        return tf.strings.reduce_join(names, axis=1, separator=" ")
+
+    def names(self, ids):
+        return tf.gather(self._names, ids)
+
+    def ids_of(self, piece):
+        return [self.pieces.index(piece) if piece in self.pieces[EOS + 1 :] else UNK]
+
+    def sampler(self, alpha):
+        return None
+
+    def filled_up(self, size):
+        return PieceTable(
+            [*self.pieces[EOS + 1 :], *(f"{FILLING}{n}" for n in range(self.size, size))]
+        )
+
+    def _text_of(self, ids):
+        return " ".join(self.pieces[n] for n in ids)
+
+
+def _require_pieces(pieces, name):
+    """Raises ValueError unless these can be a table."""
+    if not pieces:
+        raise ValueError(f"{name} must have at least one piece, got none")
+    # What is no text, `clean` changes.
+    encoded = [str(piece).encode(errors="replace") for piece in pieces]
+    seen, cleaned = set(), clean(tf.constant(encoded)).numpy()
+    for number, (piece, text) in enumerate(zip(pieces, cleaned, strict=True), 1):
+        if not isinstance(piece, str):
+            wrong = "be a string"
+        elif not piece:
+            wrong = "not be empty"
+        elif piece in SPECIAL:
+            wrong = f"have another name than the special ones, {' '.join(SPECIAL)}"
+        elif piece in seen:
+            wrong = "be there once"
+        elif " " in piece or text.decode() != piece:
+            wrong = "be UTF-8 without a blank or a control character"
+        else:
+            seen.add(piece)
+            continue
+        raise ValueError(f"{name}: piece {number} must {wrong}, got {piece!r}")
+
+
+# The classes by the suffix of their files.
+CLASSES = {side.suffix: side for side in (SentencePieceModel, PieceTable)}
