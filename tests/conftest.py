@@ -7,6 +7,30 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+# Whose files share a server, or a translator, that each process would make anew.
+TOGETHER = {
+    "tests/export/test_client": "the server that is asked",
+    "tests/export/test_client_command": "the server that is asked",
+    "tests/export/test_deployment": "the server that is asked",
+    "tests/export/serving/test_models": "the server that is asked",
+    "tests/export/serving/test_predict": "the server that is asked",
+    "tests/service/": "the translator",
+}
+
+
+@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
+def pytest_xdist_make_scheduler(config, log):
+    """`--dist loadscope` by these groups: all tests of one run in one process, one by one."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Together(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.partition(".py::")[0]
+            folder = file.rpartition("/")[0] + "/"
+            return TOGETHER.get(file) or TOGETHER.get(folder) or super()._split_scope(nodeid)
+
+    return Together(config, log) if config.getvalue("dist") == "loadscope" else None
+
 
 @pytest.fixture
 def rng():

@@ -108,12 +108,13 @@ def test_ratios_are_to_the_best_of_the_other(capsys):
     assert table[3].endswith("| 2.00 |  | 0.25 (!) |")
 
 
-def test_decoding_end_to_end(tmp_path, capsys):
+def test_decoding_end_to_end(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(decoding, "BEAM_WIDTH", 2)
     out = tmp_path / "new" / "decoding.json"
     code = decoding.main(
         [
             "--size", "test", "--rounds", "2", "--batch", "1", "2", "--threads", "1",
-            "--systems", "tfformer", "marian", "--python", "marian=/no/such/python",
+            "--steps", "5", "--systems", "tfformer", "marian", "--python", "marian=/no/such/python",
             "--out", str(out),
         ]
     )  # fmt: skip
@@ -192,11 +193,13 @@ def test_decoding_of_the_xla_form(tmp_path):
     ]
 
 
-def test_scaling_end_to_end(tmp_path, capsys):
+@pytest.mark.slow
+def test_scaling_end_to_end(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(scaling, "BASE", {"length": 7, "beam": 2, "batch": 3})
     out = tmp_path / "scaling.png"
     code = scaling.main(
         [
-            "--size", "test", "--length", "32", "--beam", "4", "--batch", "1", "2",
+            "--size", "test", "--length", "7", "--beam", "2", "--batch", "1", "2",
             "--vocabulary", "500", "--rounds", "1", "--requests", "30", "--out", str(out),
         ]
     )  # fmt: skip
@@ -205,13 +208,16 @@ def test_scaling_end_to_end(tmp_path, capsys):
     assert out.read_bytes().startswith(b"\x89PNG")
     record = json.loads(out.with_suffix(".json").read_text())
     points = [(row["factor"], row["value"]) for row in record["rows"]]
-    assert points == [("length", 32), ("beam", 4), ("batch", 1), ("batch", 2), ("vocabulary", 500)]
+    assert points == [("length", 7), ("beam", 2), ("batch", 1), ("batch", 2), ("vocabulary", 500)]
     assert all(row["ms_per_sentence"] > 0 for row in record["rows"])
     assert len(record["memory_mib"]) == scaling.PORTIONS and min(record["memory_mib"]) > 1
     assert "| batch size, sentences | ms a sentence |" in output and "Resident memory:" in output
 
 
-def test_shortlist_end_to_end(tmp_path, capsys):
+@pytest.mark.slow
+def test_shortlist_end_to_end(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(shortlist, "BEAM_WIDTH", 2)
+    monkeypatch.setattr(shortlist, "STEPS", 5)
     out = tmp_path / "new" / "shortlist.json"
     code = shortlist.main(
         [

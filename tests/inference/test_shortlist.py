@@ -3,14 +3,15 @@
 import functools
 
 import numpy as np
-import oracle
 import pytest
 import search_oracle
 import tensorflow as tf
-from search_oracle import BOS, EOS, PAD
-from words import WORDS, make_model, sentences
+import words
+from search_oracle import EOS, PAD
+from served_table import ALPHA, LIMITS, MAX_SOURCE, MAX_TARGET, WIDTH
+from words import make_model, make_tokenizer, sentences
 
-from tfformer import Tokenizer, Translator
+from tfformer import Translator
 from tfformer.files import RunError, pack
 from tfformer.inference.fuse import fuse
 from tfformer.shortlist import Shortlist
@@ -18,13 +19,6 @@ from tfformer.shortlist import Shortlist
 # Minutes, all together.
 pytestmark = pytest.mark.slow
 
-MAX_SOURCE, MAX_TARGET, WIDTH, ALPHA = 13, 7, 3, 0.6
-LIMITS = {
-    "beam_width": WIDTH,
-    "length_penalty": ALPHA,
-    "max_source_length": MAX_SOURCE,
-    "max_target_length": MAX_TARGET,
-}
 # Of several lengths, one of characters that no piece has.
 TEXTS = [*sentences(3, 5), "你好 🎉"]
 RULES = {"min_length": 4, "repetition_penalty": 1.6, "no_repeat_ngram": 2}
@@ -32,9 +26,7 @@ RULES = {"min_length": 4, "repetition_penalty": 1.6, "no_repeat_ngram": 2}
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    source = Tokenizer.train(sentences(1, 300), vocabulary_size=409, kind="bpe")
-    target = Tokenizer.train(WORDS[5:] * 20, vocabulary_size=367, kind="bpe")
-    return Tokenizer(source.source_model, target.source_model)
+    return make_tokenizer()
 
 
 @pytest.fixture(scope="module")
@@ -84,18 +76,7 @@ def allowed(tokenizer, shortlist):
 @pytest.fixture(scope="module")
 def logits_of(model, tokenizer):
     """`logits_of(b)(prefix)` of TEXTS[b]: the whole model in NumPy, all pieces."""
-
-    def of_text(b):
-        (source_ids,) = tokenizer.encode_source(TEXTS[b : b + 1]).to_list()
-
-        @functools.cache
-        def of(prefix):
-            target_ids = np.array([[BOS, *prefix]])
-            return oracle.transformer(model, np.array([source_ids]), target_ids)[0, -1]
-
-        return of
-
-    return of_text
+    return lambda b: words.logits_of(model, *tokenizer.encode_source(TEXTS[b : b + 1]).to_list())
 
 
 def restricted(logits_of, allowed):

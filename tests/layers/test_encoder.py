@@ -181,6 +181,7 @@ def test_classifier_of_the_docstring_learns_and_survives_a_keras_file(rng, reloa
         optimizer=keras.optimizers.Adam(1e-2),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
         metrics=["accuracy"],
+        jit_compile=False,
     )
     # Which of the ids 4 and 5 is there, among others, in sequences of several lengths?
     ids = rng.integers(6, V, size=(128, 7)) * (np.arange(7) < rng.integers(3, 8, size=(128, 1)))
@@ -204,6 +205,7 @@ def test_decoder_only_language_model_learns_and_survives_a_keras_file(reload):
     model.compile(
         optimizer=keras.optimizers.Adam(1e-2),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        jit_compile=False,
     )
     # Count upwards from anywhere: the next id is always one more.
     sequences = np.array([np.arange(start, start + 8) for start in range(1, V - 7)])

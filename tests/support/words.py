@@ -1,11 +1,13 @@
 """Texts of a few words in two languages, and a model of random weights that answers with words."""
 
+import functools
 import random
 
 import numpy as np
-from search_oracle import EOS
+import oracle
+from search_oracle import BOS, EOS
 
-from tfformer import Transformer, TransformerConfig
+from tfformer import Tokenizer, Transformer, TransformerConfig
 
 WORDS = (
     "ein kleines Haus steht am See und der Garten blüht schön Äpfel Straße über größer "
@@ -38,3 +40,21 @@ def make_model(tokenizer, seed=13, bonus=5, **changes):
     kernel[:, EOS] = bonus * beta / (beta @ beta)
     model.output_projection.kernel.assign(kernel)
     return model
+
+
+def make_tokenizer():
+    """Two models: a mix-up of the sides cannot hide."""
+    source = Tokenizer.train(sentences(1, 300), vocabulary_size=409, kind="bpe")
+    target = Tokenizer.train(WORDS[5:] * 20, vocabulary_size=367, kind="bpe")
+    return Tokenizer(source.source_model, target.source_model)
+
+
+def logits_of(model, source_ids):
+    """`logits_of(model, ids)(prefix)`: of the next token, by the whole model in NumPy, no cache."""
+
+    @functools.cache
+    def of(prefix):
+        target_ids = np.array([[BOS, *prefix]])
+        return oracle.transformer(model, np.array([source_ids]), target_ids)[0, -1]
+
+    return of

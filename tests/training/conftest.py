@@ -4,16 +4,19 @@ import shutil
 from pathlib import Path
 
 import pytest
+from shared import once
 from workers import start
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     """A training to its end that nothing has stopped; not to be changed."""
-    run = tmp_path_factory.mktemp("finished") / "run"
-    done = start(run)
-    assert done.returncode == 0, done.stderr
-    return run
+
+    def make(folder):
+        done = start(folder / "run")
+        assert done.returncode == 0, done.stderr
+
+    return once(tmp_path_factory, "finished", make) / "run"
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ def make_model(seed=0, **changes):
         optimizer=keras.optimizers.Adam(0.01),
         loss=SmoothedCrossEntropy(),
         metrics=[TokenAccuracy()],
+        jit_compile=False,
     )
     model.optimizer.build(model.trainable_variables)
     return model

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import numpy as np
+import pytest
 from workers import RECIPE, fails, last_state, start
 
 from tfformer.run import load_model, model_weights, read_config
@@ -17,14 +18,21 @@ from training.recipe import load_recipe
 from training.state import Keeper
 
 
-def test_resumed_equals_uninterrupted_whatever_killed_it(finished, tmp_path):
+@pytest.mark.parametrize(
+    "moments",
+    [
+        ("during a save", "middle of an epoch"),
+        pytest.param(
+            # The middle of the second, with R-Drop.
+            ("during a save", "during validation", "end of an epoch", "middle of an epoch"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["two kills", "four kills"],
+)
+def test_resumed_equals_uninterrupted_whatever_killed_it(moments, finished, tmp_path):
     run = tmp_path / "run"
-    for moment in (
-        "during a save",
-        "during validation",
-        "end of an epoch",
-        "middle of an epoch",  # the second, with R-Drop
-    ):
+    for moment in moments:
         killed = start(run, "--resume", die=moment)
         assert killed.returncode == -signal.SIGKILL, f"{moment}: {killed.stderr}"
     done = start(run, "--resume")
