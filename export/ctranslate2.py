@@ -76,7 +76,7 @@ def random_pairs(model, source_size, target_size):
 
     from tfformer.config import EOS
 
-    longest = model.config.max_positions - 1 if model.config.positions == "learned" else 99
+    longest = model.config.longest - 1
     random, pairs = np.random.default_rng(0), []
     for n in range(SENTENCES):
         lengths = min(1 + 3 * n, longest), min(13 - 2 * n, longest)

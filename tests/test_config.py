@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -105,3 +106,8 @@ def test_one_matrix_for_all_needs_one_vocabulary():
     with pytest.raises(ValueError, match="source_vocabulary_size=11.*target_vocabulary_size=13"):
         TransformerConfig(11, 13, tie_embeddings="all")
     assert TransformerConfig(11, 13, tie_embeddings="target").target_vocabulary_size == 13
+
+
+def test_the_longest_sequence_is_that_of_learned_positions():
+    assert TransformerConfig(37).longest == math.inf
+    assert TransformerConfig(37, positions="learned", max_positions=17).longest == 17

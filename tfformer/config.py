@@ -1,6 +1,7 @@
 """What a model is made of: the options of its stacks, and every number of the paper's Table 3."""
 
 import dataclasses
+import math
 
 # The special ids of every vocabulary.
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -76,6 +77,12 @@ class StackOptions:
             raise ValueError(f"fields must be among {sorted(known)}, got also {unknown}")
         return cls(**fields)
 
+    @property
+    def longest(self) -> float:
+        """The most tokens of a sequence that the model can number; infinity, where it is no
+        matter."""
+        return math.inf
+
     def stack(self) -> dict:
         """The options of a stack alone, by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(StackOptions)}
@@ -144,6 +151,10 @@ class TransformerConfig(StackOptions):
                 f"source_vocabulary_size={self.source_vocabulary_size} and "
                 f"target_vocabulary_size={self.target_vocabulary_size}"
             )
+
+    @property
+    def longest(self) -> float:
+        return self.max_positions if self.positions == "learned" else math.inf
 
     @classmethod
     def preset(cls, name: str, source_vocabulary_size: int, **changes) -> "TransformerConfig":

@@ -265,9 +265,9 @@ class Recipe:
 
 def require_positions(config, max_tokens):
     """A ValueError if a model cannot number the tokens of its texts."""
-    if config.positions == "learned" and config.max_positions < max_tokens:
+    if config.longest < max_tokens:
         raise ValueError(
-            f"max_tokens must be at most the model's max_positions={config.max_positions}, got "
+            f"max_tokens must be at most the model's max_positions={config.longest}, got "
             f"{max_tokens}"
         )
 

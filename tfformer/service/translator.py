@@ -3,8 +3,6 @@
 `Translator` calls them in-process; `Translator.save` writes them as a SavedModel.
 """
 
-import math
-
 import tensorflow as tf
 
 from tfformer.search.options import OPTIONS, takes_second_names
@@ -116,13 +114,12 @@ class Translator(Service):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
         if shortlist is not None:
             shortlist.check(tokenizer)
-        most = config.max_positions if config.positions == "learned" else math.inf
         for name, value in (
             ("max_source_length", max_source_length),
             ("max_target_length", max_target_length),
         ):
-            if not 2 <= value <= most:
-                raise ValueError(f"{name} must be in [2, {most}], got {value}")
+            if not 2 <= value <= config.longest:
+                raise ValueError(f"{name} must be in [2, {config.longest}], got {value}")
         if xla and shortlist is not None:
             raise ValueError("xla must be False with a shortlist, whose size is a request's own")
         if max_batch_size < 1:
