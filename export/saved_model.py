@@ -224,7 +224,8 @@ def _options(arguments):
     """What was given on the command line besides the two directories."""
     from tfformer.shortlist import Shortlist
 
-    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    # A flag that is not there is False; another family may not know it.
+    given = {name: value for name, value in vars(arguments).items() if value not in (None, False)}
     del given["run"], given["directory"]
     if "shortlist" in given:
         given["shortlist"] = Shortlist.load(given["shortlist"])

@@ -207,12 +207,20 @@ def load_service(directory, **options):
     Returns:
         A `tfformer.service.service.Service` of the run's family: of an encoder-decoder's run, a
         `Translator`.
+
+    Raises:
+        RunError: see `load`.
+        ValueError: the family has no such option.
     """
     from tfformer.service.families import SERVICES
 
     config = read_config(directory)
-    service = SERVICES[read_family(directory, config)]
-    return service(*load(directory), **{**config["search"], **options})
+    family = read_family(directory, config)
+    if unknown := SERVICES[family].unknown(options):
+        raise ValueError(
+            f"{unknown[0]} is no option of the family {family!r}, of which {directory} is a run"
+        )
+    return SERVICES[family](*load(directory), **{**config["search"], **options})
 
 
 def load_translator(directory, **options):
@@ -223,5 +231,7 @@ def load_translator(directory, **options):
     """
     family = read_family(directory, read_config(directory))
     if family != ENCODER_DECODER:
-        raise RunError(f"{directory} must be the run of an {ENCODER_DECODER}, got a {family}")
+        raise RunError(
+            f"{directory} must be a run of the family {ENCODER_DECODER!r}, got {family!r}"
+        )
     return load_service(directory, **options)

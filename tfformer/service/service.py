@@ -1,11 +1,13 @@
 """What every member of the family is served by: signatures over a model and its tokenizer."""
 
 import abc
+import inspect
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from tfformer.inference.fuse import fuse
+from tfformer.search.options import first_names
 
 
 class Page(NamedTuple):
@@ -61,6 +63,11 @@ class Service(abc.ABC):
     @abc.abstractmethod
     def page(self):
         """The `Page` of an export."""
+
+    @classmethod
+    def unknown(cls, options):
+        """Those of these names, by first or second name, that are no arguments of the class."""
+        return sorted(set(first_names(options)) - set(inspect.signature(cls).parameters))
 
     def make_signatures(self):
         """Sets `signatures` and `functions`, over the variables of the model, which may still be
