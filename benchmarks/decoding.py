@@ -68,6 +68,7 @@ SYSTEMS = [
 ]
 PEERS = sorted({system.peer for system in SYSTEMS} - {"tfformer"})
 COMPARED = ("ctranslate2-float32", "opennmt")  # a column of ratios for each
+BESIDE = "beside-"  # and for each checkout that is measured beside this one
 
 
 def parser():
@@ -89,6 +90,7 @@ def parser():
         "--python", nargs="+", default=[], metavar="PEER=PATH",
         help=f"the interpreter of {', '.join(PEERS)}; default: this one",
     )  # fmt: skip
+    work.add_beside(parser)
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     parser.add_argument("--out", type=Path, default=Path("runs/decoding.json"), help="the JSON")
     return parser
@@ -110,7 +112,10 @@ def _run(command, options):
         text = work.read_text(options.data)
         hardware = machine.describe()
         print(f"{machine.sentence(hardware)}\ntext: {text.name}", file=sys.stderr)
-        rows = [row for size in options.size for row in measure(size, text, pythons, options)]
+        beside = work.name_beside(options.beside)
+        rows = [
+            row for size in options.size for row in measure(size, text, pythons, beside, options)
+        ]
     except (ValueError, OSError) as error:
         return command.fail(error)
     if not rows:
@@ -121,6 +126,7 @@ def _run(command, options):
         "text": text.name,
         "beam_width": BEAM_WIDTH,
         "steps": options.steps,
+        "beside": {name: str(checkout) for name, checkout in beside.items()},
         "rows": rows,
     }
     options.out.write_text(json.dumps(record, indent=1) + "\n")
@@ -139,7 +145,7 @@ def _run(command, options):
     return 0
 
 
-def measure(size_name, text, pythons, options):
+def measure(size_name, text, pythons, beside, options):
     """The rows of one size: a dict for each system, number of threads and batch size.
 
     `ms_per_sentence` is the median over the rounds, `least` and `greatest` are of the same unit;
@@ -159,6 +165,7 @@ def measure(size_name, text, pythons, options):
         "batches": batches,
     }
     chosen = [system for system in SYSTEMS if system.name in options.systems]
+    chosen += [System(name, "tfformer") for name in beside]
     workers = {}
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -166,9 +173,11 @@ def measure(size_name, text, pythons, options):
                 own = system.options
                 if system.peer == "tfformer":
                     print(f"{size_name}: exporting {system.name}", file=sys.stderr)
-                    own = work.export(
-                        Path(folder, system.name), size, tokenizer, BEAM_WIDTH, options.steps, **own
-                    )
+                    what = Path(folder, system.name), size, tokenizer, BEAM_WIDTH, options.steps
+                    if system.name in beside:
+                        own = work.export_beside(beside[system.name], *what)
+                    else:
+                        own = work.export(*what, **own)
                 python = pythons.get(system.peer, sys.executable)
                 start(workers, system, {**job, "options": own}, python, options.threads)
             progress = Progress((options.rounds + 1) * len(batches) * len(workers))
@@ -222,15 +231,16 @@ def fastest(rows, system, batch):
 
 def markdown(rows):
     """The rows of one size as a table: every system at its best, and ours also by default."""
+    compared = [*COMPARED, *dict.fromkeys(r["system"] for r in rows if BESIDE in r["system"])]
     heads = ["batch", "system", "threads", "ms a sentence", "least to greatest"]
-    heads += [f"/ {name}" for name in COMPARED] + ["foreign"]
-    lines = [heads, ["--:", "---", "---", "--:", "--:", *["--:"] * len(COMPARED), "--:"]]
+    heads += [f"/ {name}" for name in compared] + ["foreign"]
+    lines = [heads, ["--:", "---", "---", "--:", "--:", *["--:"] * len(compared), "--:"]]
     for row in sorted(rows, key=lambda row: row["batch"]):
         if not (row["best"] or row["threads"] is None):
             continue
         cells = [str(row["batch"]), row["system"], _threads(row["threads"])]
         cells += [f"{row['ms_per_sentence']:.2f}", f"{row['least']:.2f} to {row['greatest']:.2f}"]
-        for name in COMPARED:
+        for name in compared:
             other = fastest(rows, name, row["batch"])
             ratio = other and row["ms_per_sentence"] / other["ms_per_sentence"]
             cells.append(f"{ratio:.2f}" if ratio else "")

@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.decoding import FOREIGN, System
-from benchmarks.workers import Progress, Worker, WorkerError, take_turns
+from benchmarks.workers import ROOT, Progress, Worker, WorkerError, take_turns
 from export.command import Parser
 from training.step.allocator import HUGE_PAGES
 from training.train import ENVIRONMENT
@@ -64,6 +64,7 @@ def parser():
         "--python", nargs="+", default=[], metavar="PEER=PATH",
         help=f"the interpreter of {', '.join(PEERS)}; default: this one",
     )  # fmt: skip
+    work.add_beside(parser)
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     parser.add_argument("--out", type=Path, default=Path("runs/training.json"), help="the JSON")
     return parser
@@ -89,7 +90,10 @@ def _run(command, options):
         text = work.read_text(options.data)
         print(f"{machine.sentence(hardware)}\ntext: {text.name}", file=sys.stderr)
         reading = pipeline(text, work.SIZES[options.size[0]]["vocabulary"])
-        rows = [row for size in options.size for row in measure(size, text, pythons, options)]
+        beside = work.name_beside(options.beside)
+        rows = [
+            row for size in options.size for row in measure(size, text, pythons, beside, options)
+        ]
     except (ValueError, OSError) as error:
         return command.fail(error)
     if not rows:
@@ -99,6 +103,7 @@ def _run(command, options):
         "machine": hardware,
         "text": text.name,
         "pipeline": reading,
+        "beside": {name: str(checkout) for name, checkout in beside.items()},
         "rows": rows,
     }
     options.out.write_text(json.dumps(record, indent=1) + "\n")
@@ -112,7 +117,7 @@ def _run(command, options):
     return 0
 
 
-def measure(size_name, text, pythons, options):
+def measure(size_name, text, pythons, beside, options):
     """The rows of one size, a dict for each system.
 
     `tokens_per_second` is the median over the rounds, `least` and `greatest` are of the same unit;
@@ -135,6 +140,9 @@ def measure(size_name, text, pythons, options):
             if system.name in options.systems:
                 python = pythons.get(system.peer.removeprefix("train_"), sys.executable)
                 start(workers, system, {**job, "options": system.options}, python)
+        for name, checkout in beside.items():
+            system = System(name, "train_tfformer")
+            start(workers, system, {**job, "options": {}}, sys.executable, checkout)
         progress = Progress((options.rounds + 1) * len(workers))
         answers = take_turns(workers, ["train"], options.rounds, progress)
     finally:
@@ -159,13 +167,13 @@ def measure(size_name, text, pythons, options):
     return rows
 
 
-def start(workers, system, job, python):
+def start(workers, system, job, python, root=ROOT):
     """Adds the system's worker, which has made all steps once when it is there."""
     started = time.monotonic()
     try:
         ours = system.peer == "train_tfformer" and not system.options.get("plain")
         environment = {n: v for n, v in HUGE_PAGES.items() if n not in os.environ} | ENVIRONMENT
-        worker = Worker(system.peer, job, python, environment if ours else None)
+        worker = Worker(system.peer, job, python, environment if ours else None, root)
     except WorkerError as error:
         print(f"skipped: {system.name}: {error}", file=sys.stderr)
         return

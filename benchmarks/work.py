@@ -1,7 +1,10 @@
 """What is decoded: real sentences, a vocabulary of an exact size, and a model of random weights."""
 
+import json
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +34,60 @@ class Text(NamedTuple):
     sources: list[str]
     targets: list[str]
     decoded: list[str]
+
+
+def add_beside(parser):
+    """The option that names checkouts to be measured in the same run."""
+    parser.add_argument(
+        "--beside", nargs="+", type=Path, default=[], metavar="CHECKOUT",
+        help="of this project too, such as the code before a change, measured in the same run; "
+        "given twice, it shows what two runs of one code differ by",
+    )  # fmt: skip
+
+
+def name_beside(checkouts):
+    """{"beside-1": checkout, ...}
+
+    Raises:
+        ValueError: one is no checkout of this project.
+    """
+    for checkout in checkouts:
+        if not (checkout / "benchmarks" / "work.py").is_file():
+            raise ValueError(f"--beside must name checkouts of this project, got {checkout}")
+    return {f"beside-{n}": checkout.resolve() for n, checkout in enumerate(checkouts, 1)}
+
+
+def export_beside(checkout, directory, size, tokenizer, beam_width, steps):
+    """What `export` does, by the code of another checkout.
+
+    Raises:
+        ValueError: that code fails.
+    """
+    job = {
+        "model": tokenizer.source_model.hex(),
+        "arguments": {"size": size, "beam_width": beam_width, "steps": steps},
+        "directory": str(directory),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", EXPORT], input=json.dumps(job), cwd=checkout, text=True,
+        capture_output=True,
+    )  # fmt: skip
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:]
+        raise ValueError(": ".join([f"{checkout} did not export", *last]))
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# By the names that every checkout has.
+EXPORT = """
+import json, sys
+from pathlib import Path
+from benchmarks import work
+from tfformer import Tokenizer
+job = json.load(sys.stdin)
+tokenizer = Tokenizer(bytes.fromhex(job["model"]))
+print(json.dumps(work.export(Path(job["directory"]), tokenizer=tokenizer, **job["arguments"])))
+"""
 
 
 def require_at_least(command, options, **least):

@@ -28,6 +28,7 @@ class Worker:
         job: see `benchmarks.peers.protocol`.
         python: the interpreter. Default: this one.
         environment: what its environment has besides. Default: nothing.
+        root: the checkout whose code it runs. Default: this one.
 
     Attributes:
         version, python: what it runs with.
@@ -37,7 +38,7 @@ class Worker:
         WorkerError: it cannot be started, lacks a package, or dies.
     """
 
-    def __init__(self, peer, job, python=sys.executable, environment=None):
+    def __init__(self, peer, job, python=sys.executable, environment=None, root=ROOT):
         self._log = tempfile.TemporaryFile("w+", errors="replace")
         with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
             json.dump(job, file)
@@ -45,7 +46,7 @@ class Worker:
             try:
                 self._process = subprocess.Popen(
                     [python, "-m", f"benchmarks.peers.{peer}", file.name],
-                    cwd=ROOT, env={**os.environ, **ENVIRONMENT, **(environment or {})}, text=True,
+                    cwd=root, env={**os.environ, **ENVIRONMENT, **(environment or {})}, text=True,
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
                 )  # fmt: skip
             except OSError as error:

@@ -140,14 +140,17 @@ def export(run, directory, progress=print):
     from export.specification import specification
     from export.verification.compare import TOLERANCE
     from tfformer.files import sync
-    from tfformer.run import read_config
+    from tfformer.models import ENCODER_DECODER
+    from tfformer.run import read_config, require_family
 
     directory = Path(directory)
     if os.path.lexists(directory):
         raise FileExistsError(f"directory must not exist yet, got {directory}")
     progress("reading the run ...")
+    config = read_config(run)
+    require_family(run, config, ENCODER_DECODER)
     model, tokenizer = tfformer.load(run)
-    search = read_config(run)["search"]
+    search = config["search"]
     limits = (search.get(name, 0) for name in ("max_source_length", "max_target_length"))
     spec = specification(model, tokenizer, max(SINUSOIDS, *limits))
     directory.parent.mkdir(parents=True, exist_ok=True)

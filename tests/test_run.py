@@ -12,9 +12,11 @@ import tensorflow as tf
 from disk import no_file_over
 
 import tfformer
-from tfformer import RunError, Tokenizer, Transformer, TransformerConfig, run
+from export import ctranslate2
+from tfformer import RunError, Tokenizer, Transformer, TransformerConfig, Translator, run
 from tfformer.files import unpack
 from tfformer.models import FAMILIES, Family
+from tfformer.service.families import SERVICES
 
 
 @pytest.fixture(scope="module")
@@ -358,6 +360,20 @@ def test_a_run_of_another_family_is_of_its_own_classes(
     assert run.read_config(tmp_path / "new")["family"] == "two-sided"
     assert type(run.load_model(tmp_path / "new")) is TwoSided
     assert type(run.load_model(directory)) is Transformer
+    rule = "must be a run of the family 'encoder-decoder', got 'two-sided'"
+    with pytest.raises(RunError, match=rule):
+        run.load_translator(tmp_path / "new")
+    with pytest.raises(RunError, match=rule):
+        ctranslate2.export(tmp_path / "new", tmp_path / "out", lambda line: None)
+    monkeypatch.setitem(SERVICES, "two-sided", Translator)
+    assert type(run.load_service(tmp_path / "new", beam_width=2)) is Translator
+
+
+def test_an_option_that_the_family_lacks_is_refused_by_name(directory):
+    rule = "width is no option of the family 'encoder-decoder', of which .* is a run"
+    with pytest.raises(ValueError, match=rule):
+        run.load_service(directory, width=3)
+    assert run.load_translator(directory, min_target_length=2).options["min_length"] == 2
 
 
 def test_a_model_of_no_family_is_not_saved(tokenizer, tmp_path):

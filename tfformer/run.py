@@ -139,6 +139,13 @@ def read_family(directory, config):
     return name
 
 
+def require_family(directory, config, wanted):
+    """Raises a RunError unless a run's `config` is of the family `wanted`."""
+    family = read_family(directory, config)
+    if family != wanted:
+        raise RunError(f"{directory} must be a run of the family {wanted!r}, got {family!r}")
+
+
 def load_model(directory, dtype="float32"):
     """The model of a run directory, without its tokenizer (needs no TensorFlow)."""
     config = read_config(directory)
@@ -229,9 +236,5 @@ def load_translator(directory, **options):
     Raises:
         RunError: the model of the run is no encoder-decoder.
     """
-    family = read_family(directory, read_config(directory))
-    if family != ENCODER_DECODER:
-        raise RunError(
-            f"{directory} must be a run of the family {ENCODER_DECODER!r}, got {family!r}"
-        )
+    require_family(directory, read_config(directory), ENCODER_DECODER)
     return load_service(directory, **options)

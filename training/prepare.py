@@ -103,8 +103,7 @@ def _begin_with(folder, init, recipe, side):
     # Read, not built: a model would draw from the generators that the run's own is made of.
     known, old = run.read_config(init), run.load_tokenizer(init)
     task = TASKS[recipe.task]
-    if (family := run.read_family(init, known)) != task.family:
-        raise RunError(f"{init} must be a run of the family {task.family!r}, got {family!r}")
+    run.require_family(init, known, task.family)
     config = task.read_configuration(known["model"])
     config = dataclasses.replace(
         config, dropout=recipe.model_changes.get("dropout", config.dropout)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from paths import ROOT
 
 from benchmarks import (
     decoding,
@@ -143,19 +144,21 @@ def test_training_end_to_end(tmp_path, capsys):
     arguments = [
         "--size", "test", "--rounds", "3", "--batches", "2",
         "--systems", "tfformer", "tfformer-plain", "keras_hub", "torch",
-        "--python", "torch=/no/such/python", "--out", str(out),
+        "--python", "torch=/no/such/python", "--out", str(out), "--beside", str(ROOT),
     ]  # fmt: skip
     assert training.main(arguments) == 0
     output, progress = capsys.readouterr()
     assert "skipped: torch: /no/such/python cannot be started" in progress
     record = json.loads(out.read_text())
     rows = {row["system"]: row for row in record["rows"]}
-    assert set(rows) == {"tfformer", "tfformer-plain", "keras_hub"}
+    assert set(rows) == {"tfformer", "tfformer-plain", "keras_hub", "beside-1"}
+    assert record["beside"] == {"beside-1": str(ROOT)}
     for row in rows.values():
         assert len(row["rounds"]) == 3
         assert 0 < row["least"] <= row["tokens_per_second"] <= row["greatest"]
         assert row["tokens_per_second"] == statistics.median(row["rounds"])
-    ratio = rows["tfformer"]["tokens_per_second"] / rows["keras_hub"]["tokens_per_second"]
+    others = [rows[name]["tokens_per_second"] for name in ("keras_hub", "beside-1")]
+    ratio = rows["tfformer"]["tokens_per_second"] / max(others)
     assert f" {ratio:.2f} |" in next(line for line in output.splitlines() if "| tfformer |" in line)
     assert rows["tfformer"]["version"].endswith(
         f", {math.gcd(64, min(machine.cores(), 8))} parts a batch"
@@ -185,12 +188,27 @@ def test_training_batches_are_the_same_for_all_and_of_few_lengths():
 def test_decoding_of_the_xla_form(tmp_path):
     out = tmp_path / "decoding.json"
     arguments = ["--size", "test", "--rounds", "1", "--batch", "2", "--threads", "1"]
-    assert decoding.main([*arguments, "--systems", "tfformer-xla", "--out", str(out)]) == 0
+    arguments += ["--systems", "tfformer-xla", "--beside", str(ROOT), "--out", str(out)]
+    assert decoding.main(arguments) == 0
     rows = json.loads(out.read_text())["rows"]
     assert [(row["system"], row["threads"]) for row in rows] == [
         ("tfformer-xla", 1),
         ("tfformer-xla", None),
+        ("beside-1", 1),
+        ("beside-1", None),
     ]
+    table = decoding.markdown(rows).splitlines()
+    assert "| / beside-1 |" in table[0]
+    assert any(line.startswith("| 2 | beside-1 |") for line in table)
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path, capsys):
+    out = tmp_path / "decoding.json"
+    for command in (decoding, training):
+        arguments = ["--size", "test", "--beside", str(ROOT), str(tmp_path), "--out", str(out)]
+        assert command.main(arguments) == 1
+        rule = f"--beside must name checkouts of this project, got {tmp_path}"
+        assert capsys.readouterr().err.strip().endswith(rule)
 
 
 @pytest.mark.slow
