@@ -156,7 +156,7 @@ def measure(vocabulary, text, options):
 def compare(options):
     """A trained run with and without a shortlist, on `val`: a dict."""
     from tfformer.run import load_translator
-    from training.report.bleu import bleu
+    from training.bleu import bleu
 
     print("translating val with and without a shortlist", file=sys.stderr)
     folder, whole = options.data, load_translator(options.run)

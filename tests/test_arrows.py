@@ -35,8 +35,8 @@ ARROWS = {
     "training/lock": "",
     "training/data": "tfformer",
     "training/interrupt": "",
-    "training/report/bleu": "",
-    "training/tasks": "tfformer training/report/bleu",
+    "training/bleu": "",
+    "training/tasks": "tfformer training/bleu",
     "training/recipe": "tfformer training/data training/tasks",
     "training/report": "tfformer training/data training/recipe training/prepare training/tasks",
     "training/checkpoint": "tfformer",
@@ -53,7 +53,7 @@ ARROWS = {
     "training/multi30k": "training/command training/data",
     "training/recipes": "training/data training/recipe training/dates training/multi30k",
     "training": "tfformer training/command training/lock training/data training/recipe "
-    "training/report training/report/bleu training/prepare training/step training/interrupt "
+    "training/report training/bleu training/prepare training/step training/interrupt "
     "training/fit",
     # What makes a service.
     "export/command": "",

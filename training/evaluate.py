@@ -161,7 +161,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     """
     import tensorflow as tf
 
-    from training.report.bleu import bleu, bleu_multi30k, chrf
+    from training.bleu import bleu, bleu_multi30k, chrf
 
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
@@ -194,7 +194,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
 
 
 def _group_scores(group, pairs, translations):
-    from training.report.bleu import bleu
+    from training.bleu import bleu
 
     chosen = [(t, p.target) for t, p in zip(translations, pairs, strict=True) if p.group == group]
     found, references = zip(*chosen, strict=True)

@@ -81,7 +81,7 @@ class Translation(Task):
 
     def score(self, served, sources, references):
         """BLEU by greedy search, and sacreBLEU's signature of it."""
-        from training.report.bleu import bleu
+        from training.bleu import bleu
 
         return bleu(served.translate(sources, BATCH, greedy=True), references)
 

@@ -20,12 +20,12 @@ import tfformer
 from tfformer import Tokenizer, run
 from tfformer.files import unpack
 from training import fit
+from training.bleu import bleu
 from training.data.corpus import Corpus
 from training.data.reader import Pair
 from training.evaluate import forced_perplexity
 from training.interrupt import Interrupted
 from training.report import card, session
-from training.report.bleu import bleu
 from training.report.energy import Energy
 from training.report.history import read_history
 from training.report.machine import CHECKOUT, commit

@@ -3,7 +3,7 @@
 import pytest
 import sacrebleu
 
-from training.report.bleu import bleu, bleu_multi30k, chrf
+from training.bleu import bleu, bleu_multi30k, chrf
 
 HYPOTHESES = ["A man rides a red bicycle .", "Two dogs are playing in the snow", "The end"]
 REFERENCES = ["A man is riding a red bike.", "Two dogs play in the snow.", "The end."]
