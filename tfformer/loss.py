@@ -23,8 +23,9 @@ def flattened(labels, logits):
 
     Loss and metrics all begin with these, so that a compiler makes them once.
     """
-    logits = ops.reshape(logits, (-1, logits.shape[-1]))
-    return ops.cast(ops.reshape(labels, (-1,)), "int32"), ops.cast(logits, "float32")
+    logits = ops.reshape(logits, (-1, logits.shape[-1]))  # [N, V]
+    labels = ops.reshape(labels, (-1,))  # [N]
+    return ops.cast(labels, "int32"), ops.cast(logits, "float32")
 
 
 def _over_replicas(count):
@@ -42,10 +43,10 @@ def label_logits(labels, logits):
     The gather runs over the flattened logits: `ops.take_along_axis` costs three times as much.
     """
     size = logits.shape[-1]
-    flat = ops.reshape(logits, (-1,))
-    labels = ops.cast(ops.reshape(labels, (-1,)), "int32")
+    flat = ops.reshape(logits, (-1,))  # [N V]
+    labels = ops.cast(ops.reshape(labels, (-1,)), "int32")  # [N]
     rows = ops.arange(ops.shape(labels)[0], dtype="int32") * size
-    return ops.reshape(ops.take(flat, rows + labels), ops.shape(logits)[:-1])
+    return ops.reshape(ops.take(flat, rows + labels), ops.shape(logits)[:-1])  # [B, T]
 
 
 def normalised(logits):
@@ -123,7 +124,7 @@ def symmetric_divergence(logits):
             by_q = half * (q * ((1 + of_q) - difference) - p)
             return ops.concatenate([by_p, by_q])
 
-        return ops.squeeze(of_p - of_q, -1) / 2, gradient
+        return ops.squeeze(of_p - of_q, -1) / 2, gradient  # [N]
 
     return divergence(logits)
 
@@ -181,7 +182,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         loss = smoothed_cross_entropy(labels, logits, self.smoothing)
         if self.r_drop:
             loss = loss + self.r_drop / 2 * ops.tile(symmetric_divergence(logits), (2,))
-        return ops.reshape(loss, ops.shape(y_true))
+        return ops.reshape(loss, ops.shape(y_true))  # [B, T]
 
     def get_config(self):
         return {

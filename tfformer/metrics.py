@@ -22,7 +22,7 @@ class TokenAccuracy(keras.metrics.Metric):
         self.total = self.add_variable((), "zeros", name="total")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        weights = ops.reshape(token_weights(y_true, sample_weight), (-1,))
+        weights = ops.reshape(token_weights(y_true, sample_weight), (-1,))  # [N]
         labels, logits = flattened(y_true, y_pred)
         hits = ops.equal(label_logits(labels, logits), ops.max(logits, axis=-1))
         self.correct.assign_add(ops.sum(ops.cast(hits, "float32") * weights))
@@ -45,7 +45,7 @@ class Perplexity(keras.metrics.Metric):
         self.total = self.add_variable((), "zeros", name="total")
 
     def update_state(self, y_true, y_pred, sample_weight=None):
-        weights = ops.reshape(token_weights(y_true, sample_weight), (-1,))
+        weights = ops.reshape(token_weights(y_true, sample_weight), (-1,))  # [N]
         labels, logits = flattened(y_true, y_pred)
         nll = normalised(logits)[1] - label_logits(labels, logits)
         self.nll.assign_add(ops.sum(nll * weights))

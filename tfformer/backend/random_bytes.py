@@ -13,5 +13,5 @@ def kept(shape, dropped, seed):
     """
     size = tf.reduce_prod(shape)
     words = tf.random.stateless_uniform([(size + 3) // 4], seed, None, None, tf.int32)
-    random = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size]
-    return tf.reshape(random >= tf.constant(dropped, tf.uint8), shape)
+    random = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[:size]  # [N]
+    return tf.reshape(random >= tf.constant(dropped, tf.uint8), shape)  # as `shape` = [...] says

@@ -24,7 +24,8 @@ class TokenEmbedding:
         if self.output is None:
             x = tf.gather(weights[self.name]["embeddings"], ids)
         else:
-            x = tf.transpose(tf.gather(weights[self.output.name]["kernel"], ids, axis=1))
+            x = tf.gather(weights[self.output.name]["kernel"], ids, axis=1)
+            x = tf.transpose(x)  # [R, D]
         return x * tf.cast(self.scale, self.dtype) + positions
 
 

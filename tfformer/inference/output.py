@@ -18,7 +18,7 @@ class Output:
     def __init__(self, layer, name, fusing, embedding=None):
         self.name, self.size, self.has_bias = name, layer.vocabulary_size, layer.use_bias
         if layer.tied:
-            kernel = tf.transpose(tf.cast(embedding.embeddings, fusing.dtype))
+            kernel = tf.transpose(tf.cast(embedding.embeddings, fusing.dtype))  # [D, V]
         else:
             kernel = tf.cast(layer.kernel, fusing.dtype)
         fusing.weights[name] = {"kernel": wider(kernel)}

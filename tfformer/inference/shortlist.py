@@ -29,10 +29,11 @@ class ShortlistInference(Inference):
         batch, size = tf.shape(source_ids)[0], self.vocabulary_size
         # 1. What may come in which sentence: boolean [B, V].
         own = tf.gather(table, source_ids)
-        places = tf.reshape(own + size * tf.range(batch)[:, None, None], [-1, 1])
+        own = own + size * tf.range(batch)[:, None, None]
+        places = tf.reshape(own, [-1, 1])  # in [B * V]
         may = _with(tf.zeros([size], tf.bool), always[:, None])
         may = _with(tf.tile(may, [batch]), places)
-        may = tf.reshape(may, tf.stack([batch, size]))
+        may = tf.reshape(may, tf.stack([batch, size]))  # [B, V]
         # 2. What may come in any of them, in order: int32 [C].
         candidates = tf.cast(tf.where(tf.reduce_any(may, axis=0))[:, 0], tf.int32)
         self.candidates = candidates
@@ -49,8 +50,8 @@ class ShortlistInference(Inference):
         return tf.gather(self.candidates, ids)
 
     def _step_logits(self, x, batch, width, memory):
-        shape = tf.stack([batch, width, tf.size(self.candidates)])
-        return tf.reshape(self.output(x), shape) + memory["absent"][:, None]
+        shape = tf.stack([batch, width, tf.size(self.candidates)])  # [B, W, C]
+        return tf.reshape(self.output(x), shape) + memory["absent"][:, None]  # [B, W, C]
 
 
 def _with(mask, places):

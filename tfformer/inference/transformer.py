@@ -77,11 +77,10 @@ class Inference:
         block = tf.clip_by_value(count, 1, block)
         blocks = tf.maximum(1, (count + block - 1) // block)
         missing = blocks * block - count
-        x = tf.reshape(
-            tf.pad(x, [[0, missing], [0, 0]]), [blocks, block, x.shape[1]]
-        )  # [N, block, D]
+        x = tf.pad(x, [[0, missing], [0, 0]])
+        x = tf.reshape(x, [blocks, block, x.shape[1]])  # [N, block, D]
         padded = tf.pad(tf.reshape(labels, [-1]), [[0, missing]])  # [B * T + missing]
-        padded = tf.reshape(padded, [blocks, block])
+        padded = tf.reshape(padded, [blocks, block])  # [N, block]
 
         def log_probs(pair):
             logits = self.twin.output(self.weights, pair[0])
@@ -91,7 +90,8 @@ class Inference:
         found = tf.map_fn(
             log_probs, (x, padded), parallel_iterations=1, fn_output_signature=tf.float32
         )
-        return tf.reshape(tf.reshape(found, [-1])[:count], tf.shape(labels))
+        found = tf.reshape(found, [-1])[:count]  # [B * T]
+        return tf.reshape(found, tf.shape(labels))  # [B, T]
 
     def _decode(self, target_ids, memory):
         """All positions at once, up to the output layer: rows [B * T, D], and the attention."""
@@ -139,11 +139,13 @@ class Inference:
                 layout.write(cache, new, self._write)
                 for cache, new in zip(state.cache[n], (keys, values), strict=True)
             ]
-            caches.append(tuple(tf.reshape(rows, layout.of_cache) for rows in written))
-            keys, values = (tf.reshape(rows, layout.of_keys) for rows in written)
+            cache = tuple(tf.reshape(rows, layout.of_cache) for rows in written)  # [B, H, C, W K]
+            caches.append(cache)
+            keys, values = (tf.reshape(rows, layout.of_keys) for rows in written)  # [B, H, C W, K]
             # k q^T and not q k^T: there are many keys for a few queries, and the product of the
             # longer matrix with the shorter takes a third of the time.
-            scores = tf.transpose(tf.matmul(keys, queries, transpose_b=True), [0, 1, 3, 2])
+            scores = tf.matmul(keys, queries, transpose_b=True)  # [B, H, C * W, W]
+            scores = tf.transpose(scores, [0, 1, 3, 2])  # [B, H, W, C * W]
             weights = tf.nn.softmax(tf.cast(scores, tf.float32) + bias)  # [B, H, W, C * W]
             return self.twin.decoder.heads.merge(tf.matmul(tf.cast(weights, values.dtype), values))
 
@@ -158,7 +160,7 @@ class Inference:
     def _step_logits(self, x, batch, width, memory):
         """Rows [B * W, D] -> float32 [B, W, V]; with a shortlist fewer."""
         shape = tf.stack([batch, width, self.vocabulary_size])
-        return tf.reshape(self.twin.output(self.weights, x), shape)
+        return tf.reshape(self.twin.output(self.weights, x), shape)  # [B, W, V]
 
     @staticmethod
     def _write(rows, index, new):
@@ -191,4 +193,5 @@ class CacheLayout:
 
     def write(self, cache, new, write):
         """A cache with `new` [B, H, W, K] at the position, as rows [B * H * C, W * K]."""
-        return write(tf.reshape(cache, [-1, self.row]), self.index, tf.reshape(new, [-1, self.row]))
+        rows = tf.reshape(cache, [-1, self.row])  # [B * H * C, W * K]
+        return write(rows, self.index, tf.reshape(new, [-1, self.row]))  # new: [B * H, W * K]

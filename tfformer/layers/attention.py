@@ -23,7 +23,8 @@ def attention_weights(query, key, mask=None):
     """
     # (q / sqrt(d_k)) k^T: the same product, scaled where it is smallest.
     scale = query.shape[-1] ** -0.5
-    scores = ops.matmul(query * ops.cast(scale, query.dtype), ops.swapaxes(key, -1, -2))
+    key = ops.swapaxes(key, -1, -2)  # [..., K, S]
+    scores = ops.matmul(query * ops.cast(scale, query.dtype), key)
     scores = ops.cast(scores, "float32")
     if mask is not None:
         scores = ops.where(mask, scores, -1e9)

@@ -95,11 +95,11 @@ class DecoderLayer(Block):
 
         def self_attention(x):
             # Each beam attends to its own past, so the axis of queries has length 1.
-            x = ops.expand_dims(x, 2)
+            x = ops.expand_dims(x, 2)  # [B, W, 1, D]
             new = self.self_attention.keys_and_values(x)
             keys, values = (ops.concatenate(pair, axis=-2) for pair in zip(cache, new, strict=True))
             cache_out.extend((keys, values))
-            return ops.squeeze(self.self_attention.attend(x, keys, values), 2)
+            return ops.squeeze(self.self_attention.attend(x, keys, values), 2)  # [B, W, D]
 
         x = self.self_residual(x, sublayer=self_attention)
         mask = attention_mask(memory_mask)

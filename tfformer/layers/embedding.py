@@ -63,7 +63,8 @@ class TokenEmbedding(keras.layers.Layer):
     def project(self, x):
         """The tied output projection: logits x E^T, [..., D] -> [..., V]  (Press and Wolf 2017)."""
         matrix = ops.cast(self.embeddings, self.compute_dtype)
-        return ops.matmul(ops.cast(x, self.compute_dtype), ops.transpose(matrix))
+        matrix = ops.transpose(matrix)  # [D, V]
+        return ops.matmul(ops.cast(x, self.compute_dtype), matrix)
 
     def compute_mask(self, ids, mask=None):
         return padding_mask(ids)

@@ -22,7 +22,7 @@ def sinusoids(positions, d_model):
     frequencies = 10000.0 ** (-np.arange(0, d_model, 2, dtype="float64") / d_model)
     angles = ops.cast(positions, "float32")[:, None] * frequencies.astype("float32")
     interleaved = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
-    return ops.reshape(interleaved, (-1, d_model))
+    return ops.reshape(interleaved, (-1, d_model))  # [T, D]
 
 
 @keras.saving.register_keras_serializable("tfformer")

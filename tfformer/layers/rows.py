@@ -38,11 +38,11 @@ def without_padding(inputs, labels, passes=1):
     """
 
     def places(ids):
-        tokens = ops.reshape(padding_mask(ids), (passes, -1))
+        tokens = ops.reshape(padding_mask(ids), (passes, -1))  # [passes, B * T]
         # Of padding alone the first place is kept: there must be something to gather from.
         first = ops.arange(ops.shape(tokens)[1]) == 0
         tokens = tokens | (first & ~ops.any(tokens, axis=1, keepdims=True))
-        tokens = ops.reshape(tokens, (-1,))
+        tokens = ops.reshape(tokens, (-1,))  # [passes * B * T]
         places = ops.nonzero(tokens)[0]
         if passes > 1:
             return places
@@ -50,7 +50,8 @@ def without_padding(inputs, labels, passes=1):
         return ops.concatenate([places, padding[: -ops.size(places) % MULTIPLE]])
 
     places = {f"{side}_places": places(inputs[f"{side}_ids"]) for side in ("source", "target")}
-    labels = ops.take(ops.reshape(labels, (-1,)), places["target_places"], axis=0)
+    labels = ops.reshape(labels, (-1,))  # [B * T]
+    labels = ops.take(labels, places["target_places"], axis=0)
     return {**inputs, **places}, labels
 
 
@@ -76,10 +77,9 @@ class Padded:
 
     def split_heads(self, x, num_heads):
         """[..., T, D] -> [..., H, T, K], D = H K."""
-        x = ops.reshape(
-            x, (*ops.shape(x)[:-1], num_heads, x.shape[-1] // num_heads)
-        )  # [..., T, H, K]
-        return ops.swapaxes(x, -3, -2)
+        heads = (num_heads, x.shape[-1] // num_heads)
+        x = ops.reshape(x, (*ops.shape(x)[:-1], *heads))  # [..., T, H, K]
+        return ops.swapaxes(x, -3, -2)  # [..., H, T, K]
 
     def merge_heads(self, x):
         """[..., H, T, K] -> [..., T, D], D = H K; the inverse of `split_heads`."""
@@ -101,13 +101,13 @@ class Packed:
         self.places, self.mask = ops.cast(places, "int32"), mask
         self.padded_length = ops.shape(mask)[1]
         self.positions = self.places % self.padded_length
-        count = ops.cumsum(ops.cast(ops.reshape(mask, (-1,)), "int32"))
+        count = ops.cumsum(ops.cast(ops.reshape(mask, (-1,)), "int32"))  # [B * T]
         # What stands at padding is never looked at, but it must be a number.
-        self.ranks = ops.reshape(ops.maximum(count - 1, 0), ops.shape(mask))
+        self.ranks = ops.reshape(ops.maximum(count - 1, 0), ops.shape(mask))  # [B, T]
 
     def pack(self, ids):
         """[B, T] -> [N]."""
-        return ops.take(ops.reshape(ids, (-1,)), self.places, axis=0)
+        return ops.take(ops.reshape(ids, (-1,)), self.places, axis=0)  # [N]
 
     def length(self, x):
         """T of the padded batch that x [N, D] was."""

@@ -37,13 +37,13 @@ def exhaustive_search(
     log_probs = tf.zeros([batch_size, 1])
     found_ids, found_log_probs, found_lengths = [], [], []
     for position in range(max_length):
-        ids = tf.reshape(prefixes[:, :, -1], [-1, 1])
+        ids = tf.reshape(prefixes[:, :, -1], [-1, 1])  # [B * N, 1]
         visible = tf.fill([tf.shape(ids)[0], 1, position + 1, 1], True)
         logits, cache, _ = step(ids, tf.constant(position), visible, state)
         state = state._replace(cache=cache)
         size, count = logits.shape[-1], prefixes.shape[1]
         gains = allowed_log_probs(logits, position, max_length)
-        gains = tf.reshape(gains, [batch_size, count, size])
+        gains = tf.reshape(gains, [batch_size, count, size])  # [B, N, V]
         # Every open prefix can end here ...
         ended = tf.pad(prefixes[:, :, 1:], [[0, 0], [0, 0], [0, 1]], constant_values=EOS)
         padding = max_length - 1 - position
@@ -60,7 +60,7 @@ def exhaustive_search(
                 f"max_length={max_length} and {size} ids"
             )
         gained = tf.gather(gains, others, axis=-1)
-        log_probs = tf.reshape(log_probs[:, :, None] + gained, [batch_size, -1])
+        log_probs = tf.reshape(log_probs[:, :, None] + gained, [batch_size, -1])  # [B, N V]
         token = tf.tile(tf.constant(others)[None, :, None], [batch_size, count, 1])
         prefixes = tf.concat([tf.repeat(prefixes, len(others), axis=1), token], axis=-1)
         prefixes = tf.ensure_shape(prefixes, [None, count * len(others), None])

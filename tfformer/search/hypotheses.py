@@ -166,7 +166,7 @@ def result(hypotheses, count, first=0):
     _, order = tf.math.top_k(hypotheses.scores, k=count)
     best = hypotheses.descend(order)
     lengths = tf.where(best.log_probs > IMPOSSIBLE, best.lengths, 0)
-    longest = tf.reduce_max(tf.concat([tf.reshape(lengths, [-1]), [0]], axis=0))
+    longest = tf.reduce_max(tf.concat([tf.reshape(lengths, [-1]), [0]], axis=0))  # of [B W]
     inside = tf.range(longest) < lengths[..., None]
 
     def path(name, nothing):

@@ -27,7 +27,7 @@ def allowed_log_probs(logits, position, max_length, min_length=0):
     """
     log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
     tokens = tf.range(tf.shape(logits)[-1])
-    last = tf.reshape(position >= max_length - 1, [-1, 1, 1])
+    last = tf.reshape(position >= max_length - 1, [-1, 1, 1])  # [B or 1, 1, 1]
     allowed = tf.where(last, tokens == EOS, may_be_found(tokens))
     early = (tokens == EOS) & (position < min_length - 1) & ~last
     return tf.where(allowed & ~early, log_probs, IMPOSSIBLE)
@@ -51,12 +51,12 @@ def likeliest(logits, count):
     taken = tf.minimum(count, num_blocks)
     # Block j is the columns j, j + num_blocks, ...; what is left of V is looked at in any case.
     lead = tf.shape(logits)[:-1]
-    rows = tf.reshape(logits, [-1, size])
+    rows = tf.reshape(logits, [-1, size])  # [R, V]
     num_rows = tf.shape(rows)[0] if open_size else -1  # of no numbers, -1 cannot be inferred
-    inside = tf.reshape(rows[:, : BLOCK * num_blocks], [num_rows, BLOCK, num_blocks])
+    inside = tf.reshape(rows[:, : BLOCK * num_blocks], [num_rows, BLOCK, num_blocks])  # [R, 32, N]
     _, blocks = tf.math.top_k(tf.reduce_max(inside, axis=1), taken)
     first, columns = BLOCK * num_blocks, tf.range(BLOCK) * num_blocks + blocks[:, :, None]
-    columns = tf.reshape(columns, [num_rows, BLOCK * taken])
+    columns = tf.reshape(columns, [num_rows, BLOCK * taken])  # [R, 32 n]
     if open_size or first < size:
         rest = tf.range(first, size) if open_size else tf.constant([*range(first, size)])
         others = tf.tile(rest[None], [tf.shape(rows)[0], 1])
@@ -64,7 +64,7 @@ def likeliest(logits, count):
     values, best = tf.math.top_k(tf.gather(rows, columns, batch_dims=1), count)
     tokens = tf.gather(columns, best, batch_dims=1)
     shape = tf.concat([lead, [count]], axis=0)
-    return tf.reshape(values, shape), tf.reshape(tokens, shape)
+    return tf.reshape(values, shape), tf.reshape(tokens, shape)  # [..., count]
 
 
 def forced_token(prefix, position):
@@ -132,7 +132,8 @@ def ban_ngrams(logits, paths, position, size):
 
 def _scatter(scatter, logits, ids, values):
     """`values` [B, W, C] into the logits [B, W, V] at `ids` [B, W, C], by an op of `tf`."""
-    flat = tf.reshape(logits, [-1, tf.shape(logits)[-1]])
+    flat = tf.reshape(logits, [-1, tf.shape(logits)[-1]])  # [B * W, V]
     rows = tf.repeat(tf.range(tf.shape(flat)[0]), tf.shape(ids)[2])
-    where = tf.stack([rows, tf.reshape(ids, [-1])], axis=1)
-    return tf.reshape(scatter(flat, where, tf.reshape(values, [-1])), tf.shape(logits))
+    where = tf.stack([rows, tf.reshape(ids, [-1])], axis=1)  # [B * W * C, 2]
+    found = scatter(flat, where, tf.reshape(values, [-1]))  # [B * W, V]
+    return tf.reshape(found, tf.shape(logits))  # [B, W, V]
