@@ -225,7 +225,7 @@ def _options(arguments):
     from tfformer.shortlist import Shortlist
 
     # A flag that is not there is False; another family may not know it.
-    given = {name: value for name, value in vars(arguments).items() if value not in (None, False)}
+    given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
     del given["run"], given["directory"]
     if "shortlist" in given:
         given["shortlist"] = Shortlist.load(given["shortlist"])
