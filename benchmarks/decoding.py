@@ -109,10 +109,10 @@ def _run(command, options):
         command.error(f"--python must be of PEER=PATH with PEER in {PEERS}, got {options.python}")
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
+        beside = work.name_beside(options.beside)
         text = work.read_text(options.data)
         hardware = machine.describe()
         print(f"{machine.sentence(hardware)}\ntext: {text.name}", file=sys.stderr)
-        beside = work.name_beside(options.beside)
         rows = [
             row for size in options.size for row in measure(size, text, pythons, beside, options)
         ]

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from benchmarks.decoding import FOREIGN, System
+from benchmarks.decoding import BESIDE, FOREIGN, System
 from benchmarks.workers import ROOT, Progress, Worker, WorkerError, take_turns
 from export.command import Parser
 from training.step.allocator import HUGE_PAGES
@@ -89,8 +89,8 @@ def _run(command, options):
         options.out.parent.mkdir(parents=True, exist_ok=True)
         text = work.read_text(options.data)
         print(f"{machine.sentence(hardware)}\ntext: {text.name}", file=sys.stderr)
-        reading = pipeline(text, work.SIZES[options.size[0]]["vocabulary"])
         beside = work.name_beside(options.beside)
+        reading = pipeline(text, work.SIZES[options.size[0]]["vocabulary"])
         rows = [
             row for size in options.size for row in measure(size, text, pythons, beside, options)
         ]
@@ -206,14 +206,18 @@ def pipeline(text, vocabulary_size):
 def markdown(rows):
     """The rows of one size as a table, the fastest first; ratios to the fastest of others."""
     rows = sorted(rows, key=lambda row: -row["tokens_per_second"])
-    others = [r["tokens_per_second"] for r in rows if not r["system"].startswith("tfformer")]
-    heads = ["system", "tokens a second", "least to greatest", "/ best of others", "foreign"]
-    lines = [heads, ["---", "--:", "--:", "--:", "--:"]]
+    own = ("tfformer", BESIDE)
+    others = [r["tokens_per_second"] for r in rows if not r["system"].startswith(own)]
+    beside = {r["system"]: r["tokens_per_second"] for r in rows if r["system"].startswith(BESIDE)}
+    heads = ["system", "tokens a second", "least to greatest", "/ best of others"]
+    heads += [f"/ {name}" for name in beside] + ["foreign"]
+    lines = [heads, ["---", *["--:"] * (len(heads) - 1)]]
     for row in rows:
         ratio = f"{row['tokens_per_second'] / max(others):.2f}" if others else ""
         spread = f"{row['least']:,.0f} to {row['greatest']:,.0f}"
         foreign = f"{row['foreign']:.2f}" + " (!)" * (row["foreign"] > FOREIGN)
-        lines.append([row["system"], f"{row['tokens_per_second']:,.0f}", spread, ratio, foreign])
+        ratios = [ratio, *(f"{row['tokens_per_second'] / speed:.2f}" for speed in beside.values())]
+        lines.append([row["system"], f"{row['tokens_per_second']:,.0f}", spread, *ratios, foreign])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 

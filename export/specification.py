@@ -101,6 +101,11 @@ def set_stack(spec, stack):
     """
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         for part, (sublayer, residual) in zip(layer.PARTS, layer.parts(), strict=True):
+            if part.name not in SPECIFICATIONS:
+                raise ValueError(
+                    f"{layer.name} must be made of {list(SPECIFICATIONS)} for CTranslate2, "
+                    f"got {part.name}"
+                )
             part_spec = getattr(layer_spec, SPECIFICATIONS[part.name])
             written(sublayer, part.name, SUBLAYERS)(part_spec, sublayer)
             set_norm(part_spec.layer_norm, residual.layer_norm)

@@ -34,6 +34,7 @@ ARROWS = {
     "training/command": "",
     "training/lock": "",
     "training/data": "tfformer",
+    "training/reader": "training/data",
     "training/interrupt": "",
     "training/bleu": "",
     "training/tasks": "tfformer training/bleu",

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import numpy as np
 import pytest
 
 from tfformer.config import BOS, EOS, PAD, PRESETS, UNK, TransformerConfig
@@ -111,3 +112,16 @@ def test_one_matrix_for_all_needs_one_vocabulary():
 def test_the_longest_sequence_is_that_of_learned_positions():
     assert TransformerConfig(37).longest == math.inf
     assert TransformerConfig(37, positions="learned", max_positions=17).longest == 17
+
+
+def test_numbers_of_numpy_are_numbers():
+    config = TransformerConfig(
+        np.int64(37), d_model=np.int32(8), num_heads=2, dropout=np.float32(0.5)
+    )
+    assert config == TransformerConfig(37, d_model=8, num_heads=2, dropout=0.5)
+    assert json.loads(json.dumps(config.to_dict())) == config.to_dict()
+
+
+def test_sizes_are_given_by_name():
+    with pytest.raises(TypeError, match="positional arguments"):
+        TransformerConfig(37, 41, 2, 3)

@@ -376,6 +376,12 @@ def test_an_option_that_the_family_lacks_is_refused_by_name(directory):
     assert run.load_translator(directory, min_target_length=2).options["min_length"] == 2
 
 
+def test_an_option_replaces_the_run_s_own_whichever_name_it_has(model, tokenizer, tmp_path):
+    run.save(tmp_path / "old", model, tokenizer, {"min_target_length": 3})
+    for given, expected in (({}, 3), ({"min_length": 5}, 5), ({"min_target_length": 4}, 4)):
+        assert run.load_translator(tmp_path / "old", **given).options["min_length"] == expected
+
+
 def test_a_model_of_no_family_is_not_saved(tokenizer, tmp_path):
     with pytest.raises(ValueError, match="family of .*, got Sequential"):
         run.save(tmp_path / "new", keras.Sequential(), tokenizer)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import numbers
 
 # The special ids of every vocabulary.
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
@@ -53,11 +54,11 @@ class StackOptions:
     d_ff: int = option(2048, "width inside the feed-forward layer", least=1)
     dropout: float = option(0.1, "P_drop, of each sub-layer's output", least=0, below=1)
     activation: str = option("relu", "of the feed-forward layer", choices=ACTIVATIONS)
-    norm: str = option("post", "where LayerNorm stands: after the sum, or pre", choices=NORMS)
+    norm: str = option("post", "LayerNorm after the sum, or before the layer", choices=NORMS)
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            _check(field, getattr(self, field.name))
+            object.__setattr__(self, field.name, _checked(field, getattr(self, field.name)))
         if self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model must be a multiple of num_heads, got d_model={self.d_model} and "
@@ -79,8 +80,8 @@ class StackOptions:
 
     @property
     def longest(self) -> float:
-        """The most tokens of a sequence that the model can number; infinity, where it is no
-        matter."""
+        """The most tokens of a sequence that the model can number; infinity, where it has no
+        limit."""
         return math.inf
 
     def stack(self) -> dict:
@@ -88,19 +89,23 @@ class StackOptions:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(StackOptions)}
 
 
-def _check(field, value):
-    """A ValueError if an option is not what its field says."""
+def _checked(field, value):
+    """The value, a Python number also where it is one of NumPy; a ValueError if it is not what its
+    field says."""
     rules = field.metadata
     if field.type is int:
         least = rules["least"]
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
             raise ValueError(f"{field.name} must be an integer of at least {least}, got {value!r}")
-    elif field.type is float:
+        return int(value)
+    if field.type is float:
         least, below = rules["least"], rules["below"]
-        if not isinstance(value, int | float) or not least <= value < below:
+        if not isinstance(value, numbers.Real) or not least <= value < below:
             raise ValueError(f"{field.name} must be a number in [{least}, {below}), got {value!r}")
-    elif rules["choices"] and value not in rules["choices"]:
+        return value if isinstance(value, int) else float(value)
+    if rules["choices"] and value not in rules["choices"]:
         raise ValueError(f"{field.name} must be one of {rules['choices']}, got {value!r}")
+    return value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +133,7 @@ class TransformerConfig(StackOptions):
 
     source_vocabulary_size: int = option(dataclasses.MISSING, "ids of the source", least=5)
     target_vocabulary_size: int = option(None, "ids of the target", least=5)
+    _: dataclasses.KW_ONLY
     num_encoder_layers: int = option(6, "layers of the encoder", least=1)
     num_decoder_layers: int = option(6, "layers of the decoder", least=1)
     positions: str = option("sinusoidal", "how places are numbered", choices=POSITIONS)

@@ -1,7 +1,7 @@
-"""The run directory: everything that a trained model is, and nothing that is not checked.
+"""The run directory: everything that a trained model is; what `config.json` names is checked.
 
-    config.json          format, family, model, tokenizer and weights with their sha256, search
-                         limits; without a family it is an encoder-decoder
+    config.json          format, family, model, search limits, training; the names of the other
+                         files with their sha256; without a family it is an encoder-decoder
     source.model         SentencePiece; target.model too, where the two sides differ. A side that
                          is a table of pieces has source.pieces or target.pieces in its place
     weights-<sha>.npz    one array a variable, by its path in the model
@@ -223,11 +223,12 @@ def load_service(directory, **options):
 
     config = read_config(directory)
     family = read_family(directory, config)
-    if unknown := SERVICES[family].unknown(options):
+    service = SERVICES[family]
+    if unknown := service.unknown(options):
         raise ValueError(
             f"{unknown[0]} is no option of the family {family!r}, of which {directory} is a run"
         )
-    return SERVICES[family](*load(directory), **{**config["search"], **options})
+    return service(*load(directory), **service.merged(config["search"], options))
 
 
 def load_translator(directory, **options):
@@ -235,6 +236,7 @@ def load_translator(directory, **options):
 
     Raises:
         RunError: the model of the run is no encoder-decoder.
+        ValueError: there is no such option.
     """
     require_family(directory, read_config(directory), ENCODER_DECODER)
     return load_service(directory, **options)

@@ -75,8 +75,8 @@ def prepare(folder, recipe, data, say, init=None):
         Noise(tokenizer, recipe.subword_sampling)
         write_json(partial / SETTINGS, _settings(partial, recipe))
         for name in SIDES:
-            side = getattr(tokenizer, name)
-            write_atomically(partial / f"{name}{side.suffix}", side.content)
+            own = getattr(tokenizer, name)
+            write_atomically(partial / f"{name}{own.suffix}", own.content)
         facts = {"origin": recipe.origin, "init": _named(init)}
         for split in ("train", "val"):
             report = CorpusReport()
@@ -104,7 +104,10 @@ def _begin_with(folder, init, recipe, side):
     known, old = run.read_config(init), run.load_tokenizer(init)
     task = TASKS[recipe.task]
     run.require_family(init, known, task.family)
-    config = task.read_configuration(known["model"])
+    try:
+        config = task.read_configuration(known["model"])
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{Path(init) / 'config.json'} is damaged: {error}") from error
     config = dataclasses.replace(
         config, dropout=recipe.model_changes.get("dropout", config.dropout)
     )

@@ -11,7 +11,6 @@ from pathlib import Path
 from training.data.reader import Pair
 
 RECIPES = Path(__file__).with_name("recipes")
-PARTS = ("encoder", "decoder", "embeddings")
 # What the run of --init brings with it.
 SETTLED_BY_INIT = {
     "preset",
@@ -105,7 +104,7 @@ class Recipe:
     )
     seed: int = setting(0, "of the weights, the dropout and the order of the data")
     validate_every: int = setting(1, "epochs from one validation to the next")
-    patience: int = setting(0, "stop after so many validations without a better BLEU; 0 never")
+    patience: int = setting(0, "stop after so many validations without a better model; 0 never")
     average: int = setting(5, "checkpoints of the last epochs whose average is tried at the end")
     checkpoint_steps: int = setting(500, "steps from one checkpoint to the next inside an epoch")
     freeze: str = setting("", "parts that do not learn: encoder, decoder, embeddings; with commas")
@@ -175,7 +174,7 @@ class Recipe:
             raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
 
     def _require_words(self):
-        # Here, not above: it brings Keras with it, which a command's `--help` need not wait for.
+        # Here, not above: it brings Keras with it.
         from tfformer.config import PRESETS
         from training.tasks import TASKS
 
@@ -191,9 +190,12 @@ class Recipe:
                 raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
 
     def _require_parts(self):
-        unknown = sorted(set(self.frozen()) - set(PARTS))
-        if unknown or set(self.frozen()) == set(PARTS):
-            raise ValueError(f"freeze must be some of {PARTS} but not all, got {self.freeze!r}")
+        from training.tasks import TASKS
+
+        parts = TASKS[self.task].parts
+        unknown = sorted(set(self.frozen()) - set(parts))
+        if unknown or set(self.frozen()) == set(parts):
+            raise ValueError(f"freeze must be some of {parts} but not all, got {self.freeze!r}")
         if self.new_pieces and "embeddings" in self.frozen():
             raise ValueError(
                 "new_pieces must be 0 with freeze='embeddings', where none would learn, got "

@@ -312,7 +312,7 @@ def _refuse(command, recipe, error, code):
 
 
 def _train(command, arguments, recipe, begun):
-    # TensorFlow is loaded only for a command line that makes sense.
+    # Here, not above: TensorFlow begins its work only for a command line that makes sense.
     from tfformer.files import RunError
     from training import fit
     from training.interrupt import Interrupted

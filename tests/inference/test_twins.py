@@ -149,9 +149,9 @@ def test_a_layer_without_a_twin_is_refused_by_its_name():
 
     model = small()
     model.decoder.layers[1].feed_forward.__class__ = Doubled
-    with pytest.raises(TypeError, match="decoder/layer_1/feed_forward must be .* got Doubled"):
+    with pytest.raises(ValueError, match="decoder/layer_1/feed_forward must be .* got Doubled"):
         fuse(model, L)
-    with pytest.raises(TypeError, match="model must be one of .* got Sequential"):
+    with pytest.raises(ValueError, match="model must be one of .* got Sequential"):
         fuse(keras.Sequential([]), L)
 
 

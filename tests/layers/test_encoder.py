@@ -1,5 +1,7 @@
 """The encoder: the oracle, padding and the future unseen, at home in somebody else's model."""
 
+import inspect
+
 import keras
 import numpy as np
 import oracle
@@ -219,3 +221,11 @@ def test_decoder_only_language_model_learns_and_survives_a_keras_file(reload):
     )
     # The first prediction knows nothing of what follows.
     oracle.assert_close(model(sequences[:, :3]), predicted[:, :3])
+
+
+@pytest.mark.parametrize("layer, first", [(Encoder, ["num_layers"]), (EncoderLayer, [])])
+def test_help_shows_the_options_by_name(layer, first):
+    parameters = inspect.signature(layer).parameters
+    assert list(parameters)[: len(first) + 4] == [*first, "d_model", "num_heads", "d_ff", "dropout"]
+    assert parameters["d_ff"].default is inspect.Parameter.empty
+    assert (parameters["dropout"].default, parameters["activation"].default) == (0.1, "relu")

@@ -3,9 +3,13 @@
 import inspect
 
 import pytest
+from paths import ROOT
 
 import tfformer
+from export import saved_model
 from tfformer.search.options import OPTIONS, SECOND_NAMES, first_names, takes_second_names
+from training import train
+from training.recipe import Recipe
 
 
 @pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
@@ -57,3 +61,28 @@ def test_the_public_search_has_the_options_by_these_names():
     parameters = inspect.signature(tfformer.beam_search).parameters
     for name in ("beam_width", "length_penalty", "length_penalty_form"):
         assert parameters[name].default == OPTIONS[name].default
+
+
+def test_the_translator_a_recipe_and_the_commands_have_the_options_of_the_table():
+    parameters = inspect.signature(tfformer.Translator).parameters
+    for name, option in OPTIONS.items():
+        assert parameters[name].default == option.default, name
+    recipe = Recipe(pairs=lambda split, data: [])
+    for name in ("beam_width", "length_penalty"):
+        assert getattr(recipe, name) == OPTIONS[name].default
+    for parser in (saved_model.parser(), train.parser()):
+        flags = {flag for action in parser._actions for flag in action.option_strings}
+        assert {option.flag for option in OPTIONS.values()} <= flags
+
+
+@pytest.mark.parametrize("option", OPTIONS.values(), ids=OPTIONS)
+def test_what_an_option_is_when_it_is_off_can_be_said_to_an_export(option):
+    off = option.default if option.off is None else option.off
+    arguments = saved_model.parser().parse_args(["run", "out", option.flag, str(off)])
+    assert saved_model._options(arguments) == {option.name: off}
+
+
+def test_the_page_of_the_search_has_them_all():
+    page = (ROOT / "docs" / "guide" / "search.md").read_text(encoding="utf-8")
+    for option in OPTIONS.values():
+        assert f"`{option.name}`" in page or f"`{option.flag}" in page, option.name

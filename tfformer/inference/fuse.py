@@ -42,16 +42,18 @@ class Fusing:
         """The twin of a layer, the same one each time.
 
         Raises:
-            TypeError: it has none.
+            ValueError: it has none.
         """
-        if id(layer) not in self._twins:
+        # Of one attention, its twin for the memory is another.
+        key = id(layer), more.get("reads_memory", False)
+        if key not in self._twins:
             if type(layer) not in TWINS:
-                raise TypeError(
+                raise ValueError(
                     f"{name} must be a layer that can be served, one of "
                     f"{sorted(one.__name__ for one in TWINS)}, got {type(layer).__name__}"
                 )
-            self._twins[id(layer)] = TWINS[type(layer)](layer, name, self, **more)
-        return self._twins[id(layer)]
+            self._twins[key] = TWINS[type(layer)](layer, name, self, **more)
+        return self._twins[key]
 
 
 def fuse(model, num_positions, dtype=None):
@@ -71,12 +73,12 @@ def fuse(model, num_positions, dtype=None):
         (twin, weights): the twin holds no weights, and reads no configuration.
 
     Raises:
-        TypeError: the model or one of its layers has no twin.
+        ValueError: the model or one of its layers has no twin.
     """
     fusing = Fusing(num_positions, tf.as_dtype(dtype or model.compute_dtype))
     for kind, twin in MODELS.items():
         if isinstance(model, kind):
             return twin(model, fusing), fusing.weights
-    raise TypeError(
+    raise ValueError(
         f"model must be one of {[kind.__name__ for kind in MODELS]}, got {type(model).__name__}"
     )

@@ -1,6 +1,5 @@
 """The import path that people have of `without_padding`; it lives in `tfformer.layers.rows`."""
 
-from tfformer.layers.rows import Packed as Packing
 from tfformer.layers.rows import without_padding
 
-__all__ = ["Packing", "without_padding"]
+__all__ = ["without_padding"]

@@ -2,6 +2,7 @@
 stack."""
 
 import dataclasses
+import inspect
 from typing import NamedTuple
 
 import keras
@@ -13,6 +14,7 @@ from tfformer.layers.norm import LayerNorm
 from tfformer.layers.residual import Residual
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(StackOptions))
+REQUIRED = ("d_model", "num_heads", "d_ff")  # of a layer; a model has the paper's sizes by default
 
 
 def attention(options, **common):
@@ -38,18 +40,13 @@ class Part(NamedTuple):
     reads_memory: bool = False
 
 
-class Block(keras.layers.Layer):
-    """A block of sub-layers, each inside a residual connection: [..., D] -> [..., D].
-
-    `PARTS` is the one list of what it is made of, in order. Who builds, fuses, counts or converts a
-    block walks that list.
+class Configured(keras.layers.Layer):
+    """A layer that has the options of a stack, each as an attribute.
 
     Args:
         *sizes, **options: those of `StackOptions`, in its order or by name; and the arguments of
             every Keras layer. Of d_model, num_heads and d_ff there is no default.
     """
-
-    PARTS = ()
 
     def __init__(self, *sizes, **options):
         given = stack_options(sizes, options)
@@ -58,9 +55,42 @@ class Block(keras.layers.Layer):
         self.options = StackOptions(**given)
         for name, value in self.options.to_dict().items():
             setattr(self, name, value)
-        self._make_parts()
 
-    def _make_parts(self):
+    def __init_subclass__(cls, **more):
+        """Lets `help` and `inspect.signature` show the options by name."""
+        super().__init_subclass__(**more)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        own = inspect.signature(cls.__init__).parameters.values()
+        first = [p for p in own if p.kind is kind and p.name != "self"]
+        options = [
+            inspect.Parameter(
+                field.name,
+                kind,
+                default=inspect.Parameter.empty if field.name in REQUIRED else field.default,
+            )
+            for field in dataclasses.fields(StackOptions)
+        ]
+        rest = [p for p in own if p.kind is inspect.Parameter.VAR_KEYWORD]
+        cls.__signature__ = inspect.Signature([*first, *options, *rest])
+
+    def get_config(self):
+        return {**super().get_config(), **self.options.to_dict()}
+
+
+class Block(Configured):
+    """A block of sub-layers, each inside a residual connection: [..., D] -> [..., D].
+
+    `PARTS` is the one list of what it is made of, in order. Who builds, fuses, counts or converts a
+    block walks that list.
+
+    Args:
+        *sizes, **options: see `Configured`.
+    """
+
+    PARTS = ()
+
+    def __init__(self, *sizes, **options):
+        super().__init__(*sizes, **options)
         for part in self.PARTS:
             layer = part.make(self.options, dtype=self.dtype_policy, name=part.name)
             setattr(self, part.name, layer)
@@ -81,16 +111,13 @@ class Block(keras.layers.Layer):
                 sublayer.build(x_shape)
             residual.build(x_shape)
 
-    def get_config(self):
-        return {**super().get_config(), **self.options.to_dict()}
 
-
-class Stack(Block):
+class Stack(Configured):
     """`num_layers` layers of one class; with `norm="pre"`, one LayerNorm after the last.
 
     Args:
         num_layers: N.
-        *sizes, **options: of each layer, see `Block`.
+        *sizes, **options: of each layer, see `Configured`.
     """
 
     layer_class = None
@@ -138,7 +165,7 @@ def stack_options(sizes, options):
     if twice:
         raise TypeError(f"{twice[0]} must be given once, got it by place and by name")
     given |= {name: options.pop(name) for name in OPTIONS if name in options}
-    missing = [name for name in ("d_model", "num_heads", "d_ff") if name not in given]
+    missing = [name for name in REQUIRED if name not in given]
     if missing:
         raise TypeError(f"{missing[0]} must be given, got {sorted(given)}")
     return given

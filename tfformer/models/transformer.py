@@ -85,7 +85,7 @@ class Transformer(keras.Model):
         return SinusoidalPositionalEncoding(config.d_model, dtype=dtype, name=name)
 
     def parts(self):
-        """What the model is made of: lists of layers, by the names of `training.train --freeze`.
+        """What the model is made of: lists of layers by name, of which a training can freeze some.
 
         A layer that both sides share stands in its list once.
         """

@@ -8,6 +8,7 @@ and these bounds.
 import dataclasses
 import functools
 import math
+import numbers
 
 PENALTY_FORMS = ("gnmt", "power")
 LARGEST_NGRAM = 8
@@ -58,7 +59,7 @@ class Option:
             if value not in self.choices:
                 raise ValueError(f"{self.name} must be one of {self.choices}, got {value!r}")
             return value
-        number = isinstance(value, int | float) and not isinstance(value, bool)
+        number = isinstance(value, numbers.Real) and not isinstance(value, bool)
         if not number or not self.least <= value <= self.most:
             raise ValueError(f"{self.name} must be in [{self.least}, {self.most}], got {value!r}")
         if self.kind is int and value != int(value):

@@ -1,4 +1,4 @@
-"""What every member of the family is served by: signatures over a model and its tokenizer."""
+"""What every family is served by: signatures over a model and its tokenizer."""
 
 import abc
 import inspect
@@ -66,13 +66,19 @@ class Service(abc.ABC):
 
     @classmethod
     def unknown(cls, options):
-        """Those of these names, by first or second name, that are no arguments of the class."""
+        """Those of these names, first or second ones, that are no arguments of the class."""
         return sorted(set(first_names(options)) - set(inspect.signature(cls).parameters))
+
+    @staticmethod
+    def merged(kept, given):
+        """The options that a run keeps, and in their place those that are given; by first names."""
+        return {**first_names(kept), **first_names(given)}
 
     def make_signatures(self):
         """Sets `signatures` and `functions`, over the variables of the model, which may still be
         training."""
-        self.signatures = self.served(self.fused, self.arrays(tf.constant))
+        self._constants = self.arrays(tf.constant)
+        self.signatures = self.served(self.fused, self._constants)
         self.functions = {name: one.function for name, one in self.signatures.items()}
 
     def fused(self, dtype=None):

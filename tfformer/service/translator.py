@@ -148,7 +148,7 @@ class Translator(Service):
         self.max_batch_size, self.dtype = max_batch_size, dtype
         self.shortlist, self.xla = shortlist, xla
         self.make_signatures()
-        self._greedy = greedy(self._generation(self.fused, self.arrays(tf.constant)))
+        self._greedy = greedy(self._generation(self.fused, self._constants))
 
     def translate(self, texts, batch_size=None, greedy=False):
         """Texts in any number -> their translations, in order, by beam search or greedily.

@@ -250,6 +250,10 @@ class PieceTable(Side):
     def pieces(self):
         return [*SPECIAL, *self.content.decode().split("\n")[:-1]]
 
+    @functools.cached_property
+    def _ids(self):
+        return {piece: n for n, piece in enumerate(self.pieces) if n > EOS}
+
     @property
     def byte_ids(self):
         return []
@@ -267,7 +271,7 @@ class PieceTable(Side):
         return tf.gather(self._names, ids)
 
     def ids_of(self, piece):
-        return [self.pieces.index(piece) if piece in self.pieces[EOS + 1 :] else UNK]
+        return [self._ids.get(piece, UNK)]
 
     def sampler(self, alpha):
         return None

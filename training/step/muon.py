@@ -33,7 +33,7 @@ class Muon(Adam):
     Args:
         learning_rate: a float or a schedule.
         matrices: {path of a variable: (number of heads, axis that they stand along)} of those that
-            learn so, as `matrices_of` gives them. Default: none.
+            learn so, as `matrices_of` gives them.
         momentum: of matrices. Default 0.95.
         compute_dtype: of the products that make a step orthogonal; in bfloat16 its singular values
             come out in [0.6, 1.3]. Default `"float32"`.
@@ -42,12 +42,19 @@ class Muon(Adam):
     Of each matrix there is a second moment too, as Adam has it, which stays 0.
     """
 
-    def __init__(
-        self, learning_rate=0.001, matrices=None, momentum=0.95, compute_dtype="float32", **options
-    ):
+    def __init__(self, learning_rate, matrices, momentum=0.95, compute_dtype="float32", **options):
         super().__init__(learning_rate, **options)
-        self.matrices = {path: tuple(cut) for path, cut in (matrices or {}).items()}
+        self.matrices = {path: tuple(cut) for path, cut in matrices.items()}
         self.momentum, self.compute_dtype = momentum, compute_dtype
+
+    def build(self, variables):
+        """Raises a ValueError if none of the variables is one of `matrices`: another model's."""
+        super().build(variables)
+        if self.matrices and not set(self.matrices) & {v.path for v in self._trainable_variables}:
+            raise ValueError(
+                "matrices must be paths of the model's variables, got none of them in "
+                f"{sorted(self.matrices)[:3]}"
+            )
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         """Takes the steps of all matrices of one shape at once: few large products, not many small.

@@ -24,7 +24,10 @@ class Task(abc.ABC):
         description: what the model is, a sentence for the model card.
         columns: {name: (title, format)} of the deciding figure, and of others of a validation
             that the card's table has.
+        parts: those of the model's `parts` that `--freeze` may name, though not all of them.
     """
+
+    parts = ()
 
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
     figure_most = 1.0

@@ -24,6 +24,7 @@ class Translation(Task):
         "val_perplexity": ("perplexity", "{:.3f}"),
         "val_bleu": ("greedy BLEU", "{:.2f}"),
     }
+    parts = ("encoder", "decoder", "embeddings")
     without_padding = staticmethod(without_padding)
 
     def vocabulary(self, sources, targets, recipe):

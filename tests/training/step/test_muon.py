@@ -139,3 +139,8 @@ def test_the_model_learns_by_fit_and_comes_back_from_its_configuration(rng):
     again = Muon.from_config(model.optimizer.get_config())
     assert again.matrices == matrices_of(model) and len(again.matrices) == 3 * 4 + 2 * 2
     assert (again.momentum, again.compute_dtype) == (0.95, "float32")
+
+
+def test_matrices_of_another_model_are_refused():
+    with pytest.raises(ValueError, match="matrices must be paths of the model's variables"):
+        transformer(lambda _: Muon(RATE, {"other/encoder/kernel": (1, 1)}))
