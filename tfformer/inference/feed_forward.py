@@ -22,7 +22,7 @@ ACTIVATIONS = {"relu": tf.nn.relu, "gelu": gelu, "silu": tf.nn.silu, "swiglu": s
 class FeedForward:
     """act(x W_1 + b_1) W_2 + b_2; W_1 and the gate's matrix are one product.
 
-    It is wider inside by zeros, which every activation leaves zeros.
+    It is wider inside by columns that meet rows of zeros in W_2.
     """
 
     def __init__(self, layer, name, fusing):

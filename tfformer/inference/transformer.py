@@ -114,7 +114,8 @@ class Inference:
         shape = tf.stack([batch, heads.num_heads, 1, width * heads.head_size])
 
         def cache(number):
-            """A buffer of its own: two tensors of the same zeros would be one in a graph."""
+            """A buffer of its own: in a graph, two tensors of the same numbers would be one. What
+            it begins with is written over before it is read."""
             return tf.fill(shape, tf.cast(number, self.twin.dtype))
 
         num_layers = len(self.twin.decoder.layers)

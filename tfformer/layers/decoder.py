@@ -1,8 +1,9 @@
 """The decoder: N layers of causal self-attention, cross-attention and feed-forward.
 
 Each layer runs in two ways that agree: over a whole target at once, as in training, and one
-position at a time over a cache of the keys and values that came before, on any Keras backend.
-(Search runs the same equations in fewer operations: `tfformer.inference.transformer`.)
+position at a time over a cache of the keys and values that came before: `step`, for a loop of your
+own on TensorFlow or JAX. (No command uses that; search runs the same equations in fewer operations:
+`tfformer.inference.transformer`.)
 """
 
 import keras

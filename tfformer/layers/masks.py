@@ -1,7 +1,7 @@
-"""Who may attend to whom. Every mask is boolean, True = may be attended to, and is built here.
+"""Who may attend to whom. A mask is boolean, True = may be attended to; layers make theirs here.
 
 An attention mask broadcasts to the scores [B, H, T, S]: a query (T) sees the keys (S) where the
-mask is True. A padding mask is [B, 1, 1, S], a causal one [T, S]; `&` merges them.
+mask is True. `attention_mask` makes it of a padding mask [B, S] and of causality, [T, S].
 """
 
 from keras import ops

@@ -89,7 +89,8 @@ class Padded:
 
 
 class Packed:
-    """The N tokens of a padded batch [B, T], end to end: [N, D].
+    """The N tokens of a padded batch [B, T], end to end: [N, D]. (Each sentence still attends to
+    itself alone: this is not the packing of several texts into one row.)
 
     Args:
         places: integers [N], b * T + t of each token, ascending, N at least 1. Places of padding

@@ -41,8 +41,9 @@ class Hypotheses(NamedTuple):
     scores: float32 [B, W], by which they are in order.
     lengths: int32 [B, W], eos counted.
     finished: boolean [B, W].
-    ancestors: int32 [B, W, C], the beam in which the one that each descends from stood at each
-        position, itself included; -1 where nothing is yet.
+    ancestors: int32 [B, W, C]; [b, w, c] is the beam that at position c had the token of
+        hypothesis w there, which at its newest position is w; -1 where there is none: padding of
+        a prompt, or a position to come. (A picture: docs/guide/search.md.)
     history: {"token_ids": [B, C, W], ...}, what was in each beam; a hypothesis finds its own by
         its ancestors.
     coverage: float32 [B, W, S], the attention that each source token has had, or ().
@@ -113,7 +114,8 @@ class Hypotheses(NamedTuple):
         return self.ids.shape[1] or tf.shape(self.ids)[1]
 
     def visible(self):
-        """Who descends from whom: boolean [B, W, C, W]."""
+        """Whether hypothesis w may attend to what stands in beam v at position c, for its own
+        ancestors alone: boolean [B, W, C, W], [b, w, c, v]."""
         return self.ancestors[..., None] == tf.range(self.width)
 
     def descend(self, parents):

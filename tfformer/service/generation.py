@@ -128,7 +128,7 @@ class Generation:
     def beam_search(self, source_ids, options, state=None, max_length=0, short=True, **more):
         """`search.beam_search` with these options, numbers or tensors; what is off costs nothing.
 
-        `state` is what the search starts from, made here unless it is given with its inference;
+        `state` is a pair, the inference and its `State`, made here unless it is given;
         `short`: over the shortlist, if there is one.
         """
         blank, width = self.blank(source_ids), options["beam_width"]

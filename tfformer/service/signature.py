@@ -15,7 +15,8 @@ class Signature:
         name: of the signature.
         function: a `tf.function` with an input signature, which gives a dict of tensors.
         examples: a function of `Samples` that gives requests, [{input: value}]: an export makes
-            them to prove itself.
+            them to prove itself. Rows are a list, and one input has them; an answer must be the
+            same each time, numbers to 1e-4.
         warmup: a function of `Samples` that gives the requests which warm a server up. Default:
             the first example.
     """
