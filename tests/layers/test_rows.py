@@ -102,7 +102,7 @@ def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
     found = []
     for parts, cores in ((1, 1), (2, 1), (1, 2)):
         keras.utils.set_random_seed(5)
-        config = make(dropout=0.0, num_decoder_layers=1).config
+        config = make(dropout=0.0, num_encoder_layers=1, num_decoder_layers=1).config
         model = in_parts(Transformer)(
             config, parts=parts, cores=cores, passes=passes, without_padding=without_padding
         )
