@@ -1,8 +1,13 @@
 """Fixtures that several test files share: random numbers and weights, files, a served model."""
 
+import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# Traced graphs are millions of objects that live on: to look through them as often as Python does
+# by default is an eighth of the processor time of the tests.
+gc.set_threshold(50_000, 20, 100)
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402

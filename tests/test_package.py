@@ -205,7 +205,9 @@ np.savez("found.npz", **found)
     ("backend", "blocked"),
     [
         ("tensorflow", ["tensorflow_text", "sentencepiece"]),
-        ("jax", ["tensorflow", "tensorflow_text", "sentencepiece"]),
+        pytest.param(
+            *("jax", ["tensorflow", "tensorflow_text", "sentencepiece"]), marks=pytest.mark.slow
+        ),
     ],
 )
 def test_model_runs_and_trains_the_same_on_keras_alone(backend, blocked, tmp_path, rng, randomise):

@@ -109,6 +109,7 @@ def test_ratios_are_to_the_best_of_the_other(capsys):
     assert table[3].endswith("| 2.00 |  | 0.25 (!) |")
 
 
+@pytest.mark.slow
 def test_decoding_end_to_end(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(decoding, "BEAM_WIDTH", 2)
     out = tmp_path / "new" / "decoding.json"
@@ -285,6 +286,7 @@ def test_serving_end_to_end(served_model, tmp_path, capsys):
         assert f"| 3 | {row['batching']} | {row['requests_a_second']:.1f} | " in output
 
 
+@pytest.mark.slow
 def test_load_by_rest_tells_wrong_answers_and_errors(served_model, tmp_path):
     texts = tiny.sentences(5)
     right = load.translate_alone(served_model / "1", texts)

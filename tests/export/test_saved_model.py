@@ -22,6 +22,9 @@ from export.publish import publish
 from export.verification import reference, serve, translation
 from export.verification.graph import read_graph
 from tfformer import Tokenizer, Translator
+from tfformer.service.n_best import beam_search_ids
+from tfformer.service.score import score as score_signature
+from tfformer.service.translation import serving_default
 
 TEXTS = [f"word {n} and {n * 7} more" for n in range(97)]
 SEARCH = {"max_source_length": 17, "max_target_length": 13}
@@ -179,7 +182,10 @@ def test_requests_have_no_more_rows_than_the_model_takes(run):
 
 
 @pytest.mark.slow
-def test_an_export_that_takes_two_rows_is_verified_too(run, tmp_path):
+def test_an_export_that_takes_two_rows_is_verified_too(run, tmp_path, monkeypatch):
+    # Of each kind of input one: texts, ids, pairs of texts.
+    signatures = (serving_default, beam_search_ids, score_signature)
+    monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
     arguments = [str(run), str(tmp_path / "small"), "--max-batch-size", "2"]
     assert saved_model.main(arguments) == 0
     report = json.loads((tmp_path / "small" / "1.report.json").read_text())

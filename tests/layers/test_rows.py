@@ -91,7 +91,7 @@ def test_few_numbers_of_tokens_are_met(tokens, kept):
     np.testing.assert_array_equal(labels, 7 * (np.arange(kept) < tokens))
 
 
-@pytest.mark.parametrize("passes", [1, 2])
+@pytest.mark.parametrize("passes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
     """By rows of their own, in two passes, one part of them padding alone: the whole batch."""
     inputs, labels = ({k: v[:4] for k, v in batch[0].items()}, batch[1][:4])
@@ -102,7 +102,7 @@ def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
     found = []
     for parts, cores in ((1, 1), (2, 1), (1, 2)):
         keras.utils.set_random_seed(5)
-        config = make(dropout=0.0, num_decoder_layers=1).config
+        config = make(dropout=0.0, num_encoder_layers=1, num_decoder_layers=1).config
         model = in_parts(Transformer)(
             config, parts=parts, cores=cores, passes=passes, without_padding=without_padding
         )

@@ -7,6 +7,7 @@ own among the parts of a batch in each child, as in a process that began by itse
 
 import atexit
 import functools
+import gc
 import json
 import os
 import resource
@@ -82,8 +83,11 @@ def _serve():
     # What the command imports when it trains, and the recipe.
     import killing_recipe  # noqa: F401
 
-    from training.report import bleu, card, picture  # noqa: F401
+    from training import bleu  # noqa: F401
+    from training.report import card, picture  # noqa: F401
 
+    # No child looks through what was imported, nor copies its pages.
+    gc.freeze()
     for line in sys.stdin:
         child = os.fork()
         if not child:

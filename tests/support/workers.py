@@ -95,11 +95,21 @@ class Workers:
         return self.errors[worker].read()
 
 
-def train(run, *options, **kwargs):
-    """Trains to the end."""
-    with Workers(run, *options, **kwargs) as workers:
+def train(run, *options, count=1, **environment):
+    """Trains to the end, in `count` processes."""
+    if count == 1:
+        done = alone(run, *options, **environment)
+        assert done.returncode == 0, done.stderr
+        return
+    with Workers(run, *options, count=count, **environment) as workers:
         codes = workers.wait()
         assert not any(codes), "\n".join(map(workers.said, range(len(codes))))
+
+
+def alone(run, *options, **environment):
+    """Runs the command in one process, with the environment that `Workers` have."""
+    environment = {"OPTIMIZER": "muon", "TF_CONFIG": os.environ.get("TF_CONFIG"), **environment}
+    return forks.train([RECIPE, "--run", str(run), *options], environment)
 
 
 def last_state(run):

@@ -21,14 +21,14 @@ from training.state import Keeper
 @pytest.mark.parametrize(
     "moments",
     [
-        ("during a save", "middle of an epoch"),
+        ("during a save",),
         pytest.param(
             # The middle of the second, with R-Drop.
             ("during a save", "during validation", "end of an epoch", "middle of an epoch"),
             marks=pytest.mark.slow,
         ),
     ],
-    ids=["two kills", "four kills"],
+    ids=["one kill", "four kills"],
 )
 def test_resumed_equals_uninterrupted_whatever_killed_it(moments, finished, tmp_path):
     run = tmp_path / "run"
@@ -82,6 +82,7 @@ def test_nan_stops_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path):
     assert all(np.isfinite(value).all() for value in arrays.values())
 
 
+@pytest.mark.slow
 def test_r_drop_and_sampling_begin_behind_their_epochs(finished, tmp_path):
     """The recipe's three epochs: the first without R-Drop, and only that one."""
     never = ("--r-drop-from=2", "--subword-sampling=0.5", "--subword-sampling-from=2")
@@ -105,6 +106,7 @@ def test_a_resume_that_is_refused_changes_no_setting(begun, capsys):
     assert (begun / "prepared" / "recipe.json").read_bytes() == settings
 
 
+@pytest.mark.slow
 def test_a_run_that_is_cut_short_is_validated_and_one_that_is_made_longer_goes_on(
     tmp_path, capsys, monkeypatch
 ):
@@ -129,6 +131,7 @@ def test_a_run_that_is_cut_short_is_validated_and_one_that_is_made_longer_goes_o
         assert (settings["epochs"], settings["validate_every"]) == (epochs, 3)
 
 
+@pytest.mark.slow
 def test_a_run_in_the_middle_of_an_epoch_cannot_end_before_it(tmp_path, capsys, monkeypatch):
     run = [RECIPE, "--run", str(tmp_path / "run")]
 

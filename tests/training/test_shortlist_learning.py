@@ -239,6 +239,7 @@ def test_the_command_writes_what_it_has_learned(run, corpus, learned, tmp_path, 
     assert "101 pairs kept; nothing dropped; learning from 99" in progress
 
 
+@pytest.mark.slow
 def test_exported_with_it_the_server_answers_as_in_process(run, learned, tmp_path, monkeypatch):
     # Whose search it narrows, text or ids; the fewer there are, the sooner they are verified.
     signatures = (serving_default, beam_search_ids)

@@ -136,5 +136,6 @@ def test_awkward_text_trains(files, tmp_path):
     good = b"".join(b"word %d and more\n" % n for n in range(80))
     arguments = files(source=awkward + good, target=awkward + good)
     arguments += ["--batch-tokens", "256", "--vocabulary-size", "300", "--max-tokens", "48"]
+    arguments += ["--num-encoder-layers", "1", "--num-decoder-layers", "1"]
     assert train.main(arguments) == 0
     assert (tmp_path / "run" / "config.json").exists()

@@ -98,6 +98,7 @@ def test_a_run_finds_its_batch_once_and_learns_as_with_the_number(small_gpu, tmp
     capsys.readouterr()
 
 
+@pytest.mark.slow
 def test_an_epoch_keeps_its_steps(small_gpu, tmp_path, monkeypatch):
     monkeypatch.setattr(fit, "LEAST_STEPS", 20)
     run = tmp_path / "run"
@@ -108,6 +109,7 @@ def test_an_epoch_keeps_its_steps(small_gpu, tmp_path, monkeypatch):
     assert last_state(run)[1]["history"][0]["step"] >= 20
 
 
+@pytest.mark.slow
 def test_a_run_that_found_no_batch_takes_a_number(small_gpu, tmp_path, monkeypatch, capsys):
     run = tmp_path / "run"
     command = [RECIPE, "--run", str(run), "--epochs", "1"]
@@ -145,6 +147,7 @@ def test_auto_is_for_one_device(options, tmp_path, capsys):
     assert error.count("\n") == 0 and "batch_tokens must be a number" in error
 
 
+@pytest.mark.slow
 def test_no_room_in_the_middle_is_one_line_and_the_run_goes_on_in_parts(
     tmp_path, monkeypatch, capsys
 ):

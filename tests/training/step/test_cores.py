@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import signal
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from workers import RECIPE
 
 from tfformer.files import read_json
 from training import fit, train
+from training.interrupt import Interrupted
 from training.recipe import AUTO, load_recipe
 from training.report import machine
 from training.step import cores
@@ -55,18 +57,30 @@ def test_a_gpu_computes_its_batch_whole(monkeypatch):
     assert cores_of(recipe(cores=2)) == 1
 
 
-def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(monkeypatch, tmp_path):
+def stop(training):
+    """A training that a signal stops before its first step."""
+    raise Interrupted(signal.SIGTERM)
+
+
+@pytest.mark.parametrize(
+    ("train_it", "code"),
+    [
+        (stop, 128 + signal.SIGTERM),
+        pytest.param(fit.Training.run, 0, marks=pytest.mark.slow),
+    ],
+    ids=["prepared", "trained"],
+)
+def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(monkeypatch, tmp_path, train_it, code):
     """Dropout draws for each part."""
-    command = [RECIPE, "--run", str(tmp_path / "run"), "--resume"]
+    command = [RECIPE, "--run", str(tmp_path / "run"), "--resume", "--r-drop", "0"]
     models = []
-    original = fit.Training.run
     monkeypatch.setattr(
-        fit.Training, "run", lambda self: models.append(self.model) or original(self)
+        fit.Training, "run", lambda self: models.append(self.model) or train_it(self)
     )
     for available, epochs in ((3, 1), (5, 2)):
         monkeypatch.setattr(machine, "cores", lambda available=available: available)
         batch = [] if models else ["--batch-tokens", str(4 * LEAST_TOKENS)]
-        assert train.main([*command, *batch, "--epochs", str(epochs)]) == 0
+        assert train.main([*command, *batch, "--epochs", str(epochs)]) == code
         assert read_json(tmp_path / "run" / "prepared" / "recipe.json")["cores"] == 3
     assert [model.cores for model in models] == [3, 3]
 
@@ -104,6 +118,7 @@ from killing_recipe import RECIPE
 """
 
 
+@pytest.mark.slow
 def test_the_command_sees_to_its_process_in_time(tmp_path):
     """Nothing that it imports or reads makes TensorFlow compute before the threads are shared."""
     (tmp_path / "watched.py").write_text(WATCHED)

@@ -7,7 +7,15 @@ import signal
 
 import forks
 import pytest
-from workers import KILLS, Workers, assert_close_weights, assert_same_state, last_state, train
+from workers import (
+    KILLS,
+    Workers,
+    alone,
+    assert_close_weights,
+    assert_same_state,
+    last_state,
+    train,
+)
 
 from training.step.strategy import Strategy
 from training.step.worker import is_chief
@@ -189,9 +197,13 @@ def test_killed_at_random_is_uninterrupted(tmp_path, count):
     for _ in range(KILLS):
         victim = chosen.randrange(count)
         moment = f"{chosen.randint(4, 16)} batches, {chosen.uniform(0, 0.1)} seconds"
-        with Workers(run, *options, "--resume", count=count, die={victim: moment}) as workers:
-            assert workers.wait_for(victim) == -signal.SIGKILL, workers.said(victim)
-            workers.kill()
+        if count == 1:
+            killed = alone(run, *options, "--resume", DIE=moment)
+            assert killed.returncode == -signal.SIGKILL, killed.stderr
+        else:
+            with Workers(run, *options, "--resume", count=count, die={victim: moment}) as workers:
+                assert workers.wait_for(victim) == -signal.SIGKILL, workers.said(victim)
+                workers.kill()
         if (run / "checkpoints" / "last.npz").exists():
             progress = last_state(run)[1]
             places.add((progress["epoch"], progress["batch"]))
