@@ -57,7 +57,7 @@ class Parts:
     def __init__(self, *args, parts=1, cores=1, passes=1, without_padding=None, **kwargs):
         self.stop = tf.Variable(0.0, trainable=False)
         super().__init__(*args, **kwargs)
-        self.parts, self.cores, self.passes = parts, cores, passes
+        self.batch_parts, self.cores, self.passes = parts, cores, passes
         self.without_padding = without_padding
 
     def train_step(self, data):
@@ -75,17 +75,17 @@ class Parts:
 
     def _gradients(self, inputs, labels):
         """The loss of this replica's rows, summed over the tokens, and its gradients."""
-        if self.parts == self.cores == 1:
+        if self.batch_parts == self.cores == 1:
             return self._part(inputs, labels)
 
         def split(ids):
             length = tf.shape(ids)[1]
-            copies = tf.reshape(ids, [self.passes, self.parts, self.cores, -1, length])
+            copies = tf.reshape(ids, [self.passes, self.batch_parts, self.cores, -1, length])
             copies = tf.transpose(copies, [1, 2, 0, 3, 4])
-            return tf.reshape(copies, [self.parts, self.cores, -1, length])
+            return tf.reshape(copies, [self.batch_parts, self.cores, -1, length])
 
         batch = tree.map_structure(split, (inputs, labels))
-        if self.parts == 1:
+        if self.batch_parts == 1:
             return self._side_by_side(0, batch)
 
         def add(n, total, gradients):
@@ -95,7 +95,7 @@ class Parts:
         zeros = [tf.zeros(v.shape, v.dtype) for v in self.trainable_variables]
         # A loop, not K copies: TensorFlow would run these side by side, and keep all their memory.
         _, total, gradients = tf.while_loop(
-            lambda n, *_: n < self.parts, add, (0, 0.0, zeros), parallel_iterations=1
+            lambda n, *_: n < self.batch_parts, add, (0, 0.0, zeros), parallel_iterations=1
         )
         return total, gradients
 

@@ -7,7 +7,9 @@ import tensorflow as tf
 
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from training.step.adam import Adam
+from training.step.model import part_of
 from training.step.muon import Muon, matrices_of, orthogonal
+from training.step.parallel import in_parts
 
 V, D, H = 31, 12, 3
 RATE = 0.01
@@ -144,3 +146,16 @@ def test_the_model_learns_by_fit_and_comes_back_from_its_configuration(rng):
 def test_matrices_of_another_model_are_refused():
     with pytest.raises(ValueError, match="matrices must be paths of the model's variables"):
         transformer(lambda _: Muon(RATE, {"other/encoder/kernel": (1, 1)}))
+
+
+def test_a_model_that_is_computed_in_parts_has_the_same_matrices():
+    sizes = dict(num_encoder_layers=1, num_decoder_layers=1, d_model=D, num_heads=H, d_ff=17)
+    config = TransformerConfig(V, **sizes)
+    whole, apart = (
+        Transformer(config, name="one"),
+        in_parts(Transformer)(config, name="one", parts=3),
+    )
+    assert matrices_of(apart) == matrices_of(whole)
+    assert part_of(apart, "encoder") == [apart.encoder]
+    with pytest.raises(ValueError, match="parts that the model has, .* got 'tail'"):
+        part_of(apart, "tail")
