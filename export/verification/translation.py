@@ -30,16 +30,16 @@ def compare(translator, requests, report, run, options, progress):
 
 def compare_reference(translator, requests, report):
     """Adds to the report whether the served beam search is the plain one, sentence by sentence."""
-    whole, asked = _uncached(translator), requests["beam_search_ids"]
+    uncached, asked = _uncached(translator), requests["beam_search_ids"]
     answers = report.served.get("beam_search_ids")
     if answers is None:  # not exported
         answers = [answer(translator, "beam_search_ids", request) for request in asked]
     faults, sentences = [], 0
     for request, served in zip(asked, answers, strict=True):
         for row, source_ids in enumerate(request["source_ids"]):
-            source_ids, model = np.trim_zeros(np.array(source_ids, "int32"), "b"), whole
+            source_ids, model = np.trim_zeros(np.array(source_ids, "int32"), "b"), uncached
             if translator.shortlist:
-                model = reference.restricted(whole, translator.shortlist.allowed(source_ids))
+                model = reference.restricted(uncached, translator.shortlist.allowed(source_ids))
             faults += _search_faults(
                 translator, model, source_ids, request["max_length"], row, served
             )

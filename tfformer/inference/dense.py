@@ -18,7 +18,7 @@ class Dense:
         kernel, bias = side_by_side(layers, scales)
         self.size = kernel.shape[-1]
         weights = {"kernel": tf.cast(kernel, fusing.dtype), "bias": tf.cast(bias, fusing.dtype)}
-        fusing.weights[name] = {key: wider(weight) for key, weight in weights.items()}
+        fusing.weights[name] = {key: padded_columns(weight) for key, weight in weights.items()}
 
     def __call__(self, weights, x):
         """Rows [R, D] -> [R, sum of the layers' units]."""
@@ -48,7 +48,7 @@ def stored_columns(size, parts=1):
     return size + 16 if size * parts % 512 == 0 else size
 
 
-def wider(kernel, parts=1):
+def padded_columns(kernel, parts=1):
     """A kernel [..., N], or a bias [N], with columns of zeros up to `stored_columns`."""
     size = kernel.shape[-1]
     more = stored_columns(size, parts) - size

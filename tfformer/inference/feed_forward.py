@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.inference.dense import columns, product, side_by_side, wider
+from tfformer.inference.dense import columns, padded_columns, product, side_by_side
 from tfformer.layers import feed_forward
 
 
@@ -30,11 +30,13 @@ class FeedForward:
         self.activation = ACTIVATIONS[layer.activation]
         first = [layer.inner, layer.gate] if layer.gated else [layer.inner]
         parts = [
-            [wider(tf.cast(x, fusing.dtype), len(first)) for x in side_by_side([part])]
+            [padded_columns(tf.cast(x, fusing.dtype), len(first)) for x in side_by_side([part])]
             for part in first
         ]
         kernel, bias = (tf.concat(pair, axis=-1) for pair in zip(*parts, strict=True))
-        outer, outer_bias = (wider(tf.cast(x, fusing.dtype)) for x in side_by_side([layer.outer]))
+        outer, outer_bias = (
+            padded_columns(tf.cast(x, fusing.dtype)) for x in side_by_side([layer.outer])
+        )
         missing = kernel.shape[1] // len(first) - outer.shape[0]
         fusing.weights[name] = {
             "inner": {"kernel": kernel, "bias": bias},

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.inference.dense import columns, wider
+from tfformer.inference.dense import columns, padded_columns
 from tfformer.layers import output
 
 
@@ -21,7 +21,7 @@ class Output:
             kernel = tf.transpose(tf.cast(embedding.embeddings, fusing.dtype))  # [D, V]
         else:
             kernel = tf.cast(layer.kernel, fusing.dtype)
-        fusing.weights[name] = {"kernel": wider(kernel)}
+        fusing.weights[name] = {"kernel": padded_columns(kernel)}
         if layer.use_bias:
             fusing.weights[name]["bias"] = tf.cast(layer.bias, tf.float32)
 

@@ -176,9 +176,9 @@ class Decoder(Stack):
             [B, W, D], and the cache, N pairs of [B, W, H, T + 1, K].
         """
         grown = []
-        for layer, (keys, values), past in zip(self.layers, projected_memory, cache, strict=True):
-            x, past = layer.step(x, keys, values, memory_mask, past)
-            grown.append(past)
+        for layer, (keys, values), own in zip(self.layers, projected_memory, cache, strict=True):
+            x, own = layer.step(x, keys, values, memory_mask, own)
+            grown.append(own)
         return self.normed(x), grown
 
     def compute_output_shape(self, x_shape, memory_shape=None):

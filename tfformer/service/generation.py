@@ -159,7 +159,7 @@ class Generation:
         )
         return in_vocabulary(found, inference), blank
 
-    def compiled(self, source_ids):
+    def by_xla(self, source_ids):
         """What `best` gives of a beam search that XLA compiles, in buckets of shapes."""
         rows = tf.shape(source_ids)[0]
         source_ids = in_bucket(source_ids, self.max_source_length)

@@ -16,7 +16,7 @@ def serving_default(generation):
     def serving_default(text):
         source_ids, truncated = generation.source_ids(text)
         if generation.xla:
-            return {**generation.compiled(source_ids), "truncated": truncated}
+            return {**generation.by_xla(source_ids), "truncated": truncated}
         found, blank = generation.beam_search(source_ids, generation.options, num_results=1)
         return {**generation.best(found, blank), "truncated": truncated}
 
