@@ -138,6 +138,7 @@ class Server:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._log.close()
 
     def __enter__(self):
         return self

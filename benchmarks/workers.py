@@ -50,6 +50,7 @@ class Worker:
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
                 )  # fmt: skip
             except OSError as error:
+                self._log.close()
                 raise WorkerError(f"{python} cannot be started: {error.strerror}") from error
             self.process_id = self._process.pid
             try:
@@ -74,6 +75,7 @@ class Worker:
         except (subprocess.TimeoutExpired, OSError, ValueError):
             self._process.kill()
             self._process.wait()
+        self._log.close()
 
     def _read(self):
         line = self._process.stdout.readline()
