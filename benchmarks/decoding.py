@@ -68,7 +68,6 @@ SYSTEMS = [
 ]
 PEERS = sorted({system.peer for system in SYSTEMS} - {"tfformer"})
 COMPARED = ("ctranslate2-float32", "opennmt")  # a column of ratios for each
-BESIDE = "beside-"  # and for each checkout that is measured beside this one
 
 
 def parser():
@@ -231,7 +230,8 @@ def fastest(rows, system, batch):
 
 def markdown(rows):
     """The rows of one size as a table: every system at its best, and ours also by default."""
-    compared = [*COMPARED, *dict.fromkeys(r["system"] for r in rows if BESIDE in r["system"])]
+    systems = dict.fromkeys(row["system"] for row in rows)
+    compared = [*COMPARED, *(name for name in systems if name.startswith(work.BESIDE))]
     heads = ["batch", "system", "threads", "ms a sentence", "least to greatest"]
     heads += [f"/ {name}" for name in compared] + ["foreign"]
     lines = [heads, ["--:", "---", "---", "--:", "--:", *["--:"] * len(compared), "--:"]]

@@ -25,7 +25,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from benchmarks.decoding import BESIDE, FOREIGN, System
+from benchmarks.decoding import FOREIGN, System
 from benchmarks.workers import ROOT, Progress, Worker, WorkerError, take_turns
 from export.command import Parser
 from training.step.allocator import HUGE_PAGES
@@ -206,9 +206,10 @@ def pipeline(text, vocabulary_size):
 def markdown(rows):
     """The rows of one size as a table, the fastest first; ratios to the fastest of others."""
     rows = sorted(rows, key=lambda row: -row["tokens_per_second"])
-    own = ("tfformer", BESIDE)
-    others = [r["tokens_per_second"] for r in rows if not r["system"].startswith(own)]
-    beside = {r["system"]: r["tokens_per_second"] for r in rows if r["system"].startswith(BESIDE)}
+    speeds = {row["system"]: row["tokens_per_second"] for row in rows}
+    beside = {name: speed for name, speed in speeds.items() if name.startswith(work.BESIDE)}
+    own = ("tfformer", work.BESIDE)
+    others = [speed for name, speed in speeds.items() if not name.startswith(own)]
     heads = ["system", "tokens a second", "least to greatest", "/ best of others"]
     heads += [f"/ {name}" for name in beside] + ["foreign"]
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)]]

@@ -19,6 +19,7 @@ SIZES = {  # num_layers: of the encoder and of the decoder each
 }
 EDGES = (8, 12, 16, 20, 24, 32, 56)  # lengths that a training batch is padded to
 SENTENCES = 256  # that are there to be decoded
+BESIDE = "beside-"  # begins the name of a checkout that is measured beside this one
 
 
 class Text(NamedTuple):
@@ -54,7 +55,7 @@ def name_beside(checkouts):
     for checkout in checkouts:
         if not (checkout / "benchmarks" / "work.py").is_file():
             raise ValueError(f"--beside must name checkouts of this project, got {checkout}")
-    return {f"beside-{n}": checkout.resolve() for n, checkout in enumerate(checkouts, 1)}
+    return {f"{BESIDE}{n}": checkout.resolve() for n, checkout in enumerate(checkouts, 1)}
 
 
 def export_beside(checkout, directory, size, tokenizer, beam_width, steps):

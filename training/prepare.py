@@ -104,10 +104,7 @@ def _begin_with(folder, init, recipe, side):
     known, old = run.read_config(init), run.load_tokenizer(init)
     task = TASKS[recipe.task]
     run.require_family(init, known, task.family)
-    try:
-        config = task.read_configuration(known["model"])
-    except (TypeError, ValueError) as error:
-        raise RunError(f"{Path(init) / 'config.json'} is damaged: {error}") from error
+    config = _configuration(task, known["model"], Path(init) / "config.json")
     config = dataclasses.replace(
         config, dropout=recipe.model_changes.get("dropout", config.dropout)
     )
@@ -164,9 +161,11 @@ def read_init(folder, task):
 def read_init_configuration(folder, task):
     """The configuration of what a training begins with, or None. Raises RunError."""
     path = folder / "init.json"
-    if not path.exists():
-        return None
-    fields = read_json(path)
+    return _configuration(task, read_json(path), path) if path.exists() else None
+
+
+def _configuration(task, fields, path):
+    """The configuration of the fields that a file has. Raises RunError, which names the file."""
     try:
         return task.read_configuration(fields)
     except (TypeError, ValueError) as error:

@@ -214,3 +214,16 @@ def test_mistakes_are_one_line(first, tmp_path, capsys):
         errors = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
         assert len(errors) == 1 and message in errors[0]
     assert not (tmp_path / "second" / "prepared").exists()
+
+
+@pytest.mark.parametrize("fields", [{}, {"width": 3}])
+def test_a_run_with_a_damaged_configuration_is_named_in_one_line(first, tmp_path, capsys, fields):
+    damaged = tmp_path / "damaged"
+    shutil.copytree(first, damaged)
+    config = run.read_config(damaged) | {"model": fields}
+    (damaged / "config.json").write_text(json.dumps(config))
+    arguments = [*files(tmp_path), "--run", str(tmp_path / "second"), "--init", str(damaged)]
+    assert train.main(arguments) == 1
+    errors = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert len(errors) == 1 and f"{damaged / 'config.json'} is damaged: " in errors[0]
+    assert not (tmp_path / "second" / "prepared").exists()
