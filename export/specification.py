@@ -8,6 +8,7 @@ from tfformer.config import BOS, EOS, UNK
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.norm import LayerNorm
+from tfformer.layers.output import Dense
 
 # Names of `ctranslate2.specs.common_spec.Activation`; the GELU of both is the exact one.
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
@@ -28,6 +29,7 @@ def specification(model, tokenizer, num_positions):
         ValueError: CTranslate2 cannot express the model.
     """
     config = model.config
+    written(model.output_projection, "output_projection", {Dense: None})
     if config.activation not in ACTIVATIONS:
         raise ValueError(
             f"activation must be one of {tuple(ACTIVATIONS)} for CTranslate2, "

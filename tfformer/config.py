@@ -103,6 +103,10 @@ def _checked(field, value):
         if not isinstance(value, numbers.Real) or not least <= value < below:
             raise ValueError(f"{field.name} must be a number in [{least}, {below}), got {value!r}")
         return value if isinstance(value, int) else float(value)
+    if field.type is bool:
+        if value not in (True, False):
+            raise ValueError(f"{field.name} must be True or False, got {value!r}")
+        return bool(value)
     if rules["choices"] and value not in rules["choices"]:
         raise ValueError(f"{field.name} must be one of {rules['choices']}, got {value!r}")
     return value
@@ -124,6 +128,8 @@ class TransformerConfig(StackOptions):
         tie_embeddings: which matrices are one: `"none"`; `"target"`, the target embedding and the
             output projection; `"all"`, the source embedding too (Press and Wolf 2017; section
             3.4), for which both vocabularies must be one.
+        copy: whether words of the source can be copied, by a pointer-generator (See et al. 2017),
+            for which both vocabularies must be one. Default False.
         **stack: d_model, num_heads, d_ff, dropout, activation, norm: see `StackOptions`. Dropout
             is on the sums of embeddings and positions as well.
 
@@ -139,6 +145,7 @@ class TransformerConfig(StackOptions):
     positions: str = option("sinusoidal", "how places are numbered", choices=POSITIONS)
     max_positions: int = option(512, "places that learned positions can number", least=1)
     tie_embeddings: str = option("none", "matrices that are one", choices=TIED)
+    copy: bool = option(False, "words of the source can be copied (See et al. 2017)")
 
     def __post_init__(self):
         if self.target_vocabulary_size is None:
@@ -148,15 +155,19 @@ class TransformerConfig(StackOptions):
             raise ValueError(
                 f"d_model must be even for sinusoidal positions, got d_model={self.d_model}"
             )
-        if (
-            self.tie_embeddings == "all"
-            and self.source_vocabulary_size != self.target_vocabulary_size
-        ):
+        if self.one_vocabulary and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(
-                "tie_embeddings='all' needs one vocabulary for both sides, got "
+                f"{self.one_vocabulary} needs one vocabulary for both sides, got "
                 f"source_vocabulary_size={self.source_vocabulary_size} and "
                 f"target_vocabulary_size={self.target_vocabulary_size}"
             )
+
+    @property
+    def one_vocabulary(self) -> str | None:
+        """The option that needs one vocabulary for both sides, as it would be written; or None."""
+        if self.tie_embeddings == "all":
+            return "tie_embeddings='all'"
+        return "copy=True" if self.copy else None
 
     @property
     def longest(self) -> float:

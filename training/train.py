@@ -217,8 +217,10 @@ def read_recipe(arguments):
         # Its model is that of the run, not of the recipe.
         return recipe
     sizes = given_sizes(arguments)
-    if sizes.get("tie_embeddings") == "all" and not recipe.shared_vocabulary:
-        raise ValueError("--tie-embeddings all needs one vocabulary for both sides, got two")
+    for name, value in (("tie_embeddings", "all"), ("copy", True)):
+        if sizes.get(name) == value and not recipe.shared_vocabulary:
+            given = _flag(name) if value is True else f"{_flag(name)} {value}"
+            raise ValueError(f"{given} needs one vocabulary for both sides, got two")
     return dataclasses.replace(recipe, model_changes=recipe.model_changes | sizes)
 
 

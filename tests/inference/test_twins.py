@@ -16,7 +16,7 @@ from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.norm import LayerNorm
-from tfformer.layers.output import Dense
+from tfformer.layers.output import Dense, PointerGenerator
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.residual import Residual
 from tfformer.models.transformer import Transformer, TransformerConfig
@@ -68,6 +68,14 @@ def plain_case(layer, x, memory):
     return layer(x), lambda twin, w: twin(w, rows(x))
 
 
+def pointer_case(layer, x, memory):
+    attention = tf.nn.softmax(memory[:, None, :, 0] * x[:, :, None, 0])  # [B, T, S]
+    ids = tf.constant([[5, 9, 5, 3, 0], [4, 3, 0, 0, 0]])
+    of_rows = tf.repeat(ids, T, axis=0)  # [B * T, S]
+    expected = layer(x, attention=attention, source_ids=ids[:, None])
+    return expected, lambda twin, w: twin(w, rows(x), rows(attention), of_rows)
+
+
 def residual_case(layer, x, memory):
     return layer(x, sublayer=tf.tanh), lambda twin, w: twin(w, rows(x), tf.tanh)
 
@@ -98,6 +106,9 @@ CASES = {
     ),
     "output": (Dense, lambda: Dense(V), plain_case),
     "output with a bias": (Dense, lambda: Dense(V, use_bias=True), plain_case),
+    "pointer-generator": (
+        PointerGenerator, lambda: PointerGenerator(V, use_bias=True), pointer_case
+    ),
     "encoder layer": (EncoderLayer, lambda: EncoderLayer(**SIZES), encoder_case),
     "encoder": (Encoder, lambda: Encoder(2, **SIZES, norm="pre"), encoder_case),
     "decoder layer": (DecoderLayer, lambda: DecoderLayer(**SIZES), decoder_layer_case),

@@ -105,7 +105,8 @@ def steps(model, source_ids, beams):
     outputs = []
     for t in range(beams.shape[-1]):
         ids, position = tf.constant(beams[:, :, t]), tf.constant(t)
-        logits, cache = model.decode_step(ids, position, projected, source_ids != 0, cache)
+        known = projected, source_ids != 0, cache, source_ids
+        logits, cache = model.decode_step(ids, position, *known)
         outputs.append(logits.numpy())
     return np.stack(outputs, axis=2)
 
@@ -156,22 +157,7 @@ def test_cross_attention_weights_sum_to_one_over_the_source(variant, inputs, mod
 @pytest.mark.parametrize("variant", ["paper", "pre"])
 def test_cross_attention_weights_equal_the_oracle(variant, inputs, model_of):
     model = model_of(variant)
-    source, target = (inputs[name] != 0 for name in ("source_ids", "target_ids"))
-    x = oracle.embed_with_positions(
-        model.source_embedding, model.source_positions, inputs["source_ids"]
-    )
-    memory = oracle.encoder(model.encoder, x, source)
-    x = oracle.embed_with_positions(
-        model.target_embedding, model.target_positions, inputs["target_ids"]
-    )
-    expected = []
-    for layer in model.decoder.layers:
-        queries = oracle.decoder_self_attention(layer, x, target)
-        if model.config.norm == "pre":
-            queries = oracle.layer_norm(layer.cross_residual.layer_norm, queries)
-        allowed = source[:, None, :]
-        expected.append(oracle.head_weights(layer.cross_attention, queries, memory, allowed))
-        x = oracle.decoder_layer(layer, x, memory, target, source)
+    expected = oracle.cross_attention_weights(model, **inputs)
     oracle.assert_close(model.cross_attention_weights(inputs), expected)
 
 
@@ -190,6 +176,8 @@ def parameters(config):
         total += 2 * norm
     if config.positions == "learned":
         total += 2 * config.max_positions * D
+    if config.copy:
+        total += D + 1
     source, target = config.source_vocabulary_size * D, config.target_vocabulary_size * D
     return (
         total
@@ -222,6 +210,15 @@ def test_tied_matrices_are_one_variable(tied, matrices):
     assert sum(set(v.shape) == {V, D} for v in model.trainable_variables) == matrices
     assert (model.source_embedding is model.target_embedding) == (tied == "all")
     assert len(model.output_projection.weights) == (tied == "none")
+
+
+def test_a_model_that_copies_needs_the_ids_of_the_source(inputs):
+    model = make("silu")
+    memory = model.encode(inputs["source_ids"])
+    with pytest.raises(ValueError, match="source_ids must be given to a model with copy=True, got"):
+        model.decode(inputs["target_ids"], memory)
+    with pytest.raises(ValueError, match="copy=True needs one vocabulary for both sides, got"):
+        make("silu", tie_embeddings="none", target_vocabulary_size=V + 2)
 
 
 def test_stacks_differ_in_depth_and_vocabularies_in_size(inputs):

@@ -180,8 +180,46 @@ def transformer(model, source_ids, target_ids):
     x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)
     x = decoder(model.decoder, x, memory, target, source)
     if model.config.tie_embeddings == "none":
-        return dense(model.output_projection, x)
-    return x @ array(model.target_embedding.embeddings).T
+        logits = dense(model.output_projection, x)
+    else:
+        logits = x @ array(model.target_embedding.embeddings).T
+    if not model.config.copy:
+        return logits
+    gate = sigmoid(dense(model.output_projection.gate, x))
+    attention = cross_attention_weights(model, source_ids, target_ids)[-1].mean(axis=1)
+    return np.log(pointer_generator(gate, softmax(logits), attention, source_ids))
+
+
+def cross_attention_weights(model, source_ids, target_ids):
+    """Of each decoder layer, [B, H, T, S]."""
+    source, target = source_ids != 0, target_ids != 0
+    x = embed_with_positions(model.source_embedding, model.source_positions, source_ids)
+    memory = encoder(model.encoder, x, source)
+    x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)
+    found = []
+    for layer in model.decoder.layers:
+        queries = decoder_self_attention(layer, x, target)
+        if model.config.norm == "pre":
+            queries = layer_norm(layer.cross_residual.layer_norm, queries)
+        allowed = source[:, None, :]
+        found.append(head_weights(layer.cross_attention, queries, memory, allowed))
+        x = decoder_layer(layer, x, memory, target, source)
+    return found
+
+
+def pointer_generator(gate, generated, attention, source_ids):
+    """g P_generated + (1 - g) sum of the attention to each id, one place after the other.
+
+    Args:
+        gate: g, [B, T, 1].
+        generated: probabilities [B, T, V].
+        attention: [B, T, S].
+        source_ids: [B, S].
+    """
+    copied = np.zeros(generated.shape)
+    for row, place in np.ndindex(source_ids.shape):
+        copied[row, :, source_ids[row, place]] += attention[row, :, place]
+    return gate * generated + (1 - gate) * copied
 
 
 def smoothed_targets(labels, size, smoothing):

@@ -11,7 +11,7 @@ VARIANTS = {
     "learned": {"positions": "learned", "max_positions": 13, "tie_embeddings": "all"},
     "swiglu": {"activation": "swiglu", "norm": "pre", "positions": "learned"},
     "gelu": {"activation": "gelu", "tie_embeddings": "all"},
-    "silu": {"activation": "silu", "norm": "pre", "tie_embeddings": "all"},
+    "silu": {"activation": "silu", "norm": "pre", "tie_embeddings": "all", "copy": True},
     "vocabularies": {"target_vocabulary_size": 19, "tie_embeddings": "target"},
 }
 

@@ -25,6 +25,7 @@ OTHERS = {
     "positions": "learned",
     "max_positions": 129,
     "tie_embeddings": "target",
+    "copy": True,
 }
 
 
@@ -43,8 +44,11 @@ def test_every_field_of_the_configuration_is_an_option():
     assert not fields & {name for name, *_ in options()}
     assert OTHERS.keys() <= fields - sizes
     shown = " ".join(train.parser().format_help().split())
-    for name, _, help in model_options():
-        assert f"--{name.replace('_', '-')} " in shown and " ".join(help.split()) in shown
+    for name, kind, help in model_options():
+        flag = f"--{name.replace('_', '-')}"
+        # A flag that can be denied stands before its denial, another before its value.
+        assert f"{flag}, --no-" in shown or f"{flag} {kind.__name__.upper()}" in shown
+        assert " ".join(help.split()) in shown
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -53,7 +57,10 @@ def test_an_option_replaces_the_preset_s_and_the_recipe_s_own(tmp_path, name):
     # Of three heads, d_model must be a multiple.
     sizes = {"d_model": 18} if name == "num_heads" else {}
     flags = {name: value, **sizes}
-    given = [f"--{flag.replace('_', '-')}={text}" for flag, text in flags.items()]
+    given = [
+        f"--{flag.replace('_', '-')}" + ("" if value is True else f"={value}")
+        for flag, value in flags.items()
+    ]
     recipe = train.read_recipe(arguments(tmp_path / "run", *given))
     assert recipe.model_changes == load_recipe(RECIPE).model_changes | flags
     config = TASKS[recipe.task].configuration(recipe, 301)
@@ -78,6 +85,7 @@ def test_an_option_replaces_the_preset_s_and_the_recipe_s_own(tmp_path, name):
         (["--positions", "rotary"], "positions must be one of"),
         (["--positions", "learned", "--max-positions", "15"], "max_positions=15, got 16"),
         (["--tie-embeddings", "all", *APART], "--tie-embeddings all needs one vocabulary"),
+        (["--copy", *APART], "--copy needs one vocabulary for both sides, got two"),
         (["--tie-embeddings", "both"], "tie_embeddings must be one of"),
     ],
 )

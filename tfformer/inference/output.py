@@ -1,8 +1,8 @@
-"""The twin of the output layer."""
+"""The twins of the output layers."""
 
 import tensorflow as tf
 
-from tfformer.inference.dense import columns, padded_columns
+from tfformer.inference.dense import Dense, columns, padded_columns
 from tfformer.layers import output
 
 
@@ -14,6 +14,8 @@ class Output:
         layer, name, fusing: of every twin.
         embedding: the layer of the embedding that is tied to it. Default: none.
     """
+
+    reads_source = output.Dense.reads_source
 
     def __init__(self, layer, name, fusing, embedding=None):
         self.name, self.size, self.has_bias = name, layer.vocabulary_size, layer.use_bias
@@ -44,4 +46,33 @@ class Output:
         return logits
 
 
-TWINS = {output.Dense: Output}
+class PointerGenerator(Output):
+    """log P(w) of P(w) = g softmax(x W + b)_w + (1 - g) sum of the attention to w, in float32.
+
+    Args:
+        layer, name, fusing, embedding: see `Output`.
+    """
+
+    reads_source = output.PointerGenerator.reads_source
+
+    def __init__(self, layer, name, fusing, embedding=None):
+        super().__init__(layer, name, fusing, embedding)
+        self.gate = Dense([layer.gate], f"{name}/gate", fusing)
+
+    def __call__(self, weights, x, attention, source_ids):
+        """Rows [R, D], what each attends to, float32 [R, S], and the ids that stand there, [R, S]
+        -> float32 [R, V]."""
+        generated = tf.nn.log_softmax(super().__call__(weights, x))
+        copied = output.attention_to_ids(attention, source_ids, self.size)
+        copied = tf.math.log(tf.maximum(copied, output.LEAST))
+        gate = tf.cast(self.gate(weights, x), tf.float32)  # [R, 1]
+        generated, copied = (
+            generated + tf.math.log_sigmoid(gate),
+            copied + tf.math.log_sigmoid(-gate),
+        )
+        # log(e^a + e^b), no term of which is over 1.
+        most = tf.maximum(generated, copied)
+        return most + tf.math.log1p(tf.exp(-tf.abs(generated - copied)))
+
+
+TWINS = {output.Dense: Output, output.PointerGenerator: PointerGenerator}

@@ -49,7 +49,7 @@ class ShortlistInference(Inference):
     def vocabulary_ids(self, ids):
         return tf.gather(self.candidates, ids)
 
-    def _step_logits(self, x, batch, width, memory):
+    def _step_logits(self, x, attention, batch, width, memory):
         shape = tf.stack([batch, width, tf.size(self.candidates)])  # [B, W, C]
         return tf.reshape(self.output(x), shape) + memory["absent"][:, None]  # [B, W, C]
 

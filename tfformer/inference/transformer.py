@@ -51,44 +51,61 @@ class Inference:
         """source_ids [B, S] -> what the decoder needs of the source, as `State.memory`.
 
         keys and values: N tensors [B, H, S, K] each. bias: float32 [B, 1, 1, S], added to the
-        scores of an attention.
+        scores of an attention. source_ids: as given, if the output layer reads them.
         """
         batch, length = tf.unstack(tf.shape(source_ids))
         bias = padding_bias(source_ids)  # [B, 1, 1, S]
         x = self._embed(source_ids, self.twin.source_embedding, self.twin.source_positions)
         x = self.twin.encoder(self.weights, x, batch, length, bias)
         keys, values = self.twin.decoder.project(self.weights, x, batch, length)
-        return {"keys": keys, "values": values, "bias": bias}
+        memory = {"keys": keys, "values": values, "bias": bias}
+        return {**memory, "source_ids": source_ids} if self.twin.output.reads_source else memory
 
     def decode(self, target_ids, memory):
         """All positions at once: target_ids [B, T] -> logits float32 [B, T, V], and the mean over
         the heads of the last layer's attention to the source, float32 [B, T, S]."""
         x, attention = self._decode(target_ids, memory)
         shape = tf.concat([tf.shape(target_ids), [self.vocabulary_size]], axis=0)
-        return tf.reshape(self.twin.output(self.weights, x), shape), attention  # [B, T, V]
+        logits = self.twin.output(self.weights, x, *self._seen(attention, memory))
+        return tf.reshape(logits, shape), attention  # [B, T, V]
+
+    def _seen(self, attention, memory):
+        """What the output layer reads besides the state of each of its rows: nothing; or what the
+        row attends to, float32 [R, S], of an attention [B, T, S], and the ids there, [R, S]."""
+        if not self.twin.output.reads_source:
+            return ()
+        ids = tf.broadcast_to(memory["source_ids"][:, None], tf.shape(attention))  # [B, T, S]
+        shape = [-1, tf.shape(attention)[2]]
+        return tf.reshape(attention, shape), tf.reshape(ids, shape)  # [B * T, S] each
 
     def log_probs(self, target_ids, labels, memory, block=1024):
         """log P(label) at all positions of target_ids [B, T], float32 [B, T].
 
         The logits of `block` positions at a time: [B, T, V] of them would be gigabytes.
         """
-        x, _ = self._decode(target_ids, memory)
+        x, attention = self._decode(target_ids, memory)
         count = tf.size(labels)
         block = tf.clip_by_value(count, 1, block)
         blocks = tf.maximum(1, (count + block - 1) // block)
         missing = blocks * block - count
-        x = tf.pad(x, [[0, missing], [0, 0]])
-        x = tf.reshape(x, [blocks, block, x.shape[1]])  # [N, block, D]
+
+        def in_blocks(rows):
+            rows = tf.pad(rows, [[0, missing], [0, 0]])
+            size = rows.shape[1] or tf.shape(rows)[1]
+            return tf.reshape(rows, [blocks, block, size])  # [N, block, ...]
+
+        seen = [in_blocks(rows) for rows in (x, *self._seen(attention, memory))]
         padded = tf.pad(tf.reshape(labels, [-1]), [[0, missing]])  # [B * T + missing]
         padded = tf.reshape(padded, [blocks, block])  # [N, block]
 
-        def log_probs(pair):
-            logits = self.twin.output(self.weights, pair[0])
-            label = tf.gather(logits, pair[1], batch_dims=1)
+        def log_probs(one):
+            *seen, labels = one
+            logits = self.twin.output(self.weights, *seen)
+            label = tf.gather(logits, labels, batch_dims=1)
             return label - tf.reduce_logsumexp(logits, axis=-1)
 
         found = tf.map_fn(
-            log_probs, (x, padded), parallel_iterations=1, fn_output_signature=tf.float32
+            log_probs, (*seen, padded), parallel_iterations=1, fn_output_signature=tf.float32
         )
         found = tf.reshape(found, [-1])[:count]  # [B * T]
         return tf.reshape(found, tf.shape(labels))  # [B, T]
@@ -151,17 +168,18 @@ class Inference:
             return self.twin.decoder.heads.merge(tf.matmul(tf.cast(weights, values.dtype), values))
 
         x, attention = self.twin.decoder(self.weights, x, batch, width, attend, state.memory)
-        logits = self._step_logits(x, batch, width, state.memory)
+        logits = self._step_logits(x, attention, batch, width, state.memory)
         return StepResult(logits, caches, attention)
 
     def vocabulary_ids(self, ids):
         """The ids of a search as ids of the vocabulary: the same, but with a shortlist."""
         return ids
 
-    def _step_logits(self, x, batch, width, memory):
-        """Rows [B * W, D] -> float32 [B, W, V]; with a shortlist fewer."""
-        shape = tf.stack([batch, width, self.vocabulary_size])
-        return tf.reshape(self.twin.output(self.weights, x), shape)  # [B, W, V]
+    def _step_logits(self, x, attention, batch, width, memory):
+        """Rows [B * W, D], their attention [B, W, S] -> float32 [B, W, V]; with a shortlist
+        fewer."""
+        logits = self.twin.output(self.weights, x, *self._seen(attention, memory))
+        return tf.reshape(logits, tf.stack([batch, width, self.vocabulary_size]))  # [B, W, V]
 
     @staticmethod
     def _write(rows, index, new):

@@ -162,14 +162,17 @@ class MultiHeadAttention(keras.layers.Layer):
         Returns [B, T, D]. With more axes in front of H than B, as in a cache of beams, `query`
         has as many: [B, W, T, D] to [B, W, H, S, K].
         """
+        return self.attend_with_weights(query, keys, values, mask, training, rows)[0]
+
+    def attend_with_weights(self, query, keys, values, mask=None, training=None, rows=None):
+        """What `attend` gives, and the attention weights before dropout, float32 [B, H, T, S]."""
         rows = rows or Padded()
         queries = rows.split_heads(self.query_projection(query), self.num_heads)
+        weights = attention_weights(queries, keys, mask)
+        kept = ops.cast(weights, values.dtype)
         if training and self.dropout:
-            weights = ops.cast(attention_weights(queries, keys, mask), values.dtype)
-            heads = ops.matmul(self.weights_dropout(weights, training=training), values)
-        else:
-            heads = scaled_dot_product_attention(queries, keys, values, mask)
-        return self.output_projection(rows.merge_heads(heads))
+            kept = self.weights_dropout(kept, training=training)
+        return self.output_projection(rows.merge_heads(ops.matmul(kept, values))), weights
 
     def compute_output_shape(self, query_shape, value_shape=None):
         return (*query_shape[:-1], self.d_model)

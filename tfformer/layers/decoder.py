@@ -54,28 +54,45 @@ class DecoderLayer(Block):
         memory_rows=None,
     ):
         rows, memory_rows = rows or Padded(x_mask), memory_rows or Padded(memory_mask)
+        return self.with_attention(x, memory, training, rows, memory_rows)[0]
 
-        def attend_to_memory(x):
-            return self.cross_attention(
-                x, memory, training=training, rows=rows, value_rows=memory_rows
-            )
+    def with_attention(self, x, memory, training=None, rows=None, memory_rows=None):
+        """What a call gives, and the weights of the attention to the memory.
 
-        x = self._attend_to_self(x, rows, training)
-        x = self.cross_residual(x, sublayer=attend_to_memory, training=training)
-        return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training)
+        Returns:
+            As `x`, and float32 [B, H, T, S], padded also where the rows are `Packed`.
+        """
+        rows, memory_rows = rows or Padded(), memory_rows or Padded()
 
-    def _attend_to_self(self, x, rows, training=None):
-        def attend(x):
+        def attend_to_self(x):
             return self.self_attention(x, causal=True, training=training, rows=rows)
 
-        return self.self_residual(x, sublayer=attend, training=training)
+        keys, values = self.cross_attention.keys_and_values(memory, memory_rows)
+        mask = attention_mask(memory_rows.mask)
+        return self._run(x, attend_to_self, (keys, values, mask), training, rows)
+
+    def _run(self, x, attend_to_self, memory, training=None, rows=None):
+        """The three parts, and the weights of the second.
+
+        Args:
+            attend_to_self: a function of x.
+            memory: its keys, its values and its mask.
+        """
+        weights = None
+
+        def attend_to_memory(x):
+            nonlocal weights
+            x, weights = self.cross_attention.attend_with_weights(x, *memory, training, rows)
+            return x
+
+        x = self.self_residual(x, sublayer=attend_to_self, training=training)
+        x = self.cross_residual(x, sublayer=attend_to_memory, training=training)
+        return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training), weights
 
     def cross_attention_weights(self, x, memory, x_mask=None, memory_mask=None):
         """The weights of the attention to the memory, float32 [B, H, T, S], of a call."""
-        x = self._attend_to_self(x, Padded(x_mask))
-        if self.norm == "pre":
-            x = self.cross_residual.layer_norm(x)
-        return self.cross_attention.attention_weights(x, memory, value_mask=memory_mask)
+        rows, memory_rows = Padded(x_mask), Padded(memory_mask)
+        return self.with_attention(x, memory, rows=rows, memory_rows=memory_rows)[1]
 
     def step(self, x, memory_keys, memory_values, memory_mask, cache):
         """One position of W beams a sentence.
@@ -92,9 +109,15 @@ class DecoderLayer(Block):
         Returns:
             [B, W, D], and the cache [B, W, H, T + 1, K].
         """
+        known = memory_keys, memory_values, memory_mask, cache
+        return self.step_with_attention(x, *known)[:2]
+
+    def step_with_attention(self, x, memory_keys, memory_values, memory_mask, cache):
+        """What `step` gives, and the weights of the attention to the memory, float32
+        [B, H, W, S]."""
         cache_out = []
 
-        def self_attention(x):
+        def attend_to_self(x):
             # Each beam attends to its own past, so the axis of queries has length 1.
             x = ops.expand_dims(x, 2)  # [B, W, 1, D]
             new = self.self_attention.keys_and_values(x)
@@ -102,12 +125,9 @@ class DecoderLayer(Block):
             cache_out.extend((keys, values))
             return ops.squeeze(self.self_attention.attend(x, keys, values), 2)  # [B, W, D]
 
-        x = self.self_residual(x, sublayer=self_attention)
-        mask = attention_mask(memory_mask)
-        x = self.cross_residual(
-            x, sublayer=lambda x: self.cross_attention.attend(x, memory_keys, memory_values, mask)
-        )
-        return self.feed_forward_residual(x, sublayer=self.feed_forward), tuple(cache_out)
+        memory = memory_keys, memory_values, attention_mask(memory_mask)
+        x, weights = self._run(x, attend_to_self, memory)
+        return x, tuple(cache_out), weights
 
     def compute_output_shape(self, x_shape, memory_shape=None):
         return x_shape
@@ -153,6 +173,21 @@ class Decoder(Stack):
             x = layer(x, memory, training=training, rows=rows, memory_rows=memory_rows)
         return self.normed(x)
 
+    def with_attention(self, x, memory, training=None, rows=None, memory_rows=None):
+        """What a call gives, and what each position attends to in the memory.
+
+        Returns:
+            As `x`, and the mean over the heads of the last layer's attention to the memory, float32
+            [B, T, S]; [N, S] of `Packed` rows.
+        """
+        rows, memory_rows = rows or Padded(), memory_rows or Padded()
+        *others, last = self.layers
+        for layer in others:
+            x = layer(x, memory, training=training, rows=rows, memory_rows=memory_rows)
+        x, weights = last.with_attention(x, memory, training, rows, memory_rows)
+        mean = ops.mean(weights, axis=1, keepdims=True)  # [B, 1, T, S]
+        return self.normed(x), rows.merge_heads(mean)
+
     def project_memory(self, memory):
         """The keys and values of the memory for every layer: N pairs of [B, H, S, K]."""
         return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]
@@ -175,11 +210,16 @@ class Decoder(Stack):
         Returns:
             [B, W, D], and the cache, N pairs of [B, W, H, T + 1, K].
         """
+        return self.step_with_attention(x, projected_memory, memory_mask, cache)[:2]
+
+    def step_with_attention(self, x, projected_memory, memory_mask, cache):
+        """What `step` gives, and the mean over the heads of the last layer's attention to the
+        memory, float32 [B, W, S]."""
         grown = []
         for layer, (keys, values), own in zip(self.layers, projected_memory, cache, strict=True):
-            x, own = layer.step(x, keys, values, memory_mask, own)
+            x, own, weights = layer.step_with_attention(x, keys, values, memory_mask, own)
             grown.append(own)
-        return self.normed(x), grown
+        return self.normed(x), grown, ops.mean(weights, axis=1)
 
     def compute_output_shape(self, x_shape, memory_shape=None):
         return x_shape

@@ -1,6 +1,15 @@
-"""The output layer: from the decoder's states to the logits of the next token."""
+"""The output layers: from the decoder's states to the logits of the next token.
+
+A model calls its output layer with all that the layer reads: the states; with `reads_source`, also
+what each state attends to, and the ids that stand there. So a layer that copies words of the source
+is an output layer like any other, in training, in search and in the exported graph.
+"""
 
 import keras
+from keras import ops
+
+# What stands for a probability of 0 under a logarithm.
+LEAST = 1e-30
 
 
 # Keras names the weights in a `.keras` file by the classes of a model's layers, and the output
@@ -23,6 +32,9 @@ class Dense(keras.layers.Layer):
         [..., V], in the compute dtype.
     """
 
+    # Whether it is called with `attention` and `source_ids` too.
+    reads_source = False
+
     def __init__(self, vocabulary_size, tied=False, use_bias=False, **kwargs):
         super().__init__(**kwargs)
         if vocabulary_size < 1:
@@ -44,8 +56,11 @@ class Dense(keras.layers.Layer):
     def call(self, x, embedding=None):
         if self.tied and embedding is None:
             raise ValueError("embedding must be given to a tied output layer, got None")
-        logits = embedding.project(x) if self.tied else keras.ops.matmul(x, self.kernel)
-        return logits if self.bias is None else logits + self.bias
+        if self.tied:
+            logits = embedding.project(x)
+        else:
+            logits = ops.matmul(x, ops.cast(self.kernel, x.dtype))
+        return logits if self.bias is None else logits + ops.cast(self.bias, logits.dtype)
 
     def compute_output_shape(self, x_shape):
         return (*x_shape[:-1], self.vocabulary_size)
@@ -57,3 +72,62 @@ class Dense(keras.layers.Layer):
             "tied": self.tied,
             "use_bias": self.use_bias,
         }
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class PointerGenerator(Dense):
+    """P(w) = g softmax(x W + b)_w + (1 - g) sum of a_s over the places s that hold w,
+    g = sigmoid(x u + c)  (See et al. 2017, equations 8 and 9).
+
+    A word is generated from the vocabulary with the probability g, and else copied: a is the
+    attention to the source. Both sides have one vocabulary. (Their gate reads the attended source
+    and the newest word beside the state; the state of a Transformer's decoder holds both.)
+
+    Args:
+        vocabulary_size, tied, use_bias: see `Dense`.
+
+    Call arguments:
+        x: [..., D].
+        embedding: the `TokenEmbedding` of a tied one.
+        attention: float32 [..., S], what each row of x attends to; it sums to 1.
+        source_ids: integers [..., S], or what broadcasts to it: the ids that stand there.
+
+    Returns:
+        log P, float32 [..., V]: logits like others, whose softmax is P itself.
+    """
+
+    reads_source = True
+
+    def __init__(self, vocabulary_size, tied=False, use_bias=False, **kwargs):
+        # Keras would cast the attention to the compute dtype, in which it does not sum to 1.
+        super().__init__(vocabulary_size, tied, use_bias, autocast=False, **kwargs)
+        self.gate = keras.layers.Dense(1, name="gate", dtype=self.dtype_policy)
+
+    def build(self, x_shape):
+        super().build(x_shape)
+        self.gate.build(x_shape)
+
+    def call(self, x, embedding=None, attention=None, source_ids=None):
+        if attention is None or source_ids is None:
+            raise ValueError(
+                "attention and source_ids must be given to an output layer that copies, got "
+                f"{'no source_ids' if source_ids is None else 'no attention'}"
+            )
+        x = ops.cast(x, self.compute_dtype)
+        generated = ops.log_softmax(ops.cast(super().call(x, embedding), "float32"))
+        copied = attention_to_ids(attention, source_ids, self.vocabulary_size)
+        copied = ops.log(ops.maximum(copied, LEAST))
+        gate = ops.cast(self.gate(x), "float32")  # [..., 1]
+        return ops.logaddexp(generated + ops.log_sigmoid(gate), copied + ops.log_sigmoid(-gate))
+
+
+def attention_to_ids(attention, source_ids, vocabulary_size):
+    """How much of the attention goes to each id: float32 [..., S] -> [..., V]."""
+    shape = ops.shape(attention)
+    rows = ops.reshape(attention, (-1, shape[-1]))  # [R, S]
+    ids = ops.reshape(ops.broadcast_to(source_ids, shape), (-1, shape[-1]))  # [R, S]
+    count = ops.shape(rows)[0]
+    own = ops.broadcast_to(ops.arange(count, dtype=ids.dtype)[:, None], ops.shape(ids))  # [R, S]
+    places = ops.reshape(ops.stack([own, ids], axis=-1), (-1, 2))  # [R * S, 2]
+    found = ops.scatter(places, ops.reshape(rows, (-1,)), (count, vocabulary_size))  # [R, V]
+    return ops.reshape(found, (*shape[:-1], vocabulary_size))  # [..., V]

@@ -71,6 +71,10 @@ class Padded:
         """[B, T] -> [B, T]."""
         return ids
 
+    def of_sentences(self, x):
+        """What each sentence has once, [B, S], for each of its rows: [B, 1, S]."""
+        return ops.expand_dims(x, 1)  # [B, 1, S]
+
     def length(self, x):
         """T of x [B, T, D]."""
         return ops.shape(x)[1]
@@ -83,7 +87,7 @@ class Padded:
 
     def merge_heads(self, x):
         """[..., H, T, K] -> [..., T, D], D = H K; the inverse of `split_heads`."""
-        width = x.shape[-3] * x.shape[-1]
+        width = x.shape[-3] * ops.shape(x)[-1]
         x = ops.swapaxes(x, -3, -2)  # [..., T, H, K]
         return ops.reshape(x, (*ops.shape(x)[:-2], width))  # [..., T, D]
 
@@ -110,6 +114,10 @@ class Packed:
         """[B, T] -> [N]."""
         return ops.take(ops.reshape(ids, (-1,)), self.places, axis=0)  # [N]
 
+    def of_sentences(self, x):
+        """What each sentence has once, [B, S], for each of its rows: [N, S]."""
+        return ops.take(x, self.places // self.padded_length, axis=0)  # [N, S]
+
     def length(self, x):
         """T of the padded batch that x [N, D] was."""
         return self.padded_length
@@ -129,7 +137,7 @@ class Packed:
     def _split(self, num_heads, zero_padding=False):
         @ops.custom_gradient
         def split(x):
-            rows = ops.reshape(x, (-1, x.shape[-1] // num_heads))  # [N * H, K]
+            rows = ops.reshape(x, (-1, ops.shape(x)[-1] // num_heads))  # [N * H, K]
             heads = ops.arange(num_heads, dtype="int32")
             chosen = self.ranks[:, None, :] * num_heads + heads[None, :, None]  # [B, H, T]
             split = ops.take(rows, chosen, axis=0)  # [B, H, T, K]
@@ -144,12 +152,13 @@ class Packed:
     def _merge(self, num_heads):
         @ops.custom_gradient
         def merge(x):
-            rows = ops.reshape(x, (-1, x.shape[-1]))  # [B * H * T, K]
+            size = ops.shape(x)[-1]
+            rows = ops.reshape(x, (-1, size))  # [B * H * T, K]
             row, column = self.places // self.padded_length, self.positions
             heads = ops.arange(num_heads, dtype="int32")
             chosen = (row[:, None] * num_heads + heads) * self.padded_length + column[:, None]
             merged = ops.take(rows, chosen, axis=0)  # [N, H, K]
-            merged = ops.reshape(merged, (-1, num_heads * x.shape[-1]))  # [N, D]
+            merged = ops.reshape(merged, (-1, num_heads * size))  # [N, D]
 
             def gradient(*args, upstream=None):
                 return self._split(num_heads, zero_padding=True)(upstream_gradient(args, upstream))

@@ -9,7 +9,7 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
-from tfformer.layers.output import Dense
+from tfformer.layers.output import Dense, PointerGenerator
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.rows import Packed, Padded
 
@@ -67,7 +67,7 @@ class Transformer(keras.Model):
         self.target_dropout = Dropout(config.dropout, dtype=dtype)
         self.encoder = Encoder(config.num_encoder_layers, **stack, name="encoder")
         self.decoder = Decoder(config.num_decoder_layers, **stack, name="decoder")
-        self.output_projection = Dense(
+        self.output_projection = (PointerGenerator if config.copy else Dense)(
             config.target_vocabulary_size,
             tied=config.tie_embeddings != "none",
             dtype=dtype,
@@ -134,7 +134,8 @@ class Transformer(keras.Model):
             source = Packed(inputs["source_places"], source.mask)
             target = Packed(inputs["target_places"], target.mask)
         memory = self.encode(source_ids, training, source)
-        return self.decode(target_ids, memory, None, training, target, memory_rows=source)
+        rows = {"rows": target, "memory_rows": source}
+        return self.decode(target_ids, memory, None, training, **rows, source_ids=source_ids)
 
     def encode(self, source_ids, training=None, rows=None):
         """source_ids [B, S] -> memory [B, S, D]; [N, D] if the rows are `Packed`."""
@@ -151,24 +152,29 @@ class Transformer(keras.Model):
         training=None,
         rows=None,
         memory_rows=None,
+        source_ids=None,
     ):
         """target_ids [B, T] and memory [B, S, D] -> logits [B, T, V], all positions at once.
 
-        With `Packed` rows of both, memory is [N, D] and the logits are [M, V].
+        With `Packed` rows of both, memory is [N, D] and the logits are [M, V]. A model that copies
+        needs source_ids [B, S] too.
         """
         rows = rows or Padded(padding_mask(target_ids))
         memory_rows = memory_rows or Padded(memory_mask)
         x = self._embed(self.target_embedding, self.target_positions, target_ids, rows)
         x = self.target_dropout(x, training=training)
-        x = self.decoder(x, memory, training=training, rows=rows, memory_rows=memory_rows)
-        return self.logits(x)
+        if not self.output_projection.reads_source:
+            x = self.decoder(x, memory, training=training, rows=rows, memory_rows=memory_rows)
+            return self.logits(x)
+        x, attention = self.decoder.with_attention(x, memory, training, rows, memory_rows)
+        return self.logits(x, attention, rows.of_sentences(self._given(source_ids)))
 
     @staticmethod
     def _embed(embedding, positions, ids, rows):
         """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of packed rows."""
         return positions(embedding(rows.pack(ids)), positions=rows.positions)
 
-    def decode_step(self, ids, position, projected_memory, memory_mask, cache):
+    def decode_step(self, ids, position, projected_memory, memory_mask, cache, source_ids=None):
         """One position of W targets a sentence, over a cache of those before.
 
         Args:
@@ -177,6 +183,7 @@ class Transformer(keras.Model):
             projected_memory: `model.decoder.project_memory(memory)`.
             memory_mask: boolean [B, S], True = token, or None.
             cache: `model.decoder.empty_cache(B, W)`, or what the step before gave.
+            source_ids: integers [B, S], which a model that copies needs.
 
         Returns:
             logits [B, W, V] of the position after, and the grown cache.
@@ -186,13 +193,31 @@ class Transformer(keras.Model):
         shape = ops.shape(x)
         x = ops.reshape(x, (-1, 1, self.config.d_model))  # [B * W, 1, D]
         x = ops.reshape(self.target_positions(x, start=position), shape)  # [B, W, D]
-        x, cache = self.decoder.step(x, projected_memory, memory_mask, cache)
-        return self.logits(x), cache
+        known = projected_memory, memory_mask, cache
+        x, cache, attention = self.decoder.step_with_attention(x, *known)
+        if not self.output_projection.reads_source:
+            return self.logits(x), cache
+        return self.logits(x, attention, self._given(source_ids)[:, None]), cache
 
-    def logits(self, x):
-        """The output projection: [..., D] -> [..., V]."""
+    def logits(self, x, attention=None, source_ids=None):
+        """The output layer: [..., D] -> [..., V].
+
+        One that copies reads also what each row attends to, float32 [..., S], and the ids that
+        stand there, integers that broadcast to [..., S].
+        """
         embedding = self.target_embedding if self.output_projection.tied else None
-        return self.output_projection(x, embedding=embedding)
+        if not self.output_projection.reads_source:
+            return self.output_projection(x, embedding=embedding)
+        return self.output_projection(
+            x, embedding=embedding, attention=attention, source_ids=source_ids
+        )
+
+    @staticmethod
+    def _given(source_ids):
+        """The ids as a tensor; a ValueError if there are none."""
+        if source_ids is None:
+            raise ValueError("source_ids must be given to a model with copy=True, got None")
+        return ops.convert_to_tensor(source_ids)
 
     def cross_attention_weights(self, inputs):
         """The decoder's attention to the source, for pictures: float32 [N, B, H, T, S].
@@ -201,13 +226,13 @@ class Transformer(keras.Model):
         """
         source_ids = ops.convert_to_tensor(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
-        memory, memory_mask = self.encode(source_ids), padding_mask(source_ids)
-        x_mask = padding_mask(target_ids)
+        memory, memory_rows = self.encode(source_ids), Padded(padding_mask(source_ids))
+        rows = Padded(padding_mask(target_ids))
         x = self.target_positions(self.target_embedding(target_ids))
         weights = []
         for layer in self.decoder.layers:
-            weights.append(layer.cross_attention_weights(x, memory, x_mask, memory_mask))
-            x = layer(x, memory, x_mask=x_mask, memory_mask=memory_mask)
+            x, own = layer.with_attention(x, memory, rows=rows, memory_rows=memory_rows)
+            weights.append(own)
         return ops.stack(weights)
 
     def get_config(self):

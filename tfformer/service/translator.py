@@ -107,12 +107,14 @@ class Translator(Service):
                 f"tokenizer must have the model's numbers of ids, {sizes} for source and target, "
                 f"got {tokens}"
             )
-        if config.tie_embeddings == "all" and not tokenizer.is_shared:
-            raise ValueError("tokenizer must be one for both sides with tie_embeddings='all'")
+        if config.one_vocabulary and not tokenizer.is_shared:
+            raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
         if dtype not in (None, "float32", "bfloat16"):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
         if shortlist is not None:
+            if config.copy:
+                raise ValueError("shortlist must be None with copy=True: any word may be copied")
             shortlist.check(tokenizer)
         for name, value in (
             ("max_source_length", max_source_length),

@@ -45,11 +45,16 @@ class Translation(Task):
             # Two vocabularies have no matrix in common.
             changes.setdefault("tie_embeddings", "target")
         try:
-            return TransformerConfig.preset(
+            config = TransformerConfig.preset(
                 recipe.preset, source_size, target_vocabulary_size=target_size, **changes
             )
         except TypeError as error:
             raise ValueError(f"model_changes: {error}") from error
+        if config.one_vocabulary and not shared:
+            raise ValueError(
+                f"{config.one_vocabulary} needs one vocabulary for both sides, got two"
+            )
+        return config
 
     def example(self, source, target, padded):
         """target_ids = bos + y, labels = y + eos."""
