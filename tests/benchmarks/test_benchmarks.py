@@ -24,8 +24,6 @@ from benchmarks import (
 )
 from benchmarks.peers import protocol
 from benchmarks.workers import Worker, WorkerError
-from tfformer.service.n_best import beam_search
-from tfformer.service.translation import serving_default
 from training.report import machine
 
 TEXT = work.Text(
@@ -39,26 +37,6 @@ TEXT = work.Text(
 @pytest.fixture(scope="module")
 def tokenizer():
     return work.learn_vocabulary(TEXT, 400)
-
-
-@pytest.fixture
-def few_signatures(monkeypatch):
-    """A `Translator` has those alone that a worker asks for, that of another checkout too."""
-    signatures = (serving_default, beam_search)
-    monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
-    chosen = (
-        "from tfformer.service import n_best, translation, translator\n"
-        "translator.SIGNATURES = (translation.serving_default, n_best.beam_search)\n"
-    )
-    monkeypatch.setattr(work, "EXPORT", chosen + work.EXPORT)
-
-
-@pytest.fixture(scope="module")
-def small_model(tmp_path_factory):
-    """A base directory whose version 1 has the signature alone that clients ask for."""
-    base = tmp_path_factory.mktemp("models") / "small"
-    tiny.save_version(tiny.make_translator(**tiny.SERVED), base, 1, ["serving_default"])
-    return base
 
 
 def test_vocabulary_has_exactly_the_wanted_size_and_its_pieces_are_all_different(tokenizer):
