@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import forks
 import numpy as np
 import pytest
 from killing_recipe import RECIPE
@@ -261,8 +263,22 @@ def test_wrong_usage_takes_one_line(arguments, message, tmp_path, capsys):
     assert error.count("\n") == 1 and message in error
 
 
+@pytest.fixture
+def forked(monkeypatch):
+    """Trains and scores in processes that do not import TensorFlow anew."""
+
+    def begin(command, *, stdout, stderr, env):
+        python, option, module, *arguments = command
+        assert (python, option) == (sys.executable, "-m") and stdout is stderr
+        return forks.Process(module, arguments, env, stdout.name)
+
+    monkeypatch.setattr(
+        ablation, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": begin})
+    )
+
+
 @pytest.mark.slow
-def test_ablation_end_to_end(run, tmp_path, capfd):
+def test_ablation_end_to_end(run, forked, tmp_path, capfd):
     out = tmp_path / "new" / "ablation"
     arguments = [
         PATH, "--out", str(out), "--init", str(run), "--teacher", str(run), "--epochs", "2",
@@ -310,7 +326,7 @@ def test_ablation_end_to_end(run, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_ablation_anew(tmp_path, capfd):
+def test_ablation_anew(forked, tmp_path, capfd):
     arguments = [PATH, "--out", str(tmp_path), "--anew", "--epochs", "1", "--seeds", "3"]
     assert ablation.main([*arguments, "--rows", "6 + 1 layers"]) == 0
     assert "| 6 + 1 layers | 1 |" in capfd.readouterr().out

@@ -17,6 +17,7 @@ from export.capi.library import ServingError
 from export.capi.session import ServingSession
 from export.verification.graph import read_graph
 from tfformer import Tokenizer
+from tfformer.files import read_json, write_json
 from tfformer.inference.xla import in_bucket
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.translation import serving_default
@@ -183,12 +184,17 @@ def test_the_other_signatures_are_served_without_xla(saved, stock):
 
 
 def test_the_command_exports_and_verifies_it(run, tmp_path, monkeypatch):
-    # The one that is compiled, and what it is compared with; few rows make few shapes.
+    # The one that is compiled, and what it is compared with.
     signatures = (serving_default, beam_search, beam_search_ids)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
-    few = ["--max-batch-size", "2", "--max-target-length", "13"]
-    assert saved_model.main([str(run), str(tmp_path), "--xla", *few]) == 0
-    report = json.loads((tmp_path / "1.report.json").read_text())
+    # Rows of one length, one at a time, are one shape to compile.
+    one = shutil.copytree(run, tmp_path / "one")
+    config = read_json(one / "config.json")
+    config["search"]["max_source_length"] = 16
+    write_json(one / "config.json", config)
+    few = ["--max-batch-size", "1", "--max-target-length", "13"]
+    assert saved_model.main([str(one), str(tmp_path / "exported"), "--xla", *few]) == 0
+    report = json.loads((tmp_path / "exported" / "1.report.json").read_text())
     checks = {check["name"]: check["passed"] for check in report["checks"]}
     assert checks["XLA"] and checks["plain beam search in NumPy"] and all(checks.values())
     assert "no XLA" not in checks

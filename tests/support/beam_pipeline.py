@@ -14,7 +14,7 @@ if __name__ == "__main__":
     translator = tiny.make_translator(max_source_length=17, max_target_length=13)
     expected = list(enumerate(translator.translate(texts)))
     with tempfile.TemporaryDirectory() as folder:
-        translator.save(str(Path(folder, "model")))
+        translator.save(str(Path(folder, "model")), ["serving_default"])
         with apache_beam.Pipeline("DirectRunner") as pipeline:
             pairs = pipeline | apache_beam.Create(list(enumerate(texts)))
             assert_that(pairs | Translate(Path(folder, "model"), batch_size=7), equal_to(expected))

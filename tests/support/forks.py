@@ -1,4 +1,4 @@
-"""Processes of `training.train`, forked from one that has imported what it imports.
+"""Processes of commands of `training`, forked from one that has imported what they import.
 
 An import of TensorFlow takes seconds, and a test that kills a training needs it many times. The
 process that is forked has imported and done nothing: TensorFlow has no threads yet, and shares its
@@ -6,17 +6,24 @@ own among the parts of a batch in each child, as in a process that began by itse
 """
 
 import atexit
+import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 import resource
+import select
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from types import SimpleNamespace
 
 from paths import ROOT, SUPPORT
+
+_asking = threading.Lock()
 
 
 @functools.cache
@@ -39,61 +46,125 @@ def _server():
     return server
 
 
-def train(arguments, environment=(), largest_file=None):
-    """Runs the command to its end.
+class Process:
+    """`python -m MODULE ARGUMENTS`, with what of `subprocess.Popen` tests use.
 
     Args:
+        module: with a function `main`.
         arguments: of the command.
-        environment: variables besides this process's own; None takes one away.
+        environment: variables besides those of this process when it first asked; None takes one
+            away.
+        output: a file that both streams are appended to.
         largest_file: bytes that a file may grow to; the write that passes it fails. Default: any.
+
+    Attributes:
+        returncode: None until it was waited for.
+    """
+
+    def __init__(self, module, arguments, environment, output, largest_file=None):
+        with _asking, tempfile.TemporaryDirectory() as folder:
+            server = _server()
+            fifo = os.path.join(folder, "code")
+            os.mkfifo(fifo)
+            self._code = open(os.open(fifo, os.O_RDONLY | os.O_NONBLOCK))
+            job = {
+                "module": module,
+                "arguments": [str(argument) for argument in arguments],
+                "environment": dict(environment),
+                "output": str(output),
+                "largest_file": largest_file,
+                # Those of this thread, as any process that it begins.
+                "cores": sorted(os.sched_getaffinity(0)),
+            }
+            print(json.dumps({"fifo": fifo, "job": job}), file=server.stdin, flush=True)
+            pid = server.stdout.readline()
+        assert pid, f"python {__file__} has ended: run it to see why"
+        self.pid, self.returncode = int(pid), None
+
+    def wait(self, timeout=None):
+        """Its exit code."""
+        if self.returncode is None:
+            if not select.select([self._code], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout)
+            with self._code:
+                self.returncode = int(self._code.read())
+        return self.returncode
+
+    def kill(self):
+        self._send(signal.SIGKILL)
+
+    def terminate(self):
+        self._send(signal.SIGTERM)
+
+    def _send(self, number):
+        if self.returncode is None and not select.select([self._code], [], [], 0)[0]:
+            os.kill(self.pid, number)
+
+
+def train(arguments, environment=(), largest_file=None):
+    """Runs `training.train` to its end; the arguments are those of `Process`.
 
     Returns:
         What `subprocess.run` gives, as far as returncode and stderr.
     """
-    server = _server()
     with tempfile.NamedTemporaryFile("r") as error:
-        job = [list(arguments), dict(environment), largest_file, error.name]
-        print(json.dumps(job), file=server.stdin, flush=True)
-        code = server.stdout.readline()
-        assert code, f"python {__file__} has ended: run it to see why"
-        return SimpleNamespace(returncode=int(code), stderr=error.read())
+        process = Process("training.train", arguments, environment, error.name, largest_file)
+        return SimpleNamespace(returncode=process.wait(), stderr=error.read())
 
 
-def _child(arguments, environment, largest_file, error):
-    from training import train as command
-
+def _begin(module, arguments, environment, output, largest_file, cores):
+    """The life of a child."""
     for name, value in environment.items():
         os.environ.pop(name, None)
         if value is not None:
             os.environ[name] = value
-    handle = os.open(error, os.O_WRONLY)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    handle = os.open(output, os.O_WRONLY | os.O_APPEND)
     os.dup2(handle, 1)
     os.dup2(handle, 2)
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
-    sys.exit(command.main(arguments))
+    os.sched_setaffinity(0, cores)
+    sys.exit(importlib.import_module(module).main(arguments))
+
+
+def _keep(fifo, job):
+    """Forks the child, says its number, and its exit code when it has ended."""
+    # Open as long as this process is there, so that whoever reads it waits.
+    with open(fifo, "w") as code:
+        child = os.fork()
+        if not child:
+            code.close()
+            _begin(**job)
+        print(child, flush=True)
+        # Its number is not given to another process before its exit code can be read.
+        ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        exited = ended.si_code == os.CLD_EXITED
+        code.write(str(ended.si_status if exited else -ended.si_status))
+    os.wait()
 
 
 def _serve():
-    """A line in, a job; a line out, its exit code."""
+    """A line in, a job; a line out, the number of its process."""
     from training import train as command
 
     for name, value in command.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    # What the command imports when it trains, and the recipe.
+    # What the commands import when they train and evaluate, and the recipe.
     import killing_recipe  # noqa: F401
 
-    from training import bleu  # noqa: F401
+    from training import bleu, evaluate, translate  # noqa: F401
     from training.report import card, picture  # noqa: F401
 
     # No child looks through what was imported, nor copies its pages.
     gc.freeze()
     for line in sys.stdin:
-        child = os.fork()
-        if not child:
-            _child(*json.loads(line))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        if not os.fork():
+            _keep(**json.loads(line))
+            os._exit(0)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
 
 
 if __name__ == "__main__":

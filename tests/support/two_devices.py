@@ -106,7 +106,8 @@ def dropout(folder, strategy):
     (folder / "dropout.npz").write_bytes(pack(found))
 
 
-def main(folder):
+def main(arguments):
+    folder = Path(arguments[0])
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     one, two = Strategy("none"), Strategy("mirrored")
@@ -119,4 +120,4 @@ def main(folder):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1:])

@@ -41,15 +41,16 @@ class Workers:
         options: of the command.
         count: 1 is a training without workers.
         die: where one of them dies (see killing_recipe.py), by its number.
+        anew: begin each as a user does, by `python -m`, which imports TensorFlow anew.
         environment: of all of them, with Muon if it does not name another OPTIMIZER.
     """
 
-    def __init__(self, run, *options, count=1, die=(), **environment):
+    def __init__(self, run, *options, count=1, die=(), anew=False, **environment):
         cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(count)]}
-        command = [sys.executable, "-m", "training.train", RECIPE, "--run", str(run), *options]
+        arguments = [RECIPE, "--run", str(run), *options]
         # A run that goes on knows it.
         if count > 1 and not (Path(run) / "prepared").exists():
-            command += ["--strategy", "multiworker"]
+            arguments += ["--strategy", "multiworker"]
         environment = {"OPTIMIZER": "muon", **environment}
         self.processes, self.errors = [], []
         for index in range(count):
@@ -58,16 +59,21 @@ class Workers:
             if index in dict(die):
                 own["DIE"] = dict(die)[index]
             # A file: nobody reads while they run, and a pipe fills up.
-            self.errors.append(tempfile.TemporaryFile("w+"))
-            self.processes.append(
-                subprocess.Popen(
-                    command,
-                    cwd=ROOT,
-                    env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment, **own},
-                    stdout=subprocess.DEVNULL,
-                    stderr=self.errors[-1],
-                )
-            )
+            self.errors.append(tempfile.NamedTemporaryFile("a+"))
+            begin = self._begin_anew if anew else self._fork
+            self.processes.append(begin(arguments, {**environment, **own}))
+
+    def _begin_anew(self, arguments, environment):
+        return subprocess.Popen(
+            [sys.executable, "-m", "training.train", *arguments],
+            cwd=ROOT,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+            stdout=subprocess.DEVNULL,
+            stderr=self.errors[-1],
+        )
+
+    def _fork(self, arguments, environment):
+        return forks.Process("training.train", arguments, environment, self.errors[-1].name)
 
     def __enter__(self):
         return self

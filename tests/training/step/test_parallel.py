@@ -1,15 +1,11 @@
 """A batch in parts, by two devices or one after the other, is the whole batch, to 1e-5."""
 
-import os
-import subprocess
-import sys
-
+import forks
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import two_devices
-from paths import ROOT, SUPPORT
 
 from tfformer import Transformer
 from tfformer.files import unpack
@@ -24,13 +20,10 @@ pytestmark = pytest.mark.slow
 def folder(tmp_path_factory):
     """What support/two_devices.py writes, in a process of its own: devices are split only once."""
     folder = tmp_path_factory.mktemp("two_devices")
-    done = subprocess.run(
-        [sys.executable, str(SUPPORT / "two_devices.py"), str(folder)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    said = folder / "said"
+    said.touch()
+    process = forks.Process("two_devices", [folder], {}, said)
+    assert process.wait() == 0, said.read_text()
     return folder
 
 

@@ -122,7 +122,7 @@ def test_parts_train_to_the_weights_of_the_whole_by_adam_too(tmp_path):
 
 @pytest.mark.slow
 def test_two_workers_train_to_the_weights_of_one_process(one_process, tmp_path):
-    with Workers(tmp_path / "run", *EXACT, count=2, DROPOUT="0") as workers:
+    with Workers(tmp_path / "run", *EXACT, count=2, anew=True, DROPOUT="0") as workers:
         assert workers.wait() == [0, 0], workers.said(0) + workers.said(1)
         assert "epoch 1/1: loss" in workers.said(0)
         assert "epoch" not in workers.said(1), "only the chief speaks"
@@ -190,7 +190,12 @@ def test_killed_at_random_is_uninterrupted(tmp_path, count):
     The moments of validation and of the ends of epochs are those of test_train.py.
     """
     # Two epochs a kill, which takes a training at most one further, and an epoch behind the last.
-    options = ("--epochs", f"{2 * KILLS + 1}", "--checkpoint-steps", "2", "--cores", "2")
+    epochs = str(2 * KILLS + 1)
+    options = ["--epochs", epochs, "--checkpoint-steps", "2", "--cores", "2"]
+    # One step to trace: test_resume.py has the epoch where R-Drop begins, and of one process the
+    # validations between kills.
+    options += ["--r-drop-from", "0"]
+    options += ["--validate-every", epochs] if count == 1 else []
     whole, run = tmp_path / "whole", tmp_path / "run"
     train(whole, *options, count=count)
     chosen, places = random.Random(count), set()
