@@ -1,5 +1,6 @@
 """Search over toy tables equals plain Python: greedy, beam, every sequence there is, sampling."""
 
+import functools
 import math
 
 import numpy as np
@@ -137,21 +138,30 @@ def test_only_eos_fits_into_a_length_of_one():
         np.testing.assert_allclose(found.log_probs, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["gnmt", "power"])
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
-def test_the_best_of_a_search_that_stops_early_is_the_best_of_the_whole(alpha, form):
-    toy, longest = Toy(batch=1), 23
-
-    steps = tf.Variable(0)
+@functools.cache
+def counted_search(form, longest):
+    """A search for one sentence in a graph, and how many steps all its calls have taken."""
+    toy, steps = Toy(batch=1), tf.Variable(0)
 
     @tf.function(autograph=False)
-    def search(table, num_results):
+    def search(table, alpha, num_results):
         def step(*arguments):
             with tf.control_dependencies([steps.assign_add(1)]):
                 return toy.step(*arguments)
 
         start = toy.state(4, table)
         return beam_search(step, start, 1, longest, 4, alpha, form, num_results=num_results)
+
+    return search, steps
+
+
+@pytest.mark.parametrize("form", ["gnmt", "power"])
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0, 2.0])
+def test_the_best_of_a_search_that_stops_early_is_the_best_of_the_whole(alpha, form):
+    counted, steps = counted_search(form, 23)
+
+    def search(table, num_results):
+        return counted(table, tf.constant(alpha), num_results)
 
     early = 0
     for seed in range(60):
@@ -209,32 +219,46 @@ def test_a_state_follows_its_parent(one_group):
             assert {tuple(row[:-1]) for row in after[b].tolist()} <= parents
 
 
+def ending_at_different_times():
+    """A toy whose sentences end in different blocks."""
+    toy = Toy(seed=33, batch=7)
+    toy.table[:, :, EOS] += np.linspace(-6, 3, 7)[:, None]
+    return toy
+
+
+def in_three_blocks(search, toy):
+    if search == "beam":
+        return run_beam(toy, 2 * BLOCK + 5)
+    return sample_search(toy.step, toy.state(), 7, 2 * BLOCK + 5, seed=5)
+
+
+@pytest.fixture(scope="module")
+def wholes():
+    """{search: what it finds in the whole batch}"""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(blocks, "LEAST_GROUPS", 1)
+        for search in ("beam", "sample"):
+            toy = ending_at_different_times()
+            whole = found[search] = in_three_blocks(search, toy)
+            assert len(set(whole.lengths[:, 0].numpy().tolist())) > 3
+            assert toy.batch in {len(seen) for seen in toy.seen}
+    return found
+
+
 @pytest.mark.parametrize(
     "least, most, size, largest",
     [(2, 16, 16, 4), (3, 16, 16, 3), (9, 16, 16, 1), (1, 16, 2, 3), (1, 2, 1, 4)],
 )
 @pytest.mark.parametrize("search", ["beam", "sample"])
 def test_the_groups_of_a_batch_give_what_the_whole_gives(
-    search, least, most, size, largest, monkeypatch
+    search, least, most, size, largest, monkeypatch, wholes
 ):
-    toy = Toy(seed=33, batch=7)
-    # The sentences end at different times, in different blocks.
-    toy.table[:, :, EOS] += np.linspace(-6, 3, 7)[:, None]
-
-    def run():
-        if search == "beam":
-            return run_beam(toy, 2 * BLOCK + 5)
-        return sample_search(toy.step, toy.state(), 7, 2 * BLOCK + 5, seed=5)
-
-    monkeypatch.setattr(blocks, "LEAST_GROUPS", 1)
-    whole = run()
-    assert len(set(whole.lengths[:, 0].numpy().tolist())) > 3
-    assert toy.batch in {len(seen) for seen in toy.seen}
-    toy.seen.clear()
+    toy = ending_at_different_times()
     monkeypatch.setattr(blocks, "LEAST_GROUPS", least)
     monkeypatch.setattr(blocks, "MOST_GROUPS", most)
     monkeypatch.setattr(blocks, "GROUP_SIZE", size)
-    for parts, together in zip(run(), whole, strict=True):
+    for parts, together in zip(in_three_blocks(search, toy), wholes[search], strict=True):
         if together is not None:
             np.testing.assert_allclose(parts, together, rtol=1e-6)
     assert max(len(seen) for seen in toy.seen) == largest
