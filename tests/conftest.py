@@ -12,14 +12,24 @@ gc.set_threshold(50_000, 20, 100)
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-# Whose files share a server, or a translator, that each process would make anew.
+# Whose files share what each process would make anew: a server, a translator, a process that has
+# imported what a training imports.
 TOGETHER = {
     "tests/export/test_client": "the server that is asked",
     "tests/export/test_client_command": "the server that is asked",
     "tests/export/test_deployment": "the server that is asked",
+    "tests/export/test_op_counts": "the server that is asked",
+    "tests/export/test_translate_files": "the server that is asked",
     "tests/export/serving/test_models": "the server that is asked",
     "tests/export/serving/test_predict": "the server that is asked",
+    "tests/service/test_save": "the server that is asked",
     "tests/service/": "the translator",
+    "tests/export/verification/test_verify": "the process that is forked",
+    "tests/training/step/test_cores": "the process that is forked",
+    "tests/training/step/test_strategy": "the process that is forked",
+    "tests/training/test_model_options": "the process that is forked",
+    "tests/training/test_resume": "the process that is forked",
+    "tests/training/test_train": "the process that is forked",
 }
 
 
@@ -90,7 +100,7 @@ def translator_served():
     """The `Translator` of `served_model`; for one module: who seeds ends its tokenizer."""
     import tiny
 
-    return tiny.make_translator(**tiny.SERVED)
+    return tiny.translator_served()
 
 
 @pytest.fixture(scope="session")
