@@ -113,3 +113,21 @@ def served_model(tmp_path_factory):
         tiny.save_version(tiny.make_translator(**tiny.SERVED), folder / "tiny", 1)
 
     return once(tmp_path_factory, "models", make) / "tiny"
+
+
+@pytest.fixture(scope="session")
+def short(tmp_path_factory):
+    """The served model with two signatures and one warm-up request: a server is soon done with it.
+
+    They are `serving_default` and `translate_document`.
+    """
+    import tiny
+    from serving import write_log
+    from shared import once
+
+    def make(folder):
+        names = ["serving_default", "translate_document"]
+        tiny.save_version(tiny.make_translator(**tiny.SERVED), folder, 1, names)
+        write_log(folder / "1", ["serving_default"])
+
+    return once(tmp_path_factory, "short", make) / "1"
