@@ -12,14 +12,24 @@ gc.set_threshold(50_000, 20, 100)
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-# Whose files share a server, or a translator, that each process would make anew.
+# Whose files share what each process would make anew: a server, a translator, a process that has
+# imported what a training imports.
 TOGETHER = {
     "tests/export/test_client": "the server that is asked",
     "tests/export/test_client_command": "the server that is asked",
     "tests/export/test_deployment": "the server that is asked",
+    "tests/export/test_op_counts": "the server that is asked",
+    "tests/export/test_translate_files": "the server that is asked",
     "tests/export/serving/test_models": "the server that is asked",
     "tests/export/serving/test_predict": "the server that is asked",
+    "tests/service/test_save": "the server that is asked",
     "tests/service/": "the translator",
+    "tests/export/verification/test_verify": "the process that is forked",
+    "tests/training/step/test_cores": "the process that is forked",
+    "tests/training/step/test_strategy": "the process that is forked",
+    "tests/training/test_model_options": "the process that is forked",
+    "tests/training/test_resume": "the process that is forked",
+    "tests/training/test_train": "the process that is forked",
 }
 
 
@@ -90,7 +100,7 @@ def translator_served():
     """The `Translator` of `served_model`; for one module: who seeds ends its tokenizer."""
     import tiny
 
-    return tiny.make_translator(**tiny.SERVED)
+    return tiny.translator_served()
 
 
 @pytest.fixture(scope="session")
@@ -103,3 +113,21 @@ def served_model(tmp_path_factory):
         tiny.save_version(tiny.make_translator(**tiny.SERVED), folder / "tiny", 1)
 
     return once(tmp_path_factory, "models", make) / "tiny"
+
+
+@pytest.fixture(scope="session")
+def short(tmp_path_factory):
+    """The served model with two signatures and one warm-up request: a server is soon done with it.
+
+    They are `serving_default` and `translate_document`.
+    """
+    import tiny
+    from serving import write_log
+    from shared import once
+
+    def make(folder):
+        names = ["serving_default", "translate_document"]
+        tiny.save_version(tiny.make_translator(**tiny.SERVED), folder, 1, names)
+        write_log(folder / "1", ["serving_default"])
+
+    return once(tmp_path_factory, "short", make) / "1"

@@ -1,9 +1,7 @@
 """Fixtures that the tests of servers and clients share."""
 
 import pytest
-import tiny
-from serving import Asked, add_version, write_log
-from shared import once
+from serving import Asked, add_version
 
 from export.local_server import LocalServer
 from export.serving.versions import one_model
@@ -26,18 +24,3 @@ def asked(served_model, short, tmp_path_factory):
         asked = Asked(server)
         yield asked
         asked.close()
-
-
-@pytest.fixture(scope="session")
-def short(tmp_path_factory):
-    """The served model with two signatures and one warm-up request: a server is soon done with it.
-
-    They are `serving_default` and `translate_document`.
-    """
-
-    def make(folder):
-        names = ["serving_default", "translate_document"]
-        tiny.save_version(tiny.make_translator(**tiny.SERVED), folder, 1, names)
-        write_log(folder / "1", ["serving_default"])
-
-    return once(tmp_path_factory, "short", make) / "1"

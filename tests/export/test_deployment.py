@@ -19,7 +19,7 @@ from serving import SECONDS, Asked, predict_spec
 from tensorflow_serving.config import model_server_config_pb2
 
 import tfformer
-from export import deployment, saved_model
+from export import deployment, examples, saved_model
 from export.deployment import write_deployment
 from export.local_server import LocalServer
 from export.serving.batching import BatchingParameters
@@ -39,7 +39,9 @@ def exported(tmp_path_factory):
     run = folder / "run"
     tfformer.save(run, translator.model, translator.tokenizer, dict(list(LIMITS.items())[:2]))
     base = folder / "two.words-1"
-    assert saved_model.main([str(run), str(base), "--batching", "--max-batch-size", "37"]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
+        assert saved_model.main([str(run), str(base), "--batching", "--max-batch-size", "37"]) == 0
     return base
 
 

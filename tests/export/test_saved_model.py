@@ -22,12 +22,18 @@ from export.publish import publish
 from export.verification import reference, serve, translation
 from export.verification.graph import read_graph
 from tfformer import Tokenizer, Translator
-from tfformer.service.n_best import beam_search_ids
+from tfformer.service.n_best import beam_search, beam_search_ids
+from tfformer.service.sample import sample
 from tfformer.service.score import score as score_signature
 from tfformer.service.translation import serving_default
 
 TEXTS = [f"word {n} and {n * 7} more" for n in range(97)]
-SEARCH = {"max_source_length": 17, "max_target_length": 13}
+SEARCH = {
+    "beam_width": 3,
+    "length_penalty": 0.7,
+    "max_source_length": 17,
+    "max_target_length": 13,
+}
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +48,26 @@ def translator(run):
     return Translator(*tfformer.load(run), **SEARCH)
 
 
+def only(patch, *signatures):
+    """Translators that are made from now on have these signatures."""
+    patch.setattr("tfformer.service.translator.SIGNATURES", signatures)
+
+
 @pytest.fixture(scope="module")
 def exported(run, tmp_path_factory):
-    """An export that was verified, moved away from where it was written, its run deleted."""
+    """An export that was verified, moved away from where it was written, its run deleted.
+
+    It has serving_default and what a server cannot batch; that of test_deployment.py has what it
+    can, and is verified too.
+    """
     copy = tmp_path_factory.mktemp("copy") / "run"
     shutil.copytree(run, copy)
     base = tmp_path_factory.mktemp("exported")
     (base / "7").mkdir()
-    assert saved_model.main([str(copy), str(base)]) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        only(patch, serving_default, beam_search, beam_search_ids, sample)
+        patch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
+        assert saved_model.main([str(copy), str(base)]) == 0
     shutil.rmtree(copy)
     (base / "7").rmdir()
     elsewhere = tmp_path_factory.mktemp("elsewhere") / "model"
@@ -99,7 +117,9 @@ def test_report_says_what_was_checked(exported, translator):
     assert report["passed"]
     names = {check["name"] for check in report["checks"]}
     assert {"no Python ops", "no XLA", "no custom ops", "plain beam search in NumPy"} <= names
-    assert {f"served: {name}" for name in translator.functions} <= names
+    alone = {name for name, one in translator.signatures.items() if not one.is_batchable}
+    assert alone == {"beam_search", "beam_search_ids", "sample"}
+    assert {f"served: {name}" for name in {"serving_default", *alone}} <= names
 
 
 def test_it_is_the_next_version_and_nothing_else_is_left(exported):
@@ -127,20 +147,18 @@ def test_a_blank_text_is_empty_and_leaves_the_others_alone(served):
     np.testing.assert_allclose(mixed["score"], [0, alone["score"][0], 0], atol=1e-5, rtol=1e-5)
 
 
-def test_defaults_are_in_the_signature(exported):
+def test_defaults_of_the_options_are_in_the_signatures(exported):
+    search = {"beam_width": 3, "length_penalty": 0.7, "max_length": 0, "min_length": 0}
+    search |= {"max_length_factor": 0, "coverage_penalty": 0}
+    search |= {"repetition_penalty": 1, "no_repeat_ngram": 0}
+    drawn = {"seed": 0, "temperature": 1, "top_k": 0, "top_p": 1, "max_length": 0}
+    expected = {"beam_search": search, "beam_search_ids": search, "sample": drawn}
     signatures = read_graph(exported / "8").signatures
-    assert set(signatures["beam_search"].defaults) == {
-        "beam_width",
-        "length_penalty",
-        "max_length",
-        "min_length",
-        "max_length_factor",
-        "coverage_penalty",
-        "repetition_penalty",
-        "no_repeat_ngram",
-    }
+    for name, signature in signatures.items():
+        values = {key: float(value) for key, value in signature.defaults.items()}
+        assert values == pytest.approx(expected.get(name, {})), name
+    assert set(signatures) == {"serving_default", *expected}
     assert set(signatures["serving_default"].inputs) == {"text"}
-    assert not signatures["serving_default"].defaults
 
 
 @pytest.mark.parametrize("option", OUT_OF_RANGE)
@@ -184,8 +202,7 @@ def test_requests_have_no_more_rows_than_the_model_takes(run):
 @pytest.mark.slow
 def test_an_export_that_takes_two_rows_is_verified_too(run, tmp_path, monkeypatch):
     # Of each kind of input one: texts, ids, pairs of texts.
-    signatures = (serving_default, beam_search_ids, score_signature)
-    monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
+    only(monkeypatch, serving_default, beam_search_ids, score_signature)
     arguments = [str(run), str(tmp_path / "small"), "--max-batch-size", "2"]
     assert saved_model.main(arguments) == 0
     report = json.loads((tmp_path / "small" / "1.report.json").read_text())
@@ -208,17 +225,21 @@ def test_what_xla_finds_is_compared_with_stock_operations():
 
 def test_a_wrong_search_is_caught_by_the_reference(translator):
     requests = examples.sample_requests(translator)
-    source_ids = tf.constant(requests["beam_search_ids"][0]["source_ids"])
-    max_length = tf.constant(requests["beam_search_ids"][0]["max_length"])
-    right = translator.functions["beam_search_ids"](source_ids, max_length=max_length)
+    [request] = requests["beam_search_ids"]
+    request["source_ids"] = request["source_ids"][:2]
+    right = translator.functions["beam_search_ids"](
+        tf.constant(request["source_ids"]), max_length=tf.constant(request["max_length"])
+    )
     right = {key: value.numpy() for key, value in right.items()}
-    for key, wrong in (("scores", right["scores"] - 0.01), ("token_ids", right["token_ids"] + 1)):
-        faults = []
-        for answer in (right, {**right, key: wrong}):
-            report = verify.Report("", served={"beam_search_ids": [answer]})
-            translation.compare_reference(translator, requests, report)
-            faults.append(not report.passed)
-        assert faults == [False, True]
+
+    def caught(answer):
+        report = verify.Report("", served={"beam_search_ids": [answer]})
+        translation.compare_reference(translator, requests, report)
+        return not report.passed
+
+    assert not caught(right)
+    assert caught({**right, "scores": right["scores"] - 0.01})
+    assert caught({**right, "token_ids": right["token_ids"] + 1})
 
 
 def test_bad_arguments_are_one_line(run, tmp_path, capsys):
@@ -279,13 +300,13 @@ def test_a_failed_write_is_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, capsys):
+def test_a_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, monkeypatch, capsys):
+    only(monkeypatch, serving_default)  # fewer are sooner traced
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-        # Fewer signatures are sooner traced.
-        code = saved_model.main([str(run), str(tmp_path), "--batching"])
+        code = saved_model.main([str(run), str(tmp_path)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, handler)
@@ -342,7 +363,7 @@ def test_a_near_tie_is_no_fault(translator, monkeypatch):
         tf.constant(request["source_ids"]), max_length=tf.constant(request["max_length"])
     )
     answer = {key: value.numpy() for key, value in answer.items()}
-    swapped = {key: answer[key][:, [1, 0, *range(2, 4)]] for key in ("token_ids", "lengths")}
+    swapped = {key: answer[key][:, [1, 0, 2]] for key in ("token_ids", "lengths")}
 
     def checked(answer):
         report = verify.Report("", served={"beam_search_ids": [answer]})

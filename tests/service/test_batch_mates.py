@@ -73,9 +73,9 @@ def test_batches_are_of_all_sizes_and_every_place_is_in_one():
     assert batches[0] != sorted(batches[0])
 
 
-def test_a_translation_does_not_depend_on_its_batch_mates(served_model, translator_served):
+def test_a_translation_does_not_depend_on_its_batch_mates(short, translator_served):
     texts = tiny.sentences(500)
-    served = Served(served_model)
+    served = Served(short)
     try:
         different, greatest, kinds = compare(served, texts, translator_served.max_batch_size)
     finally:

@@ -50,7 +50,7 @@ class Process:
     """`python -m MODULE ARGUMENTS`, with what of `subprocess.Popen` tests use.
 
     Args:
-        module: with a function `main`.
+        module: with a function `main`; or `"-c"`, whose argument is a program.
         arguments: of the command.
         environment: variables besides those of this process when it first asked; None takes one
             away.
@@ -101,14 +101,23 @@ class Process:
             os.kill(self.pid, number)
 
 
+def run(program):
+    """Runs a program of Python to its end; returns what `train` returns."""
+    return _ended("-c", [program])
+
+
 def train(arguments, environment=(), largest_file=None):
     """Runs `training.train` to its end; the arguments are those of `Process`.
 
     Returns:
         What `subprocess.run` gives, as far as returncode and stderr.
     """
+    return _ended("training.train", arguments, environment, largest_file)
+
+
+def _ended(module, arguments, environment=(), largest_file=None):
     with tempfile.NamedTemporaryFile("r") as error:
-        process = Process("training.train", arguments, environment, error.name, largest_file)
+        process = Process(module, arguments, environment, error.name, largest_file)
         return SimpleNamespace(returncode=process.wait(), stderr=error.read())
 
 
@@ -125,6 +134,9 @@ def _begin(module, arguments, environment, output, largest_file, cores):
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     os.sched_setaffinity(0, cores)
+    if module == "-c":
+        exec(compile(*arguments, "<program>", "exec"), {"__name__": "__main__"})
+        sys.exit()
     sys.exit(importlib.import_module(module).main(arguments))
 
 

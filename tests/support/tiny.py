@@ -1,5 +1,6 @@
 """A tiny model of random weights that answers with words, for tests of what is around a model."""
 
+import functools
 import random
 
 import keras
@@ -47,6 +48,25 @@ def make_translator(**options):
     kernel[:, EOS] = 0.7 * constant
     model.output_projection.kernel.assign(kernel)
     return Translator(model, tokenizer, **options)
+
+
+@functools.cache
+def _served():
+    return make_translator(**SERVED)
+
+
+def translator_served():
+    """The `Translator` of SERVED, whose graphs were traced by who had it before.
+
+    It is another one if something was seeded since.
+    """
+    translator = _served()
+    try:
+        translator.tokenizer.encode_source(tf.constant(["a"]))
+    except tf.errors.NotFoundError:
+        _served.cache_clear()
+        translator = _served()
+    return translator
 
 
 def save_version(translator, base, version, signatures=None):

@@ -1,11 +1,14 @@
 """Fixtures of the tests of training: one finished run that all look at, copies, text files."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 from shared import once
 from workers import start
+
+from tfformer import run
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +20,25 @@ def finished(tmp_path_factory):
         assert done.returncode == 0, done.stderr
 
     return once(tmp_path_factory, "finished", make) / "run"
+
+
+@pytest.fixture(scope="module")
+def loaded_once():
+    """`tfformer.run.load_translator` gives one translator for all runs that are alike.
+
+    Its graphs are traced once, where the commands would trace those of each run that they load.
+    """
+    load, known = run.load_translator, {}
+
+    def once_each(directory, **options):
+        alike = json.dumps([run.read_config(directory), options], sort_keys=True)
+        if alike not in known:
+            known[alike] = load(directory, **options)
+        return known[alike]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "load_translator", once_each)
+        yield once_each
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ def runs(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def pairs(runs):
+def pairs(runs, loaded_once):
     """What the first run answers, a fifth of it made wrong."""
-    translator = tfformer.load_translator(runs[0])
+    translator = loaded_once(runs[0])
     texts = tiny.sentences(61)
     return [
         Pair(text, "nobody" if n % 5 == 0 else target)

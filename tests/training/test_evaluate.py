@@ -14,6 +14,7 @@ from tfformer import Tokenizer, Transformer, TransformerConfig
 from training import evaluate, translate
 from training.report.scores import add_scores, read_scores
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 TEXTS = [f"word {n} and {n * 7} more" for n in range(97)]
 
 

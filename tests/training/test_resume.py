@@ -18,25 +18,7 @@ from training.recipe import load_recipe
 from training.state import Keeper
 
 
-@pytest.mark.parametrize(
-    "moments",
-    [
-        ("during a save",),
-        pytest.param(
-            # The middle of the second, with R-Drop.
-            ("during validation", "end of an epoch", "middle of an epoch"),
-            marks=pytest.mark.slow,
-        ),
-    ],
-    ids=["one kill", "three kills"],
-)
-def test_resumed_equals_uninterrupted_whatever_killed_it(moments, finished, tmp_path):
-    run = tmp_path / "run"
-    for moment in moments:
-        killed = start(run, "--resume", die=moment)
-        assert killed.returncode == -signal.SIGKILL, f"{moment}: {killed.stderr}"
-    done = start(run, "--resume")
-    assert done.returncode == 0, done.stderr
+def assert_as_uninterrupted(run, finished):
     arrays, progress = last_state(run)
     expected_arrays, expected_progress = last_state(finished)
     assert progress == expected_progress
@@ -48,9 +30,24 @@ def test_resumed_equals_uninterrupted_whatever_killed_it(moments, finished, tmp_
         np.testing.assert_array_equal(value, theirs[name], err_msg=name)
 
 
-def test_sigterm_saves_a_full_disk_loses_nothing_and_resume_goes_on(finished, tmp_path):
+@pytest.mark.slow
+def test_resumed_equals_uninterrupted_whatever_killed_it(finished, tmp_path):
     run = tmp_path / "run"
-    stopped = start(run, die="terminated at the last batch")
+    # The middle of the second, with R-Drop.
+    for moment in ("during validation", "end of an epoch", "middle of an epoch"):
+        killed = start(run, "--resume", die=moment)
+        assert killed.returncode == -signal.SIGKILL, f"{moment}: {killed.stderr}"
+    done = start(run, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert_as_uninterrupted(run, finished)
+
+
+def test_a_kill_a_signal_and_a_full_disk_lose_nothing_and_resume_goes_on(finished, tmp_path):
+    run = tmp_path / "run"
+    killed = start(run, "--resume", die="during a save")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+
+    stopped = start(run, "--resume", die="terminated at the last batch")
     assert stopped.returncode == 128 + signal.SIGTERM, stopped.stderr
     assert "--resume" in stopped.stderr and "Traceback" not in stopped.stderr
     before = last_state(run)[0]
@@ -65,15 +62,12 @@ def test_sigterm_saves_a_full_disk_loses_nothing_and_resume_goes_on(finished, tm
     assert not list(run.rglob("*.partial"))
 
     assert start(run, "--resume").returncode == 0
-    (arrays, progress), (expected, expected_progress) = last_state(run), last_state(finished)
-    assert progress == expected_progress
-    for name, value in arrays.items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    assert_as_uninterrupted(run, finished)
 
 
 def test_nan_stops_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path):
     run = tmp_path / "run"
-    stopped = start(run, die="nan")
+    stopped = start(run, "--cores=1", die="nan")
     assert stopped.returncode == 3, stopped.stderr
     assert "diverged" in stopped.stderr and "step 13" in stopped.stderr
     assert "Traceback" not in stopped.stderr

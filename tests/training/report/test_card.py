@@ -57,6 +57,7 @@ RECIPE = dataclasses.replace(
     epochs=3,
     learning_rate_scale=2.0,
     average=1,
+    r_drop=0.0,
     source_language="fi",
     language="en",
 )

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 
+import forks
 import pytest
 from paths import ROOT, SUPPORT
 from workers import RECIPE
@@ -100,7 +101,8 @@ assert threads.get_intra_op_parallelism_threads() == 1
 tf.constant(1) + 1
 assert not share_threads(2)
 """
-    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True)
+    done = forks.run(program)
+    assert done.returncode == 0, done.stderr
 
 
 # Runs where the command does, and prints what the process was at its end.

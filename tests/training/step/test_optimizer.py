@@ -25,7 +25,9 @@ def test_weight_decay_takes_its_share_of_matrices_alone(optimizer, decay, dtype)
         freeze="encoder",
         dtype=dtype,
     )
-    config = TransformerConfig.preset("test", 31, tie_embeddings="none")
+    config = TransformerConfig.preset(
+        "test", 31, tie_embeddings="none", num_encoder_layers=1, num_decoder_layers=1
+    )
     model = compiled_model(config, None, TASKS["translation"], recipe, 7)
     for weight in model.weights:
         weight.assign(weight + 0.5)  # biases begin as zeros
