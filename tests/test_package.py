@@ -200,13 +200,12 @@ np.savez("found.npz", **found)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "blocked"),
     [
         ("tensorflow", ["tensorflow_text", "sentencepiece"]),
-        pytest.param(
-            *("jax", ["tensorflow", "tensorflow_text", "sentencepiece"]), marks=pytest.mark.slow
-        ),
+        ("jax", ["tensorflow", "tensorflow_text", "sentencepiece"]),
     ],
 )
 def test_model_runs_and_trains_the_same_on_keras_alone(backend, blocked, tmp_path, rng, randomise):

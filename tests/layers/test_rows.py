@@ -91,7 +91,8 @@ def test_few_numbers_of_tokens_are_met(tokens, kept):
     np.testing.assert_array_equal(labels, 7 * (np.arange(kept) < tokens))
 
 
-@pytest.mark.parametrize("passes", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("passes", [1, 2])
 def test_parts_of_padded_rows_without_padding(randomise, batch, passes):
     """By rows of their own, in two passes, one part of them padding alone: the whole batch."""
     inputs, labels = ({k: v[:4] for k, v in batch[0].items()}, batch[1][:4])

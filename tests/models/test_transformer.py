@@ -334,7 +334,11 @@ def test_keras_file_gives_the_same_logits(variant, inputs, model_of, reload):
 
 
 @pytest.mark.parametrize(
-    "imports", ["import keras\nimport tfformer", "from tfformer import Encoder\nimport keras"]
+    "imports",
+    [
+        "import keras\nimport tfformer",
+        pytest.param("from tfformer import Encoder\nimport keras", marks=pytest.mark.slow),
+    ],
 )
 def test_another_process_loads_a_compiled_model(imports, inputs, tmp_path):
     model = compiled()

@@ -76,6 +76,7 @@ def small_gpu(monkeypatch):
     return tried
 
 
+@pytest.mark.slow
 def test_a_run_finds_its_batch_once_and_learns_as_with_the_number(small_gpu, tmp_path, capsys):
     command = [RECIPE, "--epochs", "1", "--r-drop-from", "0"]
     run, given = tmp_path / "run", tmp_path / "given"
