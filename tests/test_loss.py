@@ -167,6 +167,34 @@ def test_loss_config_round_trip(labels, logits):
     np.testing.assert_array_equal(again(labels, logits), loss(labels, logits))
 
 
+@pytest.mark.parametrize("outside", [-1, -100, V, 2**31 - 1])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_label_that_is_no_id_is_nan_in_loss_and_gradient(labels, logits, outside, compiled):
+    """Never the logit of a neighbour; the other tokens have what they had."""
+    labels[0, 1] = outside
+
+    @tf.function(jit_compile=compiled)
+    def run(logits):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            loss = SmoothedCrossEntropy()(labels, logits)
+        return loss, SmoothedCrossEntropy().call(labels, logits), tape.gradient(loss, logits)
+
+    loss, each, gradient = run(tf.constant(logits))
+    assert np.isnan(loss) and np.isnan(gradient[0, 1]).any()
+    own = np.argwhere(np.isnan(each))
+    np.testing.assert_array_equal(own, [[0, 1]])
+
+
+@pytest.mark.parametrize("outside", [-1, -100, V])
+@pytest.mark.parametrize("metric", [TokenAccuracy, Perplexity])
+def test_a_label_that_is_no_id_makes_a_metric_nan(labels, logits, outside, metric):
+    labels[0, 1] = outside
+    metric = metric()
+    metric.update_state(labels, logits)
+    assert np.isnan(metric.result())
+
+
 @pytest.mark.parametrize("smoothing", [-0.1, 1.0, 2])
 def test_bad_smoothing_is_named(smoothing):
     with pytest.raises(ValueError, match=f"smoothing must be in .* got smoothing={smoothing}"):

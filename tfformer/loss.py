@@ -40,13 +40,22 @@ def _over_replicas(count):
 def label_logits(labels, logits):
     """The logit of each label: integers [B, T] and logits [B, T, V] give [B, T].
 
-    The gather runs over the flattened logits: `ops.take_along_axis` costs three times as much.
+    NaN for what is no id: a graph cannot raise on every device, and a neighbour's logit would go
+    unnoticed. The gather runs over the flattened logits: `ops.take_along_axis` costs three times as
+    much.
     """
     size = logits.shape[-1]
     flat = ops.reshape(logits, (-1,))  # [N V]
     labels = ops.cast(ops.reshape(labels, (-1,)), "int32")  # [N]
     rows = ops.arange(ops.shape(labels)[0], dtype="int32") * size
-    return ops.reshape(ops.take(flat, rows + labels), ops.shape(logits)[:-1])  # [B, T]
+    found = ops.take(flat, rows + within(labels, size))  # [N]
+    found = ops.where(ops.equal(labels, within(labels, size)), found, float("nan"))
+    return ops.reshape(found, ops.shape(logits)[:-1])  # [B, T]
+
+
+def within(labels, size):
+    """The labels as ids of a vocabulary of this size; what is none becomes the nearest."""
+    return ops.clip(labels, 0, size - 1)
 
 
 def normalised(logits):
@@ -89,7 +98,8 @@ def smoothed_cross_entropy(labels, logits, smoothing=0.1):
                 gradient = gradient - upstream[:, None] * (smoothing / size)
             at_label = label_logits(labels, gradient) - (1 - smoothing) * upstream
             rows = ops.arange(ops.shape(labels)[0], dtype="int32")
-            return ops.scatter_update(gradient, ops.stack([rows, labels], -1), at_label)
+            places = ops.stack([rows, within(labels, size)], axis=-1)  # [N, 2]
+            return ops.scatter_update(gradient, places, at_label)
 
         return value, gradient
 
@@ -152,7 +162,9 @@ class SmoothedCrossEntropy(keras.losses.Loss):
             Default 0: none, and rows stand once.
 
     Call arguments:
-        y_true: integers [B, T] (or of any other shape); padding (id 0) counts nothing.
+        y_true: integers [B, T] (or of any other shape), ids of the vocabulary. Padding, id 0,
+            counts nothing, and 0 alone: any other number that is no id (-1, -100, V) makes the
+            loss NaN, and its gradient.
         y_pred: logits [B, T, V]; computed in float32 whatever their dtype.
         sample_weight: optional [B] or [B, T], a weight for each row or token.
 

@@ -11,7 +11,8 @@ class TokenAccuracy(keras.metrics.Metric):
     """The share of real tokens whose label has the largest logit, over all batches seen.
 
     Call arguments of `update_state`:
-        y_true: integers [B, T]; padding (id 0) is not counted.
+        y_true: integers [B, T], ids of the vocabulary. Padding, id 0, is not counted, and 0 alone:
+            any other number that is no id (-1, -100, V) makes the result NaN.
         y_pred: logits [B, T, V].
         sample_weight: optional [B] or [B, T].
     """
@@ -24,8 +25,10 @@ class TokenAccuracy(keras.metrics.Metric):
     def update_state(self, y_true, y_pred, sample_weight=None):
         weights = ops.reshape(token_weights(y_true, sample_weight), (-1,))  # [N]
         labels, logits = flattened(y_true, y_pred)
-        hits = ops.equal(label_logits(labels, logits), ops.max(logits, axis=-1))
-        self.correct.assign_add(ops.sum(ops.cast(hits, "float32") * weights))
+        of_labels = label_logits(labels, logits)
+        hits = ops.cast(ops.equal(of_labels, ops.max(logits, axis=-1)), "float32")
+        hits = ops.where(ops.isnan(of_labels), of_labels, hits)
+        self.correct.assign_add(ops.sum(hits * weights))
         self.total.assign_add(ops.sum(weights))
 
     def result(self):

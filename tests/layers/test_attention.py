@@ -207,6 +207,55 @@ def test_keys_and_values_are_split_into_heads(layer, value):
     oracle.assert_close(keys[:, 1], expected[..., D // H : 2 * D // H])
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_mask_of_pairs_hides_in_self_attention(layer, query, query_mask, causal, rng):
+    """With the padding of the keys and with the future, if these are given."""
+    pairs = rng.random((B, T, T)) < 0.6
+    future = np.tri(T, dtype=bool) if causal else True
+    output = layer(query, mask=pairs, causal=causal)
+    oracle.assert_close(output, oracle.multi_head_attention(layer, query, mask=pairs & future))
+    output = layer(query, mask=pairs, value_mask=query_mask, causal=causal)
+    allowed = pairs & future & query_mask[:, None]
+    oracle.assert_close(output, oracle.multi_head_attention(layer, query, mask=allowed))
+
+
+def test_a_mask_of_pairs_hides_in_attention_to_another_sequence(
+    layer, query, value, value_mask, rng
+):
+    pairs = rng.random((B, T, S)) < 0.6
+    output = layer(query, value, mask=pairs, value_mask=value_mask)
+    assert output.shape == (B, T, D)
+    allowed = pairs & value_mask[:, None]
+    oracle.assert_close(output, oracle.multi_head_attention(layer, query, value, allowed))
+    weights = layer.attention_weights(query, value, mask=pairs, value_mask=value_mask)
+    oracle.assert_close(weights, oracle.head_weights(layer, query, value, allowed))
+    # One for all sentences, one for all queries.
+    for mask in (pairs[:1], pairs[:, :1]):
+        expected = oracle.multi_head_attention(layer, query, value, mask)
+        oracle.assert_close(layer(query, value, mask=mask), expected)
+
+
+def test_the_padding_of_the_query_changes_nothing_in_attention_to_another_sequence(
+    layer, query, value, query_mask
+):
+    np.testing.assert_array_equal(layer(query, value, mask=query_mask), layer(query, value))
+
+
+@pytest.mark.parametrize("shape", [(T,), (B, S), (B, S, T), (B, T, T), (B, 1, T, S)])
+def test_a_mask_of_another_shape_is_refused(layer, query, value, shape):
+    message = rf"mask must be \[B, T\] or \[B, T, S\] with T = {T} and S = {S}, got \({shape[0]},"
+    with pytest.raises(ValueError, match=message):
+        layer(query, value, mask=np.ones(shape, bool))
+
+
+def test_causal_attention_to_a_sequence_of_another_length_is_refused(layer, query, value):
+    with pytest.raises(ValueError, match="value must be as long as query with causal=True, got"):
+        layer(query, value, causal=True)
+    # Where the lengths are not known, they may be the same.
+    inputs = keras.Input((None, D)), keras.Input((T, D))
+    assert layer(*inputs, causal=True).shape == (None, None, D)
+
+
 def test_number_of_weights_and_parameters(layer):
     assert len(layer.weights) == 8
     assert layer.count_params() == 4 * (D * D + D)

@@ -93,3 +93,9 @@ def test_bad_sizes_are_named(d_model, d_ff):
 def test_bad_activation_is_named():
     with pytest.raises(ValueError, match="activation must be one of .*'relu'.*, got 'tanh'"):
         FeedForward(D, F, "tanh")
+
+
+@pytest.mark.parametrize("width", [1, D - 1, D + 1])
+def test_another_width_is_refused(width):
+    with pytest.raises(ValueError, match=rf"d_model = {D}, got .*{width}\)"):
+        FeedForward(D, F)(np.zeros((B, T, width)))

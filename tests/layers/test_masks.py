@@ -48,6 +48,13 @@ def test_padding_and_causality_both_hide():
     np.testing.assert_array_equal(mask[:, 0], expected)
 
 
+def test_pairs_hide_beside_padding_and_the_future(rng):
+    pairs = rng.random((3, 5, 5)) < 0.5
+    mask = attention_mask(padding_mask(IDS), 5, pairs)
+    expected = pairs & (IDS != 0)[:, None] & np.tri(5, dtype=bool)
+    np.testing.assert_array_equal(mask, expected[:, None])
+
+
 def test_a_mask_of_numbers_is_taken_as_boolean():
     mask = attention_mask(keras.ops.cast(IDS != 0, "float32"))
     np.testing.assert_array_equal(mask[:, 0, 0], IDS != 0)

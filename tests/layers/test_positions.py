@@ -202,3 +202,20 @@ def test_sinusoidal_layer_names_a_bad_width(d_model):
 def test_learned_layer_names_bad_sizes(positions, d_model):
     with pytest.raises(ValueError, match=f"max_positions={positions} and d_model={d_model}"):
         LearnedPositionalEmbedding(positions, d_model)
+
+
+@pytest.mark.parametrize("make", [SinusoidalPositionalEncoding, LearnedPositionalEmbedding])
+@pytest.mark.parametrize("width", [1, D - 1, D + 1])
+def test_another_width_is_refused(make, width):
+    """A width of 1 would be broadcast."""
+    sizes = (D,) if make is SinusoidalPositionalEncoding else (M, D)
+    message = rf"d_model = {D}, got .*{width}\)"
+    with pytest.raises(ValueError, match=message):
+        make(*sizes)(np.zeros((B, T, width), "float32"))
+    # Of a layer that is built already, too, and before the first step of a functional model.
+    layer = make(*sizes)
+    layer(np.zeros((B, T, D), "float32"))
+    with pytest.raises(ValueError, match=message):
+        layer(np.zeros((B, T, width), "float32"))
+    with pytest.raises(ValueError, match=message):
+        make(*sizes)(keras.Input((None, width)))

@@ -230,6 +230,20 @@ def test_stacks_differ_in_depth_and_vocabularies_in_size(inputs):
     assert model(inputs).shape == (B, T, 23)
 
 
+@pytest.mark.parametrize("variant", ["paper", "learned"])
+def test_summary_shows_the_shape_of_each_layer(variant, model_of):
+    model, lines = model_of(variant), []
+    model.summary(print_fn=lambda text, **more: lines.append(text), line_length=120)
+    said = "\n".join(lines)
+    rows = {name: line for line in said.splitlines() for name in [line.strip("│ ").split(" ")[0]]}
+    D = model.config.d_model
+    names = ["source_positions", "target_positions", "encoder", "decoder", "target_embedding"]
+    assert all(f"(None, None, {D})" in rows[name] for name in names if name in rows)
+    assert f"(None, None, {V})" in rows["output_projection"]
+    assert names[:4] == [name for name in names[:4] if name in rows]
+    assert f"Total params: {model.count_params():,}" in said
+
+
 def test_weights_exist_before_the_first_call():
     assert len(make().weights) == len(make().get_weights()) > 0
 

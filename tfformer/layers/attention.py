@@ -66,9 +66,13 @@ class MultiHeadAttention(keras.layers.Layer):
     Call arguments:
         query: [B, T, D].
         value: [B, S, D], what is attended to. Default: `query` itself (self-attention).
-        mask: boolean [B, T], True = token: the padding of `query`, in self-attention.
+        mask: boolean [B, T], True = token: the padding of `query`. Keras hands it over by itself.
+            Self-attention does not see what is padding; attention to another sequence accepts it
+            and has no use for it. Or boolean [B, T, S], True = may be attended to, which
+            `keras.layers.MultiHeadAttention` calls `attention_mask`: it hides more than what
+            `value_mask` and `causal` hide. (Self-attention takes a `value_mask` beside it.)
         value_mask: boolean [B, S], True = token: the padding of `value`.
-        causal: position t sees only the positions up to t. Default False.
+        causal: position t sees only the positions up to t; S = T. Default False.
         rows, value_rows: how `query` and `value` lie, `Padded` or `Packed`; they bring the masks.
             Default: padded, with the masks above.
 
@@ -76,6 +80,10 @@ class MultiHeadAttention(keras.layers.Layer):
 
     Returns:
         As `query`.
+
+    Raises:
+        ValueError: the width of `query` is not `d_model`, `mask` has other than two or three axes,
+            or `causal` and `value` is not as long as `query`.
 
     Example:
         >>> attention = MultiHeadAttention(d_model=512, num_heads=8)
@@ -123,22 +131,39 @@ class MultiHeadAttention(keras.layers.Layer):
         rows=None,
         value_rows=None,
     ):
-        rows = rows or Padded(mask)
-        if value is None:
-            value, value_rows = query, rows
-        value_rows = value_rows or Padded(value_mask)
-        keys, values = self.keys_and_values(value, value_rows)
-        mask = attention_mask(value_rows.mask, rows.length(query) if causal else None)
-        return self.attend(query, keys, values, mask, training, rows)
+        known = query, value, mask, value_mask, causal, training, rows, value_rows
+        return self._attend(*known)[0]
 
     def attention_weights(self, query, value=None, mask=None, value_mask=None, causal=False):
         """The attention weights, float32 [B, H, T, S], for the arguments of a call."""
-        rows = Padded(mask)
-        keys, _ = self.keys_and_values(query if value is None else value)
-        key_mask = mask if value is None else value_mask
-        mask = attention_mask(key_mask, rows.length(query) if causal else None)
-        queries = rows.split_heads(self.query_projection(query), self.num_heads)
-        return attention_weights(queries, keys, mask)
+        return self._attend(query, value, mask, value_mask, causal)[1]
+
+    def _attend(
+        self,
+        query,
+        value=None,
+        mask=None,
+        value_mask=None,
+        causal=False,
+        training=None,
+        rows=None,
+        value_rows=None,
+    ):
+        """What a call gives, and the attention weights, float32 [B, H, T, S]."""
+        keys_of = query if value is None else value
+        padding, pairs = (None, None) if rows else _padding_or_pairs(mask, query, keys_of)
+        rows = rows or Padded(padding)
+        if value is None and value_mask is None:
+            value_rows = value_rows or rows
+        value, value_rows = keys_of, value_rows or Padded(value_mask)
+        if causal and not _may_be(query.shape[1:-1], value.shape[1:-1]):
+            raise ValueError(
+                "value must be as long as query with causal=True, got shapes "
+                f"{tuple(value.shape)} and {tuple(query.shape)}"
+            )
+        keys, values = self.keys_and_values(value, value_rows)
+        mask = attention_mask(value_rows.mask, rows.length(query) if causal else None, pairs)
+        return self.attend_with_weights(query, keys, values, mask, training, rows)
 
     def matrices(self):
         """W_Q, W_K, W_V and W_O, as `Matrix`; of the memory are W_K and W_V, if there is one."""
@@ -184,3 +209,28 @@ class MultiHeadAttention(keras.layers.Layer):
             "num_heads": self.num_heads,
             "dropout": self.dropout,
         }
+
+
+def _padding_or_pairs(mask, query, value):
+    """A mask of two axes is the query's padding; one of three says who may attend to whom."""
+    if mask is None:
+        return None, None
+    mask = ops.convert_to_tensor(mask)
+    lengths = query.shape[1], value.shape[1]
+    if len(mask.shape) == 2 and _may_be(mask.shape[1:], lengths[:1]):
+        return mask, None
+    # An axis of 1 is for all queries, or for all keys.
+    known = [None if size == 1 else size for size in mask.shape[1:]]
+    if len(mask.shape) == 3 and _may_be(known, lengths):
+        return None, mask
+    raise ValueError(
+        f"mask must be [B, T] or [B, T, S] with T = {lengths[0]} and S = {lengths[1]}, got "
+        f"{tuple(mask.shape)}"
+    )
+
+
+def _may_be(sizes, others):
+    """Whether two shapes may be the same; None is any size."""
+    return len(sizes) == len(others) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(sizes, others, strict=True)
+    )

@@ -23,6 +23,9 @@ class FeedForward(keras.layers.Layer):
 
     Returns:
         [..., D].
+
+    Raises:
+        ValueError: `x` has another width than `d_model`.
     """
 
     def __init__(self, d_model, d_ff, activation="relu", **kwargs):
@@ -43,6 +46,10 @@ class FeedForward(keras.layers.Layer):
         self.outer = keras.layers.Dense(d_model, name="outer", dtype=self.dtype_policy)
 
     def build(self, x_shape):
+        if x_shape[-1] != self.d_model:
+            raise ValueError(
+                f"x must be [..., D] with D = d_model = {self.d_model}, got {tuple(x_shape)}"
+            )
         self.inner.build(x_shape)
         if self.gated:
             self.gate.build(x_shape)

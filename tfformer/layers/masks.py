@@ -4,6 +4,9 @@ An attention mask broadcasts to the scores [B, H, T, S]: a query (T) sees the ke
 mask is True. `attention_mask` makes it of a padding mask [B, S] and of causality, [T, S].
 """
 
+import functools
+import operator
+
 from keras import ops
 
 from tfformer.config import PAD
@@ -23,18 +26,22 @@ def causal_mask(length):
     return positions[:, None] >= positions[None, :]
 
 
-def attention_mask(key_mask=None, causal_length=None):
-    """The one mask of an attention: padding and causality, merged.
+def attention_mask(key_mask=None, causal_length=None, pairs=None):
+    """The one mask of an attention: padding, causality and what else is given, merged.
 
     Args:
         key_mask: boolean [B, S], True = token, or None.
         causal_length: T of a causal self-attention (then S = T), or None.
+        pairs: boolean [B, T, S], True = query t may attend to key s, or None.
 
     Returns:
         A boolean that broadcasts to [B, H, T, S], or None when all may be seen.
     """
-    mask = None if key_mask is None else ops.cast(key_mask, "bool")[:, None, None, :]
-    if causal_length is None:
-        return mask
-    causal = causal_mask(causal_length)
-    return causal if mask is None else mask & causal
+    masks = []
+    if key_mask is not None:
+        masks.append(ops.cast(key_mask, "bool")[:, None, None, :])  # [B, 1, 1, S]
+    if causal_length is not None:
+        masks.append(causal_mask(causal_length))
+    if pairs is not None:
+        masks.append(ops.cast(pairs, "bool")[:, None])  # [B, 1, T, S]
+    return functools.reduce(operator.and_, masks) if masks else None

@@ -25,6 +25,12 @@ def sinusoids(positions, d_model):
     return ops.reshape(interleaved, (-1, d_model))  # [T, D]
 
 
+def check_width(shape, d_model):
+    """Raises a ValueError if x is not [..., D]: a width of 1 would be broadcast."""
+    if shape is not None and shape[-1] != d_model:
+        raise ValueError(f"x must be [..., D] with D = d_model = {d_model}, got {tuple(shape)}")
+
+
 @keras.saving.register_keras_serializable("tfformer")
 class SinusoidalPositionalEncoding(keras.layers.Layer):
     """x + PE, for sequences of any length; see `sinusoids` for the equation. No weights.
@@ -39,6 +45,9 @@ class SinusoidalPositionalEncoding(keras.layers.Layer):
 
     Returns:
         [B, T, D], or [N, D].
+
+    Raises:
+        ValueError: `x` has another width than `d_model`.
     """
 
     def __init__(self, d_model, **kwargs):
@@ -48,7 +57,11 @@ class SinusoidalPositionalEncoding(keras.layers.Layer):
         self.d_model = d_model
         self.supports_masking = True
 
+    def build(self, x_shape=None):
+        check_width(x_shape, self.d_model)
+
     def call(self, x, start=0, positions=None):
+        check_width(x.shape, self.d_model)
         if positions is None:
             positions = ops.arange(ops.shape(x)[1]) + start
         return x + ops.cast(sinusoids(positions, self.d_model), x.dtype)
@@ -76,6 +89,9 @@ class LearnedPositionalEmbedding(keras.layers.Layer):
 
     Returns:
         [B, T, D], or [N, D].
+
+    Raises:
+        ValueError: `x` has another width than `d_model`, or is known to be too long.
     """
 
     def __init__(self, max_positions, d_model, **kwargs):
@@ -89,6 +105,7 @@ class LearnedPositionalEmbedding(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, x_shape=None):
+        check_width(x_shape, self.d_model)
         self.embeddings = self.add_weight(
             name="embeddings",
             shape=(self.max_positions, self.d_model),
@@ -96,6 +113,7 @@ class LearnedPositionalEmbedding(keras.layers.Layer):
         )
 
     def call(self, x, start=0, positions=None):
+        check_width(x.shape, self.d_model)
         if positions is None and x.shape[1] is not None and isinstance(start, int):
             if start + x.shape[1] > self.max_positions:
                 raise ValueError(

@@ -120,7 +120,7 @@ class Transformer(keras.Model):
     def build(self, input_shape=None):
         x_shape = (None, None, self.config.d_model)
         for layer in self.parts()["embeddings"]:
-            layer.build(x_shape)
+            layer.build((None, None) if isinstance(layer, TokenEmbedding) else x_shape)
         self.encoder.build(x_shape)
         self.decoder.build(x_shape, x_shape)
         self.output_projection.build(x_shape)
