@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from served_table import MAX_SOURCE, TEXTS, B
+from served_table import MAX_SOURCE, MAX_TARGET, TEXTS, B
 from words import sentences
 
 
@@ -69,6 +69,26 @@ def test_a_text_is_truncated_exactly_when_it_has_too_many_tokens(serve, tokenize
     assert set(found["translation"][lengths > MAX_SOURCE]) == set(
         serve("serving_default", [cut])["translation"]
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "inputs", "limits"),
+    [
+        ("beam_search", ("text",), (MAX_SOURCE,)),
+        ("sample", ("text",), (MAX_SOURCE,)),
+        ("complete", ("text", "prefix"), (MAX_SOURCE, MAX_TARGET)),
+        ("score", ("source", "target"), (MAX_SOURCE, MAX_TARGET)),
+        ("align", ("source", "target"), (MAX_SOURCE, MAX_TARGET)),
+    ],
+)
+def test_every_signature_says_which_rows_it_has_cut(serve, tokenizer, name, inputs, limits):
+    """A row in which all is short, and for each input one in which it alone is too long."""
+    rows = [["Haus"] * len(inputs)]
+    for n, limit in enumerate(limits):
+        long = " ".join(["Haus"] * (limit + 1))
+        rows.append(["Haus"] * n + [long] + ["Haus"] * (len(inputs) - n - 1))
+    found = serve(name, *map(list, zip(*rows, strict=True)))
+    assert found["truncated"].tolist() == [False] + [True] * len(inputs)
 
 
 def test_a_text_of_too_many_characters_is_cut_before_it_is_tokenised(serve):

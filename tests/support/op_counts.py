@@ -1,7 +1,9 @@
 """How many operations each signature of a SavedModel has: a stricter look than its answers.
 
 `python tests/support/op_counts.py` prints them for two exports: SERVED, which is the `served_model`
-of the tests, and one of CHANGES; `tests/data/op-counts.json` is what it printed on 2026-11-23.
+of the tests, and one of CHANGES; `tests/data/op-counts.json` is what it printed on 2026-11-23, and
+two or three operations more for `align`, `complete`, `sample` and `score`, of which `truncated` has
+become an output.
 """
 
 import json

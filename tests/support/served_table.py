@@ -45,12 +45,13 @@ SIGNATURES = {
         {
             "translations": ("string", 2),
             **N_BEST,
+            "truncated": ("bool", 1),
         },
     ),
     "beam_search_ids": ({"source_ids": "int32", **OPTIONS}, N_BEST),
     "score": (
         {"source": "string", "target": "string"},
-        {"log_prob": ("float32", 1), "length": ("int32", 1)},
+        {"log_prob": ("float32", 1), "length": ("int32", 1), "truncated": ("bool", 1)},
     ),
     "sample": (
         {
@@ -61,11 +62,11 @@ SIGNATURES = {
             "top_p": "float32",
             "max_length": "int32",
         },
-        {"translation": ("string", 1), "log_prob": ("float32", 1)},
+        {"translation": ("string", 1), "log_prob": ("float32", 1), "truncated": ("bool", 1)},
     ),
     "complete": (
         {"text": "string", "prefix": "string"},
-        {"translation": ("string", 1), "score": ("float32", 1)},
+        {"translation": ("string", 1), "score": ("float32", 1), "truncated": ("bool", 1)},
     ),
     "align": (
         {"source": "string", "target": "string"},
@@ -73,6 +74,7 @@ SIGNATURES = {
             "attention": ("float32", 3),
             "source_tokens": ("string", 2),
             "target_tokens": ("string", 2),
+            "truncated": ("bool", 1),
         },
     ),
 }

@@ -7,17 +7,19 @@ from tfformer.service.signature import Signature, graph, texts
 
 
 def align(generation):
-    """`source` and `target` [B] -> `attention` [B, T, S], `source_tokens`, `target_tokens`."""
+    """`source` and `target` [B] -> `attention` [B, T, S], `source_tokens`, `target_tokens`; and
+    `truncated`, where one of the texts was cut."""
 
     @graph(texts("source", "target"))
     def align(source, target):
-        source_ids, target_ids, labels = generation.forced(source, target)
+        source_ids, target_ids, labels, truncated = generation.forced(source, target)
         inference = generation.inference()
         _, attention = inference.decode(target_ids, inference.memory(source_ids))
         return {
             "attention": tf.where(padding_mask(labels)[:, :, None], attention, 0.0),
             "source_tokens": generation.tokenizer.source_pieces(source_ids),
             "target_tokens": generation.tokenizer.target_pieces(labels),
+            "truncated": truncated,
         }
 
     return Signature("align", align, lambda samples: [samples.pairs])

@@ -8,19 +8,20 @@ from tfformer.service.signature import Signature, graph, texts
 
 
 def complete(generation):
-    """`text` and `prefix` [B] -> `translation` and `score`."""
+    """`text` and `prefix` [B] -> `translation`, `score`; and `truncated`, where one of the texts
+    was cut."""
 
     @graph(texts("text", "prefix"))
     def complete(text, prefix):
         text, prefix = require_equal_batches(text=text, prefix=prefix)
-        prefix_ids = generation.target_ids(prefix)
+        prefix_ids, prefix_cut = generation.target_ids(prefix)
         # The translation goes on after the prefix: without its eos.
         prefix_ids = tf.where(prefix_ids == EOS, PAD, prefix_ids)
-        source_ids, _ = generation.source_ids(text)
+        source_ids, text_cut = generation.source_ids(text)
         found, blank = generation.beam_search(
             source_ids, generation.options, short=False, num_results=1, prefix=prefix_ids
         )
-        return generation.best(found, blank)
+        return {**generation.best(found, blank), "truncated": text_cut | prefix_cut}
 
     def examples(samples):
         prefixes = [target.split(" ")[0] for target in samples.pairs["target"]]

@@ -77,17 +77,20 @@ class Generation:
         return encode_texts(text, self.tokenizer.encode_source, self.max_source_length)
 
     def target_ids(self, text):
-        """string [B] -> int32 [B, T] of at most `max_target_length`, each row ending with eos."""
-        return encode_texts(text, self.tokenizer.encode_target, self.max_target_length)[0]
+        """string [B] -> int32 [B, T] of at most `max_target_length`, each row ending with eos; and
+        what was cut, bool [B]."""
+        return encode_texts(text, self.tokenizer.encode_target, self.max_target_length)
 
     def forced(self, source, target):
-        """Source ids; target ids under teacher forcing, bos + y; and the labels, y + eos."""
+        """Source ids; target ids under teacher forcing, bos + y; the labels, y + eos; and where one
+        of the two texts was cut, bool [B]."""
         source, target = require_equal_batches(source=source, target=target)
-        source_ids, _ = self.source_ids(source)
-        labels = self.target_ids(target)
+        source_ids, source_cut = self.source_ids(source)
+        labels, target_cut = self.target_ids(target)
         target_ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
         # After the last token there is padding, not the eos that the shift has put there.
-        return source_ids, tf.where(labels == PAD, PAD, target_ids), labels
+        target_ids = tf.where(labels == PAD, PAD, target_ids)
+        return source_ids, target_ids, labels, source_cut | target_cut
 
     def checked_ids(self, source_ids):
         """Source ids that somebody else made: inside the vocabulary and not too long."""

@@ -17,15 +17,17 @@ def asked_options(generation):
 
 
 def beam_search(generation):
-    """`text` [B] and options -> `translations` [B, W], and all that `beam_search_ids` gives."""
+    """`text` [B] and options -> `translations` [B, W], all that `beam_search_ids` gives; and
+    `truncated`, which texts were cut."""
 
     def answer(text, asked):
-        source_ids, _ = generation.source_ids(text)
+        source_ids, truncated = generation.source_ids(text)
         outputs = _n_best(generation, source_ids, asked)
         shape = tf.shape(outputs["token_ids"])
         flat = tf.reshape(outputs["token_ids"], [shape[0] * shape[1], shape[2]])  # [B * W, T]
         translations = generation.tokenizer.decode(flat)
-        return {"translations": tf.reshape(translations, shape[:2]), **outputs}  # [B, W]
+        translations = tf.reshape(translations, shape[:2])  # [B, W]
+        return {"translations": translations, **outputs, "truncated": truncated}
 
     def examples(samples):
         text, longest = {"text": samples.texts}, samples.longest

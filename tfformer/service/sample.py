@@ -10,13 +10,14 @@ OPTIONS = {"seed": 0, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_length"
 
 
 def sample(generation):
-    """`text` [B] and options -> `translation`, and its `log_prob` by the model as it is."""
+    """`text` [B] and options -> `translation`, its `log_prob` by the model as it is; and
+    `truncated`, which texts were cut."""
 
     def answer(text, asked):
         temperature = option_in("temperature", asked["temperature"], 1e-3, 1e3)
         top_k = option_in("top_k", asked["top_k"], 0, generation.config.target_vocabulary_size)
         top_p = option_in("top_p", asked["top_p"], 1e-6, 1.0)
-        source_ids, _ = generation.source_ids(text)
+        source_ids, truncated = generation.source_ids(text)
         blank = generation.blank(source_ids)
         inference = generation.inference()
         factor = generation.options["max_length_factor"]
@@ -32,8 +33,11 @@ def sample(generation):
             blank,
             min_length=generation.options["min_length"],
         )
-        translation = generation.best(found, blank)["translation"]
-        return {"translation": translation, "log_prob": found.log_probs[:, 0]}
+        return {
+            "translation": generation.best(found, blank)["translation"],
+            "log_prob": found.log_probs[:, 0],
+            "truncated": truncated,
+        }
 
     def examples(samples):
         narrow = {"seed": 7, "temperature": 0.5, "top_k": 5, "top_p": 0.9}

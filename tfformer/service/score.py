@@ -7,17 +7,19 @@ from tfformer.service.signature import Signature, graph, texts
 
 
 def score(generation):
-    """`source` and `target` [B] -> `log_prob` of the target, and its `length`, eos counted."""
+    """`source` and `target` [B] -> `log_prob` of the target, its `length`, eos counted; and
+    `truncated`, where one of the texts was cut."""
 
     @graph(texts("source", "target"))
     def score(source, target):
-        source_ids, target_ids, labels = generation.forced(source, target)
+        source_ids, target_ids, labels, truncated = generation.forced(source, target)
         inference = generation.inference()
         log_probs = inference.log_probs(target_ids, labels, inference.memory(source_ids))
         real = padding_mask(labels)
         return {
             "log_prob": tf.reduce_sum(tf.where(real, log_probs, 0.0), axis=1),
             "length": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
+            "truncated": truncated,
         }
 
     return Signature("score", score, lambda samples: [samples.pairs])
