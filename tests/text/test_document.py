@@ -1,6 +1,7 @@
 """Long text: cut into sentences and windows, and joined again, against plain Python."""
 
 import random
+import re
 
 import numpy as np
 import oracle
@@ -14,7 +15,9 @@ from tfformer.inference.fuse import fuse
 from tfformer.inference.transformer import Inference
 from tfformer.service.document import DOCUMENT_SOURCES
 from tfformer.service.generation import CHARACTERS_PER_TOKEN
+from tfformer.text.abbreviations import WORDS, alternation
 from tfformer.text.document import join_sentences, join_windows, split_sentences, split_windows
+from training import dates
 
 
 def sentences(*texts):
@@ -37,6 +40,13 @@ def sentences(*texts):
         ),
         ("In 1999! Then. z. B. this, e.g. That", ["In 1999!", "Then. z. B. this, e.g. That"]),
         ("no capital. follows here", ["no capital. follows here"]),
+        # No number begins a sentence after an abbreviation, whatever its case.
+        ("On 3 Feb. 2018. Den 12 jan. 1967", ["On 3 Feb. 2018. Den 12 jan. 1967"]),
+        ("4 окт. 2021 г. и 4 ОКТ. 2021", ["4 окт. 2021 г. и 4 ОКТ. 2021"]),
+        ("Nach Abs. 2, s. (Fig. 3) und FIG. 4", ["Nach Abs. 2, s. (Fig. 3) und FIG. 4"]),
+        ("In Feb. We left. 3 came", ["In Feb.", "We left.", "3 came"]),
+        ("Cats. 3 dogs. 2 Xfeb. 4", ["Cats.", "3 dogs.", "2 Xfeb.", "4"]),
+        ("Сто. 3 окна. Фокт. 4", ["Сто.", "3 окна.", "Фокт.", "4"]),
         ("Été. Âge\xa0mûr. Ÿes", ["Été.", "Âge\xa0mûr.", "Ÿes"]),
         ("你好。我是！他？", ["你好。", "我是！", "他？", ""]),
         ("a\nb\r\nc\rd", ["a", "b", "c", "d"]),
@@ -47,6 +57,24 @@ def sentences(*texts):
 def test_where_a_sentence_ends(text, expected):
     [found], _ = sentences(text)
     assert found == expected
+
+
+def test_a_date_is_one_sentence_as_it_is_written_in_any_language():
+    """(A new line aside, of which there is none.)"""
+    written = sorted({pair.source for pair in dates.pairs("test", 1000)})
+    found, _ = sentences(*written)
+    assert found == [[date] for date in written]
+
+
+def test_every_abbreviation_is_found_and_nothing_else():
+    pattern = re.compile(alternation(WORDS))
+    for word in WORDS:
+        for form in (word, word[0].upper() + word[1:], word.upper()):
+            assert pattern.fullmatch(form)
+    rng = random.Random(5)
+    others = {"".join(rng.choices("abdeiovмо", k=rng.randint(1, 4))) for _ in range(997)}
+    for word in others - set(WORDS):
+        assert not pattern.fullmatch(word)
 
 
 def test_sentences_and_what_stands_between_them_are_the_text_again():

@@ -8,6 +8,7 @@ their translations, which overlap as well, are joined where they agree.
 import tensorflow as tf
 
 from tfformer.config import PAD
+from tfformer.text.abbreviations import WORDS, alternation
 
 # Between a sentence and the white space after it; no text has it.
 MARK = "\x1e"
@@ -26,6 +27,15 @@ BREAKS = (
     (r"[。！？]+[」』”’）]*", rf"\0{MARK}{MARK}"),
     (rf"({END})([ \t\xa0]+)({BEGINNING})", rf"\1{MARK}\2{MARK}\3"),
 )
+# What is no end after all: after a title no sentence begins, after an abbreviation no number does.
+GAP = rf"{MARK}([ \t\xa0]+){MARK}"
+NO_BREAKS = (
+    (rf"\b({TITLES})\.{GAP}", r"\1.\2"),
+    (
+        rf"((?:^|[^\p{{L}}\p{{M}}]){alternation(WORDS)}\.){GAP}({OPENING}\p{{N}})",
+        r"\1\2\3",
+    ),
+)
 # The least number of tokens in a row by which two translations are taken to agree.
 LEAST_AGREEMENT = 3
 
@@ -35,7 +45,7 @@ def split_sentences(text):
 
     A sentence ends at a new line, at `.`, `!`, `?` or `…` before white space and a capital letter
     or digit, and at the full stops of East Asia. A full stop after a number, an initial or one of
-    a few titles (`TITLES`) ends none.
+    a few titles (`TITLES`) ends none, nor does one after an abbreviation, if a digit follows.
 
     Args:
         text: string [B], UTF-8.
@@ -46,9 +56,8 @@ def split_sentences(text):
     """
     text = tf.strings.regex_replace(text, "\r\n?", "\n")
     text = tf.strings.regex_replace(text, CONTROLS, " ")
-    for pattern, rewrite in BREAKS:
+    for pattern, rewrite in (*BREAKS, *NO_BREAKS):
         text = tf.strings.regex_replace(text, pattern, rewrite)
-    text = tf.strings.regex_replace(text, rf"\b({TITLES})\.{MARK}([ \t\xa0]+){MARK}", r"\1.\2")
     parts = tf.strings.split(text, MARK)
     nothing = tf.fill([tf.shape(text)[0], 1], "")
     return parts[:, ::2], tf.concat([parts[:, 1::2], nothing], axis=1)
