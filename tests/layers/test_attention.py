@@ -287,10 +287,54 @@ def test_mixed_precision_keeps_float32_variables(policy, query, query_mask):
     assert {variable.dtype for variable in layer.weights} == {"float32"}
 
 
-@pytest.mark.parametrize(("d_model", "num_heads"), [(33, 2), (0, 1), (33, 0), (-6, 3)])
-def test_bad_sizes_are_named(d_model, num_heads):
-    with pytest.raises(ValueError, match=f"d_model={d_model} and num_heads={num_heads}"):
+@pytest.mark.parametrize(
+    ("d_model", "num_heads", "message"),
+    [
+        (33, 2, "d_model=33 and num_heads=2"),
+        (0, 1, "d_model must be an integer of at least 1, got 0"),
+        (33, 0, "num_heads must be an integer of at least 1, got 0"),
+        (-6, 3, "d_model must be an integer of at least 1, got -6"),
+        ("33", 3, "d_model must be an integer of at least 1, got '33'"),
+        (33.0, 3, "d_model must be an integer of at least 1, got 33.0"),
+    ],
+)
+def test_bad_sizes_are_named(d_model, num_heads, message):
+    with pytest.raises(ValueError, match=message):
         MultiHeadAttention(d_model, num_heads)
+
+
+@pytest.mark.parametrize("dropout", ["0.1", 1, -0.1, None])
+def test_a_bad_dropout_is_named(dropout):
+    with pytest.raises(ValueError, match=r"dropout must be a number in \[0, 1\), got "):
+        MultiHeadAttention(D, H, dropout=dropout)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("key_dim", "give d_model"),
+        ("d_modle", "did you mean d_model"),
+        ("rate", "it has .'d_model', 'num_heads', 'dropout'"),
+    ],
+)
+def test_an_argument_that_there_is_not_is_named_with_what_was_meant(name, hint):
+    with pytest.raises(TypeError, match=f"MultiHeadAttention has no argument {name}: {hint}"):
+        MultiHeadAttention(D, H, **{name: 7})
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("key", "keys and values are both made of value"),
+        ("attention_mask", r"give it as mask, \[B, T, S\]"),
+        ("use_causal_mask", "give causal=True"),
+        ("return_attention_scores", "attention_weights"),
+        ("casual", "did you mean causal"),
+    ],
+)
+def test_so_is_an_argument_of_a_call(layer, query, name, hint):
+    with pytest.raises(TypeError, match=f"MultiHeadAttention has no argument {name}: {hint}"):
+        layer(query, **{name: query})
 
 
 def test_query_of_another_width_is_refused():

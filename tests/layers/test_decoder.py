@@ -253,7 +253,7 @@ def test_cached_steps_stay_close_to_the_whole_in_mixed_precision(policy, memory,
 
 
 def test_bad_number_of_layers_is_named():
-    with pytest.raises(ValueError, match="num_layers must be at least 1, got num_layers=0"):
+    with pytest.raises(ValueError, match="num_layers must be an integer of at least 1, got 0"):
         Decoder(0, D, H, F)
 
 

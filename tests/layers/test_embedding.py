@@ -109,7 +109,13 @@ def test_keras_file_gives_the_same_outputs(reload):
     np.testing.assert_array_equal(reload(model)(IDS), model(IDS))
 
 
-@pytest.mark.parametrize(("size", "d_model"), [(0, 7), (11, 0)])
-def test_bad_sizes_are_named(size, d_model):
-    with pytest.raises(ValueError, match=f"vocabulary_size={size} and d_model={d_model}"):
+@pytest.mark.parametrize(
+    ("size", "d_model", "message"),
+    [
+        (0, 7, "vocabulary_size must be an integer of at least 1, got 0"),
+        (11, "7", "d_model must be an integer of at least 1, got '7'"),
+    ],
+)
+def test_bad_sizes_are_named(size, d_model, message):
+    with pytest.raises(ValueError, match=message):
         TokenEmbedding(size, d_model)

@@ -149,7 +149,7 @@ def test_keras_file_gives_the_same_outputs(x, mask, kind, randomise, reload):
 
 
 def test_bad_number_of_layers_is_named():
-    with pytest.raises(ValueError, match="num_layers must be at least 1, got num_layers=0"):
+    with pytest.raises(ValueError, match="num_layers must be an integer of at least 1, got 0"):
         Encoder(0, D, H, F)
 
 
@@ -166,6 +166,14 @@ def test_bad_number_of_layers_is_named():
 def test_bad_argument_is_named(kind, change, message):
     with pytest.raises(ValueError, match=message):
         make(kind, **change)
+
+
+@kinds
+def test_an_argument_that_there_is_not_is_named_with_what_was_meant(kind, x):
+    with pytest.raises(TypeError, match="has no argument num_haeds: did you mean num_heads?"):
+        make(kind, num_haeds=7)
+    with pytest.raises(TypeError, match="has no argument attention_mask: "):
+        make(kind)(x, attention_mask=x)
 
 
 def test_classifier_of_the_docstring_learns_and_survives_a_keras_file(rng, reload):

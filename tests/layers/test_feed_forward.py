@@ -84,9 +84,15 @@ def test_mixed_precision_keeps_float32_variables(policy, activation, x):
     assert {variable.dtype for variable in layer.weights} == {"float32"}
 
 
-@pytest.mark.parametrize(("d_model", "d_ff"), [(0, 29), (13, 0)])
-def test_bad_sizes_are_named(d_model, d_ff):
-    with pytest.raises(ValueError, match=f"d_model={d_model} and d_ff={d_ff}"):
+@pytest.mark.parametrize(
+    ("d_model", "d_ff", "message"),
+    [
+        (0, 29, "d_model must be an integer of at least 1, got 0"),
+        (13, 2.5, "d_ff must be an integer of at least 1, got 2.5"),
+    ],
+)
+def test_bad_sizes_are_named(d_model, d_ff, message):
+    with pytest.raises(ValueError, match=message):
         FeedForward(d_model, d_ff)
 
 

@@ -192,15 +192,28 @@ def test_learned_layer_repeats_the_last_vector_behind_the_end():
     np.testing.assert_allclose(output[M:], [layer.embeddings[-1]] * 2, atol=1e-6)
 
 
-@pytest.mark.parametrize("d_model", [0, 7, -2])
-def test_sinusoidal_layer_names_a_bad_width(d_model):
-    with pytest.raises(ValueError, match=f"even and positive, got d_model={d_model}"):
+@pytest.mark.parametrize(
+    ("d_model", "message"),
+    [
+        (0, "d_model must be an integer of at least 1, got 0"),
+        (7, "d_model must be even, got 7"),
+        (-2, "d_model must be an integer of at least 1, got -2"),
+    ],
+)
+def test_sinusoidal_layer_names_a_bad_width(d_model, message):
+    with pytest.raises(ValueError, match=message):
         SinusoidalPositionalEncoding(d_model)
 
 
-@pytest.mark.parametrize(("positions", "d_model"), [(0, 7), (11, 0)])
-def test_learned_layer_names_bad_sizes(positions, d_model):
-    with pytest.raises(ValueError, match=f"max_positions={positions} and d_model={d_model}"):
+@pytest.mark.parametrize(
+    ("positions", "d_model", "message"),
+    [
+        (0, 7, "max_positions must be an integer of at least 1, got 0"),
+        (11, None, "d_model must be an integer of at least 1, got None"),
+    ],
+)
+def test_learned_layer_names_bad_sizes(positions, d_model, message):
+    with pytest.raises(ValueError, match=message):
         LearnedPositionalEmbedding(positions, d_model)
 
 

@@ -212,6 +212,15 @@ def test_tied_matrices_are_one_variable(tied, matrices):
     assert len(model.output_projection.weights) == (tied == "none")
 
 
+def test_other_inputs_and_no_configuration_are_named(inputs, model_of):
+    ids = inputs["source_ids"]
+    for given, said in (([ids, ids], "list"), ({"source": ids, "target_ids": ids}, "'source'")):
+        with pytest.raises(ValueError, match=f'inputs must be .*"target_ids": .*, got .*{said}'):
+            model_of("paper")(given)
+    with pytest.raises(ValueError, match="config must be a TransformerConfig, got 512"):
+        Transformer(512)
+
+
 def test_a_model_that_copies_needs_the_ids_of_the_source(inputs):
     model = make("silu")
     memory = model.encode(inputs["source_ids"])

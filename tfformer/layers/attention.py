@@ -4,6 +4,7 @@ import keras
 from keras import ops
 
 from tfformer.layers.dropout import Dropout
+from tfformer.layers.layer import Layer, check_share, check_whole
 from tfformer.layers.masks import attention_mask
 from tfformer.layers.matrices import Matrix
 from tfformer.layers.rows import Padded
@@ -50,7 +51,7 @@ def scaled_dot_product_attention(query, key, value, mask=None):
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class MultiHeadAttention(keras.layers.Layer):
+class MultiHeadAttention(Layer):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O,
     head_i = Attention(Q W_Q_i, K W_K_i, V W_V_i)  (Vaswani et al. 2017, section 3.2.2).
 
@@ -91,9 +92,26 @@ class MultiHeadAttention(keras.layers.Layer):
         (2, 5, 512)
     """
 
+    MEANT = {
+        "key_dim": "give d_model, the width of all heads together",
+        "value_dim": "give d_model, the width of all heads together",
+        "use_bias": "the projections always have one",
+        "output_shape": "the output is as wide as d_model",
+    }
+    MEANT_IN_CALL = {
+        "key": "keys and values are both made of value",
+        "attention_mask": "give it as mask, [B, T, S]",
+        "query_mask": "give it as mask, [B, T]",
+        "key_mask": "give it as value_mask, [B, S]",
+        "use_causal_mask": "give causal=True",
+        "return_attention_scores": "attention_weights(query, value, ...) gives them",
+    }
+
     def __init__(self, d_model, num_heads, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
-        if d_model < 1 or num_heads < 1 or d_model % num_heads:
+        check_whole(d_model=d_model, num_heads=num_heads)
+        check_share("dropout", dropout)
+        if d_model % num_heads:
             raise ValueError(
                 "d_model must be a positive multiple of num_heads, got "
                 f"d_model={d_model} and num_heads={num_heads}"

@@ -3,11 +3,12 @@
 import keras
 from keras import ops
 
+from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.masks import padding_mask
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class TokenEmbedding(keras.layers.Layer):
+class TokenEmbedding(Layer):
     """E[ids] * sqrt(d_model)  (Vaswani et al. 2017, section 3.4).
 
     A row of E is what the one-hot vector of its id picks out of it: onehot(id) E = E[id].
@@ -31,11 +32,7 @@ class TokenEmbedding(keras.layers.Layer):
 
     def __init__(self, vocabulary_size, d_model, **kwargs):
         super().__init__(**kwargs)
-        if vocabulary_size < 1 or d_model < 1:
-            raise ValueError(
-                "vocabulary_size and d_model must be at least 1, got "
-                f"vocabulary_size={vocabulary_size} and d_model={d_model}"
-            )
+        check_whole(vocabulary_size=vocabulary_size, d_model=d_model)
         self.vocabulary_size, self.d_model = vocabulary_size, d_model
         self.supports_masking = True
         # Ids are integers: a float compute dtype must not be cast onto them. NumPy's may come too.

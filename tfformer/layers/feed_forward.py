@@ -3,11 +3,12 @@
 import keras
 
 from tfformer.config import ACTIVATIONS
+from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.matrices import Matrix
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class FeedForward(keras.layers.Layer):
+class FeedForward(Layer):
     """FFN(x) = act(x W_1 + b_1) W_2 + b_2  (Vaswani et al. 2017, equation 2, with act = relu).
 
     With `"swiglu"`, FFN(x) = (silu(x W_1 + b_1) * (x W_3 + b_3)) W_2 + b_2  (Shazeer 2020,
@@ -30,10 +31,7 @@ class FeedForward(keras.layers.Layer):
 
     def __init__(self, d_model, d_ff, activation="relu", **kwargs):
         super().__init__(**kwargs)
-        if d_model < 1 or d_ff < 1:
-            raise ValueError(
-                f"d_model and d_ff must be at least 1, got d_model={d_model} and d_ff={d_ff}"
-            )
+        check_whole(d_model=d_model, d_ff=d_ff)
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {ACTIVATIONS}, got {activation!r}")
         self.d_model, self.d_ff, self.activation = d_model, d_ff, activation

@@ -8,6 +8,8 @@ is an output layer like any other, in training, in search and in the exported gr
 import keras
 from keras import ops
 
+from tfformer.layers.layer import Layer, check_whole
+
 # What stands for a probability of 0 under a logarithm.
 LEAST = 1e-30
 
@@ -15,7 +17,7 @@ LEAST = 1e-30
 # Keras names the weights in a `.keras` file by the classes of a model's layers, and the output
 # layer of the files that people have is a Dense. So this one is called that.
 @keras.saving.register_keras_serializable("tfformer")
-class Dense(keras.layers.Layer):
+class Dense(Layer):
     """logits = x W + b, with a matrix W [D, V] of its own or the transpose of an embedding
     (Press and Wolf 2017; Vaswani et al. 2017, section 3.4). The paper has no bias.
 
@@ -37,8 +39,7 @@ class Dense(keras.layers.Layer):
 
     def __init__(self, vocabulary_size, tied=False, use_bias=False, **kwargs):
         super().__init__(**kwargs)
-        if vocabulary_size < 1:
-            raise ValueError(f"vocabulary_size must be at least 1, got {vocabulary_size}")
+        check_whole(vocabulary_size=vocabulary_size)
         self.vocabulary_size, self.tied, self.use_bias = vocabulary_size, tied, use_bias
         self.initializer = None if tied else keras.initializers.GlorotUniform()
         self.bias = None

@@ -4,6 +4,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from tfformer.layers.layer import Layer, check_whole
+
 
 def sinusoids(positions, d_model):
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same angle).
@@ -32,7 +34,7 @@ def check_width(shape, d_model):
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class SinusoidalPositionalEncoding(keras.layers.Layer):
+class SinusoidalPositionalEncoding(Layer):
     """x + PE, for sequences of any length; see `sinusoids` for the equation. No weights.
 
     Args:
@@ -52,8 +54,9 @@ class SinusoidalPositionalEncoding(keras.layers.Layer):
 
     def __init__(self, d_model, **kwargs):
         super().__init__(**kwargs)
-        if d_model < 2 or d_model % 2:
-            raise ValueError(f"d_model must be even and positive, got d_model={d_model}")
+        check_whole(d_model=d_model)
+        if d_model % 2:
+            raise ValueError(f"d_model must be even, got {d_model}")
         self.d_model = d_model
         self.supports_masking = True
 
@@ -74,7 +77,7 @@ class SinusoidalPositionalEncoding(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class LearnedPositionalEmbedding(keras.layers.Layer):
+class LearnedPositionalEmbedding(Layer):
     """x + P[pos], one learned vector a position (Gehring et al. 2017; section 3.5's row E).
 
     Args:
@@ -96,11 +99,7 @@ class LearnedPositionalEmbedding(keras.layers.Layer):
 
     def __init__(self, max_positions, d_model, **kwargs):
         super().__init__(**kwargs)
-        if max_positions < 1 or d_model < 1:
-            raise ValueError(
-                "max_positions and d_model must be at least 1, got "
-                f"max_positions={max_positions} and d_model={d_model}"
-            )
+        check_whole(max_positions=max_positions, d_model=d_model)
         self.max_positions, self.d_model = max_positions, d_model
         self.supports_masking = True
 

@@ -4,11 +4,12 @@ import keras
 
 from tfformer.config import NORMS
 from tfformer.layers.dropout import Dropout
+from tfformer.layers.layer import Layer, check_share
 from tfformer.layers.norm import LayerNorm
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class Residual(keras.layers.Layer):
+class Residual(Layer):
     """`"post"`: LayerNorm(x + Dropout(Sublayer(x)))  (Vaswani et al. 2017, sections 3.1 and 5.4).
     `"pre"`: x + Dropout(Sublayer(LayerNorm(x)))  (Xiong et al. 2020).
 
@@ -26,6 +27,7 @@ class Residual(keras.layers.Layer):
 
     def __init__(self, dropout=0.1, norm="post", **kwargs):
         super().__init__(**kwargs)
+        check_share("dropout", dropout)
         if norm not in NORMS:
             raise ValueError(f"norm must be one of {NORMS}, got {norm!r}")
         self.dropout, self.norm = dropout, norm

@@ -5,11 +5,10 @@ import dataclasses
 import inspect
 from typing import NamedTuple
 
-import keras
-
 from tfformer.config import StackOptions
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.residual import Residual
 
@@ -40,7 +39,7 @@ class Part(NamedTuple):
     reads_memory: bool = False
 
 
-class Configured(keras.layers.Layer):
+class Configured(Layer):
     """A layer that has the options of a stack, each as an attribute.
 
     Args:
@@ -124,8 +123,7 @@ class Stack(Configured):
 
     def __init__(self, num_layers, *sizes, **options):
         super().__init__(*sizes, **options)
-        if num_layers < 1:
-            raise ValueError(f"num_layers must be at least 1, got num_layers={num_layers}")
+        check_whole(num_layers=num_layers)
         self.num_layers = num_layers
         common = {"dtype": self.dtype_policy}
         self.layers = [

@@ -31,6 +31,9 @@ class Transformer(keras.Model):
             ascending), padding is left out of all but attention, see `tfformer.layers.rows`;
             a few places of padding may follow.
 
+    Raises:
+        ValueError: no such `config`, or other inputs.
+
     Returns:
         logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1]; of the
         "target_places" alone, [M, V], if they are given.
@@ -49,6 +52,8 @@ class Transformer(keras.Model):
         super().__init__(**kwargs)
         if isinstance(config, dict):
             config = TransformerConfig.from_dict(config)
+        if not isinstance(config, TransformerConfig):
+            raise ValueError(f"config must be a TransformerConfig, got {config!r}")
         self.config = config
         dtype = self.dtype_policy
         stack = {**config.stack(), "dtype": dtype}
@@ -127,6 +132,11 @@ class Transformer(keras.Model):
         self.built = True
 
     def call(self, inputs, training=None):
+        if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= set(inputs):
+            names = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
+            raise ValueError(
+                f'inputs must be {{"source_ids": [B, S], "target_ids": [B, T]}}, got {names}'
+            )
         source_ids = ops.convert_to_tensor(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
         source, target = Padded(padding_mask(source_ids)), Padded(padding_mask(target_ids))
