@@ -41,15 +41,17 @@ ARROWS = {
     "training/recipe": "tfformer training/data training/tasks",
     "training/report": "tfformer training/data training/recipe training/prepare training/tasks",
     "training/checkpoint": "tfformer",
-    "training/prepare": "tfformer training/data training/recipe training/tasks",
+    "training/plan": "training/data",
+    "training/prepare": "tfformer training/data training/plan training/recipe training/tasks",
     "training/step": "tfformer training/data training/recipe training/prepare training/report",
     "training/state": "training/checkpoint training/report",
     "training/validation": "training/data",
     "training/selection": "tfformer training/report",
     "training/setup": "tfformer training/data training/step training/report training/recipe "
     "training/prepare training/state training/tasks training/validation",
-    "training/fit": "tfformer training/data training/step training/report training/checkpoint "
-    "training/interrupt training/selection training/setup training/state",
+    "training/fit": "tfformer training/data training/plan training/prepare training/step "
+    "training/report training/checkpoint training/interrupt training/selection training/setup "
+    "training/state",
     "training/dates": "training/command",
     "training/multi30k": "training/command training/data",
     "training/recipes": "training/data training/recipe training/dates training/multi30k",

@@ -11,6 +11,7 @@ A run directory of a training holds, beside what `tfformer.run` describes (the b
 """
 
 import contextlib
+import dataclasses
 from pathlib import Path
 
 import keras
@@ -19,11 +20,13 @@ import tensorflow as tf
 from tfformer import run
 from tfformer.config import PAD
 from tfformer.files import RunError
+from training import plan
 from training.checkpoint import EpochWeights
 from training.data.batches import uniform_batch
 from training.interrupt import Signals
+from training.prepare import read_settings
 from training.report.history import write_history
-from training.report.progress import EpochProgress, write_curve
+from training.report.progress import EpochProgress, Forecast, write_curve
 from training.report.session import Session
 from training.selection import Selection
 from training.setup import Setup, make_folders, take_devices
@@ -65,10 +68,15 @@ class Training:
             self.strategy.chief_first(
                 lambda: make_folders(self.directory, self.recipe, data, self.say, init)
             )
+            if self.recipe.choose:
+                # What is chosen from the corpus stands in what was prepared.
+                stored = read_settings(self.directory, self.recipe)
+                self.recipe = dataclasses.replace(stored, choose=())
             self.setup = setup = Setup(self.directory, self.recipe, self.strategy, self.say)
         self.task, self.model, self.batches = setup.task, setup.model, setup.batches
         self.state = State(self.directory, self.model, self.strategy, self.say)
         self.signals = Signals(self.strategy)
+        self.forecast = Forecast(self.recipe.epochs, len(self.batches), self.say)
         self.epoch_weights = EpochWeights(self.directory / "checkpoints", recipe.average)
         self.selection = Selection(
             self.state, setup.validation, self.epoch_weights, setup.tokenizer, setup.search
@@ -141,10 +149,14 @@ class Training:
         ):
             self._sweep()
             self.selection.update_search()
+            pairs, steps = len(self.batches.corpus), len(self.batches)
+            for line in plan.lines(recipe, pairs, steps, self.model.count_params()):
+                self.say(line)
             # A half epoch is brought to its end, whatever the time.
-            while state.progress["epoch"] < recipe.epochs and (
-                state.progress["batch"] or not self._should_stop()
-            ):
+            while state.progress["epoch"] < recipe.epochs:
+                if not state.progress["batch"] and (why := self._why_stop()):
+                    self.say(f"no further epoch: {why}")
+                    break
                 row = self._train_epoch()
                 self.signals.obey()
                 last = row["epoch"] == recipe.epochs or self._out_of_time()
@@ -173,13 +185,16 @@ class Training:
             self.directory, self.state.step(), strategy.replicas, strategy.several, dtype
         )
 
-    def _should_stop(self):
-        """Whether patience or time has run out."""
-        since_best = self.selection.since_best()
+    def _why_stop(self):
+        """What has run out, patience or time; "" if nothing has."""
+        since_best, patience = self.selection.since_best(), self.recipe.patience
         if since_best is None:
-            return False
-        impatient = self.recipe.patience and since_best >= self.recipe.patience
-        return bool(impatient) or self._out_of_time()
+            return ""
+        if patience and since_best >= patience:
+            return f"{since_best} validations without a better model (--patience {patience})"
+        if self._out_of_time():
+            return f"the time is up (--max-minutes {self.recipe.max_minutes:g})"
+        return ""
 
     def _out_of_time(self):
         minutes = self.recipe.max_minutes
@@ -223,7 +238,7 @@ class Training:
                     epochs=epoch + 1,
                     verbose=0,
                     shuffle=False,
-                    callbacks=[bar, keeper],
+                    callbacks=[bar, keeper, self.forecast],
                 )
             # Killed from here on, the run goes on with the validation.
             self.state.save()

@@ -22,7 +22,8 @@ from tfformer.files import (
     write_json,
 )
 from tfformer.text.tokenizer import FILES, SIDES, Tokenizer
-from training.data.corpus import write_corpus
+from training import plan
+from training.data.corpus import Corpus, write_corpus
 from training.data.noise import Noise
 from training.data.reader import CorpusReport, clean_pairs
 from training.recipe import SETTLED_BY_INIT, TRANSLATION, options, require_positions
@@ -73,7 +74,6 @@ def prepare(folder, recipe, data, say, init=None):
         # A vocabulary that came with `init` may not allow what the recipe asks for.
         recipe.require_vocabulary(tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
-        write_json(partial / SETTINGS, _settings(partial, recipe))
         for name in SIDES:
             own = getattr(tokenizer, name)
             write_atomically(partial / f"{name}{own.suffix}", own.content)
@@ -86,6 +86,12 @@ def prepare(folder, recipe, data, say, init=None):
             with open(partial / split / "text.bin", "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
             facts[split] = {**dataclasses.asdict(report), "sha256": digest}
+        if recipe.choose:
+            task, corpus = TASKS[recipe.task], Corpus(partial / "train")
+            names, recipe = recipe.choose, plan.chosen(recipe, task, corpus, tokenizer)
+            found = (f"--{name.replace('_', '-')} {getattr(recipe, name)}" for name in names)
+            say(f"chosen from the corpus: {', '.join(found)}")
+        write_json(partial / SETTINGS, _settings(partial, recipe))
         write_json(partial / CORPUS, facts)
         sync(*partial.rglob("*"), partial)
         os.replace(partial, folder)

@@ -20,6 +20,8 @@ SETTLED_BY_INIT = {
     "shared_vocabulary",
     "split_digits",
 }
+# What is chosen from the corpus where neither a recipe nor an option has, see `training.plan`.
+CHOSEN = ("preset", "warmup_steps", "learning_rate_scale")
 OPTIMIZERS = ("adam", "muon")
 STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 AUTO = "auto"
@@ -45,19 +47,23 @@ class Recipe:
         pairs: a function of a split (`"train"`, `"val"` or `"test"`) and the folder given with
             `--data` (or None) that gives the split's pairs. Parameters that it may have besides:
             `source_language` and `language`, for a corpus of several; `report`, a `CorpusReport`
-            or None, for `read_pairs` to count in.
+            or None, for `read_pairs` to count in. Default: the recipe has no corpus of its own,
+            and is for the files of `--source` and `--target`.
         model_changes: fields of the model's configuration that replace the preset's.
         search: options of the search that the model is served with, by the names of
             `tfformer.search.options`, besides `beam_width` and `length_penalty`.
         origin: where the pairs are from, in words, for the model card.
         task: a name in `training.tasks.TASKS`.
+        choose: names of settings that are chosen from the corpus when a run is prepared, see
+            `training.plan`. No setting of a run.
     """
 
-    pairs: Callable[[str, Path | None], Iterable[Pair]]
+    pairs: Callable[[str, Path | None], Iterable[Pair]] | None = None
     model_changes: dict = dataclasses.field(default_factory=dict)
     search: dict = dataclasses.field(default_factory=dict)
     origin: str = ""
     task: str = TRANSLATION
+    choose: tuple = ()
     preset: str = setting("base", "the model's size: tiny, base or big")
     vocabulary_size: int = setting(8000, "ids a SentencePiece model has at most")
     vocabulary_kind: str = setting("unigram", "unigram, bpe or char")
@@ -225,6 +231,10 @@ class Recipe:
 
     def read(self, split, data, report=None):
         """The pairs of a split; `pairs` gets of languages and report what it asks for."""
+        if self.pairs is None:
+            raise ValueError(
+                "the recipe has no corpus of its own: give --source and --target beside it"
+            )
         known = {
             "source_language": self.source_language,
             "language": self.language,
@@ -257,7 +267,8 @@ class Recipe:
         before there were others.
         """
         fields = dataclasses.fields(self)
-        found = {f.name: getattr(self, f.name) for f in fields if f.name not in ("pairs", "origin")}
+        others = ("pairs", "origin", "choose")
+        found = {f.name: getattr(self, f.name) for f in fields if f.name not in others}
         if self.task == TRANSLATION:
             del found["task"]
         if not self.search:

@@ -27,6 +27,8 @@ class Selection:
         """The figures of the model after an epoch; publishes it if it is the best so far."""
         self.state.say(f"epoch {epoch}: validating ...")
         figures = self.validation.figures()
+        for line in self.validation.shown():
+            self.state.say(line)
         score, best = figures[self.task.figure], self.state.progress["best"]
         if best is None or self.task.better(score, best[self.task.figure]):
             self._publish({"epoch": epoch, self.task.figure: score})

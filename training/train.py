@@ -1,9 +1,11 @@
 """Trains a model: `python -m training.train`.
 
-With a recipe, with two text files (or one TSV) and options, or with a recipe's settings for files:
+With a recipe, with two text files (or one TSV) and options, or with a recipe's settings for files.
+Without a recipe, size, warm-up and rate are chosen from the corpus where no option gives them:
 
     python -m training.train dates --run runs/dates
-    python -m training.train --source train.en --target train.de --run runs/mine --preset tiny
+    python -m training.train --source train.en --target train.de --run runs/mine
+    python -m training.train small --source train.en --target train.de --run runs/well
     python -m training.train multi30k --source train.en --target train.fr --run runs/french
     python -m training.train --run runs/mine --resume
 
@@ -32,6 +34,7 @@ from training.data.reader import CorpusError, is_blank, read_pairs, require_file
 from training.lock import alone
 from training.recipe import (
     AUTO,
+    CHOSEN,
     SETTLED_BY_INIT,
     Recipe,
     load_recipe,
@@ -203,7 +206,15 @@ def read_recipe(arguments):
             "source_language": "",
             "language": "",
         }
-        recipe = dataclasses.replace(recipe, **corpus) if recipe else Recipe(**corpus)
+        if recipe:
+            recipe = dataclasses.replace(recipe, **corpus)
+        else:
+            # The run of --init settles the most of it.
+            given = set(CHOSEN) if arguments.init else set(changed_settings(arguments))
+            choose = tuple(name for name in CHOSEN if name not in given)
+            # The sizes are checked with the smallest preset; which it is, the corpus decides.
+            smallest = {"preset": "tiny"} if "preset" in choose else {}
+            recipe = Recipe(**corpus, **smallest, choose=choose)
     elif recipe:
         origin = f"the recipe `{Path(arguments.recipe).name}`"
         recipe = dataclasses.replace(recipe, origin=recipe.origin or origin)

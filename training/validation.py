@@ -2,6 +2,8 @@
 
 from training.data.batches import Batches
 
+SHOWN = 3  # texts at each validation
+
 
 class Validation:
     """The validation corpus, and how a model is measured on it.
@@ -42,6 +44,14 @@ class Validation:
         )
         loss.r_drop = weight
         return self.task.validation(results, self.score())
+
+    def shown(self):
+        """Yields lines: the first texts, their references and what the model makes of them."""
+        if self.strategy.is_chief:
+            texts = zip(self.sources[:SHOWN], self.references, strict=False)
+            made = self.task.shown(self.served, self.sources[:SHOWN])
+            for (source, reference), answer in zip(texts, made, strict=False):
+                yield f"  {source}\n    reference: {reference}\n    model:     {answer}"
 
     def score(self):
         """The deciding figure of the model as it is: the same number for all workers."""

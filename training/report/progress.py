@@ -96,6 +96,43 @@ class EpochProgress(keras.callbacks.Callback):
         )
 
 
+class Forecast(keras.callbacks.Callback):
+    """Says once, after the first 50 steps, how long an epoch and the rest will take.
+
+    Args:
+        epochs: of the training.
+        steps: of an epoch.
+        say: called with a line.
+    """
+
+    FIRST, LAST = 10, 50  # the first steps are traced and compiled
+
+    def __init__(self, epochs, steps, say):
+        super().__init__()
+        self.epochs, self.steps, self.say = epochs, steps, say
+        self.seen = 0
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.seen += 1
+        if self.seen == self.FIRST:
+            self.started = time.monotonic()
+        if self.seen == self.LAST:
+            step = (time.monotonic() - self.started) / (self.LAST - self.FIRST)
+            done = int(np.asarray(self.model.optimizer.iterations))
+            rest = max(0, self.epochs * self.steps - done)
+            self.say(
+                f"an epoch takes about {duration(step * self.steps)}, the rest "
+                f"{duration(step * rest)}, without the validations"
+            )
+
+
+def duration(seconds):
+    """As people say it: 40 s, 12 min, 3.5 h."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 def write_curve(path, rows, task):
     """The training curve as a picture: the losses left, the task's figure right, over epochs."""
     from training.report.picture import pyplot, write_picture

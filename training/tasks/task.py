@@ -111,6 +111,10 @@ class Task(abc.ABC):
     def score(self, served, sources, references):
         """(the deciding figure, how it was computed) of what is served."""
 
+    def shown(self, served, sources):
+        """What is shown of these texts at each validation: a text for each, or nothing."""
+        return []
+
     def validation(self, results, score):
         """The figures of a validation for `log.csv`, of the metrics' results and the score."""
         found = self.figures(results) | {"perplexity": results["perplexity"]}

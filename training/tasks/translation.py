@@ -91,6 +91,9 @@ class Translation(Task):
 
         return bleu(served.translate(sources, BATCH, greedy=True), references)
 
+    def shown(self, served, sources):
+        return served.translate(sources, greedy=True)
+
     def sizes(self, config, settings):
         from tfformer.text.tokenizer import FILES
 

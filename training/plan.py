@@ -1,0 +1,67 @@
+"""The plan of a training: what is chosen where nobody has, and what is said before it begins."""
+
+import dataclasses
+
+from training.data.batches import Batches
+
+# With fewer pairs the paper's base model learns them by heart, and takes hours on a CPU.
+SMALL_CORPUS = 200_000
+# Of all steps, those in which the rate rises; never more than the paper's 4,000.
+WARMUP_SHARE = 0.1
+WARMUP_MOST = 4000
+# The highest rate. The paper's formula gives more to a short warm-up.
+PEAK = 0.002
+
+
+def chosen(recipe, task, corpus, tokenizer):
+    """The recipe with the settings of `recipe.choose` chosen from its corpus.
+
+    Args:
+        recipe: a `Recipe`.
+        task: its `Task`.
+        corpus: the `Corpus` of training.
+        tokenizer: of the run.
+
+    Raises:
+        ValueError: the sizes that were given do not go with the preset that is chosen.
+    """
+    if "preset" in recipe.choose:
+        preset = "tiny" if len(corpus) < SMALL_CORPUS else "base"
+        recipe = dataclasses.replace(recipe, preset=preset)
+    tokens = max(recipe.max_tokens, recipe.batch_tokens)
+    steps = len(Batches(task, corpus, tokenizer, tokens, recipe.seed)) * recipe.epochs
+    if "warmup_steps" in recipe.choose:
+        warmup = min(WARMUP_MOST, max(1, round(WARMUP_SHARE * steps)))
+        recipe = dataclasses.replace(recipe, warmup_steps=warmup)
+    if "learning_rate_scale" in recipe.choose:
+        sizes = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
+        config = task.configuration(recipe, *sizes, tokenizer.is_shared)
+        peak = (config.d_model * recipe.warmup_steps) ** -0.5
+        recipe = dataclasses.replace(recipe, learning_rate_scale=round(min(1.0, PEAK / peak), 3))
+    return dataclasses.replace(recipe, choose=())
+
+
+def lines(recipe, pairs, steps, parameters):
+    """What a training is about to do, in words.
+
+    Args:
+        recipe: a `Recipe`.
+        pairs: of the corpus.
+        steps: of an epoch.
+        parameters: of the model.
+
+    Yields:
+        Lines.
+    """
+    every, rises = steps * recipe.epochs, recipe.warmup_steps
+    yield (
+        f"plan: {pairs:,} pairs; {steps:,} steps an epoch, {every:,} in {recipe.epochs} epochs; "
+        f"{parameters:,} parameters"
+    )
+    if rises < every:
+        yield f"the learning rate rises until step {rises:,}"
+    else:
+        yield (
+            f"the learning rate would rise until step {rises:,}, after the end: nothing much will "
+            f"be learned; give --warmup-steps {max(1, round(WARMUP_SHARE * every))}, or more epochs"
+        )
