@@ -29,9 +29,15 @@ AUTO = "auto"
 TRANSLATION = "translation"
 
 
-def setting(default, help, kind=None):
+# The groups of settings, as the command's help shows them.
+CORPUS, TRAINING = "corpus and vocabulary", "training"
+REGULARISATION, DEVICES, SEARCH = "regularisation", "devices and precision", "search"
+
+
+def setting(group, default, help, kind=None):
     """A field of a recipe that is an option of the command as well, of the default's type."""
-    return dataclasses.field(default=default, metadata={"help": help, "kind": kind})
+    metadata = {"group": group, "help": help, "kind": kind}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def tokens(text):
@@ -64,59 +70,100 @@ class Recipe:
     origin: str = ""
     task: str = TRANSLATION
     choose: tuple = ()
-    preset: str = setting("base", "the model's size: tiny, base or big")
-    vocabulary_size: int = setting(8000, "ids a SentencePiece model has at most")
-    vocabulary_kind: str = setting("unigram", "unigram, bpe or char")
-    shared_vocabulary: bool = setting(True, "one SentencePiece model for both sides")
-    split_digits: bool = setting(False, "every digit is a piece of its own")
-    max_characters: int = setting(1000, "a pair with a longer side is dropped")
-    max_tokens: int = setting(128, "a pair with a longer side is dropped")
-    max_length_ratio: float = setting(9.0, "a pair with a larger ratio is dropped; inf: none")
-    batch_tokens: int | str = setting(
-        4096, "tokens of one side in a batch, padding counted; auto: as many as a GPU holds", tokens
+    preset: str = setting(TRAINING, "base", "the model's size: tiny, base or big")
+    vocabulary_size: int = setting(CORPUS, 8000, "ids a SentencePiece model has at most")
+    vocabulary_kind: str = setting(CORPUS, "unigram", "unigram, bpe or char")
+    shared_vocabulary: bool = setting(CORPUS, True, "one SentencePiece model for both sides")
+    split_digits: bool = setting(CORPUS, False, "every digit is a piece of its own")
+    max_characters: int = setting(CORPUS, 1000, "a pair with a longer side is dropped")
+    max_tokens: int = setting(CORPUS, 128, "a pair with a longer side is dropped")
+    max_length_ratio: float = setting(
+        CORPUS, 9.0, "a pair with a larger ratio is dropped; inf: none"
     )
-    accumulate: int = setting(1, "parts that a device computes its rows in, to need less memory")
+    batch_tokens: int | str = setting(
+        TRAINING,
+        4096,
+        "tokens of one side in a batch, padding counted; auto: as many as a GPU holds",
+        tokens,
+    )
+    accumulate: int = setting(
+        DEVICES, 1, "parts that a device computes its rows in, to need less memory"
+    )
     cores: int = setting(
+        DEVICES,
         0,
         "parts that a CPU computes a batch in, side by side; 0: one for each core, up to 8, "
         "that gets 512 tokens, and one with a strategy",
     )
-    strategy: str = setting("none", "of the devices: none, mirrored, multiworker or tpu")
-    epochs: int = setting(20, "passes over the corpus at most")
-    max_minutes: float = setting(0.0, "stop after the epoch that passes this time; 0 is no limit")
-    optimizer: str = setting("adam", "adam, the paper's, or muon, which learns in fewer steps")
-    warmup_steps: int = setting(4000, "steps in which the learning rate rises")
-    learning_rate_scale: float = setting(1.0, "factor of the paper's learning rate")
-    cooldown: float = setting(0.0, "share of the steps, at the end, in which it falls to zero")
-    source_language: str = setting("", "of the source: en, de, ...")
-    language: str = setting("", "of the target, for BLEU as the Multi30K literature counts it")
-    smoothing: float = setting(0.1, "label smoothing")
-    r_drop: float = setting(0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once")
-    r_drop_from: int = setting(0, "epochs, the first, without R-Drop")
-    both_ways: int = setting(0, "epochs, the first, in which half of the pairs are turned round")
+    strategy: str = setting(DEVICES, "none", "of the devices: none, mirrored, multiworker or tpu")
+    epochs: int = setting(TRAINING, 20, "passes over the corpus at most")
+    max_minutes: float = setting(
+        TRAINING, 0.0, "stop after the epoch that passes this time; 0 is no limit"
+    )
+    optimizer: str = setting(
+        TRAINING, "adam", "adam, the paper's, or muon, which learns in fewer steps"
+    )
+    warmup_steps: int = setting(TRAINING, 4000, "steps in which the learning rate rises")
+    learning_rate_scale: float = setting(TRAINING, 1.0, "factor of the paper's learning rate")
+    cooldown: float = setting(
+        TRAINING, 0.0, "share of the steps, at the end, in which it falls to zero"
+    )
+    source_language: str = setting(CORPUS, "", "of the source: en, de, ...")
+    language: str = setting(
+        CORPUS, "", "of the target, for BLEU as the Multi30K literature counts it"
+    )
+    smoothing: float = setting(REGULARISATION, 0.1, "label smoothing")
+    r_drop: float = setting(
+        REGULARISATION, 0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once"
+    )
+    r_drop_from: int = setting(REGULARISATION, 0, "epochs, the first, without R-Drop")
+    both_ways: int = setting(
+        REGULARISATION, 0, "epochs, the first, in which half of the pairs are turned round"
+    )
     subword_sampling: float = setting(
-        0.0, "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none"
+        REGULARISATION,
+        0.0,
+        "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none",
     )
-    subword_sampling_from: int = setting(0, "epochs, the first, without subword sampling")
-    word_dropout: float = setting(0.0, "share of the pieces that both sides see as unk")
+    subword_sampling_from: int = setting(
+        REGULARISATION, 0, "epochs, the first, without subword sampling"
+    )
+    word_dropout: float = setting(
+        REGULARISATION, 0.0, "share of the pieces that both sides see as unk"
+    )
     weight_decay: float = setting(
-        0.0, "share of a matrix that a step takes away, as a multiple of the learning rate"
+        REGULARISATION,
+        0.0,
+        "share of a matrix that a step takes away, as a multiple of the learning rate",
     )
-    clip_norm: float = setting(1.0, "global norm of the gradient at most; 0 does not clip")
+    clip_norm: float = setting(
+        TRAINING, 1.0, "global norm of the gradient at most; 0 does not clip"
+    )
     dtype: str = setting(
+        DEVICES,
         "float32",
         "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16; auto: mixed_bfloat16 where "
         "the machine has it",
     )
-    seed: int = setting(0, "of the weights, the dropout and the order of the data")
-    validate_every: int = setting(1, "epochs from one validation to the next")
-    patience: int = setting(0, "stop after so many validations without a better model; 0 never")
-    average: int = setting(5, "checkpoints of the last epochs whose average is tried at the end")
-    checkpoint_steps: int = setting(500, "steps from one checkpoint to the next inside an epoch")
-    freeze: str = setting("", "parts that do not learn: encoder, decoder, embeddings; with commas")
-    new_pieces: int = setting(0, "with --init: pieces that the vocabulary is extended by at most")
-    beam_width: int = setting(4, "of the search that the model is served with")
-    length_penalty: float = setting(0.6, "of the search that the model is served with")
+    seed: int = setting(TRAINING, 0, "of the weights, the dropout and the order of the data")
+    validate_every: int = setting(TRAINING, 1, "epochs from one validation to the next")
+    patience: int = setting(
+        TRAINING, 0, "stop after so many validations without a better model; 0 never"
+    )
+    average: int = setting(
+        TRAINING, 5, "checkpoints of the last epochs whose average is tried at the end"
+    )
+    checkpoint_steps: int = setting(
+        TRAINING, 500, "steps from one checkpoint to the next inside an epoch"
+    )
+    freeze: str = setting(
+        TRAINING, "", "parts that do not learn: encoder, decoder, embeddings; with commas"
+    )
+    new_pieces: int = setting(
+        TRAINING, 0, "with --init: pieces that the vocabulary is extended by at most"
+    )
+    beam_width: int = setting(SEARCH, 4, "of the search that the model is served with")
+    length_penalty: float = setting(SEARCH, 0.6, "of the search that the model is served with")
 
     def __post_init__(self):
         self._require_words()
@@ -291,31 +338,6 @@ def options():
         if "help" in field.metadata:
             kind = field.metadata["kind"] or type(field.default)
             yield field.name, kind, field.metadata["help"], field.default
-
-
-def model_options():
-    """The fields of the models' configurations that are options too: (name, type, help)."""
-    # Here, not above: it brings Keras with it.
-    from training.tasks import TASKS
-
-    found = {}
-    for task in TASKS.values():
-        for name, *rest in task.model_options():
-            found.setdefault(name, (name, *rest))
-    return list(found.values())
-
-
-def search_options():
-    """The options of the search that are no settings of their own: (name, type, help)."""
-    # Here, not above: it brings Keras with it.
-    from tfformer.search.options import OPTIONS
-
-    settings = {field.name for field in dataclasses.fields(Recipe)}
-    return [
-        (option.name, option.kind, f"{option.help}; default {option.default}")
-        for option in OPTIONS.values()
-        if option.name not in settings
-    ]
 
 
 def recipe_names():

@@ -9,7 +9,8 @@ from workers import RECIPE, fails
 from tfformer.config import TransformerConfig
 from tfformer.run import load_model, read_config
 from training import fit, train
-from training.recipe import load_recipe, model_options, options
+from training.options import model_options
+from training.recipe import load_recipe, options
 from training.tasks import TASKS
 
 # Another value for every field, and not the default of any preset.

@@ -6,7 +6,7 @@ import os
 import pytest
 from workers import fails
 
-from training import train
+from training import own_files, train
 from training.data.corpus import Corpus
 from training.data.reader import Pair
 from training.prepare import PREPARED, prepare
@@ -86,19 +86,19 @@ def test_a_pipe_cannot_be_read_again(files, tmp_path, capsys):
 
 
 def test_a_corpus_of_which_nothing_is_held_out(files, capsys, tmp_path):
-    text = next(f"text {n}\n" for n in range(99) if not train.held_out(Pair(f"text {n}", "")))
+    text = next(f"text {n}\n" for n in range(99) if not own_files.held_out(Pair(f"text {n}", "")))
     assert "could be held out" in fails(files(text.encode(), text.encode()), capsys, 1)
     assert not (tmp_path / "run").exists()
 
 
 def test_blank_and_repeated_sources_take_no_place_in_validation(tmp_path):
     path = tmp_path / "pairs.tsv"
-    chosen = next(s for n in range(99) if train.held_out(Pair(s := f"often {n}", "")))
+    chosen = next(s for n in range(99) if own_files.held_out(Pair(s := f"often {n}", "")))
     lines = ["\tno source\n"] * 1500 + [f"{chosen}\ttarget {n}\n" for n in range(1500)]
     lines += [f"source {n}\ttarget {n}\n" for n in range(30_000)]
     path.write_text("".join(lines))
-    pairs = list(train.file_pairs([(path, None)], None, "val", None))
-    assert len(pairs) == len({pair.source for pair in pairs}) == train.HELD_OUT
+    pairs = list(own_files.file_pairs([(path, None)], None, "val", None))
+    assert len(pairs) == len({pair.source for pair in pairs}) == own_files.HELD_OUT
     assert pairs[0] == Pair(chosen, "target 0")
 
 
@@ -107,10 +107,10 @@ def test_held_out_sources_are_on_one_side_alone(tmp_path):
     lines = [f"source {n % 23_003}\ttarget {n}\n" for n in range(40_000)]
     path.write_text("".join(lines))
     sides = {
-        split: list(train.file_pairs([(path, None)], None, split, None))
+        split: list(own_files.file_pairs([(path, None)], None, split, None))
         for split in ("train", "val")
     }
-    assert len(sides["val"]) == train.HELD_OUT
+    assert len(sides["val"]) == own_files.HELD_OUT
     assert not {p.source for p in sides["train"]} & {p.source for p in sides["val"]}
     assert Pair("source 0", "target 0") in sides["train"] + sides["val"]
 

@@ -1,0 +1,98 @@
+"""Options from a file, --config: as on the command line, which wins; and how it is written."""
+
+import pytest
+from workers import RECIPE, fails
+
+from training import train
+from training.recipe import Recipe
+
+
+@pytest.fixture
+def parsed(tmp_path):
+    """Writes a file, and gives the arguments of it and of a command line."""
+
+    def run(text, *line):
+        path = tmp_path / "mine.toml"
+        path.write_text(text, encoding="utf-8")
+        return train.parser().parse_args([f"--config={path}", *line])
+
+    return run
+
+
+def test_a_file_says_what_the_command_line_would(parsed, tmp_path):
+    (tmp_path / "a b").write_text("x\n")
+    text = f"""
+    # A comment; hyphens or underscores.
+    run = "runs/größer"
+    source = ["{tmp_path / "a b"}", "{tmp_path / "a b"}"]
+    warmup-steps = 7
+    learning_rate_scale = 1.5
+    shared-vocabulary = false
+    copy = true
+    max-length-ratio = inf
+    norm = "pre"
+    """
+    line = ["--run", "runs/größer", "--source", *(2 * [str(tmp_path / "a b")])]
+    line += ["--warmup-steps=7", "--learning-rate-scale=1.5", "--no-shared-vocabulary", "--copy"]
+    line += ["--max-length-ratio=inf", "--norm=pre"]
+    found, expected = vars(parsed(text)), vars(train.parser().parse_args(line))
+    assert found.pop("config") and expected.pop("config") is None
+    assert found == expected
+
+
+def test_the_command_line_wins(parsed):
+    text = f"recipe = '{RECIPE}'\nepochs = 7\nsplit-digits = true\nsource = ['a', 'b']"
+    found = parsed(text, "dates", "--epochs", "11", "--no-split-digits", "--source", "c")
+    assert (found.recipe, found.epochs, found.split_digits) == ("dates", 11, False)
+    assert [path.name for path in found.source] == ["c"]
+    assert parsed(text).recipe == RECIPE
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("epochs = ", "mine.toml: "),
+        ("epoch = 7", "epoch is no option: did you mean epochs?"),
+        ("help = true", "help is no option"),
+        ("resume = true", "resume is no option"),
+        ("[model]\nd-model = 7", "model is no option"),
+        ("epochs = true", "epochs must be a number, a word or a list of them, got True"),
+        ("copy = 1", "copy must be true or false, got 1"),
+        ("epochs = 'seven'", "--epochs"),
+    ],
+)
+def test_a_file_that_says_nothing_is_wrong_usage(tmp_path, capsys, text, message):
+    (tmp_path / "mine.toml").write_text(text)
+    command = [RECIPE, "--run", str(tmp_path / "run"), "--config", str(tmp_path / "mine.toml")]
+    assert message in fails(command, capsys, 2)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_that_there_is_not(tmp_path, capsys):
+    assert "no.toml" in fails([RECIPE, "--run=run", f"--config={tmp_path}/no.toml"], capsys, 2)
+
+
+def test_what_is_printed_says_the_same_again(tmp_path, capsys):
+    line = [RECIPE, "--run", str(tmp_path / "run"), "--d-model", "16", "--no-shared-vocabulary"]
+    line += ["--both-ways=0", "--length-penalty-form", "power", "--max-length-ratio", "inf"]
+    assert train.main([*line, "--print-config"]) == 0
+    path = tmp_path / "printed.toml"
+    path.write_text(capsys.readouterr().out, encoding="utf-8")
+    assert not (tmp_path / "run").exists()
+    expected = train.read_recipe(train.parser().parse_args(line))
+    found = train.read_recipe(train.parser().parse_args([f"--config={path}"]))
+    assert isinstance(found, Recipe) and found.settings() == expected.settings()
+
+
+def test_what_the_corpus_decides_is_not_printed(tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("a b\n" * 40)
+    line = ["--source", str(text), "--target", str(text), "--print-config"]
+    assert train.main([*line, "--warmup-steps", "7"]) == 0
+    printed = capsys.readouterr().out
+    assert "warmup-steps = 7" in printed and "epochs = 20" in printed
+    assert "preset" not in printed and "learning-rate-scale" not in printed
+
+
+def test_without_a_run_nothing_is_trained(capsys):
+    assert "required: --run" in fails([RECIPE], capsys, 2)

@@ -1,0 +1,229 @@
+"""The options of `training.train`: from a command line, and a file of options, to a `Recipe`."""
+
+import argparse
+import dataclasses
+import functools
+import sys
+from pathlib import Path
+
+from training import options_file
+from training.command import Parser
+from training.data.reader import require_files
+from training.own_files import file_pairs, origin_of
+from training.recipe import CHOSEN, SEARCH, Recipe, load_recipe, options, recipe_names
+
+
+def parser(text):
+    """The command's arguments; every setting of a recipe is an option.
+
+    Args:
+        text: the help's first part.
+    """
+    parser = _Parser("training.train", text)
+    parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
+    parser.add_argument("--run", type=Path, help="the run directory")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="options in TOML")
+    parser.add_argument(
+        "--print-config", action="store_true", help="write all options in TOML; train nothing"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on where the run was stopped, if it was begun"
+    )
+    parser.add_argument(
+        "--init", type=Path, metavar="RUN",
+        help="fine-tuning: begin with the sizes, the vocabulary and the weights of this run",
+    )  # fmt: skip
+    corpus = parser.add_argument_group("corpus")
+    corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
+    corpus.add_argument(
+        "--source", type=Path, nargs="+", metavar="FILE",
+        help="a text file, or a TSV without --target; or several, one after the other",
+    )  # fmt: skip
+    corpus.add_argument(
+        "--target", type=Path, nargs="+", metavar="FILE", help="its translation, line by line"
+    )
+    corpus.add_argument(
+        "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
+    )
+    corpus.add_argument("--val-target", type=Path)
+    model = parser.add_argument_group(
+        "model", "Each replaces the preset's value, and the recipe's own. A run keeps its own."
+    )
+    for name, kind, help in model_options():
+        _add_option(model, name, kind, f"{help}; default the preset's")
+    search = parser.add_argument_group(SEARCH, "What the model is served with.")
+    for name, kind, help in search_options():
+        _add_option(search, name, kind, help)
+    shown = {SEARCH: search}
+    for name, kind, help, default in options():
+        title = groups()[name]
+        if title not in shown:
+            text = "Settings: each replaces the recipe's own value."
+            shown[title] = parser.add_argument_group(title, text)
+        default = "none" if default == "" else default
+        _add_option(shown[title], name, kind, f"{help}; default {default}")
+    return parser
+
+
+class _Parser(Parser):
+    """A parser whose arguments may stand in a file, `--config`, before those of the line."""
+
+    def parse_args(self, arguments=None, namespace=None):
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        config = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        config.add_argument("--config", type=Path)
+        try:
+            path = config.parse_known_args(words)[0].config
+        except SystemExit:
+            path = None  # without a value: the whole parser says so, in one line
+        recipe = None
+        if path is not None:
+            try:
+                before, recipe = options_file.arguments_of(path, self)
+            except ValueError as error:
+                self.error(str(error))
+            # (What follows a list of files is none of them.)
+            words = [*before, f"--config={path}", *words]
+        found = super().parse_args(words, namespace)
+        found.recipe = found.recipe or recipe
+        return found
+
+
+def as_file(recipe, arguments):
+    """All that holds, as a file for `--config`; what the corpus will decide is left out."""
+    paths = ("run", "init", "data", "source", "target", "val_source", "val_target")
+    values = {"files": {"recipe": arguments.recipe}}
+    values["files"] |= {name: getattr(arguments, name) for name in paths}
+    values["model"] = recipe.model_changes
+    for name, title in groups().items():
+        if name not in recipe.choose:
+            values.setdefault(title, {})[name] = getattr(recipe, name)
+    values[SEARCH] |= recipe.search
+    return options_file.written(values)
+
+
+def flag(name):
+    """The option of a setting or of a field of the model."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _add_option(group, name, kind, help):
+    if kind is bool:
+        group.add_argument(
+            flag(name), action=argparse.BooleanOptionalAction, default=None, help=help
+        )
+    else:
+        group.add_argument(flag(name), type=kind, metavar=kind.__name__.upper(), help=help)
+
+
+def read_recipe(arguments):
+    """The recipe that the arguments describe. Raises ValueError."""
+    if arguments.val_target and not arguments.val_source:
+        raise ValueError("--val-target needs --val-source")
+    if (arguments.target or arguments.val_source) and not arguments.source:
+        raise ValueError("--target and --val-source need --source")
+    if arguments.source and arguments.data:
+        raise ValueError("--data is for a recipe's own corpus and --source for another: give one")
+    recipe = load_recipe(arguments.recipe) if arguments.recipe else None
+    if arguments.source:
+        targets = arguments.target or [None] * len(arguments.source)
+        if len(targets) != len(arguments.source):
+            raise ValueError(
+                "--target must name as many files as --source, got "
+                f"{len(targets)} and {len(arguments.source)}"
+            )
+        files = list(zip(arguments.source, targets, strict=True))
+        val_files = (arguments.val_source, arguments.val_target) if arguments.val_source else None
+        require_files(path for pair in (*files, val_files or ()) for path in pair if path)
+        if val_files and bool(arguments.val_target) != bool(arguments.target):
+            raise ValueError("--val-source needs --val-target where --source has --target")
+        corpus = {
+            "pairs": functools.partial(file_pairs, files, val_files),
+            "origin": origin_of(files, val_files),
+            # Those of the recipe's own corpus are not theirs.
+            "source_language": "",
+            "language": "",
+        }
+        if recipe:
+            recipe = dataclasses.replace(recipe, **corpus)
+        else:
+            # The run of --init settles the most of it.
+            given = set(CHOSEN) if arguments.init else set(changed_settings(arguments))
+            choose = tuple(name for name in CHOSEN if name not in given)
+            # The sizes are checked with the smallest preset; which it is, the corpus decides.
+            smallest = {"preset": "tiny"} if "preset" in choose else {}
+            recipe = Recipe(**corpus, **smallest, choose=choose)
+    elif recipe:
+        origin = f"the recipe `{Path(arguments.recipe).name}`"
+        recipe = dataclasses.replace(recipe, origin=recipe.origin or origin)
+    elif _goes_on(arguments):
+        recipe = Recipe(pairs=lambda split, data: ())
+    else:
+        raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
+    search = recipe.search | given_search(arguments)
+    recipe = dataclasses.replace(recipe, **changed_settings(arguments), search=search)
+    if _goes_on(arguments):
+        # Its model is that of the run, not of the recipe.
+        return recipe
+    sizes = given_sizes(arguments)
+    for name, value in (("tie_embeddings", "all"), ("copy", True)):
+        if sizes.get(name) == value and not recipe.shared_vocabulary:
+            given = flag(name) if value is True else f"{flag(name)} {value}"
+            raise ValueError(f"{given} needs one vocabulary for both sides, got two")
+    return dataclasses.replace(recipe, model_changes=recipe.model_changes | sizes)
+
+
+def _goes_on(arguments):
+    """Whether a run that was begun is resumed."""
+    return arguments.resume and arguments.run and (arguments.run / "prepared").exists()
+
+
+def changed_settings(arguments):
+    """The settings that were given as options."""
+    return _given(arguments, options())
+
+
+def given_search(arguments):
+    """The options of the search that were given."""
+    return _given(arguments, search_options())
+
+
+def given_sizes(arguments):
+    """The fields of the model's configuration that were given as options."""
+    return _given(arguments, model_options())
+
+
+def _given(arguments, fields):
+    values = {name: getattr(arguments, name) for name, *_ in fields}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def groups():
+    """{name of a setting: the group of the help that it stands in}"""
+    fields = dataclasses.fields(Recipe)
+    return {f.name: f.metadata["group"] for f in fields if "group" in f.metadata}
+
+
+def model_options():
+    """The fields of the models' configurations that are options too: (name, type, help)."""
+    # Here, not above: it brings Keras with it.
+    from training.tasks import TASKS
+
+    found = {}
+    for task in TASKS.values():
+        for name, *rest in task.model_options():
+            found.setdefault(name, (name, *rest))
+    return list(found.values())
+
+
+def search_options():
+    """The options of the search that are no settings of their own: (name, type, help)."""
+    # Here, not above: it brings Keras with it.
+    from tfformer.search.options import OPTIONS
+
+    settings = {field.name for field in dataclasses.fields(Recipe)}
+    return [
+        (option.name, option.kind, f"{option.help}; default {option.default}")
+        for option in OPTIONS.values()
+        if option.name not in settings
+    ]
