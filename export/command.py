@@ -1,8 +1,15 @@
 """What the commands of `export` share: one line for a mistake, whatever it was."""
 
 import argparse
+import importlib.abc
+import importlib.machinery
 import os
+import re
 import sys
+import tempfile
+
+# Before TensorFlow is imported: its remarks on this machine's processor are no user's concern.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 class Parser(argparse.ArgumentParser):
@@ -45,3 +52,46 @@ def close_stdout():
     Python flushes once more when it ends: into the null device, lest it meet the closed pipe.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+class _Quietly(importlib.abc.MetaPathFinder):
+    """Holds file descriptor 2 while TensorFlow is imported, and passes on what is no remark of it.
+
+    TensorFlow 2.21 writes six lines on this machine's processor and on GPUs that there are not,
+    before anybody can tell it not to. Whoever sets TF_CPP_MIN_LOG_LEVEL to 0 or 1 sees them.
+    """
+
+    NAMES = ("tensorflow", "tensorflow_text")
+    REMARK = re.compile(
+        rb"WARNING: All log messages before absl::InitializeLog|[IWE]0000 |To enable the following"
+        rb"|\d{4}-\d\d-\d\d .*: [IWE] (external|tensorflow)"
+    )
+
+    def find_spec(self, name, path, target=None):
+        if name not in self.NAMES or os.environ.get("TF_CPP_MIN_LOG_LEVEL") in ("0", "1"):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None:
+            run = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: self.held(lambda: run(module))
+        return spec
+
+    def held(self, run):
+        """Runs it; what it writes to file descriptor 2 comes afterwards, but for remarks."""
+        sys.stderr.flush()
+        kept = os.dup(2)
+        with tempfile.TemporaryFile() as file:
+            os.dup2(file.fileno(), 2)
+            try:
+                run()
+            finally:
+                sys.stderr.flush()
+                os.dup2(kept, 2)
+                os.close(kept)
+                file.seek(0)
+                said = [line for line in file if not self.REMARK.match(line)]
+                os.write(2, b"".join(said))
+
+
+if not any(type(finder).__name__ == "_Quietly" for finder in sys.meta_path):
+    sys.meta_path.insert(0, _Quietly())
