@@ -30,6 +30,11 @@ def specification(model, tokenizer, num_positions):
     """
     config = model.config
     written(model.output_projection, "output_projection", {Dense: None})
+    if config.ends_with_norm != (config.norm == "pre"):
+        raise ValueError(
+            "last_norm must be what norm has for CTranslate2, got "
+            f"last_norm={config.last_norm} and norm={config.norm!r}"
+        )
     if config.activation not in ACTIVATIONS:
         raise ValueError(
             f"activation must be one of {tuple(ACTIVATIONS)} for CTranslate2, "
@@ -111,7 +116,7 @@ def set_stack(spec, stack):
             part_spec = getattr(layer_spec, SPECIFICATIONS[part.name])
             written(sublayer, part.name, SUBLAYERS)(part_spec, sublayer)
             set_norm(part_spec.layer_norm, residual.layer_norm)
-    if stack.norm == "pre":
+    if stack.options.ends_with_norm:
         set_norm(spec.layer_norm, stack.final_norm)
 
 

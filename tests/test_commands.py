@@ -1,6 +1,8 @@
-"""`python -m training` and `python -m export` list their commands."""
+"""What all commands share: they are listed, and TensorFlow is imported without its remarks."""
 
 import importlib
+import os
+import subprocess
 import sys
 
 import pytest
@@ -19,3 +21,55 @@ def test_each_command_is_listed_with_what_it_does(package, capsys, monkeypatch):
     assert all(len(text.split()) > 1 and "`python" not in text for _, text in rows)
     monkeypatch.setattr(sys, "argv", [package, "no-such-command"])
     assert listing.main() == 2
+
+
+@pytest.mark.parametrize("package", ["training", "export"])
+def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(package, capfd):
+    command = importlib.import_module(f"{package}.command")
+    [finder] = [f for f in sys.meta_path if type(f).__name__ == "_Quietly"]
+    assert type(finder).__module__.endswith(".command")
+    said = [
+        b"WARNING: All log messages before absl::InitializeLog() is called are written to STDERR\n",
+        b"I0000 00:00:1795458683.422050   15030 port.cc:153] oneDNN custom operations are on.\n",
+        b"2026-11-23 18:00:00.000000: I tensorflow/core/util/port.cc:153] oneDNN\n",
+        b"To enable the following instructions: AVX2 FMA, in other operations, rebuild\n",
+        b"MemoryError: this is none\n",
+        b"INFO: nor is this\n",
+    ]
+
+    def importing():
+        for line in said:
+            os.write(2, line)
+
+    command._Quietly().held(importing)
+    os.write(2, b"afterwards\n")
+    assert capfd.readouterr().err.encode() == b"".join([*said[-2:], b"afterwards\n"])
+
+
+def test_what_an_import_writes_before_it_fails_is_not_lost(capfd):
+    from training.command import _Quietly
+
+    def failing():
+        os.write(2, b"why\n")
+        raise ImportError("it is damaged")
+
+    with pytest.raises(ImportError):
+        _Quietly().held(failing)
+    assert capfd.readouterr().err == "why\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [None, "0"])
+def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(level):
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    if level:
+        environment["TF_CPP_MIN_LOG_LEVEL"] = level
+    done = subprocess.run(
+        [sys.executable, "-c", "import export.command, tensorflow, tensorflow_text, keras"],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        timeout=120,
+    )
+    assert done.returncode == 0 and done.stdout == b""
+    assert (done.stderr == b"") == (level is None)

@@ -44,6 +44,11 @@ class StackOptions:
             `"swiglu"` (Shazeer 2020).
         norm: `"post"`, LayerNorm(x + Sublayer(x)), the paper's, or `"pre"`,
             x + Sublayer(LayerNorm(x)) with a last LayerNorm on each stack (Xiong et al. 2020).
+        last_norm: whether a stack ends with that last LayerNorm. Default None: with pre-norm it
+            does, with post-norm it does not; `torch.nn.Transformer` has one with post-norm too.
+        epsilon: what LayerNorm adds to the variance. Default 1e-6.
+        attention_dropout: of the attention weights. Default 0.
+        activation_dropout: inside the feed-forward layer, after the activation. Default 0.
 
     Raises:
         ValueError: naming the argument, the rule and the value received.
@@ -55,6 +60,10 @@ class StackOptions:
     dropout: float = option(0.1, "P_drop, of each sub-layer's output", least=0, below=1)
     activation: str = option("relu", "of the feed-forward layer", choices=ACTIVATIONS)
     norm: str = option("post", "LayerNorm after the sum, or before the layer", choices=NORMS)
+    last_norm: bool | None = option(None, "LayerNorm after the last layer; default as norm has it")
+    epsilon: float = option(1e-6, "what LayerNorm adds to the variance", least=0, below=1)
+    attention_dropout: float = option(0.0, "P_drop of the attention weights", least=0, below=1)
+    activation_dropout: float = option(0.0, "P_drop after the activation", least=0, below=1)
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -77,6 +86,11 @@ class StackOptions:
         if unknown:
             raise ValueError(f"fields must be among {sorted(known)}, got also {unknown}")
         return cls(**fields)
+
+    @property
+    def ends_with_norm(self) -> bool:
+        """Whether a stack has a LayerNorm after its last layer."""
+        return self.norm == "pre" if self.last_norm is None else self.last_norm
 
     @property
     def longest(self) -> float:
@@ -103,10 +117,10 @@ def _checked(field, value):
         if not isinstance(value, numbers.Real) or not least <= value < below:
             raise ValueError(f"{field.name} must be a number in [{least}, {below}), got {value!r}")
         return value if isinstance(value, int) else float(value)
-    if field.type is bool:
-        if value not in (True, False):
+    if field.type in (bool, bool | None):
+        if not isinstance(value, bool) and not (value is None and field.default is None):
             raise ValueError(f"{field.name} must be True or False, got {value!r}")
-        return bool(value)
+        return value
     if rules["choices"] and value not in rules["choices"]:
         raise ValueError(f"{field.name} must be one of {rules['choices']}, got {value!r}")
     return value

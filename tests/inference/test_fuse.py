@@ -13,7 +13,12 @@ from tfformer.search import beam_search
 B, S, T, W, V = 3, 7, 19, 2, 37
 VARIANTS = {
     "paper": {},
-    "other vocabularies": {"tie_embeddings": "target", "target_vocabulary_size": 31},
+    "other vocabularies, a last norm": {
+        "tie_embeddings": "target",
+        "target_vocabulary_size": 31,
+        "last_norm": True,
+        "epsilon": 1e-3,
+    },
     "untied, pre-norm": {
         "tie_embeddings": "none",
         "target_vocabulary_size": 31,

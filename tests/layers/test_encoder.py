@@ -169,6 +169,23 @@ def test_bad_argument_is_named(kind, change, message):
 
 
 @kinds
+@pytest.mark.parametrize("inside", ["attention_dropout", "activation_dropout"])
+def test_dropout_inside_acts_in_training_only(kind, x, inside):
+    layer = make(kind, dropout=0.0, **{inside: 0.5})
+    np.testing.assert_array_equal(layer(x, training=False), layer(x))
+    assert np.abs(layer(x, training=True) - layer(x)).max() > 1e-3
+
+
+def test_a_stack_ends_with_a_norm_as_it_is_told(x):
+    for norm, last, ends in (("post", None, False), ("post", True, True), ("pre", False, False)):
+        encoder = make("stack", norm=norm, last_norm=last)
+        encoder.build(x.shape)
+        assert hasattr(encoder, "final_norm") == ends
+    with pytest.raises(ValueError, match="last_norm must be True or False, got 'yes'"):
+        make("stack", last_norm="yes")
+
+
+@kinds
 def test_an_argument_that_there_is_not_is_named_with_what_was_meant(kind, x):
     with pytest.raises(TypeError, match="has no argument num_haeds: did you mean num_heads?"):
         make(kind, num_haeds=7)

@@ -172,7 +172,7 @@ def parameters(config):
     feed_forward = matrices * D * F + (matrices - 1) * F + D
     total = config.num_encoder_layers * (attention + feed_forward + 2 * norm)
     total += config.num_decoder_layers * (2 * attention + feed_forward + 3 * norm)
-    if config.norm == "pre":
+    if config.ends_with_norm:
         total += 2 * norm
     if config.positions == "learned":
         total += 2 * config.max_positions * D

@@ -72,7 +72,8 @@ def multi_head_attention(layer, query, value=None, mask=None):
 def layer_norm(layer, x):
     mean = x.mean(axis=-1, keepdims=True)
     variance = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
-    return array(layer.gamma) * (x - mean) / np.sqrt(variance + 1e-6) + array(layer.beta)
+    normed = (x - mean) / np.sqrt(variance + layer.epsilon)
+    return array(layer.gamma) * normed + array(layer.beta)
 
 
 def gelu(x):
@@ -138,13 +139,13 @@ def decoder_layer(layer, x, memory, x_mask=None, memory_mask=None):
 def encoder(layer, x, mask=None, causal=False):
     for one in layer.layers:
         x = encoder_layer(one, x, mask, causal)
-    return layer_norm(layer.final_norm, x) if layer.norm == "pre" else x
+    return layer_norm(layer.final_norm, x) if layer.options.ends_with_norm else x
 
 
 def decoder(layer, x, memory, x_mask=None, memory_mask=None):
     for one in layer.layers:
         x = decoder_layer(one, x, memory, x_mask, memory_mask)
-    return layer_norm(layer.final_norm, x) if layer.norm == "pre" else x
+    return layer_norm(layer.final_norm, x) if layer.options.ends_with_norm else x
 
 
 def sinusoid(position, d_model):

@@ -10,7 +10,7 @@ VARIANTS = {
     "pre": {"norm": "pre", "tie_embeddings": "target"},
     "learned": {"positions": "learned", "max_positions": 13, "tie_embeddings": "all"},
     "swiglu": {"activation": "swiglu", "norm": "pre", "positions": "learned"},
-    "gelu": {"activation": "gelu", "tie_embeddings": "all"},
+    "gelu": {"activation": "gelu", "tie_embeddings": "all", "last_norm": True, "epsilon": 1e-3},
     "silu": {"activation": "silu", "norm": "pre", "tie_embeddings": "all", "copy": True},
     "vocabularies": {"target_vocabulary_size": 19, "tie_embeddings": "target"},
 }

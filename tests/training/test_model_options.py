@@ -27,6 +27,10 @@ OTHERS = {
     "max_positions": 129,
     "tie_embeddings": "target",
     "copy": True,
+    "last_norm": True,
+    "epsilon": 1e-5,
+    "attention_dropout": 0.19,
+    "activation_dropout": 0.17,
 }
 
 
@@ -82,6 +86,8 @@ def test_an_option_replaces_the_preset_s_and_the_recipe_s_own(tmp_path, name):
         (["--d-ff", "-1"], "d_ff must be an integer of at least 1, got -1"),
         (["--dropout", "1"], "dropout must be a number in [0, 1), got 1"),
         (["--dropout", "nan"], "dropout must be a number in [0, 1), got nan"),
+        (["--epsilon", "1"], "epsilon must be a number in [0, 1), got 1"),
+        (["--attention-dropout", "1"], "attention_dropout must be a number in [0, 1), got 1"),
         (["--activation", "tanh"], "activation must be one of"),
         (["--positions", "rotary"], "positions must be one of"),
         (["--positions", "learned", "--max-positions", "15"], "max_positions=15, got 16"),

@@ -37,7 +37,7 @@ class Stack:
     def __init__(self, layer, name, fusing):
         self.layers = [fusing.twin(one, f"{name}/layer_{n}") for n, one in enumerate(layer.layers)]
         self.final_norm = None
-        if layer.norm == "pre":
+        if layer.options.ends_with_norm:
             self.final_norm = fusing.twin(layer.final_norm, f"{name}/final_norm")
 
     def normed(self, weights, x):

@@ -20,7 +20,7 @@ class DecoderLayer(Block):
     x = Residual(x, FFN)  (Vaswani et al. 2017, section 3.1).
 
     Args:
-        d_model, num_heads, d_ff, dropout, activation, norm: see `tfformer.config.StackOptions`.
+        d_model, num_heads, d_ff and the others: see `tfformer.config.StackOptions`.
 
     Call arguments:
         x: [B, T, D].
@@ -135,11 +135,12 @@ class DecoderLayer(Block):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Decoder(Stack):
-    """A stack of `num_layers` decoder layers; with `norm="pre"`, one LayerNorm after the last.
+    """A stack of `num_layers` decoder layers; with `norm="pre"` or `last_norm`, one
+    LayerNorm after the last.
 
     Args:
         num_layers: N.
-        d_model, num_heads, d_ff, dropout, activation, norm: see `tfformer.config.StackOptions`.
+        d_model, num_heads, d_ff and the others: see `tfformer.config.StackOptions`.
 
     Call arguments:
         x: [B, T, D], embedded and with positions.

@@ -11,7 +11,7 @@ class EncoderLayer(Block):
     """x = Residual(x, SelfAttention); x = Residual(x, FFN).
 
     Args:
-        d_model, num_heads, d_ff, dropout, activation, norm: see `tfformer.config.StackOptions`.
+        d_model, num_heads, d_ff and the others: see `tfformer.config.StackOptions`.
 
     Call arguments:
         x: [B, S, D].
@@ -47,11 +47,12 @@ class EncoderLayer(Block):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Encoder(Stack):
-    """A stack of `num_layers` encoder layers; with `norm="pre"`, one LayerNorm after the last.
+    """A stack of `num_layers` encoder layers; with `norm="pre"` or `last_norm`, one
+    LayerNorm after the last.
 
     Args:
         num_layers: N.
-        d_model, num_heads, d_ff, dropout, activation, norm: see `tfformer.config.StackOptions`.
+        d_model, num_heads, d_ff and the others: see `tfformer.config.StackOptions`.
 
     Call arguments:
         x: [B, S, D], embedded and with positions.

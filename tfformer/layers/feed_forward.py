@@ -3,7 +3,8 @@
 import keras
 
 from tfformer.config import ACTIVATIONS
-from tfformer.layers.layer import Layer, check_whole
+from tfformer.layers.dropout import Dropout
+from tfformer.layers.layer import Layer, check_share, check_whole
 from tfformer.layers.matrices import Matrix
 
 
@@ -18,6 +19,7 @@ class FeedForward(Layer):
         d_model: D.
         d_ff: the width in the middle.
         activation: `"relu"` (default), `"gelu"`, `"silu"` or `"swiglu"`.
+        dropout: on what the activation gives, in training. Default 0.
 
     Call arguments:
         x: [..., D].
@@ -29,12 +31,14 @@ class FeedForward(Layer):
         ValueError: `x` has another width than `d_model`.
     """
 
-    def __init__(self, d_model, d_ff, activation="relu", **kwargs):
+    def __init__(self, d_model, d_ff, activation="relu", dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         check_whole(d_model=d_model, d_ff=d_ff)
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {ACTIVATIONS}, got {activation!r}")
         self.d_model, self.d_ff, self.activation = d_model, d_ff, activation
+        check_share("dropout", dropout)
+        self.dropout = dropout
         self.gated = activation == "swiglu"
         self.supports_masking = True
         act = "silu" if self.gated else activation
@@ -42,6 +46,8 @@ class FeedForward(Layer):
         if self.gated:
             self.gate = keras.layers.Dense(d_ff, name="gate", dtype=self.dtype_policy)
         self.outer = keras.layers.Dense(d_model, name="outer", dtype=self.dtype_policy)
+        # Its random numbers are a weight, which a model of before has not.
+        self.inner_dropout = Dropout(dropout, dtype=self.dtype_policy) if dropout else None
 
     def build(self, x_shape):
         if x_shape[-1] != self.d_model:
@@ -53,10 +59,12 @@ class FeedForward(Layer):
             self.gate.build(x_shape)
         self.outer.build((*x_shape[:-1], self.d_ff))
 
-    def call(self, x):
+    def call(self, x, training=None):
         hidden = self.inner(x)
         if self.gated:
             hidden = hidden * self.gate(x)
+        if self.inner_dropout is not None:
+            hidden = self.inner_dropout(hidden, training=training)
         return self.outer(hidden)
 
     def matrices(self):
@@ -73,4 +81,5 @@ class FeedForward(Layer):
             "d_model": self.d_model,
             "d_ff": self.d_ff,
             "activation": self.activation,
+            "dropout": self.dropout,
         }

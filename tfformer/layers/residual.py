@@ -16,6 +16,7 @@ class Residual(Layer):
     Args:
         dropout: P_drop. Default 0.1.
         norm: `"post"` (default) or `"pre"`.
+        epsilon: what LayerNorm adds to the variance. Default 1e-6.
 
     Call arguments:
         x: [..., D].
@@ -25,14 +26,14 @@ class Residual(Layer):
         [..., D].
     """
 
-    def __init__(self, dropout=0.1, norm="post", **kwargs):
+    def __init__(self, dropout=0.1, norm="post", epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
         check_share("dropout", dropout)
         if norm not in NORMS:
             raise ValueError(f"norm must be one of {NORMS}, got {norm!r}")
-        self.dropout, self.norm = dropout, norm
+        self.dropout, self.norm, self.epsilon = dropout, norm, epsilon
         self.supports_masking = True
-        self.layer_norm = LayerNorm(dtype=self.dtype_policy, name="layer_norm")
+        self.layer_norm = LayerNorm(epsilon, dtype=self.dtype_policy, name="layer_norm")
         self.output_dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, x_shape):
@@ -44,4 +45,9 @@ class Residual(Layer):
         return self.layer_norm(x + self.output_dropout(sublayer(x), training=training))
 
     def get_config(self):
-        return {**super().get_config(), "dropout": self.dropout, "norm": self.norm}
+        return {
+            **super().get_config(),
+            "dropout": self.dropout,
+            "norm": self.norm,
+            "epsilon": self.epsilon,
+        }

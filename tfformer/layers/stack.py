@@ -18,12 +18,14 @@ REQUIRED = ("d_model", "num_heads", "d_ff")  # of a layer; a model has the paper
 
 def attention(options, **common):
     """The attention of these `StackOptions`; `common` are arguments of every Keras layer."""
-    return MultiHeadAttention(options.d_model, options.num_heads, **common)
+    sizes = options.d_model, options.num_heads
+    return MultiHeadAttention(*sizes, options.attention_dropout, **common)
 
 
 def feed_forward(options, **common):
     """The feed-forward layer of these `StackOptions`."""
-    return FeedForward(options.d_model, options.d_ff, options.activation, **common)
+    sizes = options.d_model, options.d_ff
+    return FeedForward(*sizes, options.activation, options.activation_dropout, **common)
 
 
 class Part(NamedTuple):
@@ -94,7 +96,8 @@ class Block(Configured):
             layer = part.make(self.options, dtype=self.dtype_policy, name=part.name)
             setattr(self, part.name, layer)
         for part in self.PARTS:
-            layer = Residual(self.dropout, self.norm, dtype=self.dtype_policy, name=part.residual)
+            common = {"dtype": self.dtype_policy, "name": part.residual}
+            layer = Residual(self.dropout, self.norm, self.epsilon, **common)
             setattr(self, part.residual, layer)
 
     def parts(self):
@@ -112,7 +115,8 @@ class Block(Configured):
 
 
 class Stack(Configured):
-    """`num_layers` layers of one class; with `norm="pre"`, one LayerNorm after the last.
+    """`num_layers` layers of one class; with `norm="pre"` or `last_norm`, one LayerNorm after the
+    last.
 
     Args:
         num_layers: N.
@@ -130,13 +134,13 @@ class Stack(Configured):
             self.layer_class(**self.options.to_dict(), name=f"layer_{n}", **common)
             for n in range(num_layers)
         ]
-        if self.norm == "pre":
-            self.final_norm = LayerNorm(name="final_norm", **common)
+        if self.options.ends_with_norm:
+            self.final_norm = LayerNorm(self.epsilon, name="final_norm", **common)
 
     def _build(self, x_shape, *memory_shape):
         for layer in self.layers:
             layer.build(x_shape, *memory_shape)
-        if self.norm == "pre":
+        if self.options.ends_with_norm:
             self.final_norm.build(x_shape)
 
     def matrices(self):
@@ -147,8 +151,8 @@ class Stack(Configured):
                     yield matrix._replace(of_memory=matrix.of_memory and part.reads_memory)
 
     def normed(self, x):
-        """The last LayerNorm of a pre-norm stack; a post-norm one has none."""
-        return self.final_norm(x) if self.norm == "pre" else x
+        """The last LayerNorm, if the stack has one."""
+        return self.final_norm(x) if self.options.ends_with_norm else x
 
     def get_config(self):
         return {**super().get_config(), "num_layers": self.num_layers}
