@@ -8,7 +8,7 @@ what should not be there: pairs that occur twice, sources that are their own tra
 encoding, lines that look like the other language, texts of the validation or test corpus that
 stand in the training corpus too; and, with the vocabulary of --run or one learned here, how long
 the texts are in tokens, how much of a batch would be padding, and how many tokens are single bytes.
-What to do about it stands at the end.
+What to do about it stands at the end, and the command that trains on these files.
 
 --out gets inspect.json (every figure), lengths.png, and suspects.tsv: up to 1,000 lines for each
 reason, but for repetitions and what is in validation and test too, which are counted only. A line
@@ -19,6 +19,7 @@ Memory: about 60 bytes a pair. Exit codes: 0 looked at, whatever was found; 1 th
 is at fault; 2 wrong usage; 130 interrupted.
 """
 
+import shlex
 import sys
 from itertools import islice
 from pathlib import Path
@@ -155,7 +156,20 @@ def _inspect(options):
         write_atomically(options.out / "suspects.tsv", text.encode(errors="replace"))
         draw_lengths(options.out / "lengths.png", findings)
         print(f"{options.out}: inspect.json, suspects.tsv, lengths.png")
+    print(f"to train: {training_command(options)}")
     return 0
+
+
+def training_command(options):
+    """The command that trains on what was looked at."""
+    words = ["--source", options.source]
+    if options.target:
+        words += ["--target", options.target]
+    if options.val:
+        words += ["--val-source", options.val[0]]
+        words += ["--val-target", *options.val[1:]] if len(options.val) > 1 else []
+    line = shlex.join(["python", "-m", "training.train", *map(str, words)])
+    return f"{line} --run runs/mine"
 
 
 def _names(paths):

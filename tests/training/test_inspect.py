@@ -3,12 +3,14 @@
 import json
 import os
 import random
+import shlex
 
 import numpy as np
 import pytest
 
 from tfformer import Tokenizer
 from training import inspect as command
+from training import train as trains
 from training.data.batches import EDGES
 from training.data.faults import Letters, hashes, inspect, suggestions
 from training.data.reader import CorpusError, Pair
@@ -137,6 +139,12 @@ def test_the_command_writes_what_it_found(tmp_path, capsys):
     assert command.main(arguments) == 0
     printed = capsys.readouterr().out
     assert "5 of 5 sources of val" in printed.replace("\n", " ")
+    # The line at the end is a command: what it says of the corpus is what was looked at.
+    line = shlex.split(printed.splitlines()[-1])
+    assert line[:4] == ["to", "train:", "python", "-m"]
+    given = trains.parser().parse_args(line[5:])
+    assert [str(path) for path in (*given.source, *given.target)] == train
+    assert [str(given.val_source), str(given.val_target)] == val
     found = json.loads((out / "inspect.json").read_text())
     assert found["counts"]["pairs"] == 499 + len(faulty)
     assert found["counts"]["markup"] == 1

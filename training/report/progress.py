@@ -105,19 +105,20 @@ class Forecast(keras.callbacks.Callback):
         say: called with a line.
     """
 
-    FIRST, LAST = 10, 50  # the first steps are traced and compiled
+    STEPS = 50
 
     def __init__(self, epochs, steps, say):
         super().__init__()
         self.epochs, self.steps, self.say = epochs, steps, say
-        self.seen = 0
+        self.ends = []
 
     def on_train_batch_end(self, batch, logs=None):
-        self.seen += 1
-        if self.seen == self.FIRST:
-            self.started = time.monotonic()
-        if self.seen == self.LAST:
-            step = (time.monotonic() - self.started) / (self.LAST - self.FIRST)
+        if len(self.ends) == self.STEPS:
+            return
+        self.ends.append(time.monotonic())
+        if len(self.ends) == self.STEPS:
+            # Of the first step of each length the most is tracing: the median knows none of it.
+            step = float(np.median(np.diff(self.ends)))
             done = int(np.asarray(self.model.optimizer.iterations))
             rest = max(0, self.epochs * self.steps - done)
             self.say(
@@ -139,23 +140,29 @@ def write_curve(path, rows, task):
 
     figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
     epochs = [row["epoch"] for row in rows]
-    axes.plot(epochs, [row["loss"] for row in rows], label="training loss")
+    axes.plot(epochs, [row["loss"] for row in rows], marker="o", ms=3, label="training loss")
     validated = [row for row in rows if "val_loss" in row]
     axes.plot(
         [row["epoch"] for row in validated],
         [row["val_loss"] for row in validated],
+        marker="s",
+        ms=3,
         label="validation loss",
     )
-    axes.set(xlabel="epoch", ylabel="nats a token")
+    axes.set(xlabel="epoch", ylabel="nats a token", title=f"Loss and {task.figure_name} by epoch")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     right, scores = axes.twinx(), [row[task.figure] for row in validated]
     right.plot(
         [row["epoch"] for row in validated],
         scores,
         color="tab:green",
+        marker="^",
+        ms=3,
         label=f"validation {task.figure_words()}",
     )
     most = task.figure_most if max(scores) > 0.6 * task.figure_most else None
     right.set(ylabel=task.figure_name, ylim=(0, most))
     lines = axes.get_lines() + right.get_lines()
-    axes.legend(lines, [line.get_label() for line in lines], loc="center right")
+    labels = [line.get_label() for line in lines]
+    figure.legend(lines, labels, loc="outside lower center", ncols=len(lines))
     write_picture(path, figure)
