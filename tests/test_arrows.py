@@ -41,7 +41,7 @@ ARROWS = {
     "training/recipe": "tfformer training/data training/tasks",
     "training/report": "tfformer training/data training/recipe training/prepare training/tasks",
     "training/checkpoint": "tfformer",
-    "training/plan": "training/data",
+    "training/plan": "training/data training/recipe",
     "training/prepare": "tfformer training/data training/plan training/recipe training/tasks",
     "training/step": "tfformer training/data training/recipe training/prepare training/report",
     "training/state": "training/checkpoint training/report",

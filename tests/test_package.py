@@ -136,6 +136,20 @@ def test_what_needs_tensorflow_says_what_is_missing(missing, name):
     assert f"tfformer.{name} needs " in missing[name]
 
 
+def test_without_a_backend_an_import_says_what_to_install():
+    program = """
+import sys
+sys.modules["tensorflow"] = None
+try:
+    import tfformer
+except ImportError as error:
+    print(error, error.__cause__, error.__suppress_context__)
+"""
+    said = run(program).splitlines()
+    assert len(said) == 1 and said[0].endswith(" None True")
+    assert "tensorflow is not installed: pip install 'tfformer[tensorflow]', or" in said[0]
+
+
 # Blocks what is named in BLOCKED, runs the whole Keras-only surface, and trains a little.
 ON_KERAS_ALONE = """
 import sys

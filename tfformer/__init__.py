@@ -7,6 +7,14 @@ first use.
 
 import importlib
 
+try:
+    import keras  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError(
+        f"tfformer needs Keras with a backend, and {error.name} is not installed: "
+        "pip install 'tfformer[tensorflow]', or install jax and set KERAS_BACKEND=jax"
+    ) from None
+
 from tfformer.config import TransformerConfig
 from tfformer.files import RunError
 from tfformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention

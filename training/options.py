@@ -10,7 +10,7 @@ from training import options_file
 from training.command import Parser
 from training.data.reader import require_files
 from training.own_files import file_pairs, origin_of
-from training.recipe import CHOSEN, SEARCH, Recipe, load_recipe, options, recipe_names
+from training.recipe import CHOSEN, FOR_SMALL, SEARCH, Recipe, load_recipe, options, recipe_names
 
 
 def parser(text):
@@ -150,9 +150,9 @@ def read_recipe(arguments):
             # The run of --init settles the most of it.
             given = set(CHOSEN) if arguments.init else set(changed_settings(arguments))
             choose = tuple(name for name in CHOSEN if name not in given)
-            # The sizes are checked with the smallest preset; which it is, the corpus decides.
-            smallest = {"preset": "tiny"} if "preset" in choose else {}
-            recipe = Recipe(**corpus, **smallest, choose=choose)
+            # The sizes are checked with those for a small corpus; whether it is, it will say.
+            small = {name: FOR_SMALL[name] for name in choose if name in FOR_SMALL}
+            recipe = Recipe(**corpus, **small, choose=choose)
     elif recipe:
         origin = f"the recipe `{Path(arguments.recipe).name}`"
         recipe = dataclasses.replace(recipe, origin=recipe.origin or origin)

@@ -3,14 +3,16 @@
 import dataclasses
 
 from training.data.batches import Batches
+from training.recipe import AUTO, FOR_LARGE, FOR_SMALL
 
-# With fewer pairs the paper's base model learns them by heart, and takes hours on a CPU.
+# With fewer pairs a corpus is small: the paper's base model would learn it by heart, and take hours
+# on a CPU.
 SMALL_CORPUS = 200_000
 # Of all steps, those in which the rate rises; never more than the paper's 4,000.
 WARMUP_SHARE = 0.1
 WARMUP_MOST = 4000
 # The highest rate. The paper's formula gives more to a short warm-up.
-PEAK = 0.002
+PEAK = 0.0025
 
 
 def chosen(recipe, task, corpus, tokenizer):
@@ -25,10 +27,10 @@ def chosen(recipe, task, corpus, tokenizer):
     Raises:
         ValueError: the sizes that were given do not go with the preset that is chosen.
     """
-    if "preset" in recipe.choose:
-        preset = "tiny" if len(corpus) < SMALL_CORPUS else "base"
-        recipe = dataclasses.replace(recipe, preset=preset)
-    tokens = max(recipe.max_tokens, recipe.batch_tokens)
+    table = FOR_SMALL if len(corpus) < SMALL_CORPUS else FOR_LARGE
+    known = {name: value for name, value in table.items() if name in recipe.choose}
+    recipe = dataclasses.replace(recipe, **known)
+    tokens = recipe.batch_tokens if recipe.batch_tokens != AUTO else recipe.max_tokens
     steps = len(Batches(task, corpus, tokenizer, tokens, recipe.seed)) * recipe.epochs
     if "warmup_steps" in recipe.choose:
         warmup = min(WARMUP_MOST, max(1, round(WARMUP_SHARE * steps)))

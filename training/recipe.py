@@ -20,8 +20,23 @@ SETTLED_BY_INIT = {
     "shared_vocabulary",
     "split_digits",
 }
-# What is chosen from the corpus where neither a recipe nor an option has, see `training.plan`.
-CHOSEN = ("preset", "warmup_steps", "learning_rate_scale")
+# What is chosen where neither a recipe nor an option has, see `training.plan`: for a small corpus
+# nearly what the recipe multi30k has, for a large one what the paper has.
+FOR_SMALL = {
+    "preset": "tiny",
+    "batch_tokens": 2048,
+    "optimizer": "muon",
+    "weight_decay": 0.7,
+    "cooldown": 0.2,
+}
+FOR_LARGE = {
+    "preset": "base",
+    "batch_tokens": 4096,
+    "optimizer": "adam",
+    "weight_decay": 0.0,
+    "cooldown": 0.0,
+}
+CHOSEN = (*FOR_SMALL, "warmup_steps", "learning_rate_scale")
 OPTIMIZERS = ("adam", "muon")
 STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 AUTO = "auto"

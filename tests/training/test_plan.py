@@ -8,7 +8,7 @@ from workers import RECIPE
 
 from training import plan, train
 from training.prepare import prepare, read_settings
-from training.recipe import CHOSEN
+from training.recipe import CHOSEN, FOR_LARGE, FOR_SMALL
 from training.report.progress import Forecast, duration
 
 
@@ -30,13 +30,14 @@ def prepared(command, *more):
 
 def test_what_nobody_gave_is_chosen_from_the_corpus_and_remembered(command):
     recipe, said = prepared(command, "--max-tokens", "16", "--batch-tokens", "64")
-    assert recipe.preset == "tiny"
+    assert {name: getattr(recipe, name) for name in FOR_SMALL} == FOR_SMALL | {"batch_tokens": 64}
     # 57 pairs of 6 to 8 tokens, in batches of 64 with padding: about 12 steps in each of 20 epochs.
     assert 14 <= recipe.warmup_steps <= 30
     peak = recipe.learning_rate_scale * (128 * recipe.warmup_steps) ** -0.5
     assert peak == pytest.approx(plan.PEAK, rel=0.01)
     assert said[-1] == (
-        f"chosen from the corpus: --preset tiny, --warmup-steps {recipe.warmup_steps}, "
+        "chosen from the corpus: --preset tiny, --optimizer muon, --weight-decay 0.7, "
+        f"--cooldown 0.2, --warmup-steps {recipe.warmup_steps}, "
         f"--learning-rate-scale {recipe.learning_rate_scale}"
     )
     settings = json.loads((plan_run(command) / "prepared" / "recipe.json").read_text())
@@ -52,7 +53,8 @@ def test_a_large_corpus_gets_the_paper_s_model_and_no_more_than_its_warm_up(comm
     monkeypatch.setattr(plan, "SMALL_CORPUS", 50)
     monkeypatch.setattr(plan, "WARMUP_MOST", 1)
     recipe, _ = prepared(command)
-    assert (recipe.preset, recipe.warmup_steps) == ("base", 1)
+    assert {name: getattr(recipe, name) for name in FOR_LARGE} == FOR_LARGE
+    assert recipe.warmup_steps == 1
 
 
 def test_what_was_given_stays(command):

@@ -5,7 +5,12 @@ import tensorflow as tf
 
 def option_in(name, value, least, most):
     """`require_in` for a scalar. The server checks no ranks, and a vector would broadcast."""
-    return require_in(name, tf.ensure_shape(value, []), least, most)
+    return require_in(name, scalar(value), least, most)
+
+
+def scalar(value):
+    """`value`; INVALID_ARGUMENT on the server, which names the input, unless it is one number."""
+    return tf.ensure_shape(value, [])
 
 
 def require_in(name, value, least, most):

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer import search
-from tfformer.service.checks import option_in
+from tfformer.service.checks import option_in, scalar
 from tfformer.service.signature import Signature, graph_with_options, texts
 
 OPTIONS = {"seed": 0, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_length": 0}
@@ -26,7 +26,7 @@ def sample(generation):
             inference.start(source_ids, width=1),
             tf.shape(source_ids)[0],
             generation.limit(source_ids, factor, asked["max_length"]),
-            asked["seed"],
+            scalar(asked["seed"]),
             temperature,
             top_k,
             top_p,
