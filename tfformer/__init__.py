@@ -10,8 +10,9 @@ import importlib
 try:
     import keras  # noqa: F401
 except ModuleNotFoundError as error:
+    missing = error.name.partition(".")[0]
     raise ImportError(
-        f"tfformer needs Keras with a backend, and {error.name} is not installed: "
+        f"tfformer needs Keras with a backend, and {missing} is not installed: "
         "pip install 'tfformer[tensorflow]', or install jax and set KERAS_BACKEND=jax"
     ) from None
 
