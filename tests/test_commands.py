@@ -10,17 +10,18 @@ from paths import ROOT
 
 
 @pytest.mark.parametrize("package", ["training", "export"])
-def test_each_command_is_listed_with_what_it_does(package, capsys, monkeypatch):
+def test_each_command_is_listed_with_what_it_does(package, capsys):
     listing = importlib.import_module(f"{package}.__main__")
-    monkeypatch.setattr(sys, "argv", [package])
-    assert listing.main() == 0
+    assert listing.main([]) == 0
     rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:]]
     found = [path for path in (ROOT / package).glob("*.py") if not path.name.startswith("_")]
     found = [path.stem for path in found if '__name__ == "__main__"' in path.read_text()]
     assert [name for name, _ in rows] == [f"{package}.{name}" for name in sorted(found)]
     assert all(len(text.split()) > 1 and "`python" not in text for _, text in rows)
-    monkeypatch.setattr(sys, "argv", [package, "no-such-command"])
-    assert listing.main() == 2
+    with pytest.raises(SystemExit) as ended:
+        listing.main(["no-such-command"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.parametrize("package", ["training", "export"])
@@ -56,6 +57,24 @@ def test_what_an_import_writes_before_it_fails_is_not_lost(capfd):
     with pytest.raises(ImportError):
         _Quietly().held(failing)
     assert capfd.readouterr().err == "why\n"
+
+
+@pytest.mark.parametrize("package", ["training", "export"])
+def test_an_abort_says_why_and_a_closed_standard_error_stops_nothing(package):
+    program = f"""
+import os, sys
+from {package}.command import _Quietly
+def aborting():
+    os.write(2, b"the processor has no AVX\\n")
+    os.abort()
+_Quietly().held(aborting)
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True)
+    assert done.returncode < 0 and b"the processor has no AVX" in done.stderr
+    program = f"from {package}.command import _Quietly; _Quietly().held(lambda: print('run'))"
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True)
+    assert (done.returncode, done.stdout) == (0, b"run\n")
 
 
 @pytest.mark.slow

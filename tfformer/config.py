@@ -118,9 +118,11 @@ def _checked(field, value):
             raise ValueError(f"{field.name} must be a number in [{least}, {below}), got {value!r}")
         return value if isinstance(value, int) else float(value)
     if field.type in (bool, bool | None):
-        if not isinstance(value, bool) and not (value is None and field.default is None):
+        if value is None and field.default is None:
+            return None
+        if type(value).__name__ not in ("bool", "bool_"):  # Python's, NumPy's
             raise ValueError(f"{field.name} must be True or False, got {value!r}")
-        return value
+        return bool(value)
     if rules["choices"] and value not in rules["choices"]:
         raise ValueError(f"{field.name} must be one of {rules['choices']}, got {value!r}")
     return value

@@ -164,7 +164,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     Call arguments:
         y_true: integers [B, T] (or of any other shape), ids of the vocabulary. Padding, id 0,
             counts nothing, and 0 alone: any other number that is no id (-1, -100, V) makes the
-            loss NaN, and its gradient.
+            loss NaN, and its gradient, also with a weight of 0.
         y_pred: logits [B, T, V]; computed in float32 whatever their dtype.
         sample_weight: optional [B] or [B, T], a weight for each row or token.
 

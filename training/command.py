@@ -4,9 +4,8 @@ import argparse
 import importlib.abc
 import importlib.machinery
 import os
-import re
+import subprocess
 import sys
-import tempfile
 
 # Before TensorFlow is imported: its remarks on this machine's processor are no user's concern.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -54,6 +53,17 @@ def close_stdout():
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+# What a filter of its own process runs: it passes on what is no remark, also if this one aborts.
+_FILTER = """
+import re, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+for line in sys.stdin.buffer:
+    if not re.match(sys.argv[1].encode(), line):
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+"""
+
+
 class _Quietly(importlib.abc.MetaPathFinder):
     """Holds file descriptor 2 while TensorFlow is imported, and passes on what is no remark of it.
 
@@ -62,9 +72,9 @@ class _Quietly(importlib.abc.MetaPathFinder):
     """
 
     NAMES = ("tensorflow", "tensorflow_text")
-    REMARK = re.compile(
-        rb"WARNING: All log messages before absl::InitializeLog|[IWE]0000 |To enable the following"
-        rb"|\d{4}-\d\d-\d\d .*: [IWE] (external|tensorflow)"
+    REMARK = (
+        r"WARNING: All log messages before absl::InitializeLog|[IW]0000 |To enable the following"
+        r"|\d{4}-\d\d-\d\d .*: [IW] (external|tensorflow)"
     )
 
     def find_spec(self, name, path, target=None):
@@ -77,20 +87,20 @@ class _Quietly(importlib.abc.MetaPathFinder):
         return spec
 
     def held(self, run):
-        """Runs it; what it writes to file descriptor 2 comes afterwards, but for remarks."""
-        sys.stderr.flush()
-        kept = os.dup(2)
-        with tempfile.TemporaryFile() as file:
-            os.dup2(file.fileno(), 2)
+        """Runs it; what it writes to file descriptor 2 goes through the filter."""
+        try:
+            kept = os.dup(2)
+        except OSError:  # it is closed
+            return run()
+        command = [sys.executable, "-I", "-S", "-c", _FILTER, self.REMARK]
+        # Its standard output is our standard error.
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=kept) as passing:
+            os.dup2(passing.stdin.fileno(), 2)
             try:
                 run()
             finally:
-                sys.stderr.flush()
                 os.dup2(kept, 2)
                 os.close(kept)
-                file.seek(0)
-                said = [line for line in file if not self.REMARK.match(line)]
-                os.write(2, b"".join(said))
 
 
 if not any(type(finder).__name__ == "_Quietly" for finder in sys.meta_path):

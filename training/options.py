@@ -10,7 +10,16 @@ from training import options_file
 from training.command import Parser
 from training.data.reader import require_files
 from training.own_files import file_pairs, origin_of
-from training.recipe import CHOSEN, FOR_SMALL, SEARCH, Recipe, load_recipe, options, recipe_names
+from training.recipe import (
+    CHOSEN,
+    FOR_SMALL,
+    SEARCH,
+    SETTLED_BY_INIT,
+    Recipe,
+    load_recipe,
+    options,
+    recipe_names,
+)
 
 
 def parser(text):
@@ -90,13 +99,17 @@ class _Parser(Parser):
 
 
 def as_file(recipe, arguments):
-    """All that holds, as a file for `--config`; what the corpus will decide is left out."""
+    """All that holds, as a file for `--config`.
+
+    What the corpus will decide is left out, and what the run of `--init` settles.
+    """
+    left_out = {*recipe.choose, *(SETTLED_BY_INIT if arguments.init else ())}
     paths = ("run", "init", "data", "source", "target", "val_source", "val_target")
     values = {"files": {"recipe": arguments.recipe}}
     values["files"] |= {name: getattr(arguments, name) for name in paths}
-    values["model"] = recipe.model_changes
+    values["model"] = {} if arguments.init else recipe.model_changes
     for name, title in groups().items():
-        if name not in recipe.choose:
+        if name not in left_out:
             values.setdefault(title, {})[name] = getattr(recipe, name)
     values[SEARCH] |= recipe.search
     return options_file.written(values)
@@ -147,9 +160,7 @@ def read_recipe(arguments):
         if recipe:
             recipe = dataclasses.replace(recipe, **corpus)
         else:
-            # The run of --init settles the most of it.
-            given = set(CHOSEN) if arguments.init else set(changed_settings(arguments))
-            choose = tuple(name for name in CHOSEN if name not in given)
+            choose = to_choose(arguments)
             # The sizes are checked with those for a small corpus; whether it is, it will say.
             small = {name: FOR_SMALL[name] for name in choose if name in FOR_SMALL}
             recipe = Recipe(**corpus, **small, choose=choose)
@@ -166,11 +177,17 @@ def read_recipe(arguments):
         # Its model is that of the run, not of the recipe.
         return recipe
     sizes = given_sizes(arguments)
-    for name, value in (("tie_embeddings", "all"), ("copy", True)):
-        if sizes.get(name) == value and not recipe.shared_vocabulary:
-            given = flag(name) if value is True else f"{flag(name)} {value}"
-            raise ValueError(f"{given} needs one vocabulary for both sides, got two")
     return dataclasses.replace(recipe, model_changes=recipe.model_changes | sizes)
+
+
+def to_choose(arguments):
+    """The settings that the corpus decides, of a run that begins with files and no recipe."""
+    if arguments.init or _goes_on(arguments):
+        return ()
+    given = set(changed_settings(arguments))
+    if given & {"optimizer", "weight_decay"}:
+        given |= {"optimizer", "weight_decay"}  # one is of use with the other
+    return tuple(name for name in CHOSEN if name not in given)
 
 
 def _goes_on(arguments):

@@ -33,6 +33,8 @@ def arguments_of(path, parser):
     except (OSError, ValueError) as error:
         raise ValueError(f"--config {path}: {error}") from error
     recipe = values.pop("recipe", None)
+    if not isinstance(recipe, str | None):
+        raise ValueError(f"--config {path}: recipe must be a word, got {recipe!r}")
     options = {
         name[2:]: action
         for action in parser._actions
@@ -46,19 +48,25 @@ def arguments_of(path, parser):
             near = difflib.get_close_matches(name, options, 1)
             hint = f": did you mean {near[0]}?" if near else ""
             raise ValueError(f"--config {path}: {key} is no option{hint}")
-        arguments += _words(path, name, value, f"--no-{name}" in options[name].option_strings)
+        arguments += _words(path, name, value, options[name])
     return arguments, recipe
 
 
-def _words(path, name, value, is_flag):
-    if is_flag != isinstance(value, bool) or isinstance(value, dict):
-        kind = "true or false" if is_flag else "a number, a word or a list of them"
+def _words(path, name, value, action):
+    """What stands on the command line for a key and its value."""
+    if f"--no-{name}" in action.option_strings:
+        kind, fits = "true or false", isinstance(value, bool)
+    elif action.nargs == "+":
+        kind = "a list of words"
+        fits = isinstance(value, list) and value and all(isinstance(v, str) for v in value)
+    else:
+        kind = "a number or a word"
+        fits = isinstance(value, int | float | str) and not isinstance(value, bool)
+    if not fits:
         raise ValueError(f"--config {path}: {name} must be {kind}, got {value!r}")
-    if is_flag:
+    if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]
-    if isinstance(value, list):
-        return [f"--{name}", *map(str, value)]
-    return [f"--{name}={value}"]
+    return [f"--{name}", *value] if isinstance(value, list) else [f"--{name}={value}"]
 
 
 def written(values):

@@ -30,7 +30,8 @@ def chosen(recipe, task, corpus, tokenizer):
     table = FOR_SMALL if len(corpus) < SMALL_CORPUS else FOR_LARGE
     known = {name: value for name, value in table.items() if name in recipe.choose}
     recipe = dataclasses.replace(recipe, **known)
-    tokens = recipe.batch_tokens if recipe.batch_tokens != AUTO else recipe.max_tokens
+    # What fits on the device is found later.
+    tokens = table["batch_tokens"] if recipe.batch_tokens == AUTO else recipe.batch_tokens
     steps = len(Batches(task, corpus, tokenizer, tokens, recipe.seed)) * recipe.epochs
     if "warmup_steps" in recipe.choose:
         warmup = min(WARMUP_MOST, max(1, round(WARMUP_SHARE * steps)))

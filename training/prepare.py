@@ -30,6 +30,12 @@ from training.recipe import SETTLED_BY_INIT, TRANSLATION, options, require_posit
 from training.tasks import TASKS
 
 PREPARED = "prepared"
+# The weights with a row, or a column, for each piece of the vocabulary.
+BY_PIECE = (
+    "source_embedding/embeddings",
+    "target_embedding/embeddings",
+    "output_projection/kernel",
+)
 CORPUS = "corpus.json"
 SETTINGS = "recipe.json"
 
@@ -142,12 +148,10 @@ def _longer(name, weight, made_of):
     """A weight with a row (or, in the output projection, a column) for each new piece."""
     import numpy as np
 
+    if name not in BY_PIECE:
+        return weight
     layer = name.split("/")[0]
-    if layer not in ("source_embedding", "target_embedding", "output_projection"):
-        return weight
     side = "source" if layer == "source_embedding" else "target"
-    if weight.ndim != 2:
-        return weight
     rows = weight.T if layer == "output_projection" else weight
     new = [rows[ids].mean(axis=0) for ids in made_of[side]]
     rows = np.concatenate([rows, np.array(new, rows.dtype).reshape(-1, rows.shape[1])])

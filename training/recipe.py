@@ -193,7 +193,8 @@ class Recipe:
         self._require_search()
         from training.tasks import TASKS
 
-        config = TASKS[self.task].configuration(self, self.vocabulary_size)
+        task, size = TASKS[self.task], self.vocabulary_size
+        config = task.configuration(self, size, shared=self.shared_vocabulary)
         require_positions(config, self.max_tokens)
         self._require_batches()
 

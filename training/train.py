@@ -1,7 +1,8 @@
 """Trains a model: `python -m training.train`.
 
 With a recipe, with two text files (or one TSV) and options, or with a recipe's settings for files.
-Without a recipe, size, warm-up and rate are chosen from the corpus where no option gives them:
+Without a recipe, size, batches, optimizer, warm-up and rate are chosen from the corpus where no
+option gives them:
 
     python -m training.train dates --run runs/dates
     python -m training.train --source train.en --target train.de --run runs/mine
@@ -75,6 +76,8 @@ def _run(command, arguments):
     from tfformer.files import RunError
 
     if arguments.print_config:
+        if arguments.resume:
+            return command.fail("--print-config is for a training that begins, not --resume", 2)
         try:
             print(options.as_file(read_recipe(arguments), arguments))
         except (ValueError, OSError) as error:

@@ -207,6 +207,13 @@ def test_keys_and_values_are_split_into_heads(layer, value):
     oracle.assert_close(keys[:, 1], expected[..., D // H : 2 * D // H])
 
 
+def test_self_attention_sees_what_is_a_token_by_both_masks(layer, query, query_mask):
+    other = np.arange(T) != 1
+    output = layer(query, mask=query_mask, value_mask=np.tile(other, (B, 1)))
+    allowed = (query_mask & other)[:, None]
+    oracle.assert_close(output, oracle.multi_head_attention(layer, query, mask=allowed))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_mask_of_pairs_hides_in_self_attention(layer, query, query_mask, causal, rng):
     """With the padding of the keys and with the future, if these are given."""

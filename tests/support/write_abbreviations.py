@@ -7,7 +7,7 @@ Months and weekdays are those that the Unicode CLDR abbreviates with a full stop
 languages (Unicode License v3; by Babel 2.18.0). Prefixes that end no sentence are those of
 sacremoses, which gives them under the MIT licence: but for Greek, of which there are 1,000, and for
 Estonian and Finnish, whose files say that they were compiled from omorfi, which is under the GPL.
-OWN are a few that neither has.
+ORDINARY, words that end sentences, are left out of these. OWN are a few that neither has.
 """
 
 import textwrap
@@ -16,9 +16,23 @@ import unicodedata
 from babel import Locale, localedata
 
 LEFT_OUT = ("el", "et", "fi")
-OWN = "abb abs anm aufl bsp chap ex fig figs kap lfd par pos ref sec seç tab taf tbl vols ziff " + (
-    "гл илл им кв пр рис см ст стр табл тыс ул"
+OWN = (
+    "abb abs anm aufl bsp chap ex fig figs gen kap lfd max min par pos ref res resp rev sec st "
+    "seç tab taf tbl tel vol vols ziff гл илл им кв пр рис см ст стр табл тыс ул "
 )
+
+ORDINARY = (
+    "air all am arch bud cast chi con corr da das dc de des dial don dot dram du ed em end "
+    "engos er es est et event ex fan fans farm fat fax fem film fin fix form from gas gen her "
+    "herd hot hon horn hot hut il im in ind int iron is ist it jest just kam kan kin kit la las "
+    "lat led les let lib lid lit log lok los lot lug ma mad mal malt man mat max me med men "
+    "mest met metal mi mil min mit mod mon mono mu ned net nom not now ob odd od off on or ou "
+    "our out over pan par part pas pat per pet plan pod poet pol pop por port post pot pow pred "
+    "prep pres prey pro rag ran red ref rep res resp rest ret rev rid rod sa sad san se sea seg "
+    "sell sens set sex si sign sing sit sl so sob sol son sous sport spot st star stat stud sub "
+    "subst sup sur tal tan te teatr tech tel ter test text till tint tom tor tout trans tu tun "
+    "ul un up us usted va var vas ve ven verb vet vi via void vol vos wo za zu zug "
+).split()
 
 
 def is_word(text):
@@ -52,6 +66,7 @@ def of_sacremoses():
 
 
 if __name__ == "__main__":
-    words = {*of_cldr(), *of_sacremoses(), *OWN.split()}
-    words = sorted({word.lower() for word in words if is_word(word)})
+    prefixes = {word.lower() for word in of_sacremoses()} - set(ORDINARY)
+    words = {word.lower() for word in of_cldr()} | prefixes | set(OWN.split())
+    words = sorted(filter(is_word, words))
     print(textwrap.fill(" ".join(words), 99, break_on_hyphens=False))

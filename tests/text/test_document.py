@@ -44,6 +44,10 @@ def sentences(*texts):
         ("On 3 Feb. 2018. Den 12 jan. 1967", ["On 3 Feb. 2018. Den 12 jan. 1967"]),
         ("4 окт. 2021 г. и 4 ОКТ. 2021", ["4 окт. 2021 г. и 4 ОКТ. 2021"]),
         ("Nach Abs. 2, s. (Fig. 3) und FIG. 4", ["Nach Abs. 2, s. (Fig. 3) und FIG. 4"]),
+        (
+            "To us. 3 men. In red. 2 stood up. 4",
+            ["To us.", "3 men.", "In red.", "2 stood up.", "4"],
+        ),
         ("In Feb. We left. 3 came", ["In Feb.", "We left.", "3 came"]),
         ("Cats. 3 dogs. 2 Xfeb. 4", ["Cats.", "3 dogs.", "2 Xfeb.", "4"]),
         ("Сто. 3 окна. Фокт. 4", ["Сто.", "3 окна.", "Фокт.", "4"]),

@@ -91,8 +91,11 @@ def test_an_option_replaces_the_preset_s_and_the_recipe_s_own(tmp_path, name):
         (["--activation", "tanh"], "activation must be one of"),
         (["--positions", "rotary"], "positions must be one of"),
         (["--positions", "learned", "--max-positions", "15"], "max_positions=15, got 16"),
-        (["--tie-embeddings", "all", *APART], "--tie-embeddings all needs one vocabulary"),
-        (["--copy", *APART], "--copy needs one vocabulary for both sides, got two"),
+        (
+            ["--tie-embeddings", "all", *APART],
+            "tie_embeddings='all' needs one vocabulary for both sides, got two",
+        ),
+        (["--copy", *APART], "copy=True needs one vocabulary for both sides, got two"),
         (["--tie-embeddings", "both"], "tie_embeddings must be one of"),
     ],
 )

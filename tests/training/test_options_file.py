@@ -56,7 +56,11 @@ def test_the_command_line_wins(parsed):
         ("help = true", "help is no option"),
         ("resume = true", "resume is no option"),
         ("[model]\nd-model = 7", "model is no option"),
-        ("epochs = true", "epochs must be a number, a word or a list of them, got True"),
+        ("epochs = true", "epochs must be a number or a word, got True"),
+        ("epochs = [3]", "epochs must be a number or a word, got [3]"),
+        ("source = 'a'", "source must be a list of words, got 'a'"),
+        ("source = [['a']]", "source must be a list of words, got [['a']]"),
+        ("recipe = 5", "recipe must be a word, got 5"),
         ("copy = 1", "copy must be true or false, got 1"),
         ("epochs = 'seven'", "--epochs"),
     ],
@@ -92,6 +96,19 @@ def test_what_the_corpus_decides_is_not_printed(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "warmup-steps = 7" in printed and "epochs = 20" in printed
     assert "preset" not in printed and "learning-rate-scale" not in printed
+
+
+def test_with_another_run_to_begin_with_its_own_is_left_out(tmp_path, capsys):
+    text = tmp_path / "text.txt"
+    text.write_text("a b\n" * 40)
+    line = ["--source", str(text), "--target", str(text), "--init", str(tmp_path)]
+    assert train.main([*line, "--print-config", "--epochs", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "epochs = 3" in printed and f'init = "{tmp_path}"' in printed
+    assert "preset" not in printed and "vocabulary-size" not in printed
+    assert "--print-config is for a training that begins" in fails(
+        [RECIPE, "--run", str(tmp_path), "--resume", "--print-config"], capsys, 2
+    )
 
 
 def test_without_a_run_nothing_is_trained(capsys):

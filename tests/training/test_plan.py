@@ -71,6 +71,19 @@ def test_a_recipe_and_another_run_leave_nothing_to_choose(command, tmp_path):
     assert train.read_recipe(train.parser().parse_args(command)).choose == CHOSEN
 
 
+def test_a_run_that_goes_on_chooses_nothing(command):
+    prepared(command)
+    again = train.parser().parse_args([*command, "--resume", "--epochs", "31"])
+    recipe = train.read_recipe(again)
+    assert recipe.choose == () and recipe.epochs == 31
+
+
+def test_of_an_optimizer_and_its_weight_decay_both_are_chosen_or_none(command):
+    for given in (["--optimizer", "adam"], ["--weight-decay", "0.1"]):
+        choose = train.read_recipe(train.parser().parse_args([*command, *given])).choose
+        assert not {"optimizer", "weight_decay"} & set(choose) and "cooldown" in choose
+
+
 def test_the_plan_says_what_there_is_to_do(command):
     recipe = train.read_recipe(train.parser().parse_args(command))
     recipe = dataclasses.replace(recipe, epochs=20, warmup_steps=268)

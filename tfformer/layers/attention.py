@@ -171,8 +171,8 @@ class MultiHeadAttention(Layer):
         keys_of = query if value is None else value
         padding, pairs = (None, None) if rows else _padding_or_pairs(mask, query, keys_of)
         rows = rows or Padded(padding)
-        if value is None and value_mask is None:
-            value_rows = value_rows or rows
+        if value is None and value_rows is None:
+            value_rows = rows if value_mask is None else Padded(_both(rows.mask, value_mask))
         value, value_rows = keys_of, value_rows or Padded(value_mask)
         if causal and not _may_be(query.shape[1:-1], value.shape[1:-1]):
             raise ValueError(
@@ -245,6 +245,12 @@ def _padding_or_pairs(mask, query, value):
         f"mask must be [B, T] or [B, T, S] with T = {lengths[0]} and S = {lengths[1]}, got "
         f"{tuple(mask.shape)}"
     )
+
+
+def _both(mask, other):
+    """True where both are; a mask that is None hides nothing."""
+    other = ops.cast(other, "bool")
+    return other if mask is None else ops.cast(mask, "bool") & other
 
 
 def _may_be(sizes, others):

@@ -7,7 +7,7 @@ import numbers
 import keras
 
 # Arguments of every Keras layer.
-OF_KERAS = ("activity_regularizer", "autocast", "dtype", "name", "trainable")
+OF_KERAS = ("activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable")
 OF_KERAS_CALL = ("mask", "training")
 
 
@@ -35,6 +35,8 @@ class Layer(keras.layers.Layer):
 
     def __call__(self, *args, **options):
         known = inspect.signature(self.call).parameters
+        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+            return super().__call__(*args, **options)
         unknown = [name for name in options if name not in known and name not in OF_KERAS_CALL]
         _refuse(f"a call of {type(self).__name__}", unknown, list(known), self.MEANT_IN_CALL)
         return super().__call__(*args, **options)
