@@ -76,13 +76,7 @@ def _run(command, arguments):
     from tfformer.files import RunError
 
     if arguments.print_config:
-        if arguments.resume:
-            return command.fail("--print-config is for a training that begins, not --resume", 2)
-        try:
-            print(options.as_file(read_recipe(arguments), arguments))
-        except (ValueError, OSError) as error:
-            return command.fail(error, 2)
-        return 0
+        return _print_config(command, arguments)
     if arguments.run is None:
         command.error("the following arguments are required: --run")
     prepared = arguments.run / "prepared"
@@ -134,6 +128,16 @@ def _run(command, arguments):
         except OSError as error:
             return _refuse(command, recipe, error, 1)
         return _train(command, arguments, recipe, begun)
+
+
+def _print_config(command, arguments):
+    if arguments.resume:
+        return command.fail("--print-config is for a training that begins, not --resume", 2)
+    try:
+        print(options.as_file(read_recipe(arguments), arguments))
+    except (ValueError, OSError) as error:
+        return command.fail(error, 2)
+    return 0
 
 
 def _refuse(command, recipe, error, code):
