@@ -92,3 +92,25 @@ def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(leve
     )
     assert done.returncode == 0 and done.stdout == b""
     assert (done.stderr == b"") == (level is None)
+
+
+# Whose options come from the tables of models and searches, or who asks TensorFlow's own loader.
+WITH_TENSORFLOW = {"training.train", "export.saved_model", "export.verify"}
+
+
+@pytest.mark.parametrize("package", ["training", "export"])
+def test_help_imports_no_tensorflow(package):
+    """One process for all: each help is printed, and TensorFlow cannot be imported."""
+    listing = importlib.import_module(f"{package}.__main__")
+    names = [f"{package}.{name}" for name, _ in listing.commands(ROOT / package)]
+    program = f"""
+import contextlib, importlib, sys
+sys.modules["tensorflow"] = None
+for name in {[name for name in names if name not in WITH_TENSORFLOW]!r}:
+    with contextlib.suppress(SystemExit):
+        importlib.import_module(name).main(["--help"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    helped = {name for name in names if f"usage: python -m {name} " in done.stdout}
+    assert helped == set(names) - WITH_TENSORFLOW

@@ -27,7 +27,6 @@ from training.command import Parser
 from training.evaluate import add_languages, evaluate, read_test_set
 from training.recipe import recipe_names
 from training.report.history import read_history
-from training.report.session import read_sessions
 
 SAMPLES = 1000
 # Settings that change nothing of what is learned, but for rounding and what dropout draws.
@@ -143,6 +142,8 @@ def _without_seed(run):
         corpus = read_json(prepared / CORPUS)
     except FileNotFoundError:
         return None
+    from training.report.session import read_sessions
+
     seed = settings.pop("seed", None)
     for name in HOW_IT_IS_COMPUTED:
         settings.pop(name, None)

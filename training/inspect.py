@@ -28,7 +28,6 @@ from random import Random
 import numpy as np
 
 from training.command import Parser
-from training.data.faults import Letters, inspect, suggestions
 from training.data.reader import CorpusError, CorpusReport, is_blank, read_pairs, require_files
 
 SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are learned
@@ -66,6 +65,8 @@ def draw_lengths(path, findings):
 
 def to_dict(findings):
     """Every figure, as JSON has it."""
+    from training.data.faults import suggestions
+
     return {
         "counts": dict(findings.counts),
         "lengths": findings.lengths(),
@@ -112,9 +113,11 @@ def _run(command, options):
 
 
 def _inspect(options):
+    # Here, not above: they bring TensorFlow with them.
     from tfformer.files import write_atomically, write_json
     from tfformer.run import load_tokenizer
     from tfformer.text.tokenizer import Tokenizer
+    from training.data.faults import Letters, inspect
 
     report = CorpusReport()
     paths = [options.source, options.target] if options.target else [options.source]
@@ -181,6 +184,8 @@ def show(findings):
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from training.data.faults import suggestions
 
     console = Console()
     table = Table("found", "pairs", "share")

@@ -25,7 +25,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tfformer.config import EOS
 from training.command import Parser
 
 CANDIDATES, FREQUENT = 100, 1000
@@ -176,6 +175,8 @@ def learn(tokens, tokenizer, candidates=CANDIDATES, frequent=FREQUENT):
 def _same_pieces(tokenizer):
     """The id of the same target piece for each source piece, 0 for none; the target's special
     pieces and bytes."""
+    from tfformer.config import EOS
+
     pieces = tokenizer.target.pieces
     special = [*range(EOS + 1), *tokenizer.target.byte_ids]
     ids = {piece: n for n, piece in enumerate(pieces)}
@@ -187,6 +188,8 @@ def _same_pieces(tokenizer):
 
 def coverage(shortlist, tokens):
     """The `Coverage` of the pairs of `Tokens`; the sources end with eos."""
+    from tfformer.config import EOS
+
     covered = total = size = 0
     for source, target in zip(*tokens, strict=True):
         allowed = shortlist.allowed([*source, EOS])
