@@ -1,9 +1,9 @@
 """How many operations each signature of a SavedModel has: a stricter look than its answers.
 
 `python tests/support/op_counts.py` prints them for two exports: SERVED, which is the `served_model`
-of the tests, and one of CHANGES; `tests/data/op-counts.json` is what it printed on 2026-11-23, and
-two or three operations more for `align`, `complete`, `sample` and `score`, of which `truncated` has
-become an output.
+of the tests, and one of CHANGES; `tests/data/op-counts.json` is what it printed on 2026-11-23: two
+or three operations more than before for the five signatures of which `truncated` is an output now,
+and one for the abbreviations of `translate_document`.
 """
 
 import json

@@ -25,13 +25,13 @@ from training.data.corpus import Corpus
 from training.data.reader import Pair
 from training.evaluate import forced_perplexity
 from training.interrupt import Interrupted
+from training.own_files import origin_of
 from training.report import card, session
 from training.report.energy import Energy
 from training.report.history import read_history
 from training.report.machine import CHECKOUT, commit
 from training.state import Keeper
 from training.tasks import TASKS
-from training.train import origin_of
 
 TRANSLATION = TASKS["translation"]
 BLANK, LONG = 3, 2  # pairs that are dropped

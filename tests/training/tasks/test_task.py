@@ -33,6 +33,9 @@ class Lengths(Translation):
     def served(self, model, tokenizer, search):
         return "a service"
 
+    def shown(self, served, sources):
+        return [f"{len(source)} letters" for source in sources]
+
     def score(self, served, sources, references):
         assert served == "a service" and len(sources) == len(references) == 13
         return next(self.scores), "characters"
