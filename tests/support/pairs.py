@@ -32,9 +32,9 @@ def random_model(tokenizer, **changes):
         TransformerConfig.preset("test", sizes[0], target_vocabulary_size=sizes[1], **changes)
     )
     for n, weight in enumerate(model.weights):
-        value = (
-            weight.value.numpy() + 0.4 * tf.random.stateless_normal(weight.shape, [n, 5]).numpy()
-        )
+        value = 0.6 * tf.random.stateless_normal(weight.shape, [n, 45]).numpy()
+        if len(weight.shape) == 1:  # a norm's scale stays about 1; a matrix begins at random
+            value += weight.value.numpy()
         if weight.path.endswith("target_embedding/embeddings"):
             value[EOS] *= 3
         if weight.path.endswith("output_projection/kernel"):
