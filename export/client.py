@@ -18,7 +18,6 @@ on standard output; 2 wrong usage; 130 interrupted.
 import base64
 import http.client
 import json
-import os
 import socket
 import struct
 import sys
@@ -26,8 +25,6 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from export.command import Parser, close_stdout
 from export.lines import as_line, batches, read_lines

@@ -48,8 +48,6 @@ from pathlib import Path
 
 from export.command import Parser
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
 SINUSOIDS = 1024  # CTranslate2 cuts a source at as many tokens unless told otherwise
 SENTENCES = 5
 

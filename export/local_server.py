@@ -20,14 +20,11 @@ usage.
 """
 
 import json
-import os
 import shlex
 import signal
 import sys
 import threading
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from export.command import Parser
 

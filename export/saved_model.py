@@ -23,15 +23,12 @@ Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify:
 published; 2 wrong usage; 130 interrupted.
 """
 
-import os
 import re
 import sys
 import tempfile
 from pathlib import Path
 
 from export.command import Parser
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def parser():

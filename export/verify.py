@@ -17,12 +17,9 @@ that it leaves out takes the default value that the signature declares, as on th
 Exit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage; 130 interrupted.
 """
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from export.capi.library import ServingError
 from export.command import Parser

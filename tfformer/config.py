@@ -103,20 +103,29 @@ class StackOptions:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(StackOptions)}
 
 
+def whole(name, value, least=1):
+    """The value as Python's integer; a ValueError unless it is one of at least `least`, and no
+    bool."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def number(name, value, least, below):
+    """The value as Python's number; a ValueError unless it is in [least, below)."""
+    if not isinstance(value, numbers.Real) or not least <= value < below:
+        raise ValueError(f"{name} must be a number in [{least}, {below}), got {value!r}")
+    return value if isinstance(value, int) else float(value)
+
+
 def _checked(field, value):
     """The value, a Python number also where it is one of NumPy; a ValueError if it is not what its
     field says."""
     rules = field.metadata
     if field.type is int:
-        least = rules["least"]
-        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{field.name} must be an integer of at least {least}, got {value!r}")
-        return int(value)
+        return whole(field.name, value, rules["least"])
     if field.type is float:
-        least, below = rules["least"], rules["below"]
-        if not isinstance(value, numbers.Real) or not least <= value < below:
-            raise ValueError(f"{field.name} must be a number in [{least}, {below}), got {value!r}")
-        return value if isinstance(value, int) else float(value)
+        return number(field.name, value, rules["least"], rules["below"])
     if field.type in (bool, bool | None):
         if value is None and field.default is None:
             return None

@@ -135,6 +135,7 @@ def _without_seed(run):
     from tfformer.files import read_json
     from tfformer.run import read_config
     from training.prepare import CORPUS, PREPARED, SETTINGS
+    from training.report.session import read_sessions
 
     prepared = Path(run) / PREPARED
     try:
@@ -142,8 +143,6 @@ def _without_seed(run):
         corpus = read_json(prepared / CORPUS)
     except FileNotFoundError:
         return None
-    from training.report.session import read_sessions
-
     seed = settings.pop("seed", None)
     for name in HOW_IT_IS_COMPUTED:
         settings.pop(name, None)

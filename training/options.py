@@ -63,9 +63,9 @@ def parser(text):
     search = parser.add_argument_group(SEARCH, "What the model is served with.")
     for name, kind, help in search_options():
         _add_option(search, name, kind, help)
-    shown = {SEARCH: search}
+    shown, titles = {SEARCH: search}, groups()
     for name, kind, help, default in options():
-        title = groups()[name]
+        title = titles[name]
         if title not in shown:
             text = "Settings: each replaces the recipe's own value."
             shown[title] = parser.add_argument_group(title, text)

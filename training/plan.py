@@ -34,7 +34,7 @@ def chosen(recipe, task, corpus, tokenizer):
     tokens = table["batch_tokens"] if recipe.batch_tokens == AUTO else recipe.batch_tokens
     steps = len(Batches(task, corpus, tokenizer, tokens, recipe.seed)) * recipe.epochs
     if "warmup_steps" in recipe.choose:
-        warmup = min(WARMUP_MOST, max(1, round(WARMUP_SHARE * steps)))
+        warmup = min(WARMUP_MOST, _warmup(steps))
         recipe = dataclasses.replace(recipe, warmup_steps=warmup)
     if "learning_rate_scale" in recipe.choose:
         sizes = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
@@ -66,5 +66,10 @@ def lines(recipe, pairs, steps, parameters):
     else:
         yield (
             f"the learning rate would rise until step {rises:,}, after the end: nothing much will "
-            f"be learned; give --warmup-steps {max(1, round(WARMUP_SHARE * every))}, or more epochs"
+            f"be learned; give --warmup-steps {_warmup(every)}, or more epochs"
         )
+
+
+def _warmup(steps):
+    """In how many of all steps the rate should rise."""
+    return max(1, round(WARMUP_SHARE * steps))

@@ -21,20 +21,13 @@ SETTLED_BY_INIT = {
     "split_digits",
 }
 # What is chosen where neither a recipe nor an option has, see `training.plan`: for a small corpus
-# nearly what the recipe multi30k has, for a large one what the paper has.
+# nearly what the recipe multi30k has; `FOR_LARGE`, below, for a large one.
 FOR_SMALL = {
     "preset": "tiny",
     "batch_tokens": 2048,
     "optimizer": "muon",
     "weight_decay": 0.7,
     "cooldown": 0.2,
-}
-FOR_LARGE = {
-    "preset": "base",
-    "batch_tokens": 4096,
-    "optimizer": "adam",
-    "weight_decay": 0.0,
-    "cooldown": 0.0,
 }
 CHOSEN = (*FOR_SMALL, "warmup_steps", "learning_rate_scale")
 OPTIMIZERS = ("adam", "muon")
@@ -354,6 +347,10 @@ def options():
         if "help" in field.metadata:
             kind = field.metadata["kind"] or type(field.default)
             yield field.name, kind, field.metadata["help"], field.default
+
+
+# The defaults, which are the paper's.
+FOR_LARGE = {name: default for name, *_, default in options() if name in FOR_SMALL}
 
 
 def recipe_names():

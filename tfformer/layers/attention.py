@@ -3,8 +3,9 @@
 import keras
 from keras import ops
 
+from tfformer.config import number
 from tfformer.layers.dropout import Dropout
-from tfformer.layers.layer import Layer, check_share, check_whole
+from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.masks import attention_mask
 from tfformer.layers.matrices import Matrix
 from tfformer.layers.rows import Padded
@@ -110,7 +111,7 @@ class MultiHeadAttention(Layer):
     def __init__(self, d_model, num_heads, dropout=0.0, **kwargs):
         super().__init__(**kwargs)
         check_whole(d_model=d_model, num_heads=num_heads)
-        check_share("dropout", dropout)
+        number("dropout", dropout, 0, 1)
         if d_model % num_heads:
             raise ValueError(
                 "d_model must be a positive multiple of num_heads, got "
@@ -157,15 +158,7 @@ class MultiHeadAttention(Layer):
         return self._attend(query, value, mask, value_mask, causal)[1]
 
     def _attend(
-        self,
-        query,
-        value=None,
-        mask=None,
-        value_mask=None,
-        causal=False,
-        training=None,
-        rows=None,
-        value_rows=None,
+        self, query, value, mask, value_mask, causal, training=None, rows=None, value_rows=None
     ):
         """What a call gives, and the attention weights, float32 [B, H, T, S]."""
         keys_of = query if value is None else value

@@ -2,9 +2,9 @@
 
 import keras
 
-from tfformer.config import ACTIVATIONS
+from tfformer.config import ACTIVATIONS, number
 from tfformer.layers.dropout import Dropout
-from tfformer.layers.layer import Layer, check_share, check_whole
+from tfformer.layers.layer import Layer, check_whole, check_width
 from tfformer.layers.matrices import Matrix
 
 
@@ -37,7 +37,7 @@ class FeedForward(Layer):
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {ACTIVATIONS}, got {activation!r}")
         self.d_model, self.d_ff, self.activation = d_model, d_ff, activation
-        check_share("dropout", dropout)
+        number("dropout", dropout, 0, 1)
         self.dropout = dropout
         self.gated = activation == "swiglu"
         self.supports_masking = True
@@ -50,10 +50,7 @@ class FeedForward(Layer):
         self.inner_dropout = Dropout(dropout, dtype=self.dtype_policy) if dropout else None
 
     def build(self, x_shape):
-        if x_shape[-1] != self.d_model:
-            raise ValueError(
-                f"x must be [..., D] with D = d_model = {self.d_model}, got {tuple(x_shape)}"
-            )
+        check_width(x_shape, self.d_model)
         self.inner.build(x_shape)
         if self.gated:
             self.gate.build(x_shape)

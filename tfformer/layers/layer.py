@@ -1,10 +1,12 @@
-"""What every layer here does with an argument that there is not, or that is no number."""
+"""What every layer here does with an argument that there is not, or an input of another width."""
 
 import difflib
+import functools
 import inspect
-import numbers
 
 import keras
+
+from tfformer.config import whole
 
 # Arguments of every Keras layer.
 OF_KERAS = ("activity_regularizer", "autocast", "dtype", "input_shape", "name", "trainable")
@@ -34,12 +36,20 @@ class Layer(keras.layers.Layer):
         super().__init__(**options)
 
     def __call__(self, *args, **options):
-        known = inspect.signature(self.call).parameters
-        if any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-            return super().__call__(*args, **options)
-        unknown = [name for name in options if name not in known and name not in OF_KERAS_CALL]
-        _refuse(f"a call of {type(self).__name__}", unknown, list(known), self.MEANT_IN_CALL)
+        known = _arguments(type(self).call)
+        if known is not None:
+            unknown = [name for name in options if name not in known and name not in OF_KERAS_CALL]
+            _refuse(f"a call of {type(self).__name__}", unknown, known, self.MEANT_IN_CALL)
         return super().__call__(*args, **options)
+
+
+@functools.cache  # a layer is called often, and a signature takes longer than the check
+def _arguments(call):
+    """The arguments of a layer's `call` by name; None if it takes any."""
+    _, *parameters = inspect.signature(call).parameters.values()  # without self
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return [parameter.name for parameter in parameters]
 
 
 def _refuse(what, unknown, known, meant):
@@ -51,15 +61,13 @@ def _refuse(what, unknown, known, meant):
         raise TypeError(f"{what} has no argument {name}: {hint or f'it has {names}'}")
 
 
-def check_whole(least=1, **values):
-    """Raises a ValueError unless each is an integer of at least `least`; a bool is none."""
+def check_whole(**values):
+    """Raises a ValueError unless each is an integer of at least 1."""
     for name, value in values.items():
-        whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        if not whole or value < least:
-            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+        whole(name, value)
 
 
-def check_share(name, value):
-    """Raises a ValueError unless it is a number in [0, 1)."""
-    if not isinstance(value, numbers.Real) or not 0 <= value < 1:
-        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
+def check_width(shape, d_model):
+    """Raises a ValueError if x is not [..., D]: a width of 1 would be broadcast."""
+    if shape is not None and shape[-1] != d_model:
+        raise ValueError(f"x must be [..., D] with D = d_model = {d_model}, got {tuple(shape)}")

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from tfformer.layers.layer import Layer, check_whole
+from tfformer.layers.layer import Layer, check_whole, check_width
 
 
 def sinusoids(positions, d_model):
@@ -25,12 +25,6 @@ def sinusoids(positions, d_model):
     angles = ops.cast(positions, "float32")[:, None] * frequencies.astype("float32")
     interleaved = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
     return ops.reshape(interleaved, (-1, d_model))  # [T, D]
-
-
-def check_width(shape, d_model):
-    """Raises a ValueError if x is not [..., D]: a width of 1 would be broadcast."""
-    if shape is not None and shape[-1] != d_model:
-        raise ValueError(f"x must be [..., D] with D = d_model = {d_model}, got {tuple(shape)}")
 
 
 @keras.saving.register_keras_serializable("tfformer")

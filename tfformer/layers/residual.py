@@ -2,9 +2,9 @@
 
 import keras
 
-from tfformer.config import NORMS
+from tfformer.config import NORMS, number
 from tfformer.layers.dropout import Dropout
-from tfformer.layers.layer import Layer, check_share
+from tfformer.layers.layer import Layer
 from tfformer.layers.norm import LayerNorm
 
 
@@ -28,7 +28,7 @@ class Residual(Layer):
 
     def __init__(self, dropout=0.1, norm="post", epsilon=1e-6, **kwargs):
         super().__init__(**kwargs)
-        check_share("dropout", dropout)
+        number("dropout", dropout, 0, 1)
         if norm not in NORMS:
             raise ValueError(f"norm must be one of {NORMS}, got {norm!r}")
         self.dropout, self.norm, self.epsilon = dropout, norm, epsilon
