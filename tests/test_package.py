@@ -43,6 +43,8 @@ WITH_TENSORFLOW = [
     "beam_search",
     "exhaustive_search",
     "sample_search",
+    "generate",
+    "SpecialIds",
     "State",
     "StepResult",
 ]

@@ -35,12 +35,14 @@ from tfformer.shortlist import Shortlist
 __version__ = "0.1.0"
 
 _NEED_TENSORFLOW = {
+    "SpecialIds": "tfformer.search",
     "State": "tfformer.search",
     "StepResult": "tfformer.search",
     "Tokenizer": "tfformer.text.tokenizer",
     "Translator": "tfformer.service.translator",
     "beam_search": "tfformer.search",
     "exhaustive_search": "tfformer.search",
+    "generate": "tfformer.inference.generate",
     "greedy_search": "tfformer.search",
     "sample_search": "tfformer.search",
 }
@@ -58,6 +60,7 @@ __all__ = [
     "Shortlist",
     "SinusoidalPositionalEncoding",
     "SmoothedCrossEntropy",
+    "SpecialIds",
     "State",
     "StepResult",
     "TokenAccuracy",
@@ -69,6 +72,7 @@ __all__ = [
     "WarmupSchedule",
     "beam_search",
     "exhaustive_search",
+    "generate",
     "greedy_search",
     "load",
     "load_translator",

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfformer.config import PAD
 from tfformer.inference.masks import attention_bias, causal_bias, padding_bias
 from tfformer.search.step import State, StepResult
 
@@ -38,12 +39,17 @@ class Inference:
         self.weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
         self.vocabulary_size = twin.vocabulary_size
 
-    def _embed(self, ids, embedding, positions):
-        """All positions of ids [B, T] -> rows [B * T, D]."""
+    def _embed(self, ids, embedding, positions, padding=None):
+        """All positions of ids [B, T] -> rows [B * T, D]. `padding` [B]: so many places on the left
+        of each row are none."""
         batch, length = tf.unstack(tf.shape(ids))
         table = positions.table(self.weights)[:length]
-        rows = tf.reshape(ids, [-1])  # [B * T]
-        return embedding(self.weights, rows, tf.tile(table, [batch, 1]))
+        if padding is None:
+            places = tf.tile(table, [batch, 1])
+        else:
+            columns = tf.maximum(tf.range(length) - padding[:, None], 0)  # [B, T]
+            places = tf.gather(table, tf.reshape(columns, [-1]))  # [B * T, D]
+        return embedding(self.weights, tf.reshape(ids, [-1]), places)  # ids: [B * T]
 
     # The encoder, and the decoder over a whole target.
 
@@ -110,13 +116,19 @@ class Inference:
         found = tf.reshape(found, [-1])[:count]  # [B * T]
         return tf.reshape(found, tf.shape(labels))  # [B, T]
 
-    def _decode(self, target_ids, memory):
-        """All positions at once, up to the output layer: rows [B * T, D], and the attention."""
+    def _decode(self, target_ids, memory, caches=None):
+        """All positions at once, up to the output layer: rows [B * T, D], and the attention.
+
+        `caches` is a list that gets the keys and values [B, H, T, K] of each layer.
+        """
         batch, length = tf.unstack(tf.shape(target_ids))
         bias = causal_bias(target_ids, length)  # [B, 1, T, T]
-        x = self._embed(target_ids, self.twin.target_embedding, self.twin.target_positions)
+        embedding, positions = self.twin.target_embedding, self.twin.target_positions
+        x = self._embed(target_ids, embedding, positions, memory.get("padding"))
 
         def attend(queries, keys, values, n):
+            if caches is not None:
+                caches.append((keys, values))
             heads = self.twin.decoder.layers[n].self_attention.heads
             return heads.attend(queries, keys, values, bias)
 
@@ -139,6 +151,22 @@ class Inference:
         caches = [(cache(2 * n), cache(2 * n + 1)) for n in range(num_layers)]
         return State(self.memory(source_ids), caches)
 
+    def prefill(self, prompt, width, state):
+        """The `State` after a prompt, int32 [B, P], padded on the left: the keys and values of all
+        its tokens but the last, of one pass, in the first of W beams.
+
+        The memory has one tensor more: `padding`, int32 [B], the places of padding of each row.
+        """
+        padding = tf.reduce_sum(tf.cast(prompt == PAD, tf.int32), axis=1)
+        memory, caches = {**state.memory, "padding": padding}, []
+        self._decode(prompt[:, :-1], memory, caches)
+
+        def in_first_beam(rows):  # [B, H, P - 1, K] -> [B, H, P, W * K]
+            others = (width - 1) * self.twin.decoder.heads.head_size
+            return tf.pad(rows, [[0, 0], [0, 0], [0, 1], [0, others]])
+
+        return State(memory, tf.nest.map_structure(in_first_beam, caches))
+
     def step(self, ids, position, visible, state):
         """The step function of `tfformer.search`; its cache is [B, H, C, W * K] for keys and
         values of each layer, in which a position is one slice for all beams.
@@ -148,7 +176,12 @@ class Inference:
         bias = attention_bias(visible)  # [B, W, C, W]
         bias = tf.reshape(bias, layout.of_bias)  # [B, 1, W, C * W]
         ids = tf.reshape(self.vocabulary_ids(ids), [-1])  # [B * W]
-        positions = self.twin.target_positions.table(self.weights)[position]
+        positions = self.twin.target_positions.table(self.weights)
+        if "padding" in state.memory:
+            positions = tf.gather(positions, position - state.memory["padding"])  # [B, D]
+            positions = tf.repeat(positions, width, axis=0)  # [B * W, D]
+        else:
+            positions = positions[position]
         x = self.twin.target_embedding(self.weights, ids, positions)
         caches = []
 

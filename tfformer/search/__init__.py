@@ -35,7 +35,8 @@ pad and bos are never chosen.
                = n^alpha                 ("power")
 
 Reading order: `step` (what a search asks of a model), `options`, `hypotheses` (what a search
-knows), `loop`, `beam`, `greedy`, `sample`, `exhaustive`, `rules`, `loop_xla`.
+knows), `loop`, `beam`, `greedy`, `sample`, `exhaustive`, `rules`, `loop_xla`; `uncached` and
+`special_ids` for any model that gives logits.
 """
 
 from tfformer.search.beam import beam_search
@@ -44,15 +45,19 @@ from tfformer.search.greedy import greedy_search
 from tfformer.search.hypotheses import SearchResult, length_penalty
 from tfformer.search.options import OPTIONS, PENALTY_FORMS
 from tfformer.search.sample import keep_likeliest, sample_search
+from tfformer.search.special_ids import SpecialIds
 from tfformer.search.step import Searchable, State, StepResult
+from tfformer.search.uncached import Uncached
 
 __all__ = [
     "OPTIONS",
     "PENALTY_FORMS",
     "SearchResult",
     "Searchable",
+    "SpecialIds",
     "State",
     "StepResult",
+    "Uncached",
     "beam_search",
     "exhaustive_search",
     "greedy_search",

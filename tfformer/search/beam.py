@@ -196,6 +196,11 @@ class Beam:
         # 1. The model's opinion of every next token.
         logits, cache, attention = step(h.ids, position, h.visible(), state)
         logits = tf.cast(logits, tf.float32)
+        if attention is None and (self.coverage_penalty is not None or "alignment" in self.keep):
+            raise ValueError(
+                "coverage_penalty and keep='alignment' need a step that gives its attention, "
+                "got None"
+            )
         # 2. The few likeliest of each hypothesis, and what they add to its log-probability.
         tokens, gains = self.candidates(logits, position, h)
         if self.coverage_penalty is not None:

@@ -19,6 +19,8 @@ def exhaustive_search(
     length_penalty=0.6,
     length_penalty_form="gnmt",
     num_results=1,
+    *,
+    prompt=None,
 ):
     """Every sequence there is, scored: what beam search approximates. For tiny vocabularies.
 
@@ -28,18 +30,22 @@ def exhaustive_search(
         max_length: T, an integer; there are about (V - 3)^(T - 1) sequences, at most 1,000,000.
         length_penalty, length_penalty_form: as in `beam_search`.
         num_results: how many of the best to return. Default 1.
+        prompt: int32 [B, P], what each sequence begins after, as in `beam_search`. Default: bos.
 
     Returns:
         A `SearchResult` of W = `num_results`.
     """
     check(max_length, length_penalty=(length_penalty, 0), num_results=(num_results, 1))
-    prefixes = tf.fill([batch_size, 1, 1], BOS)
+    prompt = tf.fill([batch_size, 1], BOS) if prompt is None else tf.convert_to_tensor(prompt)
+    first = (prompt.shape[1] or tf.shape(prompt)[1]) - 1
+    prefixes, known = prompt[:, None, -1:], prompt != PAD  # what is known of [B, P]
     log_probs = tf.zeros([batch_size, 1])
     found_ids, found_log_probs, found_lengths = [], [], []
     for position in range(max_length):
         ids = tf.reshape(prefixes[:, :, -1], [-1, 1])  # [B * N, 1]
-        visible = tf.fill([tf.shape(ids)[0], 1, position + 1, 1], True)
-        logits, cache, _ = step(ids, tf.constant(position), visible, state)
+        visible = tf.pad(known, [[0, 0], [0, position]], constant_values=True)  # [B * N, C]
+        now = tf.constant(first + position)
+        logits, cache, _ = step(ids, now, visible[:, None, :, None], state)
         state = state._replace(cache=cache)
         size, count = logits.shape[-1], prefixes.shape[1]
         gains = allowed_log_probs(logits, position, max_length)
@@ -64,7 +70,7 @@ def exhaustive_search(
         token = tf.tile(tf.constant(others)[None, :, None], [batch_size, count, 1])
         prefixes = tf.concat([tf.repeat(prefixes, len(others), axis=1), token], axis=-1)
         prefixes = tf.ensure_shape(prefixes, [None, count * len(others), None])
-        state = _branch(state, len(others))
+        state, known = _branch(state, len(others)), tf.repeat(known, len(others), axis=0)
     token_ids, log_probs, lengths = (
         tf.concat(found, axis=1) for found in (found_ids, found_log_probs, found_lengths)
     )

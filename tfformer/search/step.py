@@ -40,6 +40,10 @@ class Searchable(Protocol):
     def start(self, source_ids, width) -> State:
         """What is known of the sentences, source_ids [B, S], before the first step of W beams."""
 
+    def prefill(self, prompt, width, state) -> State:
+        """What is known after a prompt, int32 [B, P], padded with 0 on the left: all of it but the
+        last token, in the first of W beams, with room for P positions."""
+
     def step(self, ids, position, visible, state) -> StepResult:
         """One position of W hypotheses a sentence, ids [B, W]."""
 

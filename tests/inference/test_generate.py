@@ -1,0 +1,211 @@
+"""`generate` with any model: cached = uncached, a model's own ids, prompts of unequal lengths."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import search_oracle as oracle
+import tensorflow as tf
+
+import tfformer
+from tfformer import SpecialIds, Transformer, TransformerConfig
+from tfformer.config import BOS, EOS, PAD
+
+B, S, V, T = 3, 5, 13, 7
+PROMPTS = [[BOS, 7, 11, 5], [BOS], [BOS, 9]]
+SEARCHES = {
+    "beam": {"beam_width": 4, "length_penalty": 0.7},
+    "greedy": {},
+    "sample": {"seed": 11, "top_k": 5},
+    "exhaustive": {"num_results": 3},
+}
+# As they stand in known vocabularies: GPT-2's has one for two and no others, T5's begins with pad.
+OTHERS = [
+    SpecialIds(pad=None, unk=None, bos=12, eos=12),
+    SpecialIds(pad=0, unk=2, bos=0, eos=1),
+    SpecialIds(pad=1, unk=3, bos=0, eos=2),
+    SpecialIds(pad=None, unk=None, bos=None, eos=8),
+]
+
+
+@pytest.fixture(scope="module")
+def model():
+    keras.utils.set_random_seed(5)
+    sizes = {"source_vocabulary_size": 17, "target_vocabulary_size": V}
+    model = Transformer(TransformerConfig.preset("test", **sizes, tie_embeddings="target"))
+    for n, weight in enumerate(model.trainable_variables):
+        weight.assign_add(0.3 * tf.random.stateless_normal(weight.shape, [n, 7]))
+    return model
+
+
+@pytest.fixture(scope="module")
+def source_ids():
+    ids = np.random.default_rng(2).integers(4, 17, [B, S])
+    ids[1, 3:] = PAD
+    return ids.astype("int32")
+
+
+def causal_logits(ids, weights):
+    """Logits of a causal function of the whole prefix: [N, T] -> [N, T, V], in NumPy's terms."""
+    table = tf.constant(weights, tf.float32)  # [V, V]
+    read = tf.gather(table, ids)  # [N, T, V]
+    places = tf.cast(tf.range(1, tf.shape(ids)[1] + 1), tf.float32)[:, None]
+    return tf.cumsum(read, axis=1) * tf.sin(places) + read
+
+
+@pytest.fixture(scope="module")
+def language_model():
+    weights = np.random.default_rng(3).normal(size=[V, V])
+    return functools.partial(causal_logits, weights=weights)
+
+
+def equal(found, expected):
+    np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("prompt", [None, PROMPTS], ids=["bos", "prompt"])
+@pytest.mark.parametrize("search", SEARCHES)
+def test_cached_is_uncached(model, source_ids, search, prompt):
+    length = 3 if search == "exhaustive" else T
+    options = {"prompt": prompt, "max_length": length, "search": search, **SEARCHES[search]}
+    cached = tfformer.generate(model, source_ids, **options)
+    # A function, and no Transformer: every prefix anew.
+    uncached = tfformer.generate(functools.partial(model, training=False), source_ids, **options)
+    equal(cached, uncached)
+    count = {"beam": 4, "exhaustive": 3}.get(search, 1)
+    assert cached.token_ids.shape[:2] == (B, count)
+    assert (cached.lengths.numpy() > 0).all()
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_batch_is_its_rows(language_model, search):
+    length = 3 if search == "exhaustive" else T
+    options = {"max_length": length, "search": search, **SEARCHES[search]}
+    together = tfformer.generate(language_model, prompt=PROMPTS, **options)
+    for b, prompt in enumerate(PROMPTS):
+        if search == "sample" and b:
+            break  # each row of a batch has noise of its own
+        alone = tfformer.generate(language_model, prompt=[prompt], **options)
+        longest = alone.token_ids.shape[2]
+        np.testing.assert_array_equal(together.token_ids[b, :, :longest], alone.token_ids[0])
+        np.testing.assert_allclose(together.scores[b], alone.scores[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("special", [SpecialIds(), *OTHERS], ids=str)
+def test_a_beam_is_that_of_the_plain_search(language_model, special):
+    """The plain search in Python, on the model's own ids."""
+    starts = [[4, 7, 11, 5], [6], [10, 9]]
+    found = tfformer.generate(
+        language_model, prompt=starts, max_length=5, special_ids=special, beam_width=4
+    )
+    for b, start in enumerate(starts):
+
+        def log_probs(prefix, start=start):
+            prefix = special.to_model(tf.constant(prefix, tf.int32))
+            ids = tf.concat([start, prefix], axis=0)[None]
+            logits = special.logits_to_search(language_model(ids)[:, -1])
+            return oracle.log_softmax(logits[0].numpy())
+
+        size = V if special == SpecialIds() else V + 4
+        for w, (ids, score, log_prob) in enumerate(oracle.beam(log_probs, size, 5, 4, 0.6, "gnmt")):
+            expected = special.to_model(tf.constant(ids))
+            np.testing.assert_array_equal(found.token_ids[b, w, : len(ids)], expected)
+            np.testing.assert_allclose(found.scores[b, w], score, rtol=1e-5)
+            np.testing.assert_allclose(found.log_probs[b, w], log_prob, rtol=1e-5)
+
+
+@pytest.mark.parametrize("special", OTHERS, ids=str)
+def test_ids_come_back_and_probabilities_stay(special):
+    ids = tf.range(V)
+    np.testing.assert_array_equal(special.to_model(special.to_search(ids)), ids)
+    logits = np.random.default_rng(1).normal(size=[2, V]).astype("float32")
+    renumbered = special.logits_to_search(tf.constant(logits)).numpy()
+    np.testing.assert_array_equal(renumbered[:, special.to_search(ids)], logits)
+    finite = np.isfinite(renumbered).sum(axis=1)
+    np.testing.assert_array_equal(finite, V)  # each once
+    assert special.to_search(tf.constant(special.eos)) == EOS
+
+
+def test_renumbered_is_the_model_whose_ids_were_exchanged(language_model):
+    """The same model by other names: its ids 0 to 3 reversed."""
+    other = np.array([3, 2, 1, 0, *range(4, V)])
+
+    def renamed(ids):
+        return tf.gather(language_model(tf.gather(other, ids)), other, axis=-1)
+
+    options = {"max_length": T, "beam_width": 5, "num_results": 3}
+    plain = tfformer.generate(language_model, prompt=PROMPTS, **options)
+    prompts = [other[row].tolist() for row in PROMPTS]
+    found = tfformer.generate(
+        renamed, prompt=prompts, special_ids=SpecialIds(3, 2, 1, 0), **options
+    )
+    np.testing.assert_array_equal(tf.gather(other, found.token_ids), plain.token_ids)
+    np.testing.assert_allclose(found.scores, plain.scores, rtol=1e-5)
+
+
+def test_a_prompt_may_be_padded_on_either_side_or_ragged(language_model):
+    generate = functools.partial(tfformer.generate, language_model, max_length=T, search="greedy")
+    ragged = generate(prompt=tf.ragged.constant(PROMPTS, tf.int32))
+    right = tf.ragged.constant(PROMPTS, tf.int64).to_tensor()
+    left = np.array([[0] * (4 - len(row)) + row for row in PROMPTS])
+    for prompt in (PROMPTS, right, tf.constant(left)):
+        equal(generate(prompt=prompt), ragged)
+
+
+def test_in_a_graph_as_eager(model, language_model, source_ids):
+    prompts = tf.ragged.constant(PROMPTS, tf.int32)
+    of_two = functools.partial(tfformer.generate, model, max_length=T)
+    of_one = functools.partial(tfformer.generate, language_model, max_length=T)
+    equal(tf.function(of_two)(source_ids, prompts), of_two(source_ids, prompts))
+    equal(tf.function(of_one)(prompt=prompts), of_one(prompt=prompts))
+
+
+def test_a_keras_model_is_not_in_training():
+    """Dropout of all but nothing: the searches of two calls agree only without it."""
+    ids = keras.Input([None], dtype="int32")
+    x = keras.layers.Dropout(0.9)(keras.layers.Embedding(V, 7)(ids))
+    model = keras.Model(ids, keras.layers.Dense(V)(x))
+    one, two = (tfformer.generate(model, prompt=[[BOS]], max_length=T) for _ in range(2))
+    equal(one, two)
+
+
+def test_coverage_needs_attention(model, source_ids):
+    covered = tfformer.generate(model, source_ids, max_length=T, coverage_penalty=0.4)
+    plain = tfformer.generate(model, source_ids, max_length=T)
+    assert not np.allclose(covered.scores, plain.scores)
+    with pytest.raises(ValueError, match="gives its attention, got None"):
+        tfformer.generate(
+            functools.partial(model, training=False), source_ids, coverage_penalty=0.4
+        )
+
+
+@pytest.mark.parametrize(
+    "error, message, given",
+    [
+        (ValueError, "search must be one of .*, got 'best'", {"search": "best"}),
+        (ValueError, "source_ids or prompt must be given", {"prompt": None}),
+        (ValueError, r"prompt must have a token in each row, got \[\[2\], \[0\]\]",
+         {"prompt": tf.constant([[BOS], [PAD]])}),
+        (ValueError, "eos of special_ids must be an id, at least 0, got None",
+         {"special_ids": (0, 1, 2, None)}),
+        (ValueError, "bos of special_ids must be an id, at least 0, got -1",
+         {"special_ids": (0, 1, -1, 3)}),
+        (ValueError, "prompt must be given where special_ids has no bos",
+         {"prompt": None, "source_ids": [[5]], "special_ids": (0, 1, None, 3)}),
+        (TypeError, "beam_size", {"beam_size": 3}),
+        (ValueError, "max_length must be at least 1, got 0", {"max_length": 0}),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_is_named(language_model, error, message, given):
+    with pytest.raises(error, match=message):
+        tfformer.generate(language_model, **{"prompt": PROMPTS, **given})
+
+
+def test_a_transformer_needs_a_source_and_has_its_own_ids(model, source_ids):
+    with pytest.raises(ValueError, match="a Transformer needs source_ids"):
+        tfformer.generate(model, prompt=PROMPTS)
+    with pytest.raises(ValueError, match="has its own special_ids|needs source_ids and has"):
+        tfformer.generate(model, source_ids, special_ids=OTHERS[0])

@@ -1,0 +1,121 @@
+"""Generation with any model: from ids to ids, by every search that there is."""
+
+import tensorflow as tf
+
+from tfformer import search as searches
+from tfformer.config import PAD
+from tfformer.inference.fuse import MODELS, fuse
+from tfformer.inference.masks import padding_mask
+from tfformer.inference.transformer import Inference
+from tfformer.search.options import OPTIONS, first_names
+from tfformer.search.uncached import SpecialIds, Uncached
+
+SEARCHES = {
+    "beam": searches.beam_search,
+    "greedy": searches.greedy_search,
+    "sample": searches.sample_search,
+    "exhaustive": searches.exhaustive_search,
+}
+
+
+def generate(
+    model,
+    source_ids=None,
+    prompt=None,
+    max_length=64,
+    search="beam",
+    special_ids=None,
+    **options,
+):
+    """What follows a prompt, or what a source is turned into.
+
+    A `Transformer` remembers its keys and values, and reads a prompt in one pass. Any other model
+    is a function of ids that gives logits; it computes each prefix anew (`tfformer.search.Uncached`
+    says at what price). Texts in and out are `Translator`'s.
+
+    Eager, or in a `tf.function`, which is faster from the second call on.
+
+    Args:
+        model: a `Transformer`; or a Keras model or a function, causal, of int32 [N, T], that gives
+            logits [N, T, V]; with `source_ids`, of {"source_ids": [N, S], "target_ids": [N, T]}.
+        source_ids: int32 [B, S], padded on the right. Default: none, for a model that has one side.
+        prompt: what each result begins after, in place of bos: int32 [B, P], padded on either side,
+            or a ragged tensor or lists of unequal lengths, without padding. Default: bos.
+        max_length: the longest result, eos counted and the prompt not. Default 64.
+        search: `"beam"` (default), `"greedy"`, `"sample"`, which needs `seed`, or `"exhaustive"`.
+        special_ids: a model's own `SpecialIds`, where they are not 0, 1, 2, 3 for pad, unk, bos and
+            eos. Default: those.
+        options: of `beam_search`, `sample_search` and so on, such as `beam_width`, `num_results`,
+            `top_p`.
+
+    Returns:
+        A `SearchResult`: token_ids int32 [B, W, T] in the model's ids, without the prompt, each
+        ending with eos, then padding (eos too, if the model has no pad); and their scores,
+        log-probabilities and lengths.
+
+    Raises:
+        ValueError: neither source nor prompt is given, a prompt has no token, or an option breaks
+            its rule.
+        TypeError: a search has no such option.
+
+    Example:
+        found = tfformer.generate(model, prompt=[[2, 17, 5], [2, 9]], search="sample", seed=3)
+    """
+    if search not in SEARCHES:
+        raise ValueError(f"search must be one of {tuple(SEARCHES)}, got {search!r}")
+    special = SpecialIds() if special_ids is None else SpecialIds(*special_ids)
+    if prompt is not None:
+        prompt, there = _left_padded(prompt, special.padding)
+        prompt = tf.where(there, special.to_search(prompt), PAD)
+    elif source_ids is None:
+        raise ValueError("source_ids or prompt must be given, got None for both")
+    elif special.bos is None:
+        raise ValueError("prompt must be given where special_ids has no bos, got None")
+    options, width = first_names(options), 1
+    if search == "beam":
+        width = options.setdefault("beam_width", OPTIONS["beam_width"].default)
+    if source_ids is not None:
+        source_ids = tf.convert_to_tensor(source_ids, tf.int32)
+        if options.get("coverage_penalty") is not None:
+            options.setdefault("source_mask", padding_mask(source_ids))
+    if isinstance(model, tuple(MODELS)):
+        searchable = _cached(model, source_ids, prompt, special, max_length)
+    else:
+        searchable = Uncached(model, special)
+    state = None if source_ids is None else searchable.start(source_ids, width)
+    if prompt is not None:
+        state, options["prompt"] = searchable.prefill(prompt, width, state), prompt
+    rows = source_ids if prompt is None else prompt
+    batch_size = rows.shape[0] or tf.shape(rows)[0]
+    found = SEARCHES[search](searchable.step, state, batch_size, max_length, **options)
+    return found._replace(token_ids=searchable.vocabulary_ids(found.token_ids))
+
+
+def _cached(model, source_ids, prompt, special, max_length):
+    """A `Transformer` with room for all positions."""
+    if source_ids is None or special != SpecialIds():
+        raise ValueError(
+            f"a {type(model).__name__} needs source_ids and has {SpecialIds()}, got "
+            f"source_ids={source_ids} and {special}"
+        )
+    longest = tf.reduce_max(max_length) + (1 if prompt is None else tf.shape(prompt)[1])
+    return Inference(*fuse(model, tf.maximum(longest, tf.shape(source_ids)[1])))
+
+
+def _left_padded(prompt, padding):
+    """Any prompt as int32 [B, P], its tokens on the right, and where they are, boolean [B, P]."""
+    if not tf.is_tensor(prompt) and not isinstance(prompt, tf.RaggedTensor):
+        rows = [list(row) for row in prompt]
+        prompt = tf.ragged.constant(rows, tf.int32, ragged_rank=1)
+    prompt = tf.cast(prompt, tf.int32)
+    if isinstance(prompt, tf.RaggedTensor):
+        there = tf.sequence_mask(prompt.row_lengths())
+        prompt = prompt.to_tensor()
+    else:
+        there = tf.fill(tf.shape(prompt), True) if padding is None else prompt != padding
+    full = tf.reduce_all(tf.reduce_any(there, axis=1))
+    if tf.executing_eagerly() and not full:
+        raise ValueError(f"prompt must have a token in each row, got {prompt.numpy().tolist()}")
+    with tf.control_dependencies([tf.debugging.Assert(full, ["a row of prompt has no token"])]):
+        order = tf.argsort(tf.cast(there, tf.int32), axis=1, stable=True)  # [B, P]
+    return tf.gather(prompt, order, batch_dims=1), tf.gather(there, order, batch_dims=1)

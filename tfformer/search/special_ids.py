@@ -1,0 +1,81 @@
+"""The ids of pad, unk, bos and eos: a model's own, and those that every search has."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.search.hypotheses import IMPOSSIBLE
+
+
+class SpecialIds(NamedTuple):
+    """The ids that a model's vocabulary has for what a search must know. Two may be the same.
+
+    A search calls them 0, 1, 2 and 3. For a model that does not, ids are renumbered: 0 to 3 are
+    these four, and 4 + n is the model's id n. Probabilities stay what they are.
+
+    pad: fills the end of shorter sequences. None: there is no such id.
+    unk: stands for what the vocabulary does not have. None: there is no such id.
+    bos: what a sequence begins with where no prompt is given. None: a prompt is needed.
+    eos: ends a sequence.
+
+    Example:
+        SpecialIds(pad=None, unk=None, bos=50256, eos=50256)  # of GPT-2
+    """
+
+    pad: int | None = PAD
+    unk: int | None = UNK
+    bos: int | None = BOS
+    eos: int = EOS
+
+    def check(self):
+        """A ValueError for what is no id."""
+        for name, value in self._asdict().items():
+            if value is None and name != "eos":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise ValueError(f"{name} of special_ids must be an id, at least 0, got {value!r}")
+
+    @property
+    def padding(self):
+        """The id that can be nothing but padding, or None."""
+        return None if self.pad in (self.unk, self.bos, self.eos) else self.pad
+
+    @property
+    def _ours(self):
+        """{a model's id: that of a search}. What two share is the first of eos, unk, bos, pad."""
+        named = ((self.pad, PAD), (self.bos, BOS), (self.unk, UNK), (self.eos, EOS))
+        return {own: ours for own, ours in named if own is not None}
+
+    @property
+    def _renumbers(self):
+        return self != SpecialIds()
+
+    def to_search(self, ids):
+        """Ids of the model as ids of a search: int32, of the same shape."""
+        if not self._renumbers:
+            return ids
+        renumbered = ids + len(self)
+        for own, ours in self._ours.items():
+            renumbered = tf.where(ids == own, ours, renumbered)
+        return renumbered
+
+    def to_model(self, ids):
+        """Ids of a search as ids of the model: int32, of the same shape. eos stands for what a
+        model has no id for."""
+        if not self._renumbers:
+            return ids
+        own = tf.constant([self.eos if own is None else own for own in self])
+        return tf.where(ids < len(self), tf.gather(own, tf.minimum(ids, 3)), ids - len(self))
+
+    def logits_to_search(self, logits):
+        """Logits [N, V] by the model's ids -> [N, 4 + V] by those of a search, each once."""
+        if not self._renumbers:
+            return logits
+        own = {ours: own for own, ours in self._ours.items()}
+        nothing = tf.fill(tf.shape(logits)[:1], IMPOSSIBLE)
+        special = [logits[:, own[n]] if n in own else nothing for n in range(len(self))]
+        size = logits.shape[-1] or tf.shape(logits)[-1]
+        named = tf.reduce_any(tf.range(size)[:, None] == list(self._ours), axis=-1)  # [V]
+        others = tf.where(named, IMPOSSIBLE, logits)
+        return tf.concat([tf.stack(special, axis=1), others], axis=1)
