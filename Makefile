@@ -11,7 +11,7 @@ export KERAS_BACKEND ?= tensorflow
 # The versions of requirements.lock, so that everybody gets the same environment.
 .venv/ready: pyproject.toml requirements.lock
 	@echo "Setting up .venv (a few minutes the first time) ..."
-	$(PYTHON) -c 'import sys; assert sys.version_info >= (3, 11), "Python 3.11 or newer is needed: make PYTHON=python3.11 ..."'
+	$(PYTHON) -c 'import sys; sys.exit(None if (3, 11) <= sys.version_info < (3, 14) else "Python 3.11, 3.12 or 3.13 is needed: make PYTHON=python3.13 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --disable-pip-version-check --progress-bar on -c requirements.lock -e '.[dev]'
 	touch $@

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -49,6 +50,21 @@ WITH_TENSORFLOW = [
     "StepResult",
 ]
 PUBLIC = KERAS_ALONE + WITH_TENSORFLOW
+
+
+def test_the_versions_of_python_are_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    prefix = "Programming Language :: Python :: "
+    versions = [one.removeprefix(prefix) for one in project["classifiers"] if prefix in one]
+    first, *_, last = minors = [int(version.removeprefix("3.")) for version in versions]
+    assert minors == list(range(first, last + 1))
+    assert project["requires-python"] == f">=3.{first}"
+    in_words = f"Python {', '.join(versions[:-1])} or {versions[-1]}"
+    for path in ("README.md", "docs/guide/install.md", "Makefile"):
+        assert in_words in (ROOT / path).read_text()
+    assert f"(3, {first}) <= sys.version_info < (3, {last + 1})" in (ROOT / "Makefile").read_text()
+    matrix = ", ".join(f'"{version}"' for version in versions)
+    assert f"python: [{matrix}]\n" in (ROOT / ".github/workflows/ci.yml").read_text()
 
 
 # The public surface.
