@@ -65,6 +65,8 @@ ARROWS = {
     "export/verification": "tfformer export/capi",
     "export/serving": "export/capi export/verification",
     "export": "tfformer export/command export/capi export/verification export/serving",
+    # What people build with it.
+    "examples": "tfformer",
 }
 KERAS_ALONE = "config files schedule backend layers loss metrics models __init__ run".split()
 TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
@@ -76,7 +78,8 @@ OPENED_BY = {"benchmarks/same_weights.py": "CTranslate2's own way from a text, w
 
 
 def files() -> list[Path]:
-    found = [p for top in ("tfformer", "training", "export") for p in (ROOT / top).rglob("*.py")]
+    tops = ("tfformer", "training", "export", "examples")
+    found = [path for top in tops for path in (ROOT / top).rglob("*.py")]
     assert len(found) > 50
     return sorted(path.relative_to(ROOT) for path in found)
 

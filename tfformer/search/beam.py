@@ -148,7 +148,8 @@ class Beam:
             ("repetition_penalty", 1),
             ("no_repeat_ngram", 0),
         ):
-            if (value := getattr(self, name)) is not None:
+            value = getattr(self, name)
+            if value is not None:
                 check(max_length, **{name: (value, least)})
         ngram = self.no_repeat_ngram
         if not tf.is_tensor(ngram) and (ngram or 0) > LARGEST_NGRAM:

@@ -1,0 +1,1 @@
+"""What people build with the layers. Each file is whole and says what its model has learned."""
