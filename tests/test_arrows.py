@@ -56,12 +56,11 @@ ARROWS = {
     "training/multi30k": "training/command training/data",
     "training/recipes": "training/data training/recipe training/dates training/multi30k",
     "training": "tfformer training/command training/lock training/data training/recipe "
-    "training/tasks "
     "training/report training/bleu training/prepare training/step training/interrupt "
     "training/fit",
     # What makes a service.
     "export/command": "",
-    "export/capi": "",
+    "export/capi": "export/command",
     "export/verification": "tfformer export/capi",
     "export/serving": "export/capi export/verification",
     "export": "tfformer export/command export/capi export/verification export/serving",
