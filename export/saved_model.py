@@ -195,16 +195,15 @@ def main(arguments=None):
 def _run(command, arguments):
     import tensorflow as tf
 
+    from export.bar import Bar
     from export.capi.library import ServingError
-    from export.verification.graph import UsageError, one_line
+    from export.verification.errors import UsageError, one_line
 
     try:
-        version, report = export(
-            arguments.run,
-            arguments.directory,
-            lambda line: print(line, file=sys.stderr),
-            **_options(arguments),
-        )
+        with Bar("exporting", unit="steps") as bar:
+            version, report = export(
+                arguments.run, arguments.directory, bar.step, **_options(arguments)
+            )
     except UsageError as error:
         return command.fail(error, 2)
     except (ValueError, OSError, ServingError) as error:

@@ -212,6 +212,8 @@ def _interrupt():
 @contextlib.contextmanager
 def _progress(source):
     """A function that is told how many lines there are, and says so on standard error."""
+    from export.bar import Bar
+
     start, first, last = time.monotonic(), None, 0
 
     def say(lines):
@@ -219,10 +221,12 @@ def _progress(source):
         first, last = lines if first is None else first, lines
         seconds = time.monotonic() - start
         rate = (lines - first) / seconds if lines > first else lines / max(seconds, 1e-9)
-        end = "\r" if sys.stderr.isatty() else "\n"
-        print(f"{source.name}: {lines:,} lines, {rate:,.0f} a second", end=end, file=sys.stderr)
+        bar.to(lines, [f"{rate:,.0f} a second"])
+        if not bar.shown:
+            print(f"{source.name}: {lines:,} lines, {rate:,.0f} a second", file=sys.stderr)
 
-    yield say
+    with Bar(source.name, unit="lines") as bar:
+        yield say
     print(f"{source.name}: {last:,} lines, done", file=sys.stderr)
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from export.capi.library import ServingError
 from export.command import Parser
 from export.verification.errors import BrokenModel, UsageError, one_line
+from export.verification.report import Report, show
 
 
 def verify(
@@ -32,8 +33,8 @@ def verify(
     progress: Callable[[str], None] | None = None,
     *,
     xla: bool = False,
-):
-    """The `Report` of the SavedModel in `directory` (or its newest version), bytes to answers.
+) -> Report:
+    """Check the SavedModel in `directory` (or its newest version) from its bytes to its answers.
 
     A signature without `requests` of its own gets made-up ones. What is wrong with the model is in
     the report; `UsageError` is for what is wrong with the call. With `xla`, what XLA compiles is no
@@ -42,7 +43,6 @@ def verify(
     # Here, not above: they bring TensorFlow with them.
     from export.verification.compare import compare_python
     from export.verification.graph import find_saved_model, read_files, read_graph
-    from export.verification.report import Report
     from export.verification.requests import to_feeds
     from export.verification.serve import serve, serve_in_python
     from export.verification.warmup import WARMUP_FILE
@@ -77,7 +77,7 @@ def verify(
     return report
 
 
-def _check_graph(graph, report, xla: bool):
+def _check_graph(graph, report: Report, xla: bool):
     """Whether it holds signatures, and only ops that the server has."""
     num_ops = sum(places.total() for places in graph.ops.values())
     report.add("graph", [], f"{num_ops} ops of {len(graph.ops)} kinds")
@@ -92,7 +92,7 @@ def _check_graph(graph, report, xla: bool):
     report.add("no custom ops", graph.custom_ops(), "only TensorFlow's and tensorflow-text's")
 
 
-def _check_weights(path: Path, graph, report):
+def _check_weights(path: Path, graph, report: Report):
     """Whether each weight reads back."""
     from export.verification.graph import read_variables
 
@@ -104,7 +104,7 @@ def _check_weights(path: Path, graph, report):
         report.add("weights", [str(error)], "")
 
 
-def _check_warmup(path: Path, report, xla: bool):
+def _check_warmup(path: Path, report: Report, xla: bool):
     """Whether the version answers its warm-up requests: else a server would not take it."""
     from export.serving.model import Model
 
@@ -134,17 +134,18 @@ def _run(parser: Parser, options) -> int:
         error = f"--report must be in a folder that exists, got {options.report!r}"
         return parser.fail(error, 2)
 
-    from export.verification.report import show
+    from export.bar import Bar
     from export.verification.requests import read_requests
 
     try:
         requests = read_requests(options.requests) if options.requests else None
-        report = verify(
-            options.directory,
-            requests,
-            lambda line: print(f"{line} ...", file=sys.stderr),
-            xla=options.xla,
-        )
+        with Bar("verifying", unit="steps") as bar:
+            report = verify(
+                options.directory,
+                requests,
+                lambda line: bar.step(f"{line} ..."),
+                xla=options.xla,
+            )
         if options.report:
             from tfformer.files import write_json  # imports Keras
 
