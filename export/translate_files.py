@@ -17,7 +17,6 @@ is kept; 2 wrong usage; 130 interrupted.
 """
 
 import contextlib
-import fcntl
 import gzip
 import hashlib
 import json
@@ -28,6 +27,8 @@ import sys
 import time
 import zlib
 from pathlib import Path
+
+from filelock import lock_descriptor
 
 from export.command import Parser
 from export.lines import as_line, batches, read_lines
@@ -113,10 +114,9 @@ def _locked(partial, target):
     under its old name, and must not be touched.
     """
     with partial.open("ab") as output:
-        try:
-            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ProgressError(f"{partial} is being written by another process") from error
+        # The system's lock of an open file: a process that is killed gives it up.
+        if not lock_descriptor(output.fileno(), blocking=False):
+            raise ProgressError(f"{partial} is being written by another process")
         if not partial.exists() or not os.path.samestat(partial.stat(), os.fstat(output.fileno())):
             raise ProgressError(f"{target} has just been finished by another process")
         yield output

@@ -57,7 +57,7 @@ ARROWS = {
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",
     "training/dates": "training/command",
-    "training/multi30k": "training/command training/data",
+    "training/multi30k": "training/bar training/command training/data",
     "training/recipes": "training/data training/recipe training/dates training/multi30k",
     "training": "tfformer training/bar training/translating training/command training/lock "
     "training/data training/recipe "

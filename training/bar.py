@@ -65,6 +65,11 @@ class Bar:
         self._title = title if len(title) <= most else f"{title[: most - 1]}…"
         self._progress.update(self._task, description=self._title)
 
+    def expect(self, total):
+        """Says how much there is to do, where it was not known before; 0 stood for it."""
+        self.total = total
+        self._progress.update(self._task, total=total, count=self._count())
+
     def to(self, done, figures=()):
         """Moves the bar.
 
@@ -103,7 +108,7 @@ class Bar:
     def _count(self):
         if self.total is not None:
             total = f"{self.total:,}"
-            return f"{self.done:>{len(total)},}/{total}"
+            return f"{self.done:>{len(total)},}/{total} {self.unit}".rstrip()
         return f"{self.done:,} {self.unit}" if self.unit else ""
 
 

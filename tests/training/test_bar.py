@@ -37,6 +37,14 @@ def test_a_total_that_is_not_known():
     assert re.search(rf"^learning .* 1,024 texts .*{TIME}$", output.file.rows()[-1])
 
 
+def test_a_total_that_is_known_when_the_work_has_begun():
+    output = terminal(80)
+    with Bar("train.en.gz", 0, unit="kB", output=output) as bar:
+        bar.expect(1234)
+        bar.to(617)
+    assert re.search(rf"^train.en.gz ━*╸?╺?━* +617/1,234 kB .*{TIME}$", output.file.rows()[-1])
+
+
 def test_a_log_gets_lines_alone(monkeypatch, capsys):
     monkeypatch.setenv("FORCE_COLOR", "1")  # of those who want colours in their logs
     with Bar("exporting", unit="steps") as bar:
