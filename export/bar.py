@@ -61,7 +61,8 @@ class Bar:
 
     def name(self, title):
         """Another title: the next thing that is done."""
-        most = max(12, self.output.width // 3)
+        # Beside a total there are figures.
+        most = max(12, self.output.width // (2 if self.total is None else 3))
         self._title = title if len(title) <= most else f"{title[: most - 1]}…"
         self._progress.update(self._task, description=self._title)
 
