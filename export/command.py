@@ -1,11 +1,14 @@
 """What the commands of `export` share: one line for a mistake, whatever it was."""
 
 import argparse
+import functools
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 # Before TensorFlow is imported: its remarks on this machine's processor are no user's concern.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -45,12 +48,40 @@ class Parser(argparse.ArgumentParser):
             return self.fail("interrupted", 130)
 
 
+@functools.cache
+def without_its_package(name):
+    """A module of `tfformer` that imports Python's own library alone: a table of options, say.
+
+    It is read by its file, for a help: `import tfformer` brings Keras with it, and takes seconds.
+    Its classes are none that anybody else has.
+    """
+    package, *inside = name.split(".")
+    [folder] = importlib.util.find_spec(package).submodule_search_locations
+    path = Path(folder, *inside).with_suffix(".py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 def close_stdout():
     """Whoever read standard output (`head`, say) has seen enough.
 
     Python flushes once more when it ends: into the null device, lest it meet the closed pipe.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+# What TensorFlow writes on a machine, of no concern to a user.
+REMARK = (
+    r"WARNING: All log messages before absl::InitializeLog|[IW]0000 |To enable the following"
+    r"|\d{4}-\d\d-\d\d .*: [IW] (external|tensorflow)"
+)
+
+
+def remarks_are_wanted():
+    """Whether whoever began this process has asked to see them."""
+    return os.environ.get("TF_CPP_MIN_LOG_LEVEL") in ("0", "1")
 
 
 # What a filter of its own process runs: it passes on what is no remark, also if this one aborts.
@@ -72,13 +103,9 @@ class _Quietly(importlib.abc.MetaPathFinder):
     """
 
     NAMES = ("tensorflow", "tensorflow_text")
-    REMARK = (
-        r"WARNING: All log messages before absl::InitializeLog|[IW]0000 |To enable the following"
-        r"|\d{4}-\d\d-\d\d .*: [IW] (external|tensorflow)"
-    )
 
     def find_spec(self, name, path, target=None):
-        if name not in self.NAMES or os.environ.get("TF_CPP_MIN_LOG_LEVEL") in ("0", "1"):
+        if name not in self.NAMES or remarks_are_wanted():
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         if spec is not None:
@@ -92,7 +119,7 @@ class _Quietly(importlib.abc.MetaPathFinder):
             kept = os.dup(2)
         except OSError:  # it is closed
             return run()
-        command = [sys.executable, "-I", "-S", "-c", _FILTER, self.REMARK]
+        command = [sys.executable, "-I", "-S", "-c", _FILTER, REMARK]
         # Its standard output is our standard error.
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=kept) as passing:
             os.dup2(passing.stdin.fileno(), 2)

@@ -178,8 +178,11 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    from export.bar import Bar
+
     try:
-        export(arguments.run, arguments.directory, lambda line: print(line, file=sys.stderr))
+        with Bar("exporting", unit="steps") as bar:
+            export(arguments.run, arguments.directory, bar.step)
     except (ImportError, ValueError, OSError, RuntimeError) as error:
         return command.fail(error)
     print(f"exported and compared: {arguments.directory}")

@@ -125,6 +125,7 @@ def main(arguments=None):
 
 
 def _run(command, options):
+    from export.bar import Bar
     from export.capi.library import ServingError
     from export.serving.batching import BatchingParameters
     from export.serving.versions import one_model, read_config, warn
@@ -151,17 +152,18 @@ def _run(command, options):
         batching = None
         if options.batching:
             batching = BatchingParameters.parse(options.batching.read_text(encoding="utf-8"))
-        server = LocalServer(
-            config,
-            options.port,
-            options.rest_port,
-            options.rest_timeout,
-            warn,
-            batching=batching,
-            intra_op_threads=options.intra_op_threads,
-            inter_op_threads=options.inter_op_threads,
-            xla=options.xla,
-        )
+        with Bar("loading the models"):
+            server = LocalServer(
+                config,
+                options.port,
+                options.rest_port,
+                options.rest_timeout,
+                warn,
+                batching=batching,
+                intra_op_threads=options.intra_op_threads,
+                inter_op_threads=options.inter_op_threads,
+                xla=options.xla,
+            )
     except (UsageError, OSError, ValueError) as error:
         return command.fail(error, 2)
     ended = threading.Event()

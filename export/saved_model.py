@@ -28,18 +28,15 @@ import sys
 import tempfile
 from pathlib import Path
 
-from export.command import Parser
+from export.command import Parser, without_its_package
 
 
 def parser():
     """The command's arguments."""
-    # Here, not above: it brings Keras with it.
-    from tfformer.search.options import OPTIONS
-
     parser = Parser("export.saved_model", __doc__)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
-    for option in OPTIONS.values():
+    for option in without_its_package("tfformer.search.options").OPTIONS.values():
         parser.add_argument(
             option.flag,
             *option.second_flags,
@@ -198,16 +195,15 @@ def main(arguments=None):
 def _run(command, arguments):
     import tensorflow as tf
 
+    from export.bar import Bar
     from export.capi.library import ServingError
-    from export.verification.graph import UsageError, one_line
+    from export.verification.errors import UsageError, one_line
 
     try:
-        version, report = export(
-            arguments.run,
-            arguments.directory,
-            lambda line: print(line, file=sys.stderr),
-            **_options(arguments),
-        )
+        with Bar("exporting", unit="steps") as bar:
+            version, report = export(
+                arguments.run, arguments.directory, bar.step, **_options(arguments)
+            )
     except UsageError as error:
         return command.fail(error, 2)
     except (ValueError, OSError, ServingError) as error:

@@ -17,7 +17,6 @@ is kept; 2 wrong usage; 130 interrupted.
 """
 
 import contextlib
-import fcntl
 import gzip
 import hashlib
 import json
@@ -28,6 +27,8 @@ import sys
 import time
 import zlib
 from pathlib import Path
+
+from filelock import lock_descriptor
 
 from export.command import Parser
 from export.lines import as_line, batches, read_lines
@@ -113,10 +114,9 @@ def _locked(partial, target):
     under its old name, and must not be touched.
     """
     with partial.open("ab") as output:
-        try:
-            fcntl.flock(output, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise ProgressError(f"{partial} is being written by another process") from error
+        # The system's lock of an open file: a process that is killed gives it up.
+        if not lock_descriptor(output.fileno(), blocking=False):
+            raise ProgressError(f"{partial} is being written by another process")
         if not partial.exists() or not os.path.samestat(partial.stat(), os.fstat(output.fileno())):
             raise ProgressError(f"{target} has just been finished by another process")
         yield output
@@ -212,6 +212,8 @@ def _interrupt():
 @contextlib.contextmanager
 def _progress(source):
     """A function that is told how many lines there are, and says so on standard error."""
+    from export.bar import Bar
+
     start, first, last = time.monotonic(), None, 0
 
     def say(lines):
@@ -219,10 +221,12 @@ def _progress(source):
         first, last = lines if first is None else first, lines
         seconds = time.monotonic() - start
         rate = (lines - first) / seconds if lines > first else lines / max(seconds, 1e-9)
-        end = "\r" if sys.stderr.isatty() else "\n"
-        print(f"{source.name}: {lines:,} lines, {rate:,.0f} a second", end=end, file=sys.stderr)
+        bar.to(lines, [f"{rate:,.0f} a second"])
+        if not bar.shown:
+            print(f"{source.name}: {lines:,} lines, {rate:,.0f} a second", file=sys.stderr)
 
-    yield say
+    with Bar(source.name, unit="lines") as bar:
+        yield say
     print(f"{source.name}: {last:,} lines, done", file=sys.stderr)
 
 

@@ -23,26 +23,13 @@ from pathlib import Path
 
 from export.capi.library import ServingError
 from export.command import Parser
-from export.verification.compare import compare_python
-from export.verification.graph import (
-    BrokenModel,
-    Graph,
-    UsageError,
-    find_saved_model,
-    one_line,
-    read_files,
-    read_graph,
-    read_variables,
-)
+from export.verification.errors import BrokenModel, UsageError, one_line
 from export.verification.report import Report, show
-from export.verification.requests import Requests, read_requests, to_feeds
-from export.verification.serve import serve, serve_in_python
-from export.verification.warmup import WARMUP_FILE
 
 
 def verify(
     directory,
-    requests: Requests | None = None,
+    requests: dict[str, list[dict]] | None = None,
     progress: Callable[[str], None] | None = None,
     *,
     xla: bool = False,
@@ -53,6 +40,13 @@ def verify(
     the report; `UsageError` is for what is wrong with the call. With `xla`, what XLA compiles is no
     fault, and is served by a process with XLA on.
     """
+    # Here, not above: they bring TensorFlow with them.
+    from export.verification.compare import compare_python
+    from export.verification.graph import find_saved_model, read_files, read_graph
+    from export.verification.requests import to_feeds
+    from export.verification.serve import serve, serve_in_python
+    from export.verification.warmup import WARMUP_FILE
+
     say = progress or (lambda line: None)
     path = find_saved_model(directory)
     report = Report(str(path))
@@ -83,7 +77,7 @@ def verify(
     return report
 
 
-def _check_graph(graph: Graph, report: Report, xla: bool):
+def _check_graph(graph, report: Report, xla: bool):
     """Whether it holds signatures, and only ops that the server has."""
     num_ops = sum(places.total() for places in graph.ops.values())
     report.add("graph", [], f"{num_ops} ops of {len(graph.ops)} kinds")
@@ -98,8 +92,10 @@ def _check_graph(graph: Graph, report: Report, xla: bool):
     report.add("no custom ops", graph.custom_ops(), "only TensorFlow's and tensorflow-text's")
 
 
-def _check_weights(path: Path, graph: Graph, report: Report):
+def _check_weights(path: Path, graph, report: Report):
     """Whether each weight reads back."""
+    from export.verification.graph import read_variables
+
     try:
         report.weights = read_variables(path, graph)
         good = "{variables} variables, {parameters:,} parameters".format(**report.weights)
@@ -134,16 +130,22 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(parser: Parser, options) -> int:
+    if options.report and not Path(options.report).parent.is_dir():
+        error = f"--report must be in a folder that exists, got {options.report!r}"
+        return parser.fail(error, 2)
+
+    from export.bar import Bar
+    from export.verification.requests import read_requests
+
     try:
-        if options.report and not Path(options.report).parent.is_dir():
-            raise UsageError(f"--report must be in a folder that exists, got {options.report!r}")
         requests = read_requests(options.requests) if options.requests else None
-        report = verify(
-            options.directory,
-            requests,
-            lambda line: print(f"{line} ...", file=sys.stderr),
-            xla=options.xla,
-        )
+        with Bar("verifying", unit="steps") as bar:
+            report = verify(
+                options.directory,
+                requests,
+                lambda line: bar.step(f"{line} ..."),
+                xla=options.xla,
+            )
         if options.report:
             from tfformer.files import write_json  # imports Keras
 

@@ -33,38 +33,43 @@ ARROWS = {
     # What makes weights.
     "training/command": "",
     "training/lock": "",
+    "training/bar": "",
+    "training/translating": "training/bar",
     "training/data": "tfformer",
     "training/reader": "training/data",
     "training/interrupt": "",
     "training/bleu": "",
-    "training/tasks": "tfformer training/bleu",
+    "training/tasks": "tfformer training/bleu training/translating",
     "training/recipe": "tfformer training/data training/tasks",
-    "training/report": "tfformer training/data training/recipe training/prepare training/tasks",
+    "training/report": "tfformer training/bar training/data training/recipe training/prepare "
+    "training/tasks",
     "training/checkpoint": "tfformer",
     "training/plan": "training/data training/recipe",
-    "training/prepare": "tfformer training/data training/plan training/recipe training/tasks",
+    "training/prepare": "tfformer training/bar training/data training/plan training/recipe "
+    "training/tasks",
     "training/step": "tfformer training/data training/recipe training/prepare training/report",
     "training/state": "training/checkpoint training/report",
-    "training/validation": "training/data",
+    "training/validation": "training/bar training/data",
     "training/selection": "tfformer training/report",
-    "training/setup": "tfformer training/data training/step training/report training/recipe "
-    "training/prepare training/state training/tasks training/validation",
+    "training/setup": "tfformer training/bar training/data training/step training/report "
+    "training/recipe training/prepare training/state training/tasks training/validation",
     "training/fit": "tfformer training/data training/plan training/prepare training/step "
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",
     "training/dates": "training/command",
-    "training/multi30k": "training/command training/data",
+    "training/multi30k": "training/bar training/command training/data",
     "training/recipes": "training/data training/recipe training/dates training/multi30k",
-    "training": "tfformer training/command training/lock training/data training/recipe "
-    "training/tasks "
+    "training": "tfformer training/bar training/translating training/command training/lock "
+    "training/data training/recipe "
     "training/report training/bleu training/prepare training/step training/interrupt "
     "training/fit",
     # What makes a service.
     "export/command": "",
-    "export/capi": "",
+    "export/bar": "",
+    "export/capi": "export/command",
     "export/verification": "tfformer export/capi",
     "export/serving": "export/capi export/verification",
-    "export": "tfformer export/command export/capi export/verification export/serving",
+    "export": "tfformer export/bar export/command export/capi export/verification export/serving",
     # What people build with it.
     "examples": "tfformer",
 }

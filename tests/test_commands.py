@@ -94,23 +94,24 @@ def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(leve
     assert (done.stderr == b"") == (level is None)
 
 
-# Whose options come from the tables of models and searches, or who asks TensorFlow's own loader.
-WITH_TENSORFLOW = {"training.train", "export.saved_model", "export.verify"}
-
-
 @pytest.mark.parametrize("package", ["training", "export"])
-def test_help_imports_no_tensorflow(package):
-    """One process for all: each help is printed, and TensorFlow cannot be imported."""
+def test_help_and_wrong_usage_import_no_tensorflow(package):
+    """One process for all: each help is printed, and neither Keras nor TensorFlow is imported."""
     listing = importlib.import_module(f"{package}.__main__")
     names = [f"{package}.{name}" for name, _ in listing.commands(ROOT / package)]
     program = f"""
 import contextlib, importlib, sys
-sys.modules["tensorflow"] = None
-for name in {[name for name in names if name not in WITH_TENSORFLOW]!r}:
-    with contextlib.suppress(SystemExit):
-        importlib.import_module(name).main(["--help"])
+sys.modules.update(tensorflow=None, keras=None)
+for name in {names!r}:
+    for arguments in (["--help"], ["--no-such-option"]):
+        with contextlib.suppress(SystemExit):
+            importlib.import_module(name).main(arguments)
+if "training.train" in {names!r}:
+    main = importlib.import_module("training.train").main
+    assert main(["--val-target", "file", "--run", "r"]) == main(["--run", "r"]) == 2
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    helped = {name for name in names if f"usage: python -m {name} " in done.stdout}
-    assert helped == set(names) - WITH_TENSORFLOW
+    assert {name for name in names if f"usage: python -m {name} " in done.stdout} == set(names)
+    wrong = [line for line in done.stderr.splitlines() if ": error: " in line]
+    assert {line.split(": ")[0] for line in wrong} == {f"python -m {name}" for name in names}

@@ -12,7 +12,7 @@ seed alone get a column of their mean and standard deviation besides:
     python -m training.compare runs/dates-1 runs/dates-2 runs/dates-3 --recipe dates
 
 --out gets compare.json and curves.png, the validation of all runs over the epochs and over the
-minutes.
+minutes; runs that were validated on different corpora are in rows of their own.
 
 Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 interrupted.
 """
@@ -152,27 +152,71 @@ def _without_seed(run):
     return seed, json.dumps(facts, sort_keys=True)
 
 
-def write_curves(path, runs):
-    """Validation BLEU of several runs, over epochs and over minutes.
+def validated_on(run):
+    """What tells a run's validation corpus from others, or None if that is not known."""
+    from tfformer.files import read_json
+    from training.prepare import CORPUS, PREPARED
+
+    try:
+        return read_json(Path(run) / PREPARED / CORPUS).get("val", {}).get("sha256")
+    except FileNotFoundError:
+        return None
+
+
+def panels(runs, corpora):
+    """The names of the runs whose curves may be in one panel: those of one validation corpus.
+
+    Args:
+        runs: {name: rows of `read_history`}.
+        corpora: {name: `validated_on`}; of a run that does not know it the corpus is another one.
+
+    Returns:
+        A list of lists; without the runs that were never validated.
+    """
+    found = {}
+    for name, rows in runs.items():
+        if any("val_bleu" in row for row in rows):
+            found.setdefault(corpora[name] or ("not known", name), []).append(name)
+    return list(found.values())
+
+
+def write_curves(path, runs, corpora, say):
+    """Validation BLEU of several runs, over epochs and over minutes; a row for each corpus.
 
     Args:
         path: of the picture.
-        runs: {name: rows of `read_history`}.
+        runs, corpora: see `panels`.
+        say: called with a line, if there is more than one corpus.
     """
+    from training.report.fonts import lettered
     from training.report.picture import pyplot, write_picture
 
-    figure, (left, right) = pyplot().subplots(
-        1, 2, figsize=(10, 4), sharey=True, layout="constrained"
-    )
-    for name, rows in runs.items():
-        rows = [row for row in rows if "val_bleu" in row]
-        scores = [row["val_bleu"] for row in rows]
-        left.plot([row["epoch"] for row in rows], scores, label=name)
-        right.plot([row.get("seconds", 0) / 60 for row in rows], scores, label=name)
-    left.set(xlabel="epoch", ylabel="validation BLEU (greedy)")
-    right.set(xlabel="minutes")
-    left.legend(loc="lower right")
-    write_picture(path, figure)
+    # Of no run that was validated there is an empty row.
+    groups = panels(runs, corpora) or [[]]
+    several = len(groups) > 1
+    if several:
+        say(
+            f"{path}: {len(groups)} validation corpora, a row each, for their BLEU does not compare"
+        )
+    with lettered(runs, say):
+        figure, rows = pyplot().subplots(
+            len(groups), 2, figsize=(10, 4 * len(groups)), sharey="row", squeeze=False,
+            layout="constrained",
+        )  # fmt: skip
+        for number, (names, (left, right)) in enumerate(zip(groups, rows, strict=True), 1):
+            for name in names:
+                validated = [row for row in runs[name] if "val_bleu" in row]
+                scores = [row["val_bleu"] for row in validated]
+                left.plot([row["epoch"] for row in validated], scores, label=name)
+                minutes = [row.get("seconds", 0) / 60 for row in validated]
+                right.plot(minutes, scores, label=name)
+            left.set(xlabel="epoch", ylabel="validation BLEU (greedy)")
+            right.set(xlabel="minutes")
+            if several:
+                left.set_title(f"validation corpus {number} of {len(groups)}")
+            if names:
+                left.legend(loc="lower right")
+        write_picture(path, figure)
 
 
 def show(found, means):
@@ -242,21 +286,20 @@ def _run(command, options):
 
     from tfformer.files import write_json
 
+    def say(line):
+        print(line, file=sys.stderr)
+
     try:
         if options.out:
             options.out.mkdir(parents=True, exist_ok=True)
-        found = compare(
-            options.runs,
-            pairs,
-            language,
-            lambda line: print(line, file=sys.stderr),
-        )
+        found = compare(options.runs, pairs, language, say)
         means = seeds(options.runs, found)
         show(found, means)
         if options.out:
             write_json(options.out / "compare.json", found | means)
             curves = dict(zip(found, map(read_history, options.runs), strict=True))
-            write_curves(options.out / "curves.png", curves)
+            corpora = dict(zip(found, map(validated_on, options.runs), strict=True))
+            write_curves(options.out / "curves.png", curves, corpora, say)
     except (ValueError, OSError) as error:
         return command.fail(error)
     return 0

@@ -133,16 +133,20 @@ def forced_perplexity(translator, pairs, batch_size):
 
     import tensorflow as tf
 
+    from training.bar import Bar
+
     log_prob, length = 0.0, 0
     pairs = sorted(pairs, key=lambda pair: len(pair.target))
-    for start in range(0, len(pairs), batch_size):
-        chunk = pairs[start : start + batch_size]
-        scored = translator.functions["score"](
-            tf.constant([pair.source for pair in chunk]),
-            tf.constant([pair.target for pair in chunk]),
-        )
-        log_prob += float(tf.reduce_sum(scored["log_prob"]))
-        length += int(tf.reduce_sum(scored["length"]))
+    with Bar("scoring the references", len(pairs)) as bar:
+        for start in range(0, len(pairs), batch_size):
+            chunk = pairs[start : start + batch_size]
+            scored = translator.functions["score"](
+                tf.constant([pair.source for pair in chunk]),
+                tf.constant([pair.target for pair in chunk]),
+            )
+            log_prob += float(tf.reduce_sum(scored["log_prob"]))
+            length += int(tf.reduce_sum(scored["length"]))
+            bar.advance(len(chunk))
     return math.exp(-log_prob / length)
 
 
@@ -162,12 +166,13 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     import tensorflow as tf
 
     from training.bleu import bleu, bleu_multi30k, chrf
+    from training.translating import translations_of
 
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
     translator.translate(sources[:1], greedy=greedy)
     started = time.monotonic()
-    translations = translator.translate(sources, batch_size, greedy=greedy)
+    translations = translations_of(translator, sources, batch_size, greedy)
     seconds = time.monotonic() - started
     tokens = int(tf.size(translator.tokenizer.encode_target(tf.constant(translations)).values))
     metrics = {"bleu": bleu, "chrf": chrf}

@@ -117,6 +117,7 @@ def _inspect(options):
     from tfformer.files import write_atomically, write_json
     from tfformer.run import load_tokenizer
     from tfformer.text.tokenizer import Tokenizer
+    from training.bar import Bar
     from training.data.faults import Letters, inspect
 
     report = CorpusReport()
@@ -130,24 +131,24 @@ def _inspect(options):
     for name, pairs in others.items():
         if not pairs:
             raise CorpusError(f"--{name}: there is no pair in {_names(getattr(options, name))}")
-    pairs = read_pairs(*paths)
-    usable = drawn(p for p in pairs if not is_blank(p.source) and not is_blank(p.target))
+    with Bar("reading the corpus", unit="pairs") as bar:
+        pairs = bar.over(read_pairs(*paths))
+        usable = drawn(p for p in pairs if not is_blank(p.source) and not is_blank(p.target))
+    total = bar.done
     if not usable:
         raise CorpusError(f"no pair to use in {_names(paths)}")
     if options.run:
         tokenizer = load_tokenizer(options.run)
     else:
         sides = [[pair[side] for pair in usable] for side in (0, 1)]
-        tokenizer = Tokenizer.train(*sides, vocabulary_size=options.vocabulary)
-
-    def say(count):
-        # Whatever comes next, an error too, is written over it.
-        print(f"{count:,} pairs", end="\r", flush=True, file=sys.stderr)
-
+        with Bar("learning a vocabulary", unit="texts") as bar:
+            texts = map(bar.over, sides)
+            tokenizer = Tokenizer.train(*texts, vocabulary_size=options.vocabulary)
     pairs = read_pairs(*paths, report=report)
-    findings = inspect(pairs, tokenizer, Letters(usable), others, say)
+    with Bar("looking the pairs over", total) as bar:
+        findings = inspect(pairs, tokenizer, Letters(usable), others, bar.to)
     findings.counts["lines that are no UTF-8"] = report.invalid_utf8
-    print(file=sys.stderr)
+    print(f"{total:,} pairs", file=sys.stderr)
     show(findings)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)

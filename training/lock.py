@@ -1,8 +1,9 @@
 """One training at a time in a run directory."""
 
 import contextlib
-import fcntl
 from pathlib import Path
+
+from filelock import lock_descriptor
 
 LOCK = ".lock"
 
@@ -20,10 +21,9 @@ def alone(directory):
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     with open(directory / LOCK, "wb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise OSError(f"{directory} is in training already") from error
+        # The system's lock of an open file: a process that is killed gives it up.
+        if not lock_descriptor(file.fileno(), blocking=False):
+            raise OSError(f"{directory} is in training already")
         try:
             yield
         finally:

@@ -27,18 +27,14 @@ import argparse
 import contextlib
 import gzip
 import hashlib
-import http.client
+import io
 import os
 import sys
-import urllib.error
-import urllib.request
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
+from training.bar import Bar
 from training.command import Parser
 from training.data.reader import CorpusError
 
@@ -58,7 +54,7 @@ SHA256 = {
     "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
 }
 
-CHUNK_SIZE = 1 << 16  # unpacked bytes: the progress bar moves a few dozen times a file
+CHUNK_SIZE = 1 << 14  # bytes: the progress bar moves a few dozen times a file
 
 TIMEOUT = 30.0  # seconds without a byte, not for the whole download
 
@@ -102,10 +98,9 @@ def fetch(
         for name, checksum in checksums.items():
             if name not in missing:
                 _verify(folder / name, checksum)
-        with _progress() as progress:
-            for name in missing:
-                url = f"{base_url.rstrip('/')}/{name}.gz"
-                _fetch_file(url, folder / name, checksums[name], timeout, progress)
+        for name in missing:
+            url = f"{base_url.rstrip('/')}/{name}.gz"
+            _fetch_file(url, folder / name, checksums[name], timeout)
     except _DownloadFailed as error:
         still_missing = [f"{name}.gz" for name in checksums if not (folder / name).exists()]
         raise CorpusError(
@@ -185,11 +180,9 @@ def _verify(path: Path, checksum: str | None) -> None:
         )
 
 
-def _fetch_file(
-    url: str, path: Path, checksum: str | None, timeout: float, progress: Progress
-) -> None:
+def _fetch_file(url: str, path: Path, checksum: str | None, timeout: float) -> None:
     """Download beside, verify, fsync, rename: the name never stands for half a file."""
-    content = b"".join(_body(url, timeout, progress))  # of a few MB
+    content = _content(url, timeout)  # of a few MB
     if fault := _fault(path.name, content, checksum):
         raise CorpusError(f"{url} is refused, and nothing of it is kept: unpacked, {fault}")
     with _removed_at_end(path.with_name(f"{path.name}.{os.getpid()}.part")) as part:
@@ -208,34 +201,44 @@ def _removed_at_end(path: Path) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def _body(url: str, timeout: float, progress: Progress) -> Iterator[bytes]:
-    """Yields the unpacked bytes of the gzip file at `url`; one that ends too soon is an error."""
+def _content(url: str, timeout: float) -> bytes:
+    """The unpacked bytes of the gzip file at `url`; one that ends too soon is an error."""
+    from pooch import HTTPDownloader  # takes a while
+
+    packed = io.BytesIO()
     try:
-        with urllib.request.urlopen(url, timeout=timeout) as response:
-            length = int(response.headers.get("Content-Length", 0))
-            packed = progress.wrap_file(response, length, description=url.rpartition("/")[2])
-            stream = gzip.GzipFile(fileobj=packed, mode="rb")
-            while chunk := stream.read(CHUNK_SIZE):
-                yield chunk
+        with Bar(url.rpartition("/")[2], 0, unit="kB") as bar:
+            download = HTTPDownloader(_Told(bar), CHUNK_SIZE, timeout=timeout)
+            download(url, packed, None)
+        return gzip.decompress(packed.getvalue())
     # ValueError: `url` is none. OSError: no network, timeouts, HTTP errors, no gzip file.
-    except (ValueError, OSError, http.client.HTTPException, EOFError, zlib.error) as error:
-        if isinstance(error, urllib.error.HTTPError):
-            error.close()  # it is the server's response, too
+    except (ValueError, OSError, EOFError, zlib.error) as error:
         raise _DownloadFailed(f"{url}: {error}") from error
 
 
-def _progress() -> Progress:
-    """A bar for people: nothing of it goes into a log, or stays before an error's one line."""
-    console = Console(stderr=True)
-    console.quiet = not console.is_terminal
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=console,
-        transient=True,
-    )
+class _Told:
+    """What pooch tells of a download, as it tells a bar of tqdm; ours counts kilobytes."""
+
+    def __init__(self, bar: Bar):
+        self._bar, self._bytes = bar, 0
+
+    @property
+    def total(self) -> int:
+        return 1000 * self._bar.total
+
+    @total.setter
+    def total(self, size: int) -> None:
+        self._bar.expect(size // 1000)
+
+    def update(self, size: int) -> None:
+        self._bytes += size
+        self._bar.to(min(self._bytes // 1000, self._bar.total))
+
+    def reset(self) -> None:
+        self._bytes = 0
+
+    def close(self) -> None:
+        """The bar ends with its block."""
 
 
 def main(arguments: list[str] | None = None) -> int:

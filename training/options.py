@@ -4,10 +4,11 @@ import argparse
 import dataclasses
 import functools
 import sys
+import typing
 from pathlib import Path
 
 from training import options_file
-from training.command import Parser
+from training.command import Parser, without_its_package
 from training.data.reader import require_files
 from training.own_files import file_pairs, origin_of
 from training.recipe import (
@@ -129,27 +130,43 @@ def _add_option(group, name, kind, help):
         group.add_argument(flag(name), type=kind, metavar=kind.__name__.upper(), help=help)
 
 
-def read_recipe(arguments):
-    """The recipe that the arguments describe. Raises ValueError."""
+def require_usage(arguments):
+    """A ValueError if the arguments do not go together, or a file of the corpus is not there.
+
+    Needs neither Keras nor TensorFlow, so that a slip is said at once.
+    """
     if arguments.val_target and not arguments.val_source:
         raise ValueError("--val-target needs --val-source")
     if (arguments.target or arguments.val_source) and not arguments.source:
         raise ValueError("--target and --val-source need --source")
     if arguments.source and arguments.data:
         raise ValueError("--data is for a recipe's own corpus and --source for another: give one")
+    if not (arguments.source or arguments.recipe or _goes_on(arguments)):
+        raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
+    files, val_files = _files(arguments)
+    require_files(path for pair in (*files, val_files or ()) for path in pair if path)
+    if val_files and bool(arguments.val_target) != bool(arguments.target):
+        raise ValueError("--val-source needs --val-target where --source has --target")
+
+
+def _files(arguments):
+    """(source, target) of each pair of the corpus's files, and of validation or None."""
+    sources = arguments.source or []
+    targets = arguments.target or [None] * len(sources)
+    if len(targets) != len(sources):
+        raise ValueError(
+            f"--target must name as many files as --source, got {len(targets)} and {len(sources)}"
+        )
+    val_files = (arguments.val_source, arguments.val_target) if arguments.val_source else None
+    return list(zip(sources, targets, strict=True)), val_files
+
+
+def read_recipe(arguments):
+    """The recipe that the arguments describe. Raises ValueError."""
+    require_usage(arguments)
     recipe = load_recipe(arguments.recipe) if arguments.recipe else None
     if arguments.source:
-        targets = arguments.target or [None] * len(arguments.source)
-        if len(targets) != len(arguments.source):
-            raise ValueError(
-                "--target must name as many files as --source, got "
-                f"{len(targets)} and {len(arguments.source)}"
-            )
-        files = list(zip(arguments.source, targets, strict=True))
-        val_files = (arguments.val_source, arguments.val_target) if arguments.val_source else None
-        require_files(path for pair in (*files, val_files or ()) for path in pair if path)
-        if val_files and bool(arguments.val_target) != bool(arguments.target):
-            raise ValueError("--val-source needs --val-target where --source has --target")
+        files, val_files = _files(arguments)
         corpus = {
             "pairs": functools.partial(file_pairs, files, val_files),
             "origin": origin_of(files, val_files),
@@ -167,10 +184,8 @@ def read_recipe(arguments):
     elif recipe:
         origin = f"the recipe `{Path(arguments.recipe).name}`"
         recipe = dataclasses.replace(recipe, origin=recipe.origin or origin)
-    elif _goes_on(arguments):
-        recipe = Recipe(pairs=lambda split, data: ())
     else:
-        raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
+        recipe = Recipe(pairs=lambda split, data: ())
     search = recipe.search | given_search(arguments)
     recipe = dataclasses.replace(recipe, **changed_settings(arguments), search=search)
     if _goes_on(arguments):
@@ -223,24 +238,30 @@ def groups():
 
 def model_options():
     """The fields of the models' configurations that are options too: (name, type, help)."""
-    # Here, not above: it brings Keras with it.
-    from training.tasks import TASKS
-
-    found = {}
-    for task in TASKS.values():
-        for name, *rest in task.model_options():
-            found.setdefault(name, (name, *rest))
+    config, found = without_its_package("tfformer.config"), {}
+    for kind in vars(config).values():
+        if isinstance(kind, type) and issubclass(kind, config.StackOptions):
+            for name, *rest in fields_of(kind):
+                found.setdefault(name, (name, *rest))
     return list(found.values())
+
+
+def fields_of(configuration):
+    """Yields (name, type, help) of a configuration's fields, but for its vocabularies."""
+    kinds = typing.get_type_hints(configuration)
+    for field in dataclasses.fields(configuration):
+        if not field.name.endswith("vocabulary_size"):
+            # Of `int | None`, int.
+            kind = next(iter(typing.get_args(kinds[field.name])), kinds[field.name])
+            help, choices = field.metadata.get("help", ""), field.metadata.get("choices")
+            yield field.name, kind, f"{help}: {', '.join(choices)}" if choices else help
 
 
 def search_options():
     """The options of the search that are no settings of their own: (name, type, help)."""
-    # Here, not above: it brings Keras with it.
-    from tfformer.search.options import OPTIONS
-
     settings = {field.name for field in dataclasses.fields(Recipe)}
     return [
         (option.name, option.kind, f"{option.help}; default {option.default}")
-        for option in OPTIONS.values()
+        for option in without_its_package("tfformer.search.options").OPTIONS.values()
         if option.name not in settings
     ]

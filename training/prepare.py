@@ -23,6 +23,7 @@ from tfformer.files import (
 )
 from tfformer.text.tokenizer import FILES, SIDES, Tokenizer
 from training import plan
+from training.bar import Bar
 from training.data.corpus import Corpus, write_corpus
 from training.data.noise import Noise
 from training.data.reader import CorpusReport, clean_pairs
@@ -76,7 +77,9 @@ def prepare(folder, recipe, data, say, init=None):
             tokenizer = _begin_with(partial, init, recipe, side)
         else:
             say("learning the vocabulary ...")
-            tokenizer = TASKS[recipe.task].vocabulary(side("source"), side("target"), recipe)
+            with Bar("learning the vocabulary", unit="texts") as bar:
+                sides = (bar.over(side(name)) for name in SIDES)
+                tokenizer = TASKS[recipe.task].vocabulary(*sides, recipe)
         # A vocabulary that came with `init` may not allow what the recipe asks for.
         recipe.require_vocabulary(tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
@@ -87,7 +90,9 @@ def prepare(folder, recipe, data, say, init=None):
         for split in ("train", "val"):
             report = CorpusReport()
             pairs = cleaned(split, report)
-            write_corpus(partial / split, pairs, tokenizer, recipe.max_tokens, report, split)
+            with Bar(f"preparing {split}", unit="pairs") as bar:
+                pairs = bar.over(pairs)
+                write_corpus(partial / split, pairs, tokenizer, recipe.max_tokens, report, split)
             say(f"{split}: {report}")
             with open(partial / split / "text.bin", "rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -5,13 +5,13 @@ import dataclasses
 import keras
 
 from tfformer.files import RunError
+from training.bar import console
 from training.data.batches import Batches
 from training.data.corpus import Corpus
 from training.data.noise import Noise
 from training.prepare import PREPARED, prepare, read_tokenizer
 from training.recipe import AUTO
 from training.report import machine
-from training.report.progress import console
 from training.state import LAST
 from training.step.allocator import keep_freed_memory
 from training.step.budget import has_gpu

@@ -73,12 +73,19 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    if arguments.run is None and not arguments.print_config:
+        command.error("the following arguments are required: --run")
+    try:
+        options.require_usage(arguments)
+    except (ValueError, OSError) as error:
+        return command.fail(error, 2)
+    return (_print_config if arguments.print_config else _begin)(command, arguments)
+
+
+def _begin(command, arguments):
+    # Here, not above: it brings Keras with it.
     from tfformer.files import RunError
 
-    if arguments.print_config:
-        return _print_config(command, arguments)
-    if arguments.run is None:
-        command.error("the following arguments are required: --run")
     prepared = arguments.run / "prepared"
     begun = prepared.exists()
     if begun and arguments.batch_tokens == AUTO:

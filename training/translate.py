@@ -76,22 +76,29 @@ def draw_attention(translator, source, target, path):
     """A picture of which source pieces each target piece attended to, written as PNG."""
     import tensorflow as tf
 
+    from training.report.fonts import lettered
     from training.report.picture import pyplot, write_picture
+    from training.report.pieces import by_character, characters, shaped
 
     aligned = translator.functions["align"](tf.constant([source]), tf.constant([target]))
-    names = {
-        side: [piece.decode() for piece in aligned[f"{side}_tokens"][0].numpy()]
+    sides = [
+        characters([piece.decode() for piece in aligned[f"{side}_tokens"][0].numpy()])
         for side in ("source", "target")
-    }
-    size = [2 + 0.35 * len(names["source"]), 2 + 0.35 * len(names["target"])]
-    figure, axes = pyplot().subplots(figsize=size, layout="constrained")
-    image = axes.imshow(aligned["attention"][0], cmap="Blues", vmin=0, vmax=1)
-    axes.set_xticks(range(len(names["source"])), names["source"], rotation=90)
-    axes.set_yticks(range(len(names["target"])), names["target"])
-    axes.set(xlabel="source", ylabel="target")
-    axes.set_title("attention to the source\n(last layer, mean over the heads)", fontsize="medium")
-    figure.colorbar(image, shrink=0.8)
-    write_picture(path, figure)
+    ]
+    attention = by_character(aligned["attention"][0].numpy(), *sides)
+    columns, rows = [[shaped(label) for label, _ in side] for side in sides]
+    with lettered([*columns, *rows], lambda line: print(line, file=sys.stderr)):
+        size = [2 + 0.35 * len(columns), 2 + 0.35 * len(rows)]
+        figure, axes = pyplot().subplots(figsize=size, layout="constrained")
+        image = axes.imshow(attention, cmap="Blues", vmin=0, vmax=1)
+        # A dollar is a piece, and begins no formula.
+        axes.set_xticks(range(len(columns)), columns, rotation=90, parse_math=False)
+        axes.set_yticks(range(len(rows)), rows, parse_math=False)
+        axes.set(xlabel="source", ylabel="target")
+        title = "attention to the source\n(last layer, mean over the heads)"
+        axes.set_title(title, fontsize="medium")
+        figure.colorbar(image, shrink=0.8)
+        write_picture(path, figure)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """Validation: what a model that is being trained makes of texts that it does not learn from."""
 
+import keras
+
+from training.bar import Bar, console
 from training.data.batches import Batches
 
 SHOWN = 3  # texts at each validation
@@ -36,12 +39,18 @@ class Validation:
         # Without R-Drop: without dropout the two would agree anyway.
         loss = self.model.loss
         weight, loss.r_drop = loss.r_drop, 0.0
-        results = self.model.evaluate(
-            self.strategy.dataset(self.batches),
-            steps=len(self.batches),
-            verbose=0,
-            return_dict=True,
-        )
+        output = console(quiet=not self.strategy.is_chief)
+        with Bar("validation: losses", len(self.batches), output=output) as bar:
+            counting = keras.callbacks.LambdaCallback(
+                on_test_batch_end=lambda batch, logs: bar.advance()
+            )
+            results = self.model.evaluate(
+                self.strategy.dataset(self.batches),
+                steps=len(self.batches),
+                verbose=0,
+                return_dict=True,
+                callbacks=[counting] if bar.shown else None,
+            )
         loss.r_drop = weight
         return self.task.validation(results, self.score())
 

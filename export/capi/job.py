@@ -5,8 +5,10 @@
 """
 
 import base64
+import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import numpy as np
 
 from export.capi.library import ServingError
 from export.capi.session import ServingSession
+from export.command import REMARK, remarks_are_wanted
 
 ROOT = Path(__file__).resolve().parents[2]  # where a child process finds this package
 
@@ -50,7 +53,8 @@ def serve_calls(
             raise ServingError("DEADLINE_EXCEEDED", message) from error
         if child.returncode:
             how = how_it_ended(child.returncode)
-            tail = child.stderr.decode(errors="replace").strip().splitlines()[-1:]
+            said = [line for line in child.stderr.strip().splitlines() if not is_remark(line)]
+            tail = [line.decode(errors="replace") for line in said[-1:]]
             raise ServingError("UNAVAILABLE", ": ".join([f"the serving process {how}", *tail]))
         answer = json.loads(Path(job, "results.json").read_text())
     if answer["python_tensorflow"]:
@@ -74,6 +78,27 @@ def child_environment(log_level: int) -> dict[str, str]:
         "TF_CPP_MIN_LOG_LEVEL": str(log_level),
         "CUDA_VISIBLE_DEVICES": "-1",  # a GPU belongs to the calling process, if to anyone
     }
+
+
+def is_remark(line: bytes) -> bool:
+    """Whether a line is a remark of TensorFlow that nobody has asked for."""
+    return not remarks_are_wanted() and bool(re.match(REMARK.encode(), line))
+
+
+def pass_on(said):
+    """Writes to standard error what a process writes to its own, but for TensorFlow's remarks.
+
+    TensorFlow 2.21 makes some before it reads how much it is to say. To file descriptor 2, for a
+    thread that ends with its process must hold no lock of `sys.stderr`.
+
+    Args:
+        said: the other end of its standard error, a binary file; read until it ends, and closed.
+    """
+    with said:
+        for line in said:
+            if sys.stderr is not None and not is_remark(line):
+                with contextlib.suppress(OSError):  # nobody reads any more
+                    os.write(2, line)
 
 
 def how_it_ended(code: int) -> str:

@@ -15,12 +15,14 @@ import sys
 import threading
 from pathlib import Path
 
-from export.capi.job import ROOT, child_environment, how_it_ended
+from export.capi.job import ROOT, child_environment, how_it_ended, pass_on
 from export.capi.library import ServingError
 from export.capi.session import ServingSession
 
 # Requests that the session runs at the same time; the others wait.
 MOST_RUNS = 64
+# Seconds for what a process that has ended wrote before: longer only if a child of it lives on.
+PATIENCE = 5
 
 
 class Worker:
@@ -46,9 +48,13 @@ class Worker:
             pass_fds=[theirs.fileno()],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             env=child_environment(log_level=3),
         )
         theirs.close()
+        said = self._process.stderr
+        self._passing = threading.Thread(target=pass_on, args=[said], daemon=True)
+        self._passing.start()
         self._lock, self._numbers, self._waiting = threading.Lock(), itertools.count(), {}
         self._ended = None
         try:
@@ -88,6 +94,7 @@ class Worker:
         """Ends the process, whatever it is doing."""
         self._process.kill()
         self._process.wait()
+        self._passing.join(PATIENCE)
 
     def _receive(self):
         """Hands each answer to whoever waits for it; at the end, the reason to all of them."""
@@ -112,6 +119,7 @@ class Worker:
 
     def _how_it_ended(self):
         how = how_it_ended(self._process.wait())
+        self._passing.join(PATIENCE)  # its last words come first
         return ServingError("UNAVAILABLE", f"the process of the model {how}")
 
 

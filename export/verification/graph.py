@@ -21,15 +21,9 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+from export.verification.errors import BrokenModel, UsageError, one_line
+
 MAIN = "the main graph"
-
-
-class UsageError(ValueError):
-    """The caller's mistake, in one line: what was given and what is wanted."""
-
-
-class BrokenModel(Exception):
-    """A SavedModel that no server can load, and why, in one line."""
 
 
 @dataclass(frozen=True)
@@ -182,12 +176,6 @@ def read_files(directory) -> dict[str, dict]:
         name = path.relative_to(directory).as_posix()
         facts[name] = {"bytes": path.stat().st_size, "sha256": digest}
     return facts
-
-
-def one_line(error, limit: int = 300) -> str:
-    """The first line of an error's message, which says what went wrong; the rest says where."""
-    lines = str(getattr(error, "message", None) or error).strip().splitlines()
-    return (lines or [type(error).__name__])[0][:limit]
 
 
 def _tensor_info(info) -> TensorInfo:

@@ -4,8 +4,6 @@ from dataclasses import asdict, dataclass, field
 
 import numpy as np
 
-from export.verification.graph import Graph
-
 Answer = dict[str, np.ndarray]
 
 
@@ -26,7 +24,7 @@ class Report:
     checks: list[Check] = field(default_factory=list)
     files: dict[str, dict] = field(default_factory=dict)  # path -> bytes, sha256
     weights: dict[str, int] = field(default_factory=dict)  # variables, parameters
-    graph: Graph | None = None
+    graph: object | None = None  # an `export.verification.graph.Graph`
     deployment: dict | None = None  # limits, FLOPs, latency: `export.deployment.facts`
     served: dict[str, list[Answer | None]] = field(default_factory=dict)  # None: it failed
 

@@ -11,6 +11,7 @@ import tfformer
 from training import compare
 from training.data.reader import Pair
 from training.evaluate import evaluate
+from training.report.history import read_history
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,33 @@ def test_the_command(runs, pairs, tmp_path, capsys):
     assert "p, against the first" in printed and "61 pairs" in printed
     assert set(json.loads((out / "compare.json").read_text())) == {"a", "b"}
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_curves_of_different_validation_corpora_are_not_laid_over_each_other(seeds, tmp_path):
+    names = ["a", "b", "c", "never"]
+    runs = [seeds(name, n) for n, name in enumerate(names)]
+    for run, val in zip(runs, ("v0", "v1", "v0", "v1"), strict=True):
+        (run / "prepared" / "corpus.json").write_text(json.dumps({"val": {"sha256": val}}))
+    rows = dict(zip(names, map(read_history, runs), strict=True)) | {"never": [], "x": [], "y": []}
+    rows["x"] = rows["y"] = rows["a"]
+    corpora = dict(zip(names, map(compare.validated_on, runs), strict=True))
+    corpora |= {"x": compare.validated_on(tmp_path), "y": None}  # not known: perhaps the same
+    assert corpora["a"] == "v0" and corpora["x"] is None
+    assert compare.panels(rows, corpora) == [["a", "c"], ["b"], ["x"], ["y"]]
+    assert compare.panels({"never": []}, corpora) == []
+    said = []
+    same = {name: rows[name] for name in ("a", "c")}
+    compare.write_curves(tmp_path / "one.png", same, corpora, said.append)
+    assert said == []
+    compare.write_curves(tmp_path / "two.png", same | {"b": rows["b"]}, corpora, said.append)
+    assert len(said) == 1 and "2 validation corpora" in said[0]
+    heights = [height_of(tmp_path / name) for name in ("one.png", "two.png")]
+    assert heights[1] == 2 * heights[0]
+
+
+def height_of(path):
+    """The pixels from top to bottom of a PNG."""
+    return int.from_bytes(path.read_bytes()[20:24], "big")
 
 
 def test_mistakes_are_one_line(runs, tmp_path, capsys):

@@ -7,9 +7,10 @@ import pytest
 from workers import RECIPE, fails
 
 from tfformer.config import TransformerConfig
+from tfformer.models import FAMILIES
 from tfformer.run import load_model, read_config
 from training import fit, train
-from training.options import model_options
+from training.options import fields_of, model_options
 from training.recipe import load_recipe, options
 from training.tasks import TASKS
 
@@ -46,6 +47,9 @@ def test_every_field_of_the_configuration_is_an_option():
     fields = {field.name for field in dataclasses.fields(TransformerConfig)}
     sizes = {"source_vocabulary_size", "target_vocabulary_size"}
     assert {name for name, *_ in model_options()} == fields - sizes
+    # The help reads the table without its package; what trains, the families of the tasks.
+    served = {FAMILIES[task.family].configuration for task in TASKS.values()}
+    assert set(model_options()) == {option for kind in served for option in fields_of(kind)}
     assert not fields & {name for name, *_ in options()}
     assert OTHERS.keys() <= fields - sizes
     shown = " ".join(train.parser().format_help().split())

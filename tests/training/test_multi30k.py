@@ -121,6 +121,10 @@ def break_cut(home):
     home.cut.add("train.de.gz")
 
 
+def break_short(home):
+    home.files["train.de.gz"] = home.files["train.de.gz"][:-9]
+
+
 def break_silent(home):
     home.silent.add("train.de.gz")
 
@@ -138,7 +142,8 @@ def break_content(home):
     ("break_it", "reason"),
     [
         (break_missing, "404"),
-        (break_cut, "ended before"),
+        (break_cut, "IncompleteRead"),
+        (break_short, "ended before"),
         (break_silent, "timed out"),
         (break_login_page, "Not a gzipped file"),
         (break_content, "decompressing"),
@@ -171,8 +176,9 @@ def test_without_a_network_all_names_are_listed(tmp_path, monkeypatch):
 
 
 def test_an_address_that_is_none_is_refused(tmp_path):
-    with pytest.raises(CorpusError, match="unknown url type"):
-        fetch(tmp_path, "no address", checksums=CHECKSUMS)
+    with pytest.raises(CorpusError, match="cannot download no-address/train.en.gz: Invalid URL"):
+        fetch(tmp_path, "no-address", checksums=CHECKSUMS)
+    assert contents(tmp_path) == {}
 
 
 def test_an_interrupted_fetch_leaves_nothing(home, tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ A counter is of the whole device: it has in it whatever else runs there, and not
 counter (fans, disks, the power supply's loss).
 """
 
-import ctypes
 import os
 import threading
 from pathlib import Path
@@ -43,21 +42,20 @@ class Energy:
     Args:
         gpus: whether GPUs are used: only then are they looked for.
         powercap: the folder of RAPL's zones.
-        nvml: NVIDIA's library, loaded. Default: the system's.
 
     Attributes:
         missing: why a part could not be had, by its name: "processors", "gpus".
     """
 
-    def __init__(self, gpus=False, powercap=POWERCAP, nvml=None):
+    def __init__(self, gpus=False, powercap=POWERCAP):
         self.missing, self.counters = {}, {}
         parts = {"processors": lambda: rapl_counters(powercap)}
         if gpus:
-            parts["gpus"] = lambda: nvml_counters(nvml or ctypes.CDLL("libnvidia-ml.so.1"))
+            parts["gpus"] = nvml_counters
         for part, find in parts.items():
             try:
                 self.counters[part] = find()
-            except (OSError, AttributeError, ValueError) as error:
+            except (OSError, ValueError) as error:
                 self.missing[part] = str(error)
         self.lock, self.over = threading.Lock(), threading.Event()
 
@@ -109,7 +107,7 @@ def rapl_counters(powercap=POWERCAP):
     return counters
 
 
-def nvml_counters(nvml):
+def nvml_counters():
     """A `Counter` for each visible GPU.
 
     Indices in CUDA_VISIBLE_DEVICES are taken in the order of the bus.
@@ -117,30 +115,26 @@ def nvml_counters(nvml):
     Raises:
         OSError: there is no driver, no GPU, or one without a counter (older than Volta).
     """
+    import pynvml
 
     def ask(function, *arguments):
-        if code := getattr(nvml, function)(*arguments):
-            raise OSError(f"{function} of NVIDIA's library fails with {code}")
+        try:
+            return getattr(pynvml, function)(*arguments)
+        except pynvml.NVMLError as error:
+            raise OSError(f"{function} of NVIDIA's library fails: {error}") from error
 
     def handle(name):
-        found = ctypes.c_void_p()
         if name.isdecimal():
-            ask("nvmlDeviceGetHandleByIndex_v2", int(name), ctypes.byref(found))
-        else:
-            ask("nvmlDeviceGetHandleByUUID", name.encode(), ctypes.byref(found))
-        return found
+            return ask("nvmlDeviceGetHandleByIndex", int(name))
+        return ask("nvmlDeviceGetHandleByUUID", name)
 
     def joules(device):
-        millijoules = ctypes.c_ulonglong()
-        ask("nvmlDeviceGetTotalEnergyConsumption", device, ctypes.byref(millijoules))
-        return millijoules.value / 1e3
+        return ask("nvmlDeviceGetTotalEnergyConsumption", device) / 1e3
 
-    ask("nvmlInit_v2")
+    ask("nvmlInit")
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        count = ctypes.c_uint()
-        ask("nvmlDeviceGetCount_v2", ctypes.byref(count))
-        names = map(str, range(count.value))
+        names = map(str, range(ask("nvmlDeviceGetCount")))
     else:
         names = (name.strip() for name in visible.split(",") if name.strip())
     devices = [handle(name) for name in names]

@@ -1,19 +1,13 @@
-"""What a training shows while it runs: a bar, and the training curve."""
+"""What a training shows while it runs: a bar an epoch, and the training curve."""
 
 import contextlib
 import math
-import sys
 import time
 
 import keras
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-
-def console(quiet=False):
-    """Where progress goes: standard error, so that standard output stays the results'."""
-    return Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=quiet)
+from training.bar import Bar
 
 
 class Diverged(ArithmeticError):
@@ -40,20 +34,8 @@ class EpochProgress(keras.callbacks.Callback):
         if before and "tokens" in before:
             self.seen = before["tokens"]
             self.seconds = self.seen / before["tokens_per_second"]
-        columns = (
-            TextColumn("epoch {task.fields[epoch]}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
-        )
-        # On a terminal only: a log file gets the line that ends the epoch.
-        self.bar = Progress(
-            *columns, console=output, transient=True, disable=not sys.stderr.isatty()
-        )
-        self.task = self.bar.add_task(
-            "", total=batches, completed=first, epoch=f"{epoch}/{epochs}", figures=""
-        )
+        # A log file gets the line that ends the epoch.
+        self.bar = Bar(f"epoch {epoch}/{epochs}", batches, first, output=output)
 
     @contextlib.contextmanager
     def shown(self):
@@ -68,7 +50,8 @@ class EpochProgress(keras.callbacks.Callback):
         self.done += 1
         if not math.isfinite(self.logs["loss"]):
             raise Diverged(f"the loss is {self.logs['loss']} at step {self.step()}")
-        self.bar.update(self.task, completed=self.done, figures=self.figures())
+        if self.bar.shown:
+            self.bar.to(self.done, self.figures())
 
     def step(self):
         return int(np.asarray(self.model.optimizer.iterations))
@@ -89,10 +72,12 @@ class EpochProgress(keras.callbacks.Callback):
         }
 
     def figures(self):
-        """Loss, accuracy, learning rate and speed as one line."""
+        """Loss, accuracy, speed and learning rate, a text each."""
         return (
-            f"loss {self.logs['loss']:.3f}  accuracy {100 * self.logs['accuracy']:.1f} %  "
-            f"lr {self.learning_rate():.2e}  {self.tokens_per_second():,.0f} tokens/s"
+            f"loss {self.logs['loss']:.3f}",
+            f"accuracy {100 * self.logs['accuracy']:.1f} %",
+            f"{self.tokens_per_second():,.0f} tokens/s",
+            f"lr {self.learning_rate():.2e}",
         )
 
 

@@ -1,9 +1,7 @@
 """What a training has to know of its task, and of nothing else that is particular to it."""
 
 import abc
-import dataclasses
 import math
-import typing
 from collections.abc import Mapping
 
 from tfformer.models import FAMILIES
@@ -178,14 +176,3 @@ class Task(abc.ABC):
     def read_configuration(self, fields):
         """The configuration of fields by name. Raises ValueError or TypeError."""
         return FAMILIES[self.family].configuration.from_dict(fields)
-
-    def model_options(self):
-        """Yields (name, type, help) of the configuration's fields, but for its vocabularies."""
-        configuration = FAMILIES[self.family].configuration
-        kinds = typing.get_type_hints(configuration)
-        for field in dataclasses.fields(configuration):
-            if not field.name.endswith("vocabulary_size"):
-                # Of `int | None`, int.
-                kind = next(iter(typing.get_args(kinds[field.name])), kinds[field.name])
-                help, choices = field.metadata.get("help", ""), field.metadata.get("choices")
-                yield field.name, kind, f"{help}: {', '.join(choices)}" if choices else help

@@ -8,6 +8,7 @@ from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER
 from training.tasks.task import Task
+from training.translating import translations_of
 
 # Texts that are translated at once.
 BATCH = 128
@@ -89,7 +90,7 @@ class Translation(Task):
         """BLEU by greedy search, and sacreBLEU's signature of it."""
         from training.bleu import bleu
 
-        return bleu(served.translate(sources, BATCH, greedy=True), references)
+        return bleu(translations_of(served, sources, BATCH, True, "validation"), references)
 
     def shown(self, served, sources):
         return served.translate(sources, greedy=True)

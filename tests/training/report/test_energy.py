@@ -1,9 +1,11 @@
 """Counters of energy: what is counted, that a wrap loses nothing, and what cannot be had."""
 
+import ctypes
 import os
 import shutil
 import time
 
+import pynvml
 import pytest
 from powercap import zone
 
@@ -70,12 +72,15 @@ def test_what_cannot_be_read_is_missing_and_not_zero(powercap, tmp_path):
 
 
 class Nvml:
-    """NVIDIA's library for boards of these millijoules by number; -1: it has no counter."""
+    """NVIDIA's library for boards of these millijoules by number; -1: it has no counter.
+
+    It is what `pynvml` loads: C functions, which return a code and fill in what they are given.
+    """
 
     def __init__(self, millijoules):
         self.millijoules = millijoules
 
-    def nvmlInit_v2(self):
+    def nvmlInitWithFlags(self, flags):
         return 0
 
     def nvmlDeviceGetCount_v2(self, count):
@@ -83,38 +88,55 @@ class Nvml:
         return 0
 
     def nvmlDeviceGetHandleByIndex_v2(self, index, handle):
-        handle._obj.value = index + 1
-        return 0 if index < len(self.millijoules) else 2
+        place = ctypes.cast(ctypes.pointer(handle._obj), ctypes.POINTER(ctypes.c_void_p))
+        place.contents.value = index.value + 1
+        return 0 if index.value < len(self.millijoules) else 2
 
     def nvmlDeviceGetHandleByUUID(self, uuid, handle):
-        return self.nvmlDeviceGetHandleByIndex_v2(int(uuid.removeprefix(b"GPU-")), handle)
+        number = ctypes.c_uint(int(uuid.value.removeprefix(b"GPU-")))
+        return self.nvmlDeviceGetHandleByIndex_v2(number, handle)
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle, millijoules):
-        millijoules._obj.value = max(0, self.millijoules[handle.value - 1])
-        return 3 if self.millijoules[handle.value - 1] < 0 else 0
+        found = self.millijoules[ctypes.cast(handle, ctypes.c_void_p).value - 1]
+        millijoules._obj.value = max(0, found)
+        return 3 if found < 0 else 0  # NVML_ERROR_NOT_SUPPORTED
+
+
+@pytest.fixture
+def nvml(monkeypatch):
+    """Gives `pynvml` a library of boards; returns it."""
+
+    def load(millijoules):
+        monkeypatch.setattr(pynvml, "nvmlLib", Nvml(millijoules))
+        monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        return pynvml.nvmlLib
+
+    return load
 
 
 @pytest.mark.parametrize(
     ("visible", "expected"),
     [(None, 2 + 3 + 5), ("1", 3), ("2, 0", 2 + 5), ("GPU-2", 5)],
 )
-def test_visible_gpus_are_counted(monkeypatch, tmp_path, visible, expected):
+def test_visible_gpus_are_counted(nvml, monkeypatch, tmp_path, visible, expected):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    nvml = Nvml([7000, 11000, 13000])
-    found = Energy(gpus=True, powercap=tmp_path, nvml=nvml)
-    nvml.millijoules = [9000, 14000, 18000]
+    library = nvml([7000, 11000, 13000])
+    found = Energy(gpus=True, powercap=tmp_path)
+    library.millijoules = [9000, 14000, 18000]
     assert found.joules() == {"gpus": pytest.approx(expected)}
     assert set(found.missing) == {"processors"}
 
 
-def test_gpus_without_a_counter_are_missing(monkeypatch, tmp_path):
+def test_gpus_without_a_counter_are_missing(nvml, monkeypatch, tmp_path):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    found = Energy(gpus=True, powercap=tmp_path, nvml=Nvml([7, -1]))
+    nvml([7, -1])
+    found = Energy(gpus=True, powercap=tmp_path)
     assert found.joules() == {}
     assert "nvmlDeviceGetTotalEnergyConsumption" in found.missing["gpus"]
+    nvml([])
     with pytest.raises(OSError, match="no GPU"):
-        nvml_counters(Nvml([]))
+        nvml_counters()
     # Where none is used, none is looked for.
     assert set(Energy(powercap=tmp_path).missing) == {"processors"}

@@ -1,18 +1,22 @@
 """What an epoch is logged with."""
 
 import math
+import re
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
+from terminal import Terminal
 
-from training.report.progress import EpochProgress, console
+from training.bar import console
+from training.report.progress import EpochProgress
 from training.tasks import TASKS
 
 
-def epoch(tokens, first=0, before=None):
+def epoch(tokens, first=0, before=None, output=None):
     """The row of an epoch of 7 batches, of which those of these tokens are computed now."""
-    figures = TASKS["translation"].figures
-    bar = EpochProgress(2, 3, 7, first, iter(tokens), figures, console(quiet=True), before)
+    figures, output = TASKS["translation"].figures, output or console(quiet=True)
+    bar = EpochProgress(2, 3, 7, first, iter(tokens), figures, output, before)
     bar.set_model(SimpleNamespace(optimizer=SimpleNamespace(iterations=14, learning_rate=0.5)))
     with bar.shown():
         for n in range(len(tokens)):
@@ -32,3 +36,11 @@ def test_an_epoch_that_goes_on_has_the_tokens_and_the_time_of_before():
     assert row["tokens"] / row["tokens_per_second"] == pytest.approx(100, abs=1)
     # A checkpoint of a version that counted no tokens.
     assert epoch([30, 20], first=5, before={"tokens_per_second": 10.0})["tokens"] == 50
+
+
+def test_the_bar_of_an_epoch_has_count_time_and_loss_in_80_columns():
+    output = Console(file=Terminal(), force_terminal=True, width=80, soft_wrap=True)
+    epoch([11, 13], first=3, output=output)
+    row = output.file.rows()[-1]
+    assert re.search(r"^epoch 2/3 .* 5/7 loss 1.700  accuracy 30.0 % .*:\d\d$", row)
+    assert len(row) <= 80

@@ -1,0 +1,41 @@
+"""The process of a loaded version: what it writes to standard error, and when it dies."""
+
+import sys
+
+import pytest
+
+from export.capi.job import serve_calls
+from export.capi.library import ServingError
+from export.serving.worker import Worker
+
+REMARKS = (
+    "WARNING: All log messages before absl::InitializeLog() is called are written to STDERR",
+    "I0000 00:00:1795466990.042186   10607 port.cc:153] oneDNN custom operations are on.",
+)
+LAST_WORDS = "F0000 00:00:1795466990.042457   10607 tensor.cc:5] Check failed: none"
+
+
+@pytest.fixture
+def dying(tmp_path, monkeypatch):
+    """An interpreter that says two remarks and why it dies, with a remark after that."""
+    program = tmp_path / "python"
+    said = "\n".join([*REMARKS, LAST_WORDS, REMARKS[1], ""])
+    program.write_text(f"#!/bin/sh\nprintf '%s' '{said}' >&2\nkill -ABRT $$\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+
+
+def test_a_crash_says_why_without_the_remarks(dying, tmp_path, capfd):
+    with pytest.raises(ServingError, match="was killed by SIGABRT"):
+        Worker(tmp_path)
+    assert capfd.readouterr().err == f"{LAST_WORDS}\n"
+    with pytest.raises(ServingError, match="SIGABRT: F0000 .* Check failed: none"):
+        serve_calls(tmp_path, [])
+    assert capfd.readouterr().err == ""
+
+
+def test_who_asks_for_the_remarks_sees_them(dying, tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    with pytest.raises(ServingError, match="SIGABRT"):
+        Worker(tmp_path)
+    assert capfd.readouterr().err.splitlines() == [*REMARKS, LAST_WORDS, REMARKS[1]]

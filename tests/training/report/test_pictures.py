@@ -1,0 +1,107 @@
+"""Pictures: bytes joined to characters, Arabic as it is read, and fonts that have the letters."""
+
+import io
+import warnings
+
+import numpy as np
+import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from matplotlib import font_manager, ft2font, rcParams
+
+from training.report.fonts import families_for, lettered
+from training.report.picture import pyplot
+from training.report.pieces import by_character, characters, shaped
+
+# Two hieroglyphs: Matplotlib's own fonts have neither.
+OURS, NOBODYS = "\U00013000", "\U00013001"
+
+
+def test_bytes_are_joined_to_the_characters_that_they_write():
+    word = [f"<0x{byte:02X}>" for byte in "한ж🎉".encode()]
+    assert characters(["▁a", *word, "b"]) == [("▁a", 1), ("한", 3), ("ж", 2), ("🎉", 4), ("b", 1)]
+    # What is cut, what begins in the middle, and what nobody can print.
+    for alone in (word[:2], word[1:3], ["<0xFF>"], ["<0x0A>"], ["<0xED>", "a", "<0x95>"]):
+        assert characters(alone) == [(piece, 1) for piece in alone]
+    assert characters([]) == []
+
+
+def test_attention_of_joined_pieces_is_added_up_and_of_joined_rows_the_mean():
+    attention = np.arange(12.0).reshape(3, 4)
+    found = by_character(attention, [("a", 1), ("한", 3)], [("ж", 2), ("b", 1)])
+    # By hand: (0 + 4) / 2, (1 + 2 + 3 + 5 + 6 + 7) / 2; 8, 9 + 10 + 11.
+    assert found.tolist() == [[2.0, 12.0], [8.0, 30.0]]
+
+
+def test_arabic_is_shaped_once(monkeypatch):
+    word = "سلام"
+    # Initial seen, then the ligature of lam and alef, then meem: right to left for the eye.
+    joined = "\ufee1\ufefc\ufeb3"
+    monkeypatch.delattr(ft2font, "__libraqm_version__", raising=False)
+    assert shaped(word) == joined and shaped("abc, жук") == "abc, жук"
+    monkeypatch.setattr(ft2font, "__libraqm_version__", "0.10", raising=False)
+    assert shaped(word) == word
+
+
+@pytest.fixture
+def font(tmp_path, monkeypatch):
+    """A font that has one letter, a square, installed after Matplotlib looked; and no others but
+    Matplotlib's own."""
+    pen = TTGlyphPen(None)
+    pen.moveTo((0, 0))
+    for point in ((0, 700), (700, 700), (700, 0)):
+        pen.lineTo(point)
+    pen.closePath()
+    builder = FontBuilder(1000)
+    builder.setupGlyphOrder([".notdef", "ours"])
+    builder.setupCharacterMap({ord(OURS): "ours"})
+    builder.setupGlyf({".notdef": TTGlyphPen(None).glyph(), "ours": pen.glyph()})
+    builder.setupHorizontalMetrics({".notdef": (800, 0), "ours": (800, 0)})
+    builder.setupHorizontalHeader(ascent=800, descent=-200)
+    builder.setupNameTable({"familyName": "Ours", "styleName": "Regular"})
+    builder.setupOS2(usWeightClass=400)
+    builder.setupPost()
+    path = str(tmp_path / "ours.ttf")
+    builder.save(path)
+    damaged = tmp_path / "damaged.ttf"
+    damaged.write_bytes(b"no font")
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [str(damaged), path])
+    own = [entry for entry in font_manager.fontManager.ttflist if "mpl-data" in entry.fname]
+    monkeypatch.setattr(font_manager.fontManager, "ttflist", own)
+
+
+def drawn(text):
+    """The picture of a text."""
+    figure = pyplot().figure(figsize=(1, 1))
+    figure.text(0.2, 0.2, text)
+    picture = io.BytesIO()
+    figure.savefig(picture, format="raw")
+    pyplot().close(figure)
+    return picture.getvalue()
+
+
+def test_a_font_is_found_that_has_the_letter_and_a_line_names_what_none_has(font):
+    own = list(rcParams["font.family"])
+    assert families_for(["plain text", "жук", "e\ufe0f\u200d"]) == (own, set())
+    assert families_for([f"a{OURS}", NOBODYS]) == ([*own, "Ours"], {NOBODYS})
+    said, without = [], drawn("")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with lettered([OURS, "x"], said.append):
+            square = drawn(OURS)
+        assert said == [] and rcParams["font.family"] == own
+        with lettered([OURS, NOBODYS], said.append):
+            assert drawn(OURS) == square != drawn(NOBODYS) != without
+    assert len(said) == 1 and f"no installed font has {NOBODYS}: " in said[0]
+    # Black ink where the square is, and nowhere else: 0.7 of the letter's 10 points, at 100 dpi.
+    dark = np.frombuffer(square, np.uint8).reshape(100, 100, 4)[..., 0] < 128
+    assert dark.sum() == pytest.approx((0.7 * 10 * 100 / 72) ** 2, rel=0.15)
+
+
+def test_many_missing_letters_are_one_line():
+    said, letters = [], [chr(0x13000 + n) for n in range(11)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.report.fonts.families_for", lambda texts: ([], set(letters)))
+        with lettered(letters, said.append):
+            pass
+    assert len(said) == 1 and " ".join(letters[:8]) in said[0] and "and 3 more" in said[0]
