@@ -78,7 +78,7 @@ def draw_attention(translator, source, target, path):
 
     from training.report.fonts import lettered
     from training.report.picture import pyplot, write_picture
-    from training.report.pieces import by_character, characters, shaped
+    from training.report.pieces import by_character, characters
 
     aligned = translator.functions["align"](tf.constant([source]), tf.constant([target]))
     sides = [
@@ -86,7 +86,7 @@ def draw_attention(translator, source, target, path):
         for side in ("source", "target")
     ]
     attention = by_character(aligned["attention"][0].numpy(), *sides)
-    columns, rows = [[shaped(label) for label, _ in side] for side in sides]
+    columns, rows = [[label for label, _ in side] for side in sides]
     with lettered([*columns, *rows], lambda line: print(line, file=sys.stderr)):
         size = [2 + 0.35 * len(columns), 2 + 0.35 * len(rows)]
         figure, axes = pyplot().subplots(figsize=size, layout="constrained")

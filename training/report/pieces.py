@@ -55,18 +55,3 @@ def by_character(attention, source, target):
         if axis == 0:
             attention = attention / sizes[:, None]
     return attention
-
-
-def shaped(text):
-    """The text with its Arabic letters joined and from right to left, in the order of drawing.
-
-    From 3.11 on Matplotlib does that by itself (libraqm): then it is the text.
-    """
-    from matplotlib import ft2font
-
-    if hasattr(ft2font, "__libraqm_version__"):
-        return text
-    from arabic_reshaper import reshape
-    from bidi import get_display
-
-    return get_display(reshape(text))
