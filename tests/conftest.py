@@ -17,6 +17,7 @@ import pytest  # noqa: E402
 TOGETHER = {
     "tests/export/test_client": "the server that is asked",
     "tests/export/test_client_command": "the server that is asked",
+    "tests/export/test_compose": "the server that is asked",
     "tests/export/test_deployment": "the server that is asked",
     "tests/export/test_op_counts": "the server that is asked",
     "tests/export/test_translate_files": "the server that is asked",

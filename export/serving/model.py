@@ -78,6 +78,11 @@ class Model:
     def alive(self):
         return self._worker.alive
 
+    @property
+    def peak_bytes(self):
+        """See `Worker.peak_bytes`."""
+        return self._worker.peak_bytes
+
     def predict(self, request, timeout=None):
         """A PredictResponse.
 

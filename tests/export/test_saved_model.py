@@ -127,6 +127,7 @@ def test_it_is_the_next_version_and_nothing_else_is_left(exported):
         "8",
         "8.report.json",
         "README.md",
+        "docker-compose.gpu.yml",
         "docker-compose.yml",
         "models.config",
         "monitoring.config",
