@@ -9,6 +9,7 @@
         batching_parameters.txt    with --batching; yours
         docker-compose.yml         the stock server with all of them; yours
         docker-compose.gpu.yml     what differs on a GPU; yours
+        kubernetes.yaml            the same server in a cluster; yours
 
 What is yours is written once and never again. The texts are in `export/templates`.
 """
@@ -25,7 +26,10 @@ from pathlib import Path
 
 TEMPLATES = Path(__file__).with_name("templates")
 PAGE = "README.md"
-FILES = ("models.config", "monitoring.config", "docker-compose.yml", "docker-compose.gpu.yml")
+COMPOSE, KUBERNETES = "docker-compose.yml", "kubernetes.yaml"
+FILES = ("models.config", "monitoring.config", COMPOSE, "docker-compose.gpu.yml", KUBERNETES)
+# Where a file that is not changed says how much memory there is, in MiB.
+MEMORY_LIMITS = {COMPOSE: r"memory: \$\{MEMORY:-(\d+)m\}", KUBERNETES: r"limits: .*memory: (\d+)Mi"}
 BATCH_ROWS = 32  # that a server joins at most
 LATENCY_BATCHES, LATENCY_ROUNDS = (1, 8, 32), 5
 BATCHING = (
@@ -64,6 +68,7 @@ def write_deployment(directory, report, batching=False, xla=False):
     limit = report["deployment"]["limits"]["max_batch_size"]
     values = {
         "name": name,
+        "label": cluster_label(name),
         "rows": str(min(BATCH_ROWS, limit)),
         "memory": str(memory_limit(report["deployment"])),
     }
@@ -78,6 +83,12 @@ def write_deployment(directory, report, batching=False, xla=False):
         values = page_values(name, report, batching, xla)
         write_atomically(page, _fill(template, values).encode())
     return list(_misfits(directory, report["deployment"], batching, xla))
+
+
+def cluster_label(name):
+    """The model's name as Kubernetes lets things be called: a DNS label of RFC 1035."""
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return (label if label[:1].isalpha() else f"model-{label}")[:63].rstrip("-")
 
 
 def memory_needed(known):
@@ -97,17 +108,19 @@ def memory_limit(known):
 def _misfits(directory, known, batching, xla):
     """What the files that somebody may have changed say that this version cannot have."""
     limit = known["limits"]["max_batch_size"]
-    compose = (directory / "docker-compose.yml").read_text(encoding="utf-8", errors="replace")
-    for flag, wanted in (("--enable_batching", batching), ("--xla_cpu_compilation_enabled", xla)):
-        if (flag in compose) != wanted:
-            must = "must" if wanted else "must not"
-            yield f"docker-compose.yml {must} have {flag} for this version; it is yours to change"
-    match = re.search(r"memory: \$\{MEMORY:-(\d+)m\}", compose)
-    if match and int(match[1]) * 2**20 < memory_needed(known):
-        yield (
-            f"the limit of memory in docker-compose.yml must be at least {memory_limit(known)}m "
-            f"for this version, it is {match[1]}m; it is yours to change"
-        )
+    flags = {"--enable_batching": batching, "--xla_cpu_compilation_enabled": xla}
+    for file in (COMPOSE, KUBERNETES):
+        text = (directory / file).read_text(encoding="utf-8", errors="replace")
+        for flag, wanted in flags.items():
+            if (flag in text) != wanted:
+                must = "must" if wanted else "must not"
+                yield f"{file} {must} have {flag} for this version; it is yours to change"
+        match = re.search(MEMORY_LIMITS[file], text)
+        if match and int(match[1]) * 2**20 < memory_needed(known):
+            yield (
+                f"the limit of memory in {file} must be at least {memory_limit(known)} MiB for "
+                f"this version, it is {match[1]}; it is yours to change"
+            )
     if batching:
         text = (directory / "batching_parameters.txt").read_text(encoding="utf-8", errors="replace")
         match = re.search(r"max_batch_size\s*{\s*value\s*:\s*(\d+)", text)

@@ -19,6 +19,7 @@ TOGETHER = {
     "tests/export/test_client_command": "the server that is asked",
     "tests/export/test_compose": "the server that is asked",
     "tests/export/test_deployment": "the server that is asked",
+    "tests/export/test_kubernetes": "the server that is asked",
     "tests/export/test_op_counts": "the server that is asked",
     "tests/export/test_translate_files": "the server that is asked",
     "tests/export/serving/test_models": "the server that is asked",

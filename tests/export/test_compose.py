@@ -1,5 +1,6 @@
 """The compose files: the health check tells, limits come from what was measured, files agree."""
 
+import re
 import subprocess
 
 import pytest
@@ -89,12 +90,12 @@ def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report)
     known = report["deployment"]
     assert write_deployment(written, report) == []
     grown = {**known, "memory": {"peak_bytes": 2**33}}
-    [line] = write_deployment(written, {**report, "deployment": grown})
-    assert "limit of memory in docker-compose.yml must be at least" in line
-    text = (written / "docker-compose.yml").read_text()
-    for own in (text.replace("memory: ${MEMORY", "memory: 64g # ${MEMORY"), text[:200]):
-        (written / "docker-compose.yml").write_text(own)
-        assert write_deployment(written, {**report, "deployment": grown}) == []
+    lines = write_deployment(written, {**report, "deployment": grown})
+    for file, line in zip(("docker-compose.yml", "kubernetes.yaml"), lines, strict=True):
+        assert f"limit of memory in {file} must be at least" in line
+        text = (written / file).read_text()
+        (written / file).write_text(re.sub("memory: ", "memory: 64 # ", text))
+    assert write_deployment(written, {**report, "deployment": grown}) == []
 
 
 def test_the_peak_of_a_loaded_model_is_at_least_its_weights(short):

@@ -29,8 +29,9 @@ from tfformer import Transformer, TransformerConfig, Translator
 LIMITS = tiny.SERVED
 NAMES = {
     "README.md", "models.config", "monitoring.config", "docker-compose.yml",
-    "docker-compose.gpu.yml",
+    "docker-compose.gpu.yml", "kubernetes.yaml",
 }  # fmt: skip
+STARTED_BY = "docker-compose.yml", "kubernetes.yaml"
 
 
 @pytest.fixture(scope="module")
@@ -152,14 +153,15 @@ def test_what_the_files_that_stay_do_not_fit_is_said(tmp_path, report):
     known = report["deployment"]
     small = {**known, "limits": {**known["limits"], "max_batch_size": 7}}
     assert write_deployment(tmp_path, report) == []
-    [line] = write_deployment(tmp_path, report, batching=True)
-    assert "docker-compose.yml must have --enable_batching" in line
-    (tmp_path / "docker-compose.yml").unlink()
+    lines = write_deployment(tmp_path, report, batching=True)
+    for file, line in zip(STARTED_BY, lines, strict=True):
+        assert f"{file} must have --enable_batching" in line
+        (tmp_path / file).unlink()
     assert write_deployment(tmp_path, report, batching=True) == []
     [line] = write_deployment(tmp_path, {**report, "deployment": small}, batching=True)
     assert "max_batch_size in batching_parameters.txt must be at most 7" in line
-    [line] = write_deployment(tmp_path, report)
-    assert "docker-compose.yml must not have --enable_batching" in line
+    for file, line in zip(STARTED_BY, write_deployment(tmp_path, report), strict=True):
+        assert f"{file} must not have --enable_batching" in line
 
 
 def test_a_sample_text_stays_as_it_is(tmp_path, report):

@@ -129,6 +129,7 @@ def test_it_is_the_next_version_and_nothing_else_is_left(exported):
         "README.md",
         "docker-compose.gpu.yml",
         "docker-compose.yml",
+        "kubernetes.yaml",
         "models.config",
         "monitoring.config",
     ]
