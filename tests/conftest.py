@@ -22,6 +22,7 @@ TOGETHER = {
     "tests/export/test_kubernetes": "the server that is asked",
     "tests/export/test_op_counts": "the server that is asked",
     "tests/export/test_translate_files": "the server that is asked",
+    "tests/export/serving/test_metrics": "the server that is asked",
     "tests/export/serving/test_models": "the server that is asked",
     "tests/export/serving/test_predict": "the server that is asked",
     "tests/service/test_save": "the server that is asked",

@@ -21,6 +21,7 @@ from tensorflow_serving.config import model_server_config_pb2
 from export import deployment
 from export.deployment import write_deployment
 from export.local_server import LocalServer
+from export.serving import metrics
 from export.serving.batching import BatchingParameters
 from export.serving.versions import one_model, read_config
 from export.verification.graph import read_files, read_graph, read_variables
@@ -84,7 +85,8 @@ def test_models_config_is_what_the_server_reads(deployed, config):
 
 def test_monitoring_config_enables_what_its_comment_names(deployed):
     comment, line = (deployed / "monitoring.config").read_text().splitlines()
-    path = "/monitoring/prometheus/metrics"
+    path = metrics.PATH
+    assert path == "/monitoring/prometheus/metrics"
     assert comment.endswith(f"http://HOST:8501{path}")
     assert line == f'prometheus_config {{ enable: true, path: "{path}" }}'
 
