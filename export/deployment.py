@@ -250,7 +250,16 @@ def page_values(name, report, batching, xla):
         "peak": f"{known['memory']['peak_bytes'] / 2**20:,.0f}",
         "largest": f"{known['limits'].get('largest_request_bytes', 0) / 2**20:,.0f}",
         "checks": str(len(report["checks"])),
+        "quick": _not_compared(report["not_compared"]),
     }
+
+
+def _not_compared(left_out):
+    """What the page says of an export by `--quick`; nothing of another."""
+    if not left_out:
+        return ""
+    items = "".join(f"\n- {what}" for what in left_out)
+    return f"\nIt was exported with `--quick`: it loads and answers, but not compared were{items}\n"
 
 
 def _table(rows):

@@ -21,6 +21,7 @@ TOGETHER = {
     "tests/export/test_deployment": "the server that is asked",
     "tests/export/test_kubernetes": "the server that is asked",
     "tests/export/test_op_counts": "the server that is asked",
+    "tests/export/test_quick": "the server that is asked",
     "tests/export/test_translate_files": "the server that is asked",
     "tests/export/serving/test_metrics": "the server that is asked",
     "tests/export/serving/test_models": "the server that is asked",

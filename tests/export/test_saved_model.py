@@ -176,8 +176,8 @@ def test_a_rank_2_text_is_an_invalid_argument(served):
 
 
 def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsys):
-    def refuse(directory, requests, progress, xla):
-        assert not xla
+    def refuse(directory, requests, progress, xla, quick):
+        assert not xla and not quick
         report = verify.Report(str(directory))
         report.add("weights", ["they are gone"], "")
         return report
