@@ -18,6 +18,7 @@ TOGETHER = {
     "tests/export/test_client": "the server that is asked",
     "tests/export/test_client_command": "the server that is asked",
     "tests/export/test_compose": "the server that is asked",
+    "tests/export/test_contract": "the server that is asked",
     "tests/export/test_deployment": "the server that is asked",
     "tests/export/test_kubernetes": "the server that is asked",
     "tests/export/test_op_counts": "the server that is asked",
