@@ -6,10 +6,9 @@ import subprocess
 import pytest
 import tensorflow as tf
 from paths import ROOT
-from serving import SECONDS
+from serving import SECONDS, predict_spec
 
 from export.deployment import memory_limit, write_deployment
-from export.serving.model import Model
 
 yaml = pytest.importorskip("yaml")
 
@@ -98,14 +97,11 @@ def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report)
     assert write_deployment(written, {**report, "deployment": grown}) == []
 
 
-def test_the_peak_of_a_loaded_model_is_at_least_its_weights(short):
-    model = Model("tiny", 1, short, warm_up=False)
-    try:
-        weights = sum(p.stat().st_size for p in (short / "variables").iterdir())
-        peak = model.peak_bytes
-        assert weights < peak and model.peak_bytes >= peak
-    finally:
-        model.close()
+def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
+    model = asked.server.versions.model(predict_spec())
+    weights = sum(path.stat().st_size for path in (model.directory / "variables").iterdir())
+    peak = model.peak_bytes
+    assert weights < peak <= model.peak_bytes
 
 
 def test_the_gpu_file_names_the_same_service_and_version(written):
