@@ -2,10 +2,14 @@
 
     echo "A man walks." | python -m export.client --model multi30k
     python -m export.client --model multi30k --grpc localhost:8500 <test.en >test.de
+    python -m export.client --model multi30k --url https://mt.example --token-file token <test.en
 
 It speaks REST by Python's standard library alone, or gRPC where tensorflow-serving-api is
 installed, with a TensorFlow Serving of 2.14 or newer or with `export.local_server`. A line is a
 text, and its translation is the line of the same number; with --document it may be many sentences.
+
+Behind a proxy with TLS give an https:// URL or a grpcs:// address, with --ca for an authority of
+your own. A token goes into the header `Authorization: Bearer`, over TLS alone.
 
 A request that fails with UNAVAILABLE (nobody listens, the model is not loaded yet, a queue is full)
 is made again after 0.2, 0.4, 0.8, ... seconds; any other error is the answer. Progress is shown on
@@ -15,23 +19,30 @@ Exit codes: 0 translated; 1 the server refused or did not answer, and what was t
 on standard output; 2 wrong usage; 130 interrupted.
 """
 
-import base64
 import http.client
 import json
+import os
 import socket
-import struct
 import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 
+from export.answers import KINDS, as_text, message_of, scalar
 from export.command import Parser, close_stdout
+from export.credentials import (
+    HIDDEN,
+    channel_credentials,
+    check_token,
+    check_transport,
+    distrust,
+    read_token,
+    tls_context,
+)
 from export.lines import as_line, batches, read_lines
 
 FIRST_WAIT = 0.2
-# Types of default values that a request by REST is filled up with, as `struct` has them.
-KINDS = {"DT_INT32": "<i", "DT_FLOAT": "<f"}
 # What a status of HTTP says of the status that the server had.
 CODES = {
     400: "INVALID_ARGUMENT",
@@ -69,12 +80,17 @@ class Client:
         label: of a version, in place of a number.
         timeout: seconds that a request may take. Default 30.
         retries: how often a request is made again that was UNAVAILABLE. Default 4.
+        ca: a PEM file of the authorities that the server's certificate is checked with. Default:
+            those of the system, for gRPC those that it brings along.
+        token: sent as `Authorization: Bearer`, over TLS alone. Default: none.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received.
+        ValueError: naming the argument, the rule and the value received, but for a token's.
     """
 
-    def __init__(self, model, *, version=None, label=None, timeout=30.0, retries=4):
+    def __init__(
+        self, model, *, version=None, label=None, timeout=30.0, retries=4, ca=None, token=None
+    ):
         if version is not None and label is not None:
             raise ValueError(f"version and label exclude each other, got {version} and {label!r}")
         if not timeout > 0:
@@ -83,6 +99,7 @@ class Client:
             raise ValueError(f"retries must not be negative, got {retries}")
         self.model, self.version, self.label = model, version, label
         self.timeout, self.retries = timeout, retries
+        self.ca, self._token = ca, None if token is None else check_token(token)
 
     def predict(self, inputs, signature="serving_default"):
         """The outputs of a signature.
@@ -103,6 +120,9 @@ class Client:
                 return self._predict(inputs, signature)
             except RequestError as error:
                 if error.code != "UNAVAILABLE" or attempt == self.retries:
+                    if self._token and self._token in error.message:  # a server may say it again
+                        hidden = error.message.replace(self._token, HIDDEN)
+                        raise RequestError(error.code, hidden) from None
                     raise
                 time.sleep(FIRST_WAIT * 2**attempt)
 
@@ -135,6 +155,9 @@ class RestClient(Client):
         super().__init__(model, **options)
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"url must begin with http:// or https://, got {url!r}")
+        encrypted = url.startswith("https://")
+        check_transport(url, encrypted, self.ca, self._token)
+        self._tls = tls_context(self.ca) if encrypted else None
         self.url, self._defaults = url.rstrip("/"), None
 
     def _predict(self, inputs, signature):
@@ -151,7 +174,7 @@ class RestClient(Client):
         found = self._ask("/metadata", None, "metadata", "signature_def", "signature_def")
         return {
             name: {
-                key: _scalar(proto)
+                key: scalar(proto)
                 for key, proto in (parts.get("defaults") or {}).items()
                 if proto["dtype"] in KINDS
             }
@@ -166,19 +189,25 @@ class RestClient(Client):
         elif self.label is not None:
             path += f"/labels/{urllib.parse.quote(self.label, safe='')}"
         request = urllib.request.Request(self.url + path + what, body)
+        if self._token:  # where a server sends us on to, it does not go
+            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         try:
-            with urllib.request.urlopen(request, timeout=self.timeout) as response:
+            with urllib.request.urlopen(
+                request, timeout=self.timeout, context=self._tls
+            ) as response:
                 answer = json.load(response)
             for key in keys:
                 answer = answer[key]
             return answer
         except urllib.error.HTTPError as error:
-            raise RequestError(CODES.get(error.code, "UNKNOWN"), _message(error)) from error
+            raise RequestError(CODES.get(error.code, "UNKNOWN"), message_of(error)) from error
         except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError | socket.timeout):
                 message = f"no answer from {self.url} within {self.timeout:g} seconds"
                 raise RequestError("DEADLINE_EXCEEDED", message) from error
+            if why := distrust(reason):
+                raise _distrusted(self.url, why) from error
             raise RequestError("UNAVAILABLE", f"{self.url}: {reason}") from error
         except ValueError as error:
             raise RequestError("UNKNOWN", f"{self.url} answered no JSON: {error}") from error
@@ -192,18 +221,26 @@ class GrpcClient(Client):
 
     Args:
         model: its name.
-        address: of the server. Default `"localhost:8500"`.
+        address: of the server, with `grpcs://` before it for TLS. Default `"localhost:8500"`.
         options: see `Client`.
     """
 
     def __init__(self, model, address="localhost:8500", **options):
         super().__init__(model, **options)
+        encrypted, self.address = address.startswith("grpcs://"), address
+        check_transport(address, encrypted, self.ca, self._token)
         import grpc
         from tensorflow_serving.apis import prediction_service_pb2_grpc
 
         # gRPC's own limit of 4 MB is smaller than an answer may be.
         sizes = ("grpc.max_send_message_length", "grpc.max_receive_message_length")
-        self._channel = grpc.insecure_channel(address, options=[(size, -1) for size in sizes])
+        sizes = [(size, -1) for size in sizes]
+        if encrypted:
+            credentials = channel_credentials(self.ca)
+            target = address.removeprefix("grpcs://")
+            self._channel = grpc.secure_channel(target, credentials, options=sizes)
+        else:
+            self._channel = grpc.insecure_channel(address, options=sizes)
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self._dtypes = None
 
@@ -222,7 +259,7 @@ class GrpcClient(Client):
             request.inputs[name].CopyFrom(tf.make_tensor_proto(value, dtypes.get(name)))
         response = self._call(self._stub.Predict, request)
         arrays = {name: tf.make_ndarray(proto) for name, proto in response.outputs.items()}
-        return {name: _texts(array.tolist()) for name, array in arrays.items()}
+        return {name: as_text(array.tolist()) for name, array in arrays.items()}
 
     def _read_dtypes(self):
         """{signature: {input: dtype}}: a number alone does not say which it is."""
@@ -252,36 +289,18 @@ class GrpcClient(Client):
     def _call(self, method, request):
         import grpc
 
+        metadata = [("authorization", f"Bearer {self._token}")] if self._token else None
         try:
-            return method(request, timeout=self.timeout)
+            return method(request, timeout=self.timeout, metadata=metadata)
         except grpc.RpcError as error:
+            if why := distrust(error.details()):
+                raise _distrusted(self.address, why) from error
             raise RequestError(error.code().name, error.details()) from error
 
 
-def _scalar(proto):
-    """The number in a TensorProto of rank 0, as JSON has it."""
-    for name, value in proto.items():
-        if name.endswith("_val") and value:
-            return value[0]
-    kind = KINDS[proto["dtype"]]
-    content = base64.b64decode(proto.get("tensor_content", "")) or bytes(struct.calcsize(kind))
-    return struct.unpack(kind, content)[0]
-
-
-def _texts(value):
-    """The same nested lists with str in place of bytes."""
-    if isinstance(value, list):
-        return [_texts(item) for item in value]
-    return value.decode(errors="replace") if isinstance(value, bytes) else value
-
-
-def _message(error):
-    """What the body of an error of HTTP says."""
-    body = error.read().decode(errors="replace")
-    try:
-        return json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError):
-        return f"HTTP {error.code}: {body[:200]}"
+def _distrusted(where, why):
+    """The answer in place of one: it is not asked again, for a certificate stays what it is."""
+    return RequestError("UNAUTHENTICATED", f"the certificate of {where} is not trusted: {why}")
 
 
 def parser():
@@ -290,7 +309,15 @@ def parser():
     parser.add_argument("--model", required=True, help="the model's name on the server")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", default="http://localhost:8501", help="REST; default %(default)s")
-    where.add_argument("--grpc", metavar="ADDRESS", help="gRPC, for instance localhost:8500")
+    where.add_argument(
+        "--grpc",
+        metavar="ADDRESS",
+        help="gRPC, for instance localhost:8500, grpcs://mt.example:443",
+    )
+    parser.add_argument("--ca", metavar="FILE", help="PEM; whom to trust in place of the system's")
+    secret = parser.add_mutually_exclusive_group()
+    secret.add_argument("--token-env", metavar="NAME", help="a variable that holds a token")
+    secret.add_argument("--token-file", metavar="FILE", help="a file that holds a token")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", type=int, help="default: the newest")
     which.add_argument("--label", help="of a version, for instance stable")
@@ -310,10 +337,13 @@ def main(arguments=None):
 def _run(command, options):
     if options.batch_size < 1:
         command.error(f"--batch-size must be at least 1, got {options.batch_size}")
-    names = ("version", "label", "timeout", "retries")
+    names = ("version", "label", "timeout", "retries", "ca")
     how = {name: getattr(options, name) for name in names}
     try:
+        how["token"] = read_token(options.token_env, options.token_file)
         if options.grpc:
+            # Else its library says besides, in words of its own, what becomes our one line.
+            os.environ.setdefault("GRPC_VERBOSITY", "NONE")
             client = GrpcClient(options.model, options.grpc, **how)
         else:
             client = RestClient(options.model, options.url, **how)

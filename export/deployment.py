@@ -8,6 +8,8 @@
         monitoring.config          metrics for Prometheus; yours
         batching_parameters.txt    with --batching; yours
         docker-compose.yml         the stock server with all of them; yours
+        docker-compose.gpu.yml     what differs on a GPU; yours
+        kubernetes.yaml            the same server in a cluster; yours
 
 What is yours is written once and never again. The texts are in `export/templates`.
 """
@@ -24,6 +26,10 @@ from pathlib import Path
 
 TEMPLATES = Path(__file__).with_name("templates")
 PAGE = "README.md"
+COMPOSE, KUBERNETES = "docker-compose.yml", "kubernetes.yaml"
+FILES = ("models.config", "monitoring.config", COMPOSE, "docker-compose.gpu.yml", KUBERNETES)
+# Where a file that is not changed says how much memory there is, in MiB.
+MEMORY_LIMITS = {COMPOSE: r"memory: \$\{MEMORY:-(\d+)m\}", KUBERNETES: r"limits: .*memory: (\d+)Mi"}
 BATCH_ROWS = 32  # that a server joins at most
 LATENCY_BATCHES, LATENCY_ROUNDS = (1, 8, 32), 5
 BATCHING = (
@@ -34,11 +40,12 @@ NO_BATCHING = (
     "It does not join the requests of several clients; `export.saved_model --batching` writes a\n"
     "version for a server that does."
 )
-BATCHING_FLAGS = """\
-      - --enable_batching=true
-      - --batching_parameters_file=/models/@name@/batching_parameters.txt
-"""
-XLA_FLAG = "      - --xla_cpu_compilation_enabled=true\n"
+BATCHING_FLAGS = (
+    "--enable_batching=true",
+    "--batching_parameters_file=/models/@name@/batching_parameters.txt",
+)
+XLA_FLAGS = ("--xla_cpu_compilation_enabled=true",)
+MEMORY_STEP = 2**28  # limits of memory are multiples of it
 
 
 def write_deployment(directory, report, batching=False, xla=False):
@@ -59,31 +66,61 @@ def write_deployment(directory, report, batching=False, xla=False):
     name = directory.resolve().name
     # A batch of more rows than the model takes would be refused, with all that are in it.
     limit = report["deployment"]["limits"]["max_batch_size"]
-    rows = min(BATCH_ROWS, limit)
-    files = ["models.config", "monitoring.config", "docker-compose.yml"]
-    for file in [*files, "batching_parameters.txt"] if batching else files:
-        text = (TEMPLATES / file).read_text(encoding="utf-8")
-        if file == "docker-compose.yml":
-            text += (BATCHING_FLAGS if batching else "") + (XLA_FLAG if xla else "")
+    values = {
+        "name": name,
+        "label": cluster_label(name),
+        "rows": str(min(BATCH_ROWS, limit)),
+        "memory": str(memory_limit(report["deployment"])),
+    }
+    flags = (BATCHING_FLAGS if batching else ()) + (XLA_FLAGS if xla else ())
+    for file in [*FILES, "batching_parameters.txt"] if batching else FILES:
         if not (directory / file).exists():
-            write_atomically(
-                directory / file, _fill(text, {"name": name, "rows": str(rows)}).encode()
-            )
+            text = _with_flags((TEMPLATES / file).read_text(encoding="utf-8"), flags)
+            write_atomically(directory / file, _fill(text, values).encode())
     page, template = directory / PAGE, (TEMPLATES / PAGE).read_text(encoding="utf-8")
     mark = template.splitlines()[0]
     if not page.exists() or page.read_bytes().startswith(mark.encode()):
         values = page_values(name, report, batching, xla)
         write_atomically(page, _fill(template, values).encode())
-    return list(_misfits(directory, limit, batching, xla))
+    return list(_misfits(directory, report["deployment"], batching, xla))
 
 
-def _misfits(directory, limit, batching, xla):
+def cluster_label(name):
+    """The model's name as Kubernetes lets things be called: a DNS label of RFC 1035."""
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return (label if label[:1].isalpha() else f"model-{label}")[:63].rstrip("-")
+
+
+def memory_needed(known):
+    """Bytes of memory for a server, from what is known of the version under "deployment".
+
+    The measured peak twice, for a new version is loaded and warmed up while the old one answers;
+    and the caches of one request that is as large as it may be.
+    """
+    return 2 * known["memory"]["peak_bytes"] + known["limits"].get("largest_request_bytes", 0)
+
+
+def memory_limit(known):
+    """MiB that a server is allowed: what it needs, rounded up to 256."""
+    return -(-memory_needed(known) // MEMORY_STEP) * MEMORY_STEP // 2**20
+
+
+def _misfits(directory, known, batching, xla):
     """What the files that somebody may have changed say that this version cannot have."""
-    compose = (directory / "docker-compose.yml").read_text(encoding="utf-8", errors="replace")
-    for flag, wanted in (("--enable_batching", batching), ("--xla_cpu_compilation_enabled", xla)):
-        if (flag in compose) != wanted:
-            must = "must" if wanted else "must not"
-            yield f"docker-compose.yml {must} have {flag} for this version; it is yours to change"
+    limit = known["limits"]["max_batch_size"]
+    flags = {"--enable_batching": batching, "--xla_cpu_compilation_enabled": xla}
+    for file in (COMPOSE, KUBERNETES):
+        text = (directory / file).read_text(encoding="utf-8", errors="replace")
+        for flag, wanted in flags.items():
+            if (flag in text) != wanted:
+                must = "must" if wanted else "must not"
+                yield f"{file} {must} have {flag} for this version; it is yours to change"
+        match = re.search(MEMORY_LIMITS[file], text)
+        if match and int(match[1]) * 2**20 < memory_needed(known):
+            yield (
+                f"the limit of memory in {file} must be at least {memory_limit(known)} MiB for "
+                f"this version, it is {match[1]}; it is yours to change"
+            )
     if batching:
         text = (directory / "batching_parameters.txt").read_text(encoding="utf-8", errors="replace")
         match = re.search(r"max_batch_size\s*{\s*value\s*:\s*(\d+)", text)
@@ -110,6 +147,7 @@ def facts(service, directory, texts):
     import tfformer
 
     tokens = len(service.tokenizer.encode_source(tf.constant(texts)).flat_values)
+    latency = measure_latency(directory, texts, service.max_batch_size, service.xla)
     return {
         "exported": str(date.today()),
         "tfformer": tfformer.__version__,
@@ -118,20 +156,22 @@ def facts(service, directory, texts):
         "limits": service.limits(),
         "flops": service.model.flops(),
         "page": service.page()._asdict(),
-        "latency": measure_latency(directory, texts, service.max_batch_size, service.xla),
+        "memory": {"peak_bytes": latency.pop("peak_bytes")},
+        "latency": latency,
         "sample": texts[0],
         "sample_source_tokens": tokens / len(texts),
     }
 
 
 def measure_latency(directory, texts, most, xla=False):
-    """Milliseconds of a request through the server's loader, by its number of rows.
+    """Milliseconds of a request through the server's loader, by its number of rows, and memory.
 
     With the threads of docker-compose.yml: one for an operation, and as many operations side by
     side as there are cores.
 
     Returns:
-        {"milliseconds": {rows: median}, "machine": what it was measured on}.
+        {"milliseconds": {rows: median}, "machine": what it was measured on, "peak_bytes": of
+        memory, that the process of the model has had at most}.
     """
     import numpy as np
     import tensorflow as tf
@@ -155,10 +195,11 @@ def measure_latency(directory, texts, most, xla=False):
                 model.predict(request)
                 times.append(1e3 * (time.perf_counter() - start))
             medians[str(rows)] = round(statistics.median(times[1:]), 1)
+        peak = model.peak_bytes
     finally:
         model.close()
     machine = f"{platform.machine()}, {cores} cores, {platform.system()}, {date.today()}"
-    return {"milliseconds": medians, "machine": machine}
+    return {"milliseconds": medians, "machine": machine, "peak_bytes": peak}
 
 
 def page_values(name, report, batching, xla):
@@ -205,8 +246,20 @@ def page_values(name, report, batching, xla):
         "milliseconds": " / ".join(f"{value:g}" for value in latency.values()),
         "sample": f"{known['sample_source_tokens']:.0f} source tokens in the mean",
         "machine": known["latency"]["machine"],
+        "memory": f"{memory_limit(known):,}",
+        "peak": f"{known['memory']['peak_bytes'] / 2**20:,.0f}",
+        "largest": f"{known['limits'].get('largest_request_bytes', 0) / 2**20:,.0f}",
         "checks": str(len(report["checks"])),
+        "quick": _not_compared(report["not_compared"]),
     }
+
+
+def _not_compared(left_out):
+    """What the page says of an export by `--quick`; nothing of another."""
+    if not left_out:
+        return ""
+    items = "".join(f"\n- {what}" for what in left_out)
+    return f"\nIt was exported with `--quick`: it loads and answers, but not compared were{items}\n"
 
 
 def _table(rows):
@@ -226,6 +279,15 @@ def _described(key, info, defaults=None):
              for n, size in enumerate(info["shape"] or [])]  # fmt: skip
     default = f" = {defaults[key]:g}" if defaults and key in defaults else ""
     return f"`{key}` {info['dtype']} [{', '.join(sizes)}]{default}"
+
+
+def _with_flags(template, flags):
+    """The template with these flags as items of the list whose last line is `@flags@`."""
+
+    def items(match):
+        return "".join(f"{match[1]}- {flag}\n" for flag in flags)
+
+    return re.sub(r"(?m)^( *)@flags@\n", items, template)
 
 
 def _fill(template, values):

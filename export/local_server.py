@@ -10,7 +10,9 @@ people without Docker, listens on the loopback address alone, and is not for pro
 server's own command is `model_servers/main.cc`; `export.serving` names the rest of its source.)
 
 DIRECTORY is what `export.saved_model` wrote into, a base directory of numbered versions; the model
-takes the directory's name. When it is ready it prints a `curl` line that works. Ctrl-C ends it.
+takes the directory's name. What it loads, and in how many seconds, is on standard error; when it is
+ready it prints a `curl` line that works. Metrics for Prometheus are at the REST port's
+/monitoring/prometheus/metrics, under the server's own names. Ctrl-C ends it.
 
 With --config, a base_path in `/models` that does not exist here stands for the same path in the
 parent of the folder that holds the file, as docker-compose.yml mounts it.

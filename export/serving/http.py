@@ -3,6 +3,7 @@
 POST /v1/models/NAME[/versions/N | /labels/L]:predict
 GET  /v1/models/NAME[/versions/N | /labels/L]
 GET  /v1/models/NAME[/versions/N | /labels/L]/metadata
+GET  /monitoring/prometheus/metrics
 
 `:classify` and `:regress`, which no exported signature has, are UNIMPLEMENTED.
 """
@@ -18,7 +19,7 @@ from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
 from export.capi.library import ServingError
-from export.serving import rest
+from export.serving import metrics, rest
 from export.serving.model import DEFAULT_SIGNATURE
 from export.serving.rpc import metadata
 from export.verification.graph import UsageError
@@ -94,7 +95,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return self._send(400, {"error": f"Content-Length must be a number, got {length}"})
         body = self.rfile.read(int(length))
         if self.command == "POST" and (match := PREDICT.fullmatch(self._route)):
-            return self._answer(lambda: self._predict(match, body))
+            return self._answer(lambda: self._counted(match, body))
         return self._malformed()
 
     do_PUT = do_DELETE = do_POST
@@ -102,12 +103,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if match := STATUS.fullmatch(self._route):
             return self._answer(lambda: self._look_up(match))
+        if self._route == metrics.PATH:
+            return self._send(200, self.versions.metrics.page().encode(), "text/plain")
         return self._malformed()
 
     @property
     def _route(self):
         """The path, without what stands after a question mark."""
         return self.path.partition("?")[0]
+
+    def _counted(self, match, body):
+        name = urllib.parse.unquote(match["name"])
+        with self.versions.metrics.request(name, match["method"].lower(), "REST"):
+            return self._predict(match, body)
 
     def _predict(self, match, body):
         spec = _spec(match)
@@ -157,10 +165,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         else:
             self._send(200, body)
 
-    def _send(self, status, body):
+    def _send(self, status, body, kind="application/json"):
         body = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

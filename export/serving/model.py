@@ -6,6 +6,7 @@ inputs, defaults), `servables/tensorflow/saved_model_warmup_util.cc` (warm-up).
 """
 
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,8 @@ class Model:
         batching: `BatchingParameters`. Default None: each request is a run of its own.
         intra_op_threads, inter_op_threads, xla: see `ServingSession`.
         warm_up: replay its warm-up requests, as a server does. Default True.
+        ran: called with the model's name and the seconds of each run of the session that ended
+            well. Default: nobody is told.
 
     Attributes:
         graph: its `export.verification.graph.Graph`.
@@ -54,8 +57,10 @@ class Model:
         inter_op_threads=None,
         xla=False,
         warm_up=True,
+        ran=lambda name, seconds: None,
     ):
         self.name, self.version, self.directory = name, version, Path(directory)
+        self._ran = ran
         try:
             self.graph = read_graph(directory)
         except (BrokenModel, OSError) as error:
@@ -77,6 +82,11 @@ class Model:
     @property
     def alive(self):
         return self._worker.alive
+
+    @property
+    def peak_bytes(self):
+        """See `Worker.peak_bytes`."""
+        return self._worker.peak_bytes
 
     def predict(self, request, timeout=None):
         """A PredictResponse.
@@ -104,8 +114,10 @@ class Model:
             if self._closed:
                 raise Unloaded
             self._running += 1
+        start = time.perf_counter()
         try:
             arrays = run(feeds, list(outputs.values()), timeout)
+            self._ran(self.name, time.perf_counter() - start)
         finally:
             with self._idle:
                 self._running -= 1

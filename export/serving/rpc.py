@@ -61,8 +61,9 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
     def Predict(self, request, context):
         def predict():
-            _require_model_spec(request)
-            return self._versions.predict(request, context.time_remaining())
+            with self._versions.metrics.request(request.model_spec.name, "Predict", "GRPC"):
+                _require_model_spec(request)
+                return self._versions.predict(request, context.time_remaining())
 
         return _answer(predict, context)
 

@@ -13,6 +13,7 @@ has it.
 import dataclasses
 import sys
 import threading
+import time
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -20,6 +21,7 @@ from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from export.capi.library import CODES, ServingError
+from export.serving.metrics import Metrics
 from export.serving.model import Model, Unloaded
 from export.verification.graph import UsageError
 from export.verification.warmup import WARMUP_FILE
@@ -52,15 +54,19 @@ class Versions:
 
     Args:
         config: a ModelServerConfig.
-        say: called with a line when a version is loaded, unloaded or refused.
+        say: called with a line when a version begins to be loaded, is loaded, unloaded or refused.
         options: of `Model`, batching and threads.
+
+    Attributes:
+        metrics: the `Metrics` of all models.
 
     Raises:
         UsageError: the configuration names what there is not.
     """
 
     def __init__(self, config, say=lambda line: None, **options):
-        self._say, self._options = say, options
+        self.metrics = Metrics()
+        self._say, self._options = say, {**options, "ran": self.metrics.run}
         self._models = {}  # name -> {number: Version}
         self._refreshing, self._closed = threading.Lock(), threading.Event()
         self.configure(config)
@@ -217,6 +223,8 @@ class Versions:
                 continue
             # Until it is loaded again, the dead one answers: UNAVAILABLE.
             versions[number] = Version(States.LOADING, model=dead)
+            self._say(f"{name} version {number} is being loaded ...")
+            start = time.monotonic()
             try:
                 model = Model(name, number, folder, **self._options)
             except ServingError as error:
@@ -228,8 +236,11 @@ class Versions:
                 self._say(f"{name} version {number} is refused: {reason}")
             else:
                 versions[number] = Version(States.AVAILABLE, model=model, stamp=stamp)
-                warm = len(model.warmup_requests)
-                self._say(f"{name} version {number} is loaded ({warm} warm-up requests)")
+                warm, seconds = len(model.warmup_requests), time.monotonic() - start
+                self._say(
+                    f"{name} version {number} is loaded in {seconds:.1f} s "
+                    f"({warm} warm-up requests)"
+                )
             if dead:
                 dead.close()
 

@@ -9,6 +9,7 @@ import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -75,6 +76,13 @@ class Worker:
     @property
     def alive(self):
         return self._process.poll() is None
+
+    @property
+    def peak_bytes(self):
+        """The most memory that its process has had so far, what it shares with others included."""
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
+        [kibibytes] = re.findall(r"(?m)^VmHWM:\s+(\d+) kB$", status)
+        return 1024 * int(kibibytes)
 
     def run(self, feeds, fetches, timeout=None):
         """See `ServingSession.run`; `timeout` in seconds, default: none."""

@@ -27,6 +27,7 @@ class Report:
     graph: object | None = None  # an `export.verification.graph.Graph`
     deployment: dict | None = None  # limits, FLOPs, latency: `export.deployment.facts`
     served: dict[str, list[Answer | None]] = field(default_factory=dict)  # None: it failed
+    not_compared: list[str] = field(default_factory=list)  # what `--quick` left out
 
     @property
     def passed(self) -> bool:
@@ -42,6 +43,7 @@ class Report:
             "directory": self.directory,
             "passed": self.passed,
             "checks": [asdict(check) for check in self.checks],
+            "not_compared": self.not_compared,
             "files": self.files,
             "weights": self.weights,
             "graph": self.graph and self.graph.to_dict(),
@@ -65,6 +67,8 @@ def show(report: Report):
     for check in report.checks:
         verdict = Text("passed", "green") if check.passed else Text("FAILED", "red")
         table.add_row(Text(check.name), verdict, Text(check.detail))
+    for what in report.not_compared:
+        table.add_row(Text("--quick"), Text("not compared", "yellow"), Text(what))
     Console().print(table)
 
 

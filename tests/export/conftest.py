@@ -1,8 +1,13 @@
 """Fixtures that the tests of servers and clients share."""
 
+import json
+
 import pytest
+import tiny
 from serving import Asked, add_version
 
+import tfformer
+from export import examples, saved_model
 from export.local_server import LocalServer
 from export.serving.versions import one_model
 
@@ -24,3 +29,22 @@ def asked(served_model, short, tmp_path_factory):
         asked = Asked(server)
         yield asked
         asked.close()
+
+
+@pytest.fixture(scope="session")
+def deployed(tmp_path_factory):
+    """The base directory that the whole command has written into, with --batching."""
+    translator = tiny.make_translator()
+    folder = tmp_path_factory.mktemp("exported")
+    run = folder / "run"
+    tfformer.save(run, translator.model, translator.tokenizer, dict(list(tiny.SERVED.items())[:2]))
+    base = folder / "two.words-1"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
+        assert saved_model.main([str(run), str(base), "--batching", "--max-batch-size", "37"]) == 0
+    return base
+
+
+@pytest.fixture(scope="session")
+def report(deployed):
+    return json.loads((deployed / "1.report.json").read_text())

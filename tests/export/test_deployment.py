@@ -18,46 +18,31 @@ from paths import ROOT
 from serving import SECONDS, Asked, predict_spec
 from tensorflow_serving.config import model_server_config_pb2
 
-import tfformer
-from export import deployment, examples, saved_model
+from export import deployment
 from export.deployment import write_deployment
 from export.local_server import LocalServer
+from export.serving import metrics
 from export.serving.batching import BatchingParameters
 from export.serving.versions import one_model, read_config
 from export.verification.graph import read_files, read_graph, read_variables
 from tfformer import Transformer, TransformerConfig, Translator
 
 LIMITS = tiny.SERVED
-NAMES = {"README.md", "models.config", "monitoring.config", "docker-compose.yml"}
+NAMES = {
+    "README.md", "models.config", "monitoring.config", "docker-compose.yml",
+    "docker-compose.gpu.yml", "kubernetes.yaml",
+}  # fmt: skip
+STARTED_BY = "docker-compose.yml", "kubernetes.yaml"
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    """The base directory that the whole command has written into, with --batching."""
-    translator = tiny.make_translator()
-    folder = tmp_path_factory.mktemp("exported")
-    run = folder / "run"
-    tfformer.save(run, translator.model, translator.tokenizer, dict(list(LIMITS.items())[:2]))
-    base = folder / "two.words-1"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
-        assert saved_model.main([str(run), str(base), "--batching", "--max-batch-size", "37"]) == 0
-    return base
+def config(deployed):
+    return read_config(deployed / "models.config")
 
 
 @pytest.fixture(scope="module")
-def report(exported):
-    return json.loads((exported / "1.report.json").read_text())
-
-
-@pytest.fixture(scope="module")
-def config(exported):
-    return read_config(exported / "models.config")
-
-
-@pytest.fixture(scope="module")
-def batching(exported):
-    return BatchingParameters.parse((exported / "batching_parameters.txt").read_text())
+def batching(deployed):
+    return BatchingParameters.parse((deployed / "batching_parameters.txt").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -69,23 +54,28 @@ def batched(config, batching):
         batched.close()
 
 
-def test_it_is_all_there_and_nothing_is_left_open(exported):
-    files = {path.name for path in exported.iterdir()}
+def test_it_is_all_there_and_nothing_is_left_open(deployed):
+    files = {path.name for path in deployed.iterdir()}
     assert files == NAMES | {"1", "1.report.json", "batching_parameters.txt"}
     for name in NAMES | {"batching_parameters.txt"}:
-        assert not re.search("@[a-z_]+@", (exported / name).read_text()), name
+        assert not re.search("@[a-z_]+@", (deployed / name).read_text()), name
 
 
-def test_models_config_is_what_the_server_reads(exported, config):
-    text = (exported / "models.config").read_text()
+def test_models_config_is_what_the_server_reads(deployed, config):
+    text = (deployed / "models.config").read_text()
     parsed = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
     [model] = parsed.model_config_list.config
     assert (model.name, model.base_path) == ("two.words-1", "/models/two.words-1")
     assert model.model_platform == "tensorflow"
     # Here it is the folder that docker-compose.yml mounts.
-    assert config.model_config_list.config[0].base_path == str(exported.resolve())
-    # What is commented out parses too: labels, and the versions that they name.
-    proposed = re.sub(r"(?m)^    # (model_version_policy|version_labels)", r"    \1", text)
+    assert config.model_config_list.config[0].base_path == str(deployed.resolve())
+    assert model.model_version_policy.latest.num_versions == 1
+    # What is commented out parses too, in its place: labels, and the versions that they name.
+    active = "    model_version_policy { latest { num_versions: 1 } }\n"
+    assert text.count(active) == 1
+    proposed = re.sub(
+        r"(?m)^    # (model_version_policy|version_labels)", r"    \1", text.replace(active, "")
+    )
     [model] = text_format.Parse(
         proposed, model_server_config_pb2.ModelServerConfig()
     ).model_config_list.config
@@ -93,16 +83,17 @@ def test_models_config_is_what_the_server_reads(exported, config):
     assert dict(model.version_labels) == {"stable": 1, "canary": 2}
 
 
-def test_monitoring_config_enables_what_its_comment_names(exported):
-    comment, line = (exported / "monitoring.config").read_text().splitlines()
-    path = "/monitoring/prometheus/metrics"
+def test_monitoring_config_enables_what_its_comment_names(deployed):
+    comment, line = (deployed / "monitoring.config").read_text().splitlines()
+    path = metrics.PATH
+    assert path == "/monitoring/prometheus/metrics"
     assert comment.endswith(f"http://HOST:8501{path}")
     assert line == f'prometheus_config {{ enable: true, path: "{path}" }}'
 
 
-def test_docker_compose_names_the_files_that_are_there(exported):
+def test_docker_compose_names_the_files_that_are_there(deployed):
     yaml = pytest.importorskip("yaml")
-    [(name, service)] = yaml.safe_load((exported / "docker-compose.yml").read_text())[
+    [(name, service)] = yaml.safe_load((deployed / "docker-compose.yml").read_text())[
         "services"
     ].items()
     assert name == "two.words-1"
@@ -113,7 +104,7 @@ def test_docker_compose_names_the_files_that_are_there(exported):
     options = dict(option.removeprefix("--").split("=", 1) for option in service["command"])
     for option, path in options.items():
         if path.startswith("/models/"):
-            assert (exported / Path(path).relative_to(there)).is_file(), option
+            assert (deployed / Path(path).relative_to(there)).is_file(), option
     assert options["enable_batching"] == "true"
     assert options["allow_version_labels_for_unavailable_models"] == "true"
 
@@ -138,14 +129,14 @@ def test_no_batch_has_more_rows_than_the_model_takes(tmp_path, report, limit, ro
 def test_what_the_user_changed_stays_and_the_page_is_renewed(tmp_path, report):
     write_deployment(tmp_path, report, batching=True)
     mine = [path for path in tmp_path.iterdir() if path.name != "README.md"]
-    assert len(mine) == 4
+    assert len(mine) == len(NAMES)
     for path in mine:
         path.write_text("# mine")
     page = tmp_path / "README.md"
     written = page.read_text()
     page.write_text(written.splitlines()[0] + "\nold")
     write_deployment(tmp_path, report, batching=True)
-    assert [path.read_text() for path in mine] == ["# mine"] * 4
+    assert [path.read_text() for path in mine] == ["# mine"] * len(NAMES)
     assert page.read_text() == written
     for own in (b"# My page\n" + written.encode(), "# Größe".encode("latin-1"), b""):
         page.write_bytes(own)
@@ -164,14 +155,15 @@ def test_what_the_files_that_stay_do_not_fit_is_said(tmp_path, report):
     known = report["deployment"]
     small = {**known, "limits": {**known["limits"], "max_batch_size": 7}}
     assert write_deployment(tmp_path, report) == []
-    [line] = write_deployment(tmp_path, report, batching=True)
-    assert "docker-compose.yml must have --enable_batching" in line
-    (tmp_path / "docker-compose.yml").unlink()
+    lines = write_deployment(tmp_path, report, batching=True)
+    for file, line in zip(STARTED_BY, lines, strict=True):
+        assert f"{file} must have --enable_batching" in line
+        (tmp_path / file).unlink()
     assert write_deployment(tmp_path, report, batching=True) == []
     [line] = write_deployment(tmp_path, {**report, "deployment": small}, batching=True)
     assert "max_batch_size in batching_parameters.txt must be at most 7" in line
-    [line] = write_deployment(tmp_path, report)
-    assert "docker-compose.yml must not have --enable_batching" in line
+    for file, line in zip(STARTED_BY, write_deployment(tmp_path, report), strict=True):
+        assert f"{file} must not have --enable_batching" in line
 
 
 def test_a_sample_text_stays_as_it_is(tmp_path, report):
@@ -199,10 +191,10 @@ def ask_all(page, server):
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
-def test_every_curl_line_of_the_page_works(exported, batched):
+def test_every_curl_line_of_the_page_works(deployed, batched):
     # One for each signature, and one for the status.
-    signatures = read_graph(exported / "1").signatures
-    assert ask_all(exported / "README.md", batched.server) == len(signatures) + 1
+    signatures = read_graph(deployed / "1").signatures
+    assert ask_all(deployed / "README.md", batched.server) == len(signatures) + 1
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
@@ -216,8 +208,8 @@ def test_every_curl_line_of_a_page_without_batching_works(asked, report, tmp_pat
     assert (model.name, model.base_path) == ("tiny", str(base.resolve()))
 
 
-def test_the_client_line_of_the_page_works(exported, batched):
-    page = (exported / "README.md").read_text()
+def test_the_client_line_of_the_page_works(deployed, batched):
+    page = (deployed / "README.md").read_text()
     [line] = [line for line in page.splitlines() if line.startswith("echo ")]
     line = line.replace("python", sys.executable)
     url = f"--url http://127.0.0.1:{batched.server.rest_port}"
@@ -225,8 +217,8 @@ def test_the_client_line_of_the_page_works(exported, batched):
     assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr
 
 
-def test_with_batching_there_is_what_can_be_batched(exported):
-    signatures = read_graph(exported / "1").signatures
+def test_with_batching_there_is_what_can_be_batched(deployed):
+    signatures = read_graph(deployed / "1").signatures
     assert set(signatures) == {
         "serving_default", "translate_document", "score", "complete", "align"
     }  # fmt: skip
@@ -251,8 +243,8 @@ def test_a_server_that_batches_answers_each_what_alone_it_gets(batched):
 # The numbers.
 
 
-def test_limits_and_sizes_of_the_report_are_those_of_the_model(exported, report):
-    known, version = report["deployment"], exported / "1"
+def test_limits_and_sizes_of_the_report_are_those_of_the_model(deployed, report):
+    known, version = report["deployment"], deployed / "1"
     limits = known["limits"]
     assert {name: limits[name] for name in LIMITS} == LIMITS
     assert limits["max_characters"] == 17 * 16
@@ -262,7 +254,7 @@ def test_limits_and_sizes_of_the_report_are_those_of_the_model(exported, report)
     assert report["weights"] == read_variables(version, read_graph(version))
     assert set(known["latency"]["milliseconds"]) == {"1", "8", "32"}
     assert min(known["latency"]["milliseconds"].values()) > 0
-    page = (exported / "README.md").read_text()
+    page = (deployed / "README.md").read_text()
     assert "| rows of a request | 37; more are INVALID_ARGUMENT |" in page
     assert f"| parameters, as stored | {report['weights']['parameters']:,} |" in page
     assert "tokens of a source; of a translation | 17; 13;" in page

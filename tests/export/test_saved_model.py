@@ -127,7 +127,9 @@ def test_it_is_the_next_version_and_nothing_else_is_left(exported):
         "8",
         "8.report.json",
         "README.md",
+        "docker-compose.gpu.yml",
         "docker-compose.yml",
+        "kubernetes.yaml",
         "models.config",
         "monitoring.config",
     ]
@@ -174,8 +176,8 @@ def test_a_rank_2_text_is_an_invalid_argument(served):
 
 
 def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsys):
-    def refuse(directory, requests, progress, xla):
-        assert not xla
+    def refuse(directory, requests, progress, xla, quick):
+        assert not xla and not quick
         report = verify.Report(str(directory))
         report.add("weights", ["they are gone"], "")
         return report

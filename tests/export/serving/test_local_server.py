@@ -1,5 +1,6 @@
 """The command: a line that works, exit codes, and mistakes in one line."""
 
+import re
 import shutil
 import signal
 import socket
@@ -39,7 +40,10 @@ def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
         process.kill()
     assert process.returncode == 0
     assert "Traceback" not in error
-    assert "tiny version 1 is loaded" in error and "gRPC at 127.0.0.1:" in error
+    begun, loaded, *_ = [line for line in error.splitlines() if "tiny version 1" in line]
+    assert begun == "tiny version 1 is being loaded ..."
+    assert re.fullmatch(r"tiny version 1 is loaded in \d+\.\d s \(1 warm-up requests\)", loaded)
+    assert "gRPC at 127.0.0.1:" in error
 
 
 def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(

@@ -1,0 +1,122 @@
+"""The compose files: the health check tells, limits come from what was measured, files agree."""
+
+import re
+import subprocess
+
+import pytest
+import tensorflow as tf
+from paths import ROOT
+from serving import SECONDS, predict_spec
+
+from export.deployment import memory_limit, write_deployment
+
+yaml = pytest.importorskip("yaml")
+
+
+def service(folder, file="docker-compose.yml"):
+    """The one service of a compose file."""
+    [found] = yaml.safe_load((folder / file).read_text())["services"].values()
+    return found
+
+
+@pytest.fixture
+def written(tmp_path, report):
+    """The files of a model that is called `tiny`."""
+    base = tmp_path / "tiny"
+    base.mkdir()
+    write_deployment(base, report)
+    return base
+
+
+def health(check, port):
+    """The exit code of a health check whose server listens on another port."""
+    kind, *command = check["test"]
+    assert kind == "CMD" and command[:2] == ["bash", "-c"] and "/8501" in command[2]
+    command[2] = command[2].replace("/8501", f"/{port}")
+    return subprocess.run(command, capture_output=True, timeout=SECONDS).returncode
+
+
+def test_the_health_check_tells_a_served_model_from_others(written, asked):
+    check = service(written)["healthcheck"]
+    assert health(check, asked.server.rest_port) == 0
+    other = {"test": [part.replace("/models/tiny", "/models/no") for part in check["test"]]}
+    assert other != check and health(other, asked.server.rest_port) != 0
+    assert health(check, 1) != 0
+
+
+def test_the_health_check_waits_for_a_version_that_is_loading(written):
+    """The answer of a server whose one version is not there yet."""
+    import threading
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    states = ["LOADING", "AVAILABLE"]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            assert self.path == "/v1/models/tiny"
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"model_version_status": [{"state": "%s"}]}' % states[0].encode())
+
+        def log_message(self, *_):
+            """Says nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        check = service(written)["healthcheck"]
+        assert health(check, server.server_port) != 0
+        del states[0]
+        assert health(check, server.server_port) == 0
+        server.shutdown()
+
+
+def test_limits_are_those_of_the_report(written, report):
+    limits = service(written)["deploy"]["resources"]["limits"]
+    known = report["deployment"]
+    peak, caches = known["memory"]["peak_bytes"], known["limits"]["largest_request_bytes"]
+    size = sum(file["bytes"] for file in report["files"].values())
+    assert peak > size  # the weights are in memory
+    mebibytes = memory_limit(known)
+    assert mebibytes % 256 == 0 and 0 <= mebibytes * 2**20 - (2 * peak + caches) < 2**28
+    assert limits == {"cpus": "${CORES:-2}", "memory": f"${{MEMORY:-{mebibytes}m}}"}
+    assert "--tensorflow_inter_op_parallelism=${CORES:-2}" in service(written)["command"]
+    page = (written / "README.md").read_text()
+    assert f"Its limit of memory is {mebibytes:,} MiB" in page
+    assert f"the peak of {peak / 2**20:,.0f} MiB" in page
+
+
+def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report):
+    known = report["deployment"]
+    assert write_deployment(written, report) == []
+    grown = {**known, "memory": {"peak_bytes": 2**33}}
+    lines = write_deployment(written, {**report, "deployment": grown})
+    for file, line in zip(("docker-compose.yml", "kubernetes.yaml"), lines, strict=True):
+        assert f"limit of memory in {file} must be at least" in line
+        text = (written / file).read_text()
+        (written / file).write_text(re.sub("memory: ", "memory: 64 # ", text))
+    assert write_deployment(written, {**report, "deployment": grown}) == []
+
+
+def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
+    model = asked.server.versions.model(predict_spec())
+    weights = sum(path.stat().st_size for path in (model.directory / "variables").iterdir())
+    peak = model.peak_bytes
+    assert weights < peak <= model.peak_bytes
+
+
+def test_the_gpu_file_names_the_same_service_and_version(written):
+    plain, gpu = service(written), service(written, "docker-compose.gpu.yml")
+    files = [yaml.safe_load(path.read_text()) for path in written.glob("docker-compose*.yml")]
+    assert [list(file["services"]) for file in files] == [["tiny"], ["tiny"]]
+    assert gpu["image"] == f"{plain['image']}-gpu"
+    [device] = gpu["deploy"]["resources"]["reservations"]["devices"]
+    assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
+    assert set(gpu) == {"image", "environment", "deploy"}  # all else is the first file's
+
+
+def test_what_is_said_of_buckets_is_true_of_tensorflow():
+    page = (ROOT / "docs" / "guide" / "deploy.md").read_text()
+    section = page.split("\n## Models in a bucket\n")[1].split("\n## ")[0]
+    schemes = tf.io.gfile.get_registered_schemes()
+    assert "gs" in schemes and "s3" not in schemes
+    assert "File system scheme 's3' not implemented" in section and "`gs://`" in section

@@ -1,0 +1,74 @@
+"""`export.saved_model --quick`: it loads and answers, nothing is compared, and all say so."""
+
+import json
+
+import pytest
+
+from export import deployment, saved_model, verify
+from export.verification import compare, families
+from tfformer.service.score import score
+from tfformer.service.translation import serving_default
+
+SIGNATURES = {"serving_default", "score"}
+
+
+def refuse(*_, **__):
+    raise AssertionError("--quick compares nothing")
+
+
+@pytest.fixture(scope="module")
+def quick(deployed, tmp_path_factory):
+    """(the base directory of a quick export, what the command printed)."""
+    base = tmp_path_factory.mktemp("quick") / "tiny"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfformer.service.translator.SIGNATURES", (serving_default, score))
+        patch.setattr(deployment, "LATENCY_BATCHES", (1,))
+        patch.setattr(compare, "compare_in_process", refuse)
+        patch.setattr(verify, "serve_in_python", refuse)
+        patch.setattr(families, "COMPARISONS", {})
+        assert saved_model.main([str(deployed.parent / "run"), str(base), "--quick"]) == 0
+    return base
+
+
+def test_each_signature_answers_once_as_it_is_served(quick):
+    report = json.loads((quick / "1.report.json").read_text())
+    assert report["passed"] and set(report["served"]) == SIGNATURES
+    assert all(len(answers) == 1 and answers[0] for answers in report["served"].values())
+    checks = {check["name"]: check["detail"] for check in report["checks"]}
+    assert {f"served: {name}" for name in SIGNATURES} <= set(checks)
+    assert {"no Python ops", "no XLA", "no custom ops", "weights", "warm-up"} <= set(checks)
+    assert {checks[f"served: {name}"] for name in SIGNATURES} == {"1 requests"}
+    assert not [name for name in checks if "agreement" in name or "in process" in name]
+
+
+def test_report_and_page_say_what_was_not_compared(quick, deployed):
+    report = json.loads((quick / "1.report.json").read_text())
+    loader, *others = report["not_compared"]
+    assert loader.endswith("tf.saved_model.load") and others == list(saved_model.NOT_COMPARED)
+    page = (quick / "README.md").read_text()
+    assert "exported with `--quick`" in page
+    for what in report["not_compared"]:
+        assert f"\n- {what}\n" in page
+    whole = json.loads((deployed / "1.report.json").read_text())
+    assert whole["not_compared"] == [] and "--quick" not in (deployed / "README.md").read_text()
+
+
+def test_the_deployment_is_there(quick, deployed):
+    def names(base):
+        return {path.name for path in base.iterdir()} - {"batching_parameters.txt"}
+
+    assert names(quick) == names(deployed)
+
+
+def test_a_signature_that_does_not_answer_is_not_published(deployed, tmp_path, monkeypatch, capsys):
+    def fail(path, graph, feeds, report, xla):
+        assert all(len(batch) == 1 for batch in feeds.values())
+        report.add("served: serving_default", ["1 of 1 requests: INTERNAL: x"], "")
+        return report.served
+
+    monkeypatch.setattr(verify, "serve", fail)
+    monkeypatch.setattr("tfformer.service.translator.SIGNATURES", (serving_default,))
+    base = tmp_path / "tiny"
+    assert saved_model.main([str(deployed.parent / "run"), str(base), "--quick"]) == 1
+    assert "not exported: served: serving_default: 1 of 1" in capsys.readouterr().err
+    assert list(base.iterdir()) == []
