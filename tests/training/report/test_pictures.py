@@ -35,7 +35,6 @@ def test_attention_of_joined_pieces_is_added_up_and_of_joined_rows_the_mean():
 
 def test_matplotlib_shapes_arabic_itself():
     """The version that is asked for joins letters and turns them round; that is not done again."""
-
     assert ft2font.__libraqm_version__
 
 
