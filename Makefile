@@ -34,4 +34,4 @@ bench: .venv/ready
 	$(BIN)/python -m benchmarks.decoding $(BENCH)
 
 clean:
-	rm -rf $(RUN)
+	rm -rf $(RUN) exported/$(notdir $(RUN))

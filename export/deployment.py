@@ -131,13 +131,14 @@ def _misfits(directory, known, batching, xla):
             )
 
 
-def facts(service, directory, texts):
+def facts(service, directory, texts, reference):
     """What the report says of a version besides what was checked.
 
     Args:
         service: the `Service` that was saved.
         directory: the SavedModel.
-        texts: what latency is measured with.
+        texts: what latency is measured with; the first of them is what its page asks.
+        reference: what belongs to the first text, for requests that have both.
 
     Returns:
         A dict that JSON can have.
@@ -146,7 +147,7 @@ def facts(service, directory, texts):
 
     import tfformer
 
-    tokens = len(service.tokenizer.encode_source(tf.constant(texts)).flat_values)
+    ids = service.tokenizer.encode_source(tf.constant(texts))
     latency = measure_latency(directory, texts, service.max_batch_size, service.xla)
     return {
         "exported": str(date.today()),
@@ -159,7 +160,9 @@ def facts(service, directory, texts):
         "memory": {"peak_bytes": latency.pop("peak_bytes")},
         "latency": latency,
         "sample": texts[0],
-        "sample_source_tokens": tokens / len(texts),
+        "sample_reference": reference,
+        "sample_source_ids": ids[0, : service.max_source_length].numpy().tolist(),
+        "sample_source_tokens": len(ids.flat_values) / len(texts),
     }
 
 
@@ -206,6 +209,13 @@ def page_values(name, report, batching, xla):
     """What stands where `templates/README.md` has a name between two @."""
     known, signatures = report["deployment"], report["graph"]["signatures"]
     page, latency, text = known["page"], known["latency"]["milliseconds"], known["sample"]
+    reference = known["sample_reference"]
+    # Of an input of another name, the text.
+    said = {
+        "target": [reference],
+        "prefix": [reference.split(" ")[0]],
+        "source_ids": [known["sample_source_ids"]],
+    }
     rows, curls = [], []
     for signature, parts in signatures.items():
         inputs = [_described(key, info, parts["defaults"]) for key, info in parts["inputs"].items()]
@@ -214,9 +224,8 @@ def page_values(name, report, batching, xla):
         if signature == "serving_default":
             continue
         asked = {}
-        for key, info in parts["inputs"].items():
-            value = [text] if info["dtype"] == "string" else [[5, 6, 3]]
-            value = parts["defaults"].get(key, value)
+        for key in parts["inputs"]:
+            value = parts["defaults"].get(key, said.get(key, [text]))
             asked[key] = float(f"{value:g}") if isinstance(value, float) else value
         curls.append(curl(name, {"signature_name": signature, "inputs": asked}))
     return {

@@ -108,14 +108,12 @@ def curl_line(server, name):
     """A command that asks the newest version of a model for a prediction."""
     from tensorflow_serving.apis.model_pb2 import ModelSpec
 
-    model = server.versions.model(ModelSpec(name=name))
-    texts = [
-        value.decode(errors="replace")
-        for request in model.warmup_requests
-        if request.model_spec.signature_name in ("", "serving_default")
-        for value in request.inputs["text"].string_val
-    ]
-    text = next((text for text in texts if text.strip()), "Hello.")
+    directory = server.versions.model(ModelSpec(name=name)).directory
+    report = directory.with_name(f"{directory.name}.report.json")
+    try:
+        text = json.loads(report.read_text(encoding="utf-8"))["deployment"]["sample"]
+    except (OSError, ValueError, KeyError):
+        text = "Hello."  # it was not exported here, or its report was taken away
     body = shlex.quote(json.dumps({"instances": [text]}, ensure_ascii=False))
     return f"curl -d {body} http://127.0.0.1:{server.rest_port}/v1/models/{name}:predict"
 

@@ -133,7 +133,7 @@ def export(run, directory, progress=print, batching=False, quick=False, **option
         if not report.passed:
             return None, report
         progress("measuring how long it takes ...")
-        report.deployment = facts(service, model, typical_texts(run, service))
+        report.deployment = facts(service, model, *typical_texts(run, service))
         return release(model, report, directory, batching, service.xla, progress), report
 
 
@@ -185,11 +185,15 @@ def check(service, names, model, run, options, progress, quick=False):
 
 
 def typical_texts(run, service):
-    """Texts to measure with: the examples of the run's training, else made-up ones."""
+    """Texts to measure with, and the reference of the first: of the run's validation, else made up,
+    with itself for a reference."""
     from tfformer.run import read_config
 
-    texts = read_config(run).get("training", {}).get("examples")
-    return texts or [service.tokenizer.sample_text(16, seed=n) for n in range(32)]
+    training = read_config(run).get("training", {})
+    texts = training.get("examples")
+    if not texts:
+        texts = [service.tokenizer.sample_text(16, seed=n) for n in range(32)]
+    return texts, (training.get("references") or texts)[0]
 
 
 def release(model, report, directory, batching, xla, progress):

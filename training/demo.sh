@@ -3,7 +3,8 @@
 # what is there already is not made again.
 set -eu
 RUN=${1:-runs/dates}
-EXPORTED=$RUN/exported
+NAME=$(basename "$RUN")
+EXPORTED=exported/$NAME # its name is the model's
 
 title() { printf '\n\033[1m== %s\033[0m\n' "$1"; }
 step() { title "$1"; shift; echo "\$ $*"; "$@"; }
@@ -52,12 +53,12 @@ The model card is $RUN/README.md, the training curve $RUN/curve.png, the attenti
 $RUN/attention.png, the scores
 $RUN/evaluation.json, the SavedModel $EXPORTED/$(newest) and what was verified $EXPORTED/$(newest).report.json.
 
-Serve it with a stock TensorFlow Serving (2.14 or newer):
-  docker run -p 8501:8501 -v "$(cd "$EXPORTED" && pwd)":/models/dates -e MODEL_NAME=dates tensorflow/serving
-  curl -d '{"instances": ["4 July 2031"]}' localhost:8501/v1/models/dates:predict
+Serve it with a stock TensorFlow Serving (2.14 or newer), then ask it:
+  docker compose -f $EXPORTED/docker-compose.yml up   # or python -m export.local_server $EXPORTED
+  curl -d '{"instances": ["4 July 2031"]}' localhost:8501/v1/models/$NAME:predict
 
 Train on two text files of your own, line N of one the translation of line N of the other:
   . .venv/bin/activate
-  python -m training.train --source train.en --target train.de --run runs/mine --preset tiny
+  python -m training.train --source train.en --target train.de --run runs/mine
   python -m export.saved_model runs/mine exported/mine
 END

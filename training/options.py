@@ -143,10 +143,16 @@ def require_usage(arguments):
         raise ValueError("--data is for a recipe's own corpus and --source for another: give one")
     if not (arguments.source or arguments.recipe or _goes_on(arguments)):
         raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
-    files, val_files = _files(arguments)
-    require_files(path for pair in (*files, val_files or ()) for path in pair if path)
+    _, val_files = _files(arguments)
+    require_files(corpus_files(arguments))
     if val_files and bool(arguments.val_target) != bool(arguments.target):
         raise ValueError("--val-source needs --val-target where --source has --target")
+
+
+def corpus_files(arguments):
+    """All files of the user's own corpus."""
+    files, val_files = _files(arguments)
+    return [path for pair in (*files, val_files or ()) for path in pair if path]
 
 
 def _files(arguments):

@@ -81,5 +81,6 @@ class Selection:
             return
         training = {**best, f"{self.task.figure}_signature": self.validation.signature}
         training["examples"] = self.validation.sources[:EXAMPLES]
+        training["references"] = self.validation.references[:EXAMPLES]
         run.save(state.directory, state.model, self.tokenizer, self.search, training, weights)
         update_card(state.directory, state.say)

@@ -30,7 +30,7 @@ import os
 import sys
 
 from training import options
-from training.data.reader import CorpusError
+from training.data.reader import CorpusError, require_readable
 from training.lock import alone
 from training.options import changed_settings, flag, given_search, given_sizes, read_recipe
 from training.recipe import AUTO, SETTLED_BY_INIT
@@ -121,7 +121,8 @@ def _begin(command, arguments):
         return _refuse(command, recipe, error, 2)
     if not begun:
         try:
-            # What is missing of its corpus is said now; nothing is read yet.
+            # What is missing of its corpus is said now, before any work.
+            require_readable(options.corpus_files(arguments))
             recipe.read("val", arguments.data)
         except (ValueError, OSError) as error:
             at_fault = isinstance(error, (CorpusError, OSError))

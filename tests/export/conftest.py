@@ -31,13 +31,18 @@ def asked(served_model, short, tmp_path_factory):
         asked.close()
 
 
+# What the run says of its validation.
+VALIDATION = {"examples": tiny.sentences(5), "references": tiny.sentences(5, seed=11)}
+
+
 @pytest.fixture(scope="session")
 def deployed(tmp_path_factory):
     """The base directory that the whole command has written into, with --batching."""
     translator = tiny.make_translator()
     folder = tmp_path_factory.mktemp("exported")
     run = folder / "run"
-    tfformer.save(run, translator.model, translator.tokenizer, dict(list(tiny.SERVED.items())[:2]))
+    search = dict(list(tiny.SERVED.items())[:2])
+    tfformer.save(run, translator.model, translator.tokenizer, search, VALIDATION)
     base = folder / "two.words-1"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time

@@ -3,6 +3,7 @@
 import concurrent.futures
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tensorflow_serving.config import model_server_config_pb2
 
 from export import deployment
 from export.deployment import write_deployment
-from export.local_server import LocalServer
+from export.local_server import LocalServer, curl_line
 from export.serving import metrics
 from export.serving.batching import BatchingParameters
 from export.serving.versions import one_model, read_config
@@ -206,6 +207,19 @@ def test_every_curl_line_of_a_page_without_batching_works(asked, report, tmp_pat
     assert ask_all(base / "README.md", asked.server) == len(graph["signatures"]) + 1
     [model] = read_config(base / "models.config").model_config_list.config
     assert (model.name, model.base_path) == ("tiny", str(base.resolve()))
+
+
+def test_the_lines_ask_what_validation_had(deployed, batched):
+    text, reference = tiny.sentences(5)[0], tiny.sentences(5, seed=11)[0]
+    page = (deployed / "README.md").read_text()
+    asked = [json.loads(shlex.split(line)[2]) for line in page.splitlines() if "curl -d" in line]
+    said = {body.get("signature_name"): body.get("inputs") for body in asked}
+    assert asked[0] == {"instances": [text]}
+    assert said["score"] == said["align"] == {"source": [text], "target": [reference]}
+    assert said["complete"] == {"text": [text], "prefix": [reference.split()[0]]}
+    # So does the line that the local server prints.
+    [_, _, body, url] = shlex.split(curl_line(batched.server, "two.words-1"))
+    assert json.loads(body) == asked[0] and url.endswith("/v1/models/two.words-1:predict")
 
 
 def test_the_client_line_of_the_page_works(deployed, batched):

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from export import deployment, saved_model, verify
-from export.verification import compare, families
+from export import deployment, saved_model
+from export.verification import compare, families, serve
 from tfformer.service.score import score
 from tfformer.service.translation import serving_default
 
@@ -24,7 +24,7 @@ def quick(deployed, tmp_path_factory):
         patch.setattr("tfformer.service.translator.SIGNATURES", (serving_default, score))
         patch.setattr(deployment, "LATENCY_BATCHES", (1,))
         patch.setattr(compare, "compare_in_process", refuse)
-        patch.setattr(verify, "serve_in_python", refuse)
+        patch.setattr(serve, "serve_in_python", refuse)
         patch.setattr(families, "COMPARISONS", {})
         assert saved_model.main([str(deployed.parent / "run"), str(base), "--quick"]) == 0
     return base
@@ -66,7 +66,7 @@ def test_a_signature_that_does_not_answer_is_not_published(deployed, tmp_path, m
         report.add("served: serving_default", ["1 of 1 requests: INTERNAL: x"], "")
         return report.served
 
-    monkeypatch.setattr(verify, "serve", fail)
+    monkeypatch.setattr(serve, "serve", fail)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", (serving_default,))
     base = tmp_path / "tiny"
     assert saved_model.main([str(deployed.parent / "run"), str(base), "--quick"]) == 1

@@ -25,6 +25,14 @@ def test_missing_file(files, capsys):
     assert "source.txt" in fails(arguments, capsys, 1)
 
 
+def test_a_mistyped_file_is_said_before_any_work(files, capsys, tmp_path):
+    arguments = files()
+    arguments += ["--val-source", arguments[1], "--val-target", str(tmp_path / "val.typo")]
+    error = fails(arguments, capsys, 1)
+    assert error.endswith(f"cannot read {tmp_path / 'val.typo'}: No such file or directory")
+    assert not (tmp_path / "run").exists()
+
+
 def test_directory_instead_of_a_file(files, capsys, tmp_path):
     arguments = files()
     arguments[1] = str(tmp_path)

@@ -162,6 +162,14 @@ def require_files(paths: Iterable[StrPath]) -> None:
             )
 
 
+def require_readable(paths: Iterable[StrPath]) -> None:
+    """Raises `CorpusError` for a file whose beginning cannot be read."""
+    for path in paths:
+        lines = read_lines(path)
+        next(lines, None)
+        lines.close()
+
+
 def clean_pairs(
     pairs: Iterable[Pair],
     report: CorpusReport,
