@@ -2,10 +2,15 @@
 
 import base64
 import json
+import re
 import struct
 
 # Types of default values that a request by REST is filled up with, as `struct` has them.
 KINDS = {"DT_INT32": "<i", "DT_FLOAT": "<f"}
+
+
+# What TensorFlow writes before the parts of a check's message, each in brackets.
+ASSERTION = "assertion failed: ["
 
 
 def scalar(proto):
@@ -25,10 +30,22 @@ def as_text(value):
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
+def without_graph(message):
+    """A server's message without the names that its graph has for things.
+
+    `assertion failed: [rows must be in [0, 8], got] [9]\\n [[{{node Assert}}]]` is
+    `rows must be in [0, 8], got 9`.
+    """
+    message = re.split(r"\s*\[\[\{\{", message.strip(), maxsplit=1)[0]
+    if not message.startswith(ASSERTION):
+        return message
+    return message.removeprefix(ASSERTION).removesuffix("]").replace("] [", " ")
+
+
 def message_of(error):
     """What the body of an error of HTTP says."""
     body = error.read().decode(errors="replace")
     try:
-        return json.loads(body)["error"]
-    except (ValueError, KeyError, TypeError):
+        return without_graph(json.loads(body)["error"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return f"HTTP {error.code}: {body[:200]}"

@@ -29,7 +29,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-from export.answers import KINDS, as_text, message_of, scalar
+from export.answers import KINDS, as_text, message_of, scalar, without_graph
 from export.command import Parser, close_stdout
 from export.credentials import (
     HIDDEN,
@@ -295,7 +295,8 @@ class GrpcClient(Client):
         except grpc.RpcError as error:
             if why := distrust(error.details()):
                 raise _distrusted(self.address, why) from error
-            raise RequestError(error.code().name, error.details()) from error
+            message = without_graph(error.details() or "")
+            raise RequestError(error.code().name, message) from error
 
 
 def _distrusted(where, why):
