@@ -112,7 +112,7 @@ def curl_line(server, name):
     report = directory.with_name(f"{directory.name}.report.json")
     try:
         text = json.loads(report.read_text(encoding="utf-8"))["deployment"]["sample"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         text = "Hello."  # it was not exported here, or its report was taken away
     body = shlex.quote(json.dumps({"instances": [text]}, ensure_ascii=False))
     return f"curl -d {body} http://127.0.0.1:{server.rest_port}/v1/models/{name}:predict"

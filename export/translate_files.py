@@ -151,7 +151,7 @@ def _read_record(record, identity):
         return {name: int(found[name]) for name in start}
     except FileNotFoundError:
         return start
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ProgressError(f"{record} is damaged; to begin anew, remove it") from error
 
 

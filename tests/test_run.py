@@ -287,10 +287,20 @@ def test_a_config_that_is_no_json_is_refused(directory, content):
     assert_refused(directory, "config.json", "damaged")
 
 
-@pytest.mark.parametrize("content", ["[]", "1", '"text"', "null", "{}", '{"format": 2}'])
-def test_a_config_of_another_format_is_refused(directory, content):
+@pytest.mark.parametrize("content", ["[]", "1", "null", "{", "[" * 99_999, "{}", '{"format": 2}'])
+def test_a_config_of_another_type_or_format_is_refused(directory, content):
     (directory / "config.json").write_text(content)
-    assert_refused(directory, "config.json", f"format {run.FORMAT}")
+    words = f"format {run.FORMAT}" if content in ("{}", '{"format": 2}') else "is damaged"
+    assert_refused(directory, "config.json", words)
+
+
+@pytest.mark.parametrize("name", ["../weights.npz", "/etc/passwd", "a/b", "..", ""])
+@pytest.mark.parametrize("key", ["weights", "sha256"])
+def test_a_config_names_files_of_its_own_directory(directory, key, name):
+    config = json.loads((directory / "config.json").read_text())
+    config[key] = name if key == "weights" else {**config[key], name: "0"}
+    (directory / "config.json").write_text(json.dumps(config))
+    assert_refused(directory, f"{name!r} must be the name of a file in the run directory")
 
 
 @pytest.mark.parametrize("key", ["model", "search", "weights", "sha256"])

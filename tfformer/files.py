@@ -1,11 +1,18 @@
 """Files that are whole or not there: JSON, arrays by name, anything in bytes."""
 
+import hashlib
 import io
 import json
 import os
+import secrets
 from pathlib import Path
 
 import numpy as np
+
+# The types of JSON, in its words.
+KINDS = {dict: "object", list: "array"}
+# The key of a JSON object under which the sha256 of all its others stands.
+CHECKSUM = "checksum"
 
 
 class RunError(ValueError):
@@ -15,9 +22,9 @@ class RunError(ValueError):
 def write_atomically(path, content):
     """Writes the bytes so that `path` holds the old content or the new, never a part of it."""
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
     try:
-        with open(temporary, "wb") as file:
+        with open(temporary, "xb") as file:  # nobody else's: not a link that was put there before
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -28,22 +35,42 @@ def write_atomically(path, content):
     sync(path.parent)
 
 
-def read_json(path):
-    """What a JSON file has.
+def read_json(path, kind=dict):
+    """What a JSON file has; without its checksum, if it has one.
+
+    Args:
+        path: the file.
+        kind: the type of what it has, `dict` (default) or `list`.
 
     Raises:
-        RunError: it is damaged.
+        RunError: it is damaged: no JSON, nested too deep, of another type, or changed since its
+            checksum was made.
         OSError: it cannot be read.
     """
     try:
-        return json.loads(Path(path).read_bytes())
-    except ValueError as error:
+        value = json.loads(Path(path).read_bytes())
+    except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
+    if not isinstance(value, kind):
+        found = type(value).__name__
+        raise RunError(f"{path} is damaged: it must be a JSON {KINDS[kind]}, got {found}")
+    if kind is dict and CHECKSUM in value:
+        expected, received = value.pop(CHECKSUM), checksum(value)
+        if received != expected:
+            raise RunError(f"{path} is damaged: its checksum must be {expected!r}, got {received}")
+    return value
 
 
-def write_json(path, value):
-    """Writes a JSON file, by `write_atomically`."""
+def write_json(path, value, checked=False):
+    """Writes a JSON file, by `write_atomically`; `checked`: an object with its checksum."""
+    if checked:
+        value = {**value, CHECKSUM: checksum(value)}
     write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def checksum(value):
+    """The sha256 of a JSON value, however it is indented and in whatever order its keys are."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def sync(*paths):

@@ -101,12 +101,18 @@ def read_config(directory):
         config = read_json(directory / "config.json")
     except FileNotFoundError as error:
         raise RunError(f"{directory} is no run directory: it has no config.json") from error
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        found = config.get("format") if isinstance(config, dict) else config
+    if config.get("format") != FORMAT:
+        found = config.get("format")
         raise RunError(f"{directory / 'config.json'} must be of format {FORMAT}, got {found!r}")
     for name, kind in (("model", dict), ("search", dict), ("weights", str), ("sha256", dict)):
         if not isinstance(config.get(name), kind):
             raise RunError(f"{directory / 'config.json'} is damaged: it has no {name!r}")
+    for name in (config["weights"], *config["sha256"]):
+        if name in ("", "..") or name != Path(name).name:
+            raise RunError(
+                f"{directory / 'config.json'} is damaged: {name!r} must be the name of a file in "
+                "the run directory"
+            )
     return config
 
 

@@ -141,6 +141,7 @@ def _without_seed(run):
     try:
         settings = read_json(prepared / SETTINGS)
         corpus = read_json(prepared / CORPUS)
+        corpus.pop("files", None)  # follows from the rest; older runs do not have it
     except FileNotFoundError:
         return None
     seed = settings.pop("seed", None)

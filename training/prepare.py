@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tfformer import run
 from tfformer.files import (
+    CHECKSUM,
     RunError,
     pack,
     read_arrays,
@@ -39,6 +40,8 @@ BY_PIECE = (
 )
 CORPUS = "corpus.json"
 SETTINGS = "recipe.json"
+# All texts of a split, whose sha256 tells one corpus from another.
+TEXT = {"train": "train/text.bin", "val": "val/text.bin"}
 
 
 def prepare(folder, recipe, data, say, init=None):
@@ -94,21 +97,64 @@ def prepare(folder, recipe, data, say, init=None):
                 pairs = bar.over(pairs)
                 write_corpus(partial / split, pairs, tokenizer, recipe.max_tokens, report, split)
             say(f"{split}: {report}")
-            with open(partial / split / "text.bin", "rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            facts[split] = {**dataclasses.asdict(report), "sha256": digest}
+            facts[split] = {**dataclasses.asdict(report), "sha256": _sha256(partial, TEXT[split])}
         if recipe.choose:
             task, corpus = TASKS[recipe.task], Corpus(partial / "train")
             names, recipe = recipe.choose, plan.chosen(recipe, task, corpus, tokenizer)
             found = (f"--{name.replace('_', '-')} {getattr(recipe, name)}" for name in names)
             say(f"chosen from the corpus: {', '.join(found)}")
-        write_json(partial / SETTINGS, _settings(partial, recipe))
-        write_json(partial / CORPUS, facts)
+        write_json(partial / SETTINGS, _settings(partial, recipe), checked=True)
+        write_json(partial / CORPUS, {**facts, "files": _checksums(partial)}, checked=True)
         sync(*partial.rglob("*"), partial)
         os.replace(partial, folder)
         sync(folder.parent)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def require_undamaged(folder):
+    """Compares each prepared file with its checksum, and makes those that an older run lacks.
+
+    Older runs know the checksums of their texts alone. `recipe.json` and `corpus.json` have their
+    own, which reading them compares.
+
+    Raises:
+        RunError: a file is damaged or missing, which is named.
+    """
+    try:
+        facts = read_json(folder / CORPUS)
+    except FileNotFoundError as error:
+        if CHECKSUM.encode() in (folder / SETTINGS).read_bytes():
+            raise RunError(f"{folder / CORPUS} is missing") from error
+        return  # begun before there was one
+    try:
+        known = facts.get("files") or {TEXT[split]: facts[split]["sha256"] for split in TEXT}
+        expected = {name: str(digest) for name, digest in known.items()}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise RunError(f"{folder / CORPUS} is damaged: {error!r}") from error
+    found = _checksums(folder)
+    for name, digest in expected.items():
+        if found.get(name) != digest:
+            what = "is damaged" if name in found else "is missing"
+            raise RunError(
+                f"{folder / name} {what}: its sha256 must be {digest}, got {found.get(name)}"
+            )
+    if "files" not in facts:
+        settings = read_json(folder / SETTINGS)
+        write_json(folder / SETTINGS, settings, checked=True)
+        write_json(folder / CORPUS, {**facts, "files": found}, checked=True)
+
+
+def _checksums(folder):
+    """{path in the folder: sha256} of all prepared files but the two that have their own."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    names = [path.relative_to(folder).as_posix() for path in paths if path.suffix != ".partial"]
+    return {name: _sha256(folder, name) for name in names if name not in (SETTINGS, CORPUS)}
+
+
+def _sha256(folder, name):
+    with open(folder / name, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _begin_with(folder, init, recipe, side):
@@ -254,7 +300,7 @@ def read_origin(directory):
 def write_settings(directory, recipe):
     """Remembers settings that were changed when a run was resumed."""
     folder = Path(directory) / PREPARED
-    write_json(folder / SETTINGS, _settings(folder, recipe))
+    write_json(folder / SETTINGS, _settings(folder, recipe), checked=True)
 
 
 def _settings(folder, recipe):

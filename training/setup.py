@@ -9,7 +9,7 @@ from training.bar import console
 from training.data.batches import Batches
 from training.data.corpus import Corpus
 from training.data.noise import Noise
-from training.prepare import PREPARED, prepare, read_tokenizer
+from training.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
 from training.recipe import AUTO
 from training.report import machine
 from training.state import LAST
@@ -66,6 +66,8 @@ def make_folders(directory, recipe, data, say, init):
                 f"({PREPARED}): choose another run directory"
             )
         prepare(prepared, recipe, data, say, init)
+    else:
+        require_undamaged(prepared)
     checkpoints.mkdir(exist_ok=True)
 
 

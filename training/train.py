@@ -160,6 +160,8 @@ def _refuse(command, recipe, error, code):
 
 def _train(command, arguments, recipe, begun):
     # Here, not above: TensorFlow begins its work only for a command line that makes sense.
+    import tensorflow as tf
+
     from tfformer.files import RunError
     from training import fit
     from training.interrupt import Interrupted
@@ -204,7 +206,7 @@ def _train(command, arguments, recipe, begun):
         training.resume()
         if begun and changes and training.strategy.is_chief:
             write_settings(arguments.run, training.recipe)
-    except (ValueError, OSError, WorkerError, MemoryError) as error:
+    except (ValueError, OSError, WorkerError, MemoryError, tf.errors.OpError) as error:
         return command.fail(error, 1)
     try:
         training.run()
@@ -213,7 +215,7 @@ def _train(command, arguments, recipe, begun):
         return 128 + stop.number
     except Diverged as error:
         return command.fail(f"training diverged: {error}; the last good checkpoint is kept", 3)
-    except (RunError, OSError, WorkerError, MemoryError) as error:
+    except (RunError, OSError, WorkerError, MemoryError, tf.errors.OpError) as error:
         return command.fail(error, 1)
     task, best = training.task, training.state.progress["best"]
     words = task.figure_words(best[task.figure])

@@ -95,7 +95,7 @@ def _to_array(value, dtype: str, what: str) -> np.ndarray:
 def read_requests(path) -> Requests:
     try:
         requests = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"--requests must be a JSON file, {path!r}: {error}") from error
     if not isinstance(requests, dict):
         raise UsageError(f"--requests must hold {{signature: [request, ...]}}, {path!r} does not")

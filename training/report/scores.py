@@ -34,7 +34,7 @@ def read_scores(directory):
         RunError: they are damaged, or the directory is no run.
     """
     path, weights = Path(directory) / SCORES, read_config(directory)["weights"]
-    entries = read_json(path) if path.exists() else []
+    entries = read_json(path, list) if path.exists() else []
     try:
         return [entry for entry in entries if entry["weights"] == weights]
     except (TypeError, KeyError) as error:

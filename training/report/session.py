@@ -74,7 +74,7 @@ def read_sessions(directory):
         RunError: they are damaged.
     """
     path = Path(directory) / SESSIONS
-    return read_json(path) if path.exists() else []
+    return read_json(path, list) if path.exists() else []
 
 
 def costs(sessions):

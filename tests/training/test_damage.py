@@ -1,0 +1,119 @@
+"""A prepared corpus that has changed since is noticed before a step is made of it."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from workers import fails
+
+from tfformer.files import RunError, read_json, write_json
+from training.prepare import CORPUS, PREPARED, SETTINGS, prepare, require_undamaged
+from training.train import parser, read_recipe
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that is prepared, and not a step further."""
+    folder = tmp_path_factory.mktemp("damage")
+    for side in ("source", "target"):
+        (folder / side).write_text("".join(f"{side} {n} {n * n}\n" for n in range(197)))
+    arguments = ["--source", str(folder / "source"), "--target", str(folder / "target")]
+    arguments += ["--preset", "test", "--run", str(folder / "run")]
+    prepare(folder / "run" / PREPARED, read_recipe(parser().parse_args(arguments)), None, print)
+    return folder / "run"
+
+
+@pytest.fixture
+def prepared(whole, tmp_path):
+    """A copy, to be damaged."""
+    return shutil.copytree(whole, tmp_path / "run") / PREPARED
+
+
+def files(folder):
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
+
+
+def test_what_was_prepared_is_whole(prepared):
+    before = {name: (prepared / name).read_bytes() for name in files(prepared)}
+    require_undamaged(prepared)
+    assert before == {name: (prepared / name).read_bytes() for name in files(prepared)}
+    assert set(read_json(prepared / CORPUS)["files"]) == set(before) - {CORPUS, SETTINGS}
+
+
+@pytest.mark.parametrize("name", ["train/text.bin", "val/index.npy", "source.model"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "removed"])
+def test_a_file_that_changed_is_named(prepared, name, damage, capsys):
+    path = prepared / name
+    content = path.read_bytes()
+    if damage == "removed":
+        path.unlink()
+    elif damage == "cut":
+        path.write_bytes(content[: len(content) // 2])
+    else:
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    error = fails(["--run", str(prepared.parent), "--resume"], capsys, 1)
+    assert f"{path} is {'missing' if damage == 'removed' else 'damaged'}: its sha256" in error
+
+
+def test_one_number_of_an_index(prepared):
+    index = np.load(prepared / "train" / "index.npy")
+    index[3, 1] += 1
+    np.save(prepared / "train" / "index.npy", index)
+    with pytest.raises(RunError, match="index.npy is damaged"):
+        require_undamaged(prepared)
+
+
+@pytest.mark.parametrize("name, key", [(SETTINGS, "seed"), (CORPUS, "origin")])
+def test_a_number_of_the_settings(prepared, name, key, capsys):
+    """They have their own checksum, for settings change when a run is resumed."""
+    text = json.loads((prepared / name).read_text())
+    (prepared / name).write_text(json.dumps({**text, key: 13}))
+    error = fails(["--run", str(prepared.parent), "--resume"], capsys, 1)
+    assert f"{prepared / name} is damaged: its checksum must be" in error
+    (prepared / name).unlink()
+    if name == CORPUS:
+        error = fails(["--run", str(prepared.parent), "--resume"], capsys, 1)
+        assert f"{prepared / CORPUS} is missing" in error
+
+
+def test_an_older_run_gets_what_it_lacks_and_its_texts_are_compared(prepared):
+    new = {name: (prepared / name).read_bytes() for name in files(prepared)}
+    for name in (SETTINGS, CORPUS):
+        value = read_json(prepared / name)
+        value.pop("files", None)
+        write_json(prepared / name, value)
+    text = new["val/text.bin"]
+    (prepared / "val/text.bin").write_bytes(text[:-1])
+    with pytest.raises(RunError, match="val/text.bin is damaged"):
+        require_undamaged(prepared)
+    (prepared / "val/text.bin").write_bytes(text)
+    require_undamaged(prepared)
+    assert new == {name: (prepared / name).read_bytes() for name in files(prepared)}
+
+
+SEEDING = """
+import keras
+from training.data.reader import Pair
+from training.recipe import Recipe
+
+
+def pairs(split, data):
+    for n in range(97):
+        yield Pair(f"{split} {n}", f"{n}")
+    if split == "val":
+        # This ends the vocabulary of every tokenizer that there is.
+        keras.utils.set_random_seed(3)
+        yield Pair("a", "b")
+
+
+RECIPE = Recipe(pairs=pairs, preset="test", vocabulary_size=300, max_tokens=37)
+"""
+
+
+def test_an_error_of_tensorflow_is_one_line_and_nothing_is_left(tmp_path, capsys):
+    recipe = tmp_path / "seeding.py"
+    recipe.write_text(SEEDING)
+    error = fails([str(recipe), "--run", str(tmp_path / "run")], capsys, 1)
+    assert "does not exist" in error
+    assert not (tmp_path / "run" / PREPARED).exists()
