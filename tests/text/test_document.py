@@ -16,7 +16,13 @@ from tfformer.inference.transformer import Inference
 from tfformer.service.document import DOCUMENT_SOURCES
 from tfformer.service.generation import CHARACTERS_PER_TOKEN
 from tfformer.text.abbreviations import WORDS, alternation
-from tfformer.text.document import join_sentences, join_windows, split_sentences, split_windows
+from tfformer.text.document import (
+    cut_documents,
+    join_sentences,
+    join_windows,
+    split_sentences,
+    split_windows,
+)
 from training import dates
 
 
@@ -223,6 +229,55 @@ def test_a_document_over_the_limit_is_cut_and_flagged(translator):
     assert found["truncated"] == [True] and cut["truncated"] == [False]
     assert found["translation"] == cut["translation"]
     assert found["sentences"] == cut["sentences"]
+
+
+@pytest.mark.parametrize("tokens, pieces", [(1, 99), (7, 99), (23, 3), (999, 2), (999, 999)])
+def test_documents_are_cut_by_tokens_and_by_pieces(tokens, pieces):
+    """Against a plain loop. Three documents, of several sentences, of one and of an empty one."""
+    length, overlap = 5, 1
+    documents = [[[7] * n for n in (3, 11, 0, 6, 2)], [[9] * 29], [[]]]
+    flat = tf.ragged.constant(sum(documents, []), tf.int32, ragged_rank=1)
+    names = [[f"{d}{n}" for n in range(len(one))] for d, one in enumerate(documents)]
+    names = tf.ragged.constant(names)
+    found = cut_documents(names, names, flat, tokens, pieces, length, overlap)
+    left, ids, cut = [], [], []
+    for d, document in enumerate(documents):
+        room, windows, kept = tokens, 0, []
+        for n, sentence in enumerate(document):
+            part = sentence[:room]
+            windows += 1 + max(0, -(-(len(part) - length) // (length - overlap)))
+            if room == 0 or windows > pieces:
+                break
+            kept.append(f"{d}{n}".encode())
+            ids.append(part)
+            room -= len(part)
+        left.append(kept)
+        cut.append(tokens - room < sum(map(len, document)) or len(kept) < len(document))
+    assert found[0].to_list() == found[1].to_list() == left
+    assert found[2].to_list() == ids
+    assert found[3].numpy().tolist() == cut
+
+
+@pytest.mark.parametrize("character", ["\ufdfa", "🎉"])
+def test_one_character_of_many_tokens_is_cut_like_a_long_text(translator, character):
+    """U+FDFA is 18 letters by NFKC, an emoji four bytes."""
+    limits = translator.limits()
+    count = limits["max_document_tokens"] // 4 + 3
+    found = translate(translator, character * count, "A house.")
+    assert found["truncated"] == [True, False]
+    assert found["translation"][1] == translator.translate(["A house."])[0]
+    assert count < limits["max_document_characters"]
+
+
+def test_a_document_of_too_many_sentences_is_cut_and_a_request_of_too_many_refused(translator):
+    pieces, rows = translator.limits()["max_document_pieces"], translator.max_batch_size
+    assert translator.limits()["max_request_pieces"] == pieces  # this one allows few rows
+    line = "\u3000\n"  # a sentence without a token
+    found = translate(translator, line * (pieces + 7))
+    assert found["truncated"] == [True] and found["sentences"] == [pieces]
+    function = translator.functions["translate_document"]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=rf"pieces of all texts.*{pieces}\]"):
+        function(tf.constant([line * (pieces // 2)] * min(3, rows)))
 
 
 def test_bytes_that_are_no_text_are_replaced(translator):

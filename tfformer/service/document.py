@@ -3,13 +3,33 @@
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
+from tfformer.service.checks import require_in
 from tfformer.service.generation import CHARACTERS_PER_TOKEN
 from tfformer.service.signature import Signature, graph, texts
-from tfformer.text.document import join_sentences, join_windows, split_sentences, split_windows
+from tfformer.text.document import (
+    cut_documents,
+    join_sentences,
+    join_windows,
+    split_sentences,
+    split_windows,
+)
 
-# A document may be so many times as long as the longest source; so many of its sentences are
-# searched at once; and the pieces of a sentence that is too long overlap by this share.
-DOCUMENT_SOURCES, DOCUMENT_BLOCK, OVERLAP = 64, 32, 0.25
+# A document may be so many times as long as the longest source, and have so many pieces: sentences,
+# and windows of those that are too long.
+DOCUMENT_SOURCES, DOCUMENT_PIECES = 64, 1024
+# So many pieces are searched at once; and the windows of a sentence overlap by this share.
+DOCUMENT_BLOCK, OVERLAP = 32, 0.25
+
+
+def document_limits(max_source_length, max_batch_size):
+    """How large documents may be: {name: number}, of a document, and of all of a request."""
+    return {
+        "max_document_characters": DOCUMENT_SOURCES * max_source_length * CHARACTERS_PER_TOKEN,
+        "max_document_tokens": DOCUMENT_SOURCES * (max_source_length - 1),
+        "max_document_pieces": DOCUMENT_PIECES,
+        # As many longest sources as each row may have, or one document of short sentences.
+        "max_request_pieces": max(DOCUMENT_PIECES, DOCUMENT_SOURCES * max_batch_size),
+    }
 
 
 def translate_document(generation):
@@ -29,21 +49,35 @@ def _translate(generation, text):
     """The outputs of `translate_document`; see `tfformer.text.document`."""
     text = generation.checked_rows("texts", tf.ensure_shape(text, [None]))
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    most = DOCUMENT_SOURCES * generation.max_source_length * CHARACTERS_PER_TOKEN
-    kept = tf.strings.substr(text, 0, most, unit="UTF8_CHAR")
+    limits = document_limits(generation.max_source_length, generation.max_batch_size)
+    kept = tf.strings.substr(text, 0, limits["max_document_characters"], unit="UTF8_CHAR")
     sentences, space = split_sentences(kept)
     # A source ends with eos, which takes a place of each window.
     ids = generation.tokenizer.encode_source(sentences.flat_values)[:, :-1]
     length = generation.max_source_length - 1
     overlap = int(OVERLAP * length)
+    # One character may be many tokens, so characters alone would be no limit.
+    tokens, pieces = limits["max_document_tokens"], limits["max_document_pieces"]
+    sentences, space, ids, cut = cut_documents(
+        sentences, space, ids, tokens, pieces, length, overlap
+    )
     windows, rows = split_windows(ids, length, overlap)
+    windows = _checked(windows, limits["max_request_pieces"])
     found = join_windows(_search_windows(generation, windows), rows, overlap / length)
     translations = sentences.with_flat_values(generation.tokenizer.decode(found))
     return {
         "translation": join_sentences(translations, space),
         "sentences": tf.cast(sentences.row_lengths(), tf.int32),
-        "truncated": tf.strings.length(kept) < tf.strings.length(text),
+        "truncated": cut | (tf.strings.length(kept) < tf.strings.length(text)),
     }
+
+
+def _checked(windows, most):
+    """The windows, if a request may have so many."""
+    count = tf.cast(windows.nrows(), tf.int32)
+    checked = require_in("the number of pieces of all texts", count, 0, most)
+    with tf.control_dependencies([checked]):
+        return windows.with_flat_values(tf.identity(windows.flat_values))
 
 
 def _search_windows(generation, windows):

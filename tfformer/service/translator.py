@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.service.align import align
 from tfformer.service.complete import complete
-from tfformer.service.document import DOCUMENT_SOURCES, translate_document
+from tfformer.service.document import document_limits, translate_document
 from tfformer.service.generation import CHARACTERS_PER_TOKEN, USUAL_WIDTH, Generation, Limits
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.sample import sample
@@ -206,7 +206,7 @@ class Translator(Service):
             "max_source_length": self.max_source_length,
             "max_target_length": self.max_target_length,
             "max_characters": characters,
-            "max_document_characters": characters * DOCUMENT_SOURCES,
+            **document_limits(self.max_source_length, self.max_batch_size),
             "largest_request_bytes": self.largest_request(),
         }
 
@@ -232,6 +232,11 @@ class Translator(Service):
                 f"{limits['max_target_length']:,}; what is longer is cut",
                 "characters of a source; of a document": f"{limits['max_characters']:,}; "
                 f"{limits['max_document_characters']:,}; what is longer is cut",
+                "tokens of a document; its pieces, sentences and windows of long ones": ""
+                f"{limits['max_document_tokens']:,}; {limits['max_document_pieces']:,}; what is "
+                "longer is cut",
+                "pieces of all documents of a request": f"{limits['max_request_pieces']:,}; more "
+                "are INVALID_ARGUMENT",
                 "memory of the caches of the largest request": f"about {caches:,.0f} MiB, besides "
                 "the weights",
             },

@@ -87,6 +87,56 @@ def join_sentences(sentences, space):
     return tf.strings.reduce_join(joined, axis=1)
 
 
+def cut_documents(sentences, space, ids, tokens, pieces, length, overlap):
+    """The beginnings of documents that have at most so many tokens and so many pieces.
+
+    Args:
+        sentences, space: string RaggedTensors [B, (N)], as `split_sentences` gives them.
+        ids: RaggedTensor int32 [M, (S)], the tokens of all sentences.
+        tokens: of a document, an integer; the sentence that goes beyond is cut.
+        pieces: windows of a document, an integer; one more sentence than fits is left out.
+        length, overlap: of a window, see `split_windows`.
+
+    Returns:
+        (sentences, space, ids, cut boolean [B]): what is left, and where anything is missing.
+    """
+    sizes = tf.cast(ids.row_lengths(), tf.int32)
+    before = _before(sizes, sentences)
+    room = tf.clip_by_value(tokens - before, 0, sizes)
+    counts = _windows(room, length, overlap)
+    kept = (before < tokens) & (_before(counts, sentences) + counts <= pieces)
+    room = tf.where(kept, room, 0)
+    ends = tf.cast(ids.row_starts(), tf.int32) + room
+    inside = tf.range(tf.size(ids.flat_values)) < tf.gather(ends, ids.value_rowids())
+    values = tf.gather(ids.flat_values, tf.where(inside)[:, 0])
+    remaining = tf.where(kept)[:, 0]
+    ids = _rows(values, tf.gather(room, remaining))
+    documents, count = sentences.value_rowids(), sentences.nrows()
+    cut = tf.math.unsorted_segment_max(tf.cast(~kept | (room < sizes), tf.int32), documents, count)
+    counts = tf.math.unsorted_segment_sum(tf.cast(kept, tf.int64), documents, count)
+    sentences, space = (
+        _rows(tf.gather(part.flat_values, remaining), counts) for part in (sentences, space)
+    )
+    return sentences, space, ids, cut > 0
+
+
+def _rows(values, lengths):
+    """Rows of these lengths, which are known to add up to the number of values."""
+    return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
+
+
+def _before(numbers, sentences):
+    """Of each sentence, int32 [M], the sum of the numbers of those before it in its document."""
+    sums = tf.cumsum(numbers, exclusive=True)
+    return sums - tf.gather(tf.gather(sums, sentences.row_starts()), sentences.value_rowids())
+
+
+def _windows(sizes, length, overlap):
+    """How many windows rows of these sizes have: 1 + the strides that the first does not reach."""
+    stride = length - overlap
+    return 1 + tf.maximum(sizes - length + stride - 1, 0) // stride
+
+
 def split_windows(ids, length, overlap):
     """Rows of ids as pieces of at most `length` tokens, each beginning `overlap` before the end of
     the one before it.
@@ -101,7 +151,7 @@ def split_windows(ids, length, overlap):
         is one empty window.
     """
     sizes, stride = tf.cast(ids.row_lengths(), tf.int32), length - overlap
-    counts = 1 + tf.maximum(sizes - length + stride - 1, 0) // stride
+    counts = _windows(sizes, length, overlap)
     rows = tf.repeat(tf.range(tf.size(sizes)), counts)
     number = tf.range(tf.size(rows)) - tf.gather(tf.cumsum(counts, exclusive=True), rows)
     starts = number * stride
