@@ -170,6 +170,14 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     Returns:
         A scalar, in nats a token. A batch without tokens gives 0.
+
+    Raises:
+        ValueError: `smoothing` is not in [0, 1), or `r_drop` is negative.
+
+    Example, log 7, for 7 ids of which each is as likely:
+        >>> loss = SmoothedCrossEntropy(smoothing=0.1)
+        >>> round(float(loss([[5, 3, 0]], keras.ops.zeros((1, 3, 7)))), 4)
+        1.9459
     """
 
     def __init__(self, smoothing=0.1, r_drop=0.0, name="smoothed_cross_entropy", **kwargs):

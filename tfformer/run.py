@@ -46,6 +46,14 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
         RunError: the directory holds a model with another tokenizer.
         ValueError: the model is of no family.
         OSError: nothing of what was there before is lost.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> size = tokenizer.source_vocabulary_size
+        >>> model = Transformer(TransformerConfig.preset("test", size))
+        >>> save("runs/house", model, tokenizer, search={"max_target_length": 11})
+        >>> sorted(os.listdir("runs/house"))
+        ['config.json', 'source.model', 'weights-....npz']
     """
     directory, family = Path(directory), family_of(model)
     directory.mkdir(parents=True, exist_ok=True)
@@ -191,6 +199,16 @@ def load(directory, dtype="float32"):
     Raises:
         RunError: naming the file and what is wrong with it. A tokenizer that is not the one of
             the weights is refused.
+        ValueError: there is no such `dtype`.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> size = tokenizer.source_vocabulary_size
+        >>> model = Transformer(TransformerConfig.preset("test", size))
+        >>> save("runs/house", model, tokenizer)
+        >>> model, tokenizer = load("runs/house")
+        >>> model.config.target_vocabulary_size == tokenizer.target_vocabulary_size
+        True
     """
     return load_model(directory, dtype), load_tokenizer(directory)
 
@@ -234,9 +252,22 @@ def load_service(directory, **options):
 def load_translator(directory, **options):
     """The `Translator` of a run directory with the run's own search limits, or `options`.
 
+    Args:
+        directory: a run directory.
+        **options: arguments of the `Translator`, in place of those that the run keeps.
+
     Raises:
-        RunError: the model of the run is no encoder-decoder.
-        ValueError: there is no such option.
+        RunError: as `load`; or the model of the run is no encoder-decoder.
+        ValueError: there is no such option, or it breaks its rule.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> size = tokenizer.source_vocabulary_size
+        >>> model = Transformer(TransformerConfig.preset("test", size))
+        >>> save("runs/house", model, tokenizer, search={"max_target_length": 11})
+        >>> translator = load_translator("runs/house", beam_width=5)
+        >>> translator.beam_width, translator.max_target_length
+        (5, 11)
     """
     require_family(directory, read_config(directory), ENCODER_DECODER)
     return load_service(directory, **options)

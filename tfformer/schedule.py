@@ -25,6 +25,15 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     Call arguments:
         step: the optimizer's count of updates done, from 0; the first update is the paper's
             step 1.
+
+    Raises:
+        ValueError: `d_model` or `warmup_steps` is below 1, `scale` is not positive, or there are
+            `cooldown_steps` and they are not within `total_steps`.
+
+    Example, the peak, which is (512 * 4000)^-0.5:
+        >>> rate = WarmupSchedule(d_model=512, warmup_steps=4000)
+        >>> round(float(rate(3999)), 6)
+        0.000699
     """
 
     def __init__(self, d_model, warmup_steps=4000, scale=1.0, total_steps=None, cooldown_steps=0):

@@ -58,8 +58,13 @@ def generate(
             its rule.
         TypeError: a search has no such option.
 
-    Example:
-        found = tfformer.generate(model, prompt=[[2, 17, 5], [2, 9]], search="sample", seed=3)
+    Example, with a model of one side, of whose ids each is followed by the next, up to eos (10):
+        >>> special_ids = SpecialIds(pad=None, unk=None, bos=None, eos=10)
+        >>> found = generate(
+        ...     model=lambda ids: 9.0 * tf.one_hot(ids + 1, 11),
+        ...     prompt=[[3, 4, 5], [7]], search="greedy", special_ids=special_ids)
+        >>> found.token_ids.numpy().tolist()
+        [[[6, 7, 8, 9, 10]], [[8, 9, 10, 10, 10]]]
     """
     if search not in SEARCHES:
         raise ValueError(f"search must be one of {tuple(SEARCHES)}, got {search!r}")

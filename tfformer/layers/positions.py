@@ -43,7 +43,15 @@ class SinusoidalPositionalEncoding(Layer):
         [B, T, D], or [N, D].
 
     Raises:
-        ValueError: `x` has another width than `d_model`.
+        ValueError: `d_model` is no even integer of at least 1; or `x` has another width.
+        TypeError: an argument that there is not.
+
+    Example, (sin, cos) of 0, 1 and 2:
+        >>> positions = SinusoidalPositionalEncoding(d_model=2)
+        >>> print(np.round(positions(keras.ops.zeros((1, 3, 2)))[0], 2))
+        [[ 0. 1. ]
+         [ 0.84 0.54]
+         [ 0.91 -0.42]]
     """
 
     def __init__(self, d_model, **kwargs):
@@ -88,7 +96,16 @@ class LearnedPositionalEmbedding(Layer):
         [B, T, D], or [N, D].
 
     Raises:
-        ValueError: `x` has another width than `d_model`, or is known to be too long.
+        ValueError: a size is no integer of at least 1; or `x` has another width than `d_model`, or
+            is known to be too long.
+        TypeError: an argument that there is not.
+
+    Example:
+        >>> positions = LearnedPositionalEmbedding(max_positions=11, d_model=7)
+        >>> tuple(positions(keras.ops.zeros((3, 5, 7))).shape)
+        (3, 5, 7)
+        >>> tuple(positions.embeddings.shape)
+        (11, 7)
     """
 
     def __init__(self, max_positions, d_model, **kwargs):

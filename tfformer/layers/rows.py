@@ -35,6 +35,15 @@ def without_padding(inputs, labels, passes=1):
     Returns:
         The inputs with "source_places" [N] and "target_places" [M], and the labels [M]. In a single
         pass, places of padding follow, as far as there are any, up to the next multiple of 16.
+
+    Example, in which 3 of 6 places of the target are tokens:
+        >>> inputs = {"source_ids": np.array([[7, 3, 0], [5, 4, 3]]),
+        ...           "target_ids": np.array([[2, 9, 0], [2, 0, 0]])}
+        >>> inputs, labels = without_padding(inputs, labels=np.array([[9, 3, 0], [3, 0, 0]]))
+        >>> np.array(inputs["target_places"]).tolist()
+        [0, 1, 3, 2, 4, 5]
+        >>> np.array(labels).tolist()
+        [9, 3, 3, 0, 0, 0]
     """
 
     def places(ids):

@@ -84,6 +84,18 @@ def beam_search(
 
     Returns:
         A `SearchResult` of W = `num_results`.
+
+    Raises:
+        ValueError: an option breaks its rule, or is given by both of its names; `source_mask` is
+            missing with `coverage_penalty`, or the step does not give its attention.
+
+    Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
+        >>> after = tf.constant([0, 0, 5, 0, 3, 4])
+        >>> def step(ids, position, visible, state):
+        ...     return StepResult(9.0 * tf.one_hot(tf.gather(after, ids), 6), state.cache)
+        >>> found = beam_search(step, State(), 1, max_length=7, beam_width=3, num_results=1)
+        >>> found.token_ids.numpy().tolist(), found.lengths.numpy().tolist()
+        ([[[5, 4, 3]]], [[3]])
     """
     beam = Beam(
         beam_width,

@@ -34,6 +34,17 @@ def exhaustive_search(
 
     Returns:
         A `SearchResult` of W = `num_results`.
+
+    Raises:
+        ValueError: an option breaks its rule, or there are more than 1,000,000 sequences.
+
+    Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
+        >>> after = tf.constant([0, 0, 5, 0, 3, 4])
+        >>> def step(ids, position, visible, state):
+        ...     return StepResult(9.0 * tf.one_hot(tf.gather(after, ids), 6), state.cache)
+        >>> found = exhaustive_search(step, State(), batch_size=1, max_length=3)
+        >>> found.token_ids.numpy().tolist()
+        [[[5, 4, 3]]]
     """
     check(max_length, length_penalty=(length_penalty, 0), num_results=(num_results, 1))
     prompt = tf.fill([batch_size, 1], BOS) if prompt is None else tf.convert_to_tensor(prompt)

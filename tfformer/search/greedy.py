@@ -22,6 +22,17 @@ def greedy_search(step, state, batch_size, max_length, skip=None, *, min_length=
 
     Returns:
         A `SearchResult` with W = 1 and without a length penalty.
+
+    Raises:
+        ValueError: `max_length` is below 1, or `min_length` negative.
+
+    Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
+        >>> after = tf.constant([0, 0, 5, 0, 3, 4])
+        >>> def step(ids, position, visible, state):
+        ...     return StepResult(9.0 * tf.one_hot(tf.gather(after, ids), 6), state.cache)
+        >>> found = greedy_search(step, State(), batch_size=1, max_length=7)
+        >>> found.token_ids.numpy().tolist()
+        [[[5, 4, 3]]]
     """
 
     def choose(log_probs, position, rows):

@@ -35,6 +35,18 @@ def sample_search(
 
     Returns:
         A `SearchResult` with W = 1; its log_probs are the model's own, untempered.
+
+    Raises:
+        ValueError: `max_length` is below 1, `min_length` or `top_k` negative, `temperature` not
+            positive, or `top_p` not in (0, 1].
+
+    Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
+        >>> after = tf.constant([0, 0, 5, 0, 3, 4])
+        >>> def step(ids, position, visible, state):
+        ...     return StepResult(9.0 * tf.one_hot(tf.gather(after, ids), 6), state.cache)
+        >>> found = sample_search(step, State(), 1, max_length=7, seed=11, top_p=0.9)
+        >>> found.token_ids.numpy().tolist()
+        [[[5, 4, 3]]]
     """
     check(max_length, top_k=(top_k, 0))
     for name, value in (("temperature", temperature), ("top_p", top_p)):

@@ -70,12 +70,16 @@ class Translator(Service):
     `max_source_length` tokens, and before that at 16 characters for each of them.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received.
+        ValueError: an option breaks its rule, which it names with the value received; or the
+            tokenizer or the shortlist is not that of the model.
 
-    Example:
-        >>> translator = tfformer.load_translator("runs/dates")
-        >>> translator.translate(["4 July 2031"])
-        ['2031-07-04']
+    Example, with a model that has learned nothing (`load_translator` gives that of a run):
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> config = TransformerConfig.preset("test", tokenizer.source_vocabulary_size)
+        >>> translator = Translator(Transformer(config), tokenizer, max_target_length=11)
+        >>> translations = translator.translate(["ein Haus", ""])
+        >>> len(translations), translations[1]
+        (2, '')
     """
 
     @takes_second_names
@@ -163,6 +167,9 @@ class Translator(Service):
 
         Returns:
             A list of strings.
+
+        Raises:
+            ValueError: `texts` is one string, or `batch_size` is not in [1, max_batch_size].
         """
         if isinstance(texts, str):
             raise ValueError(f"texts must be a list of strings, got the string {texts!r}")

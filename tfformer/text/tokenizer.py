@@ -30,10 +30,17 @@ class Tokenizer(tf.Module):
     which own the SentencePiece models of every tokenizer made before ("Resource ... does not
     exist").
 
+    Raises:
+        ValueError: a side is neither the bytes of a SentencePiece model nor a side, or its special
+            ids are others.
+
     Example:
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
-        >>> tokenizer.decode(tokenizer.encode_target(tf.constant(["ein Haus"])))
-        <tf.Tensor: ... numpy=array([b'ein Haus'], ...)>
+        >>> ids = tokenizer.encode_source(["ein Haus"])
+        >>> int(ids[0, -1])  # eos
+        3
+        >>> tokenizer.decode(ids).numpy().tolist()
+        [b'ein Haus']
     """
 
     def __init__(self, source_model, target_model=None):
