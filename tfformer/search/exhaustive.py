@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
 from tfformer.search import hypotheses
-from tfformer.search.hypotheses import SearchResult, check
-from tfformer.search.options import takes_second_names
+from tfformer.search.hypotheses import SearchResult, check, prompt_ids
+from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.search.rules import allowed_log_probs
 from tfformer.search.step import State
 
@@ -36,7 +36,8 @@ def exhaustive_search(
         A `SearchResult` of W = `num_results`.
 
     Raises:
-        ValueError: an option breaks its rule, or there are more than 1,000,000 sequences.
+        ValueError: an option breaks its rule, the prompt is not [B, P], or there are more than
+            1,000,000 sequences, or fewer than `num_results`.
 
     Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
         >>> after = tf.constant([0, 0, 5, 0, 3, 4])
@@ -46,8 +47,10 @@ def exhaustive_search(
         >>> found.token_ids.numpy().tolist()
         [[[5, 4, 3]]]
     """
-    check(max_length, length_penalty=(length_penalty, 0), num_results=(num_results, 1))
-    prompt = tf.fill([batch_size, 1], BOS) if prompt is None else tf.convert_to_tensor(prompt)
+    numbers = {"batch_size": (batch_size, 0), "num_results": (num_results, 1)}
+    check(max_length, length_penalty=(length_penalty, 0), **numbers)
+    OPTIONS["length_penalty_form"].checked(length_penalty_form)
+    prompt = prompt_ids(tf.fill([batch_size, 1], BOS) if prompt is None else prompt, batch_size)
     first = (prompt.shape[1] or tf.shape(prompt)[1]) - 1
     prefixes, known = prompt[:, None, -1:], prompt != PAD  # what is known of [B, P]
     log_probs = tf.zeros([batch_size, 1])
@@ -85,6 +88,11 @@ def exhaustive_search(
     token_ids, log_probs, lengths = (
         tf.concat(found, axis=1) for found in (found_ids, found_log_probs, found_lengths)
     )
+    if num_results > (token_ids.shape[1] or num_results):
+        raise ValueError(
+            f"num_results must be at most {token_ids.shape[1]}, all that there are, got "
+            f"{num_results}"
+        )
     penalty = hypotheses.length_penalty(lengths, length_penalty, length_penalty_form)
     scores = log_probs / penalty
     scores, order = tf.math.top_k(scores, k=num_results)
