@@ -225,7 +225,7 @@ class TransformerConfig(StackOptions):
         Raises:
             ValueError: there is no such preset or field, or a value breaks its rule.
         """
-        if name not in PRESETS:
+        if name not in tuple(PRESETS):
             raise ValueError(f"name must be one of {tuple(PRESETS)}, got {name!r}")
         return cls.from_dict(
             {"source_vocabulary_size": source_vocabulary_size, **PRESETS[name], **changes}

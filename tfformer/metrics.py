@@ -16,6 +16,9 @@ class TokenAccuracy(keras.metrics.Metric):
         y_pred: logits [B, T, V].
         sample_weight: optional [B] or [B, T].
 
+    Raises:
+        ValueError: there are not as many labels as logits.
+
     Example, a token that is right, one that is not, and padding:
         >>> accuracy = TokenAccuracy()
         >>> accuracy.update_state([[5, 3, 0]], keras.ops.one_hot([[5, 4, 2]], 7))
@@ -45,7 +48,7 @@ class TokenAccuracy(keras.metrics.Metric):
 class Perplexity(keras.metrics.Metric):
     """exp(total negative log-likelihood / total real tokens), over all batches seen, unsmoothed.
 
-    Call arguments of `update_state`: those of `TokenAccuracy`.
+    Call arguments of `update_state`, and what it raises: those of `TokenAccuracy`.
 
     Example, 7 ids of which each is as likely:
         >>> perplexity = Perplexity()

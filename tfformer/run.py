@@ -44,7 +44,7 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
 
     Raises:
         RunError: the directory holds a model with another tokenizer.
-        ValueError: the model is of no family.
+        ValueError: the model is of no family, `tokenizer` no `Tokenizer`, or `search` no dict.
         OSError: nothing of what was there before is lost.
 
     Example:
@@ -55,7 +55,13 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
         >>> sorted(os.listdir("runs/house"))
         ['config.json', 'source.model', 'weights-....npz']
     """
+    from tfformer.text.tokenizer import Tokenizer
+
     directory, family = Path(directory), family_of(model)
+    if not isinstance(tokenizer, Tokenizer):
+        raise ValueError(f"tokenizer must be a Tokenizer, got {tokenizer!r}")
+    if not isinstance(search or {}, dict):
+        raise ValueError(f"search must be a dict of options, got {search!r}")
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "config.json").exists():
         _refuse_other_tokenizer(directory, tokenizer)

@@ -31,7 +31,7 @@ class Shortlist:
 
     Raises:
         ValueError: `candidates` or `always` is no array of ids of that rank, or `always` does not
-            ascend from 0, 1, 2, 3.
+            ascend from 0, 1, 2, 3; or `tokenizer_sha256` is no string.
 
     Example, in which id 4 of the source may become 5 or 9:
         >>> candidates = np.zeros((7, 2), "int32")
@@ -59,13 +59,22 @@ class Shortlist:
             array = given.astype("int32")
             array.flags.writeable = False
             object.__setattr__(self, name, array)
+        if not isinstance(self.tokenizer_sha256, str):
+            raise ValueError(f"tokenizer_sha256 must be a string, got {self.tokenizer_sha256!r}")
         first = self.always[: EOS + 1].tolist()
         if first != [*range(EOS + 1)] or (np.diff(self.always) <= 0).any():
             raise ValueError(f"always must ascend from 0, 1, 2, 3, got {first} first")
 
     def allowed(self, source_ids):
-        """The candidates of one sentence: source ids [S] -> int32 [c], ascending."""
-        own = self.candidates[np.asarray(source_ids, "int32")].ravel()
+        """The candidates of one sentence: source ids [S] -> int32 [c], ascending.
+
+        Raises:
+            ValueError: an id is none of the source.
+        """
+        ids, size = np.asarray(source_ids, "int32"), len(self.candidates)
+        if ids.size and not 0 <= ids.min() <= ids.max() < size:
+            raise ValueError(f"source_ids must be in [0, {size}), got {ids.min()} to {ids.max()}")
+        own = self.candidates[ids].ravel()
         return np.unique(np.concatenate([self.always, own]))
 
     def describe(self):

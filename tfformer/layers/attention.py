@@ -47,6 +47,9 @@ def scaled_dot_product_attention(query, key, value, mask=None):
     Returns:
         [..., T, M] in the dtype of `value`. A query that may attend to nothing gets zeros.
 
+    Raises:
+        ValueError: the shapes do not fit together, or `query` has no floating dtype.
+
     Example, a query that hears each of three keys alike:
         >>> query, key = np.ones((1, 5)), np.ones((3, 5))
         >>> value = np.array([[2.0], [4.0], [9.0]])
@@ -57,6 +60,15 @@ def scaled_dot_product_attention(query, key, value, mask=None):
         3.0
     """
     query, key, value = (ops.convert_to_tensor(x) for x in (query, key, value))
+    shapes = query.shape, key.shape, value.shape
+    fit = len(query.shape) > 0 and len(key.shape) > 1 and len(value.shape) > 1
+    if not fit or not _may_be((query.shape[-1], key.shape[-2]), (key.shape[-1], value.shape[-2])):
+        raise ValueError(
+            "query, key and value must be [..., T, K], [..., S, K] and [..., S, M], got shapes "
+            f"{', '.join(str(tuple(shape)) for shape in shapes)}"
+        )
+    if not keras.backend.is_float_dtype(query.dtype):
+        raise ValueError(f"query must be of a floating dtype, got {query.dtype}")
     return ops.matmul(ops.cast(attention_weights(query, key, mask), value.dtype), value)
 
 

@@ -141,6 +141,13 @@ class Transformer(keras.Model):
             )
         source_ids = ops.convert_to_tensor(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
+        if (len(source_ids.shape), len(target_ids.shape)) != (2, 2):
+            raise ValueError(
+                "source_ids must be [B, S] and target_ids [B, T], got shapes "
+                f"{tuple(source_ids.shape)} and {tuple(target_ids.shape)}"
+            )
+        if ("source_places" in inputs) != ("target_places" in inputs):
+            raise ValueError(f"source_places and target_places come together, got {sorted(inputs)}")
         source, target = Padded(padding_mask(source_ids)), Padded(padding_mask(target_ids))
         if "source_places" in inputs:
             source = Packed(inputs["source_places"], source.mask)
