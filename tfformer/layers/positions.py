@@ -57,7 +57,7 @@ class SinusoidalPositionalEncoding(Layer):
 
     Example, (sin, cos) of 0, 1 and 2:
         >>> positions = SinusoidalPositionalEncoding(d_model=2)
-        >>> print(np.round(positions(keras.ops.zeros((1, 3, 2)))[0], 2))
+        >>> print(np.array(positions(keras.ops.zeros((1, 3, 2)))[0], "float64").round(2))
         [[ 0. 1. ]
          [ 0.84 0.54]
          [ 0.91 -0.42]]

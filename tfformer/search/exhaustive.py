@@ -85,17 +85,17 @@ def exhaustive_search(
         prefixes = tf.concat([tf.repeat(prefixes, len(others), axis=1), token], axis=-1)
         prefixes = tf.ensure_shape(prefixes, [None, count * len(others), None])
         state, known = _branch(state, len(others)), tf.repeat(known, len(others), axis=0)
-    token_ids, log_probs, lengths = (
-        tf.concat(found, axis=1) for found in (found_ids, found_log_probs, found_lengths)
-    )
-    if num_results > (token_ids.shape[1] or num_results):
-        raise ValueError(
-            f"num_results must be at most {token_ids.shape[1]}, all that there are, got "
-            f"{num_results}"
-        )
-    penalty = hypotheses.length_penalty(lengths, length_penalty, length_penalty_form)
-    scores = log_probs / penalty
-    scores, order = tf.math.top_k(scores, k=num_results)
+    found = (tf.concat(leaf, axis=1) for leaf in (found_ids, found_log_probs, found_lengths))
+    return _best(*found, num_results, length_penalty, length_penalty_form)
+
+
+def _best(token_ids, log_probs, lengths, count, alpha, form):
+    """The `count` best of N sequences a sentence, as a `SearchResult`."""
+    size = token_ids.shape[1]
+    if size is not None and count > size:
+        raise ValueError(f"num_results must be at most {size}, all that there are, got {count}")
+    scores = log_probs / hypotheses.length_penalty(lengths, alpha, form)
+    scores, order = tf.math.top_k(scores, k=count)
     best = (tf.gather(leaf, order, batch_dims=1) for leaf in (token_ids, log_probs, lengths))
     token_ids, log_probs, lengths = best
     return SearchResult(token_ids, scores, log_probs, lengths)

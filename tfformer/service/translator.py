@@ -106,19 +106,8 @@ class Translator(Service):
         shortlist=None,
         xla=False,
     ):
-        if not isinstance(model, Transformer) or not isinstance(tokenizer, Tokenizer):
-            kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
-            raise ValueError(f"model must be a Transformer, tokenizer a Tokenizer, got {kinds}")
+        _check_tokenizer(model, tokenizer)
         config = model.config
-        sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
-        tokens = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
-        if sizes != tokens:
-            raise ValueError(
-                f"tokenizer must have the model's numbers of ids, {sizes} for source and target, "
-                f"got {tokens}"
-            )
-        if config.one_vocabulary and not tokenizer.is_shared:
-            raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
         if dtype not in (None, "float32", "bfloat16"):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
@@ -258,3 +247,20 @@ class Translator(Service):
                 )
             },
         )
+
+
+def _check_tokenizer(model, tokenizer):
+    """Raises a ValueError unless it can be the `Tokenizer` of this `Transformer`."""
+    if not isinstance(model, Transformer) or not isinstance(tokenizer, Tokenizer):
+        kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
+        raise ValueError(f"model must be a Transformer, tokenizer a Tokenizer, got {kinds}")
+    config = model.config
+    sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
+    tokens = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+    if sizes != tokens:
+        raise ValueError(
+            f"tokenizer must have the model's numbers of ids, {sizes} for source and target, "
+            f"got {tokens}"
+        )
+    if config.one_vocabulary and not tokenizer.is_shared:
+        raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")
