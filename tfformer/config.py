@@ -80,7 +80,11 @@ class StackOptions:
 
     @classmethod
     def from_dict(cls, fields: dict):
-        """The configuration of `fields`; a name that is no field is a ValueError."""
+        """The configuration of `fields`.
+
+        Raises:
+            ValueError: a name is no field, or a value breaks its rule.
+        """
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(fields) - known)
         if unknown:
@@ -159,7 +163,17 @@ class TransformerConfig(StackOptions):
             is on the sums of embeddings and positions as well.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received.
+        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+        TypeError: there is no such argument.
+
+    Example:
+        >>> config = TransformerConfig(37000, num_encoder_layers=3, norm="pre")
+        >>> config.d_model, config.num_decoder_layers, config.target_vocabulary_size
+        (512, 6, 37000)
+        >>> TransformerConfig(37000, num_heads=7)
+        Traceback (most recent call last):
+        ...
+        ValueError: d_model must be a multiple of num_heads, got d_model=512 and num_heads=7
     """
 
     source_vocabulary_size: int = option(dataclasses.MISSING, "ids of the source", least=5)
@@ -207,8 +221,11 @@ class TransformerConfig(StackOptions):
         | `base`, `big` | Vaswani et al. 2017, Table 3 |
         | `tiny` | Wu et al. 2021, "Good for Misconceived Reasons": text-only Multi30K |
         | `test` | none: small enough for a test, each size another prime where it can be |
+
+        Raises:
+            ValueError: there is no such preset or field, or a value breaks its rule.
         """
-        if name not in PRESETS:
+        if name not in tuple(PRESETS):
             raise ValueError(f"name must be one of {tuple(PRESETS)}, got {name!r}")
         return cls.from_dict(
             {"source_vocabulary_size": source_vocabulary_size, **PRESETS[name], **changes}

@@ -16,7 +16,15 @@ CHECKSUM = "checksum"
 
 
 class RunError(ValueError):
-    """A run directory that is none, or is damaged, or was mixed from two."""
+    """A run directory that is none, or is damaged, or was mixed from two.
+
+    Example:
+        >>> try:
+        ...     load("no-such-run")
+        ... except RunError as error:
+        ...     print(error)
+        no-such-run is no directory
+    """
 
 
 def write_atomically(path, content):

@@ -1,5 +1,8 @@
 """What training minimises: label-smoothed cross-entropy."""
 
+import math
+import numbers
+
 import keras
 from keras import ops
 
@@ -18,11 +21,25 @@ def token_weights(labels, sample_weight=None):
     return weights * sample_weight
 
 
+def _size(shape):
+    """How many numbers a tensor of this shape has; None where that is not known."""
+    if getattr(shape, "rank", 0) is None or None in tuple(shape):
+        return None
+    return math.prod(shape)
+
+
 def flattened(labels, logits):
-    """Labels [...] and logits [..., V] as int32 [N] and float32 [N, V].
+    """Labels [...] and logits [..., V] as int32 [N] and float32 [N, V]; a ValueError where they
+    are not as many.
 
     Loss and metrics all begin with these, so that a compiler makes them once.
     """
+    labels = ops.convert_to_tensor(labels)
+    if len({_size(labels.shape), _size(logits.shape[:-1])} - {None}) > 1:
+        raise ValueError(
+            f"y_pred must be logits [..., V] of each label, got {tuple(logits.shape)} and labels "
+            f"{tuple(labels.shape)}"
+        )
     logits = ops.reshape(logits, (-1, logits.shape[-1]))  # [N, V]
     labels = ops.reshape(labels, (-1,))  # [N]
     return ops.cast(labels, "int32"), ops.cast(logits, "float32")
@@ -170,16 +187,25 @@ class SmoothedCrossEntropy(keras.losses.Loss):
 
     Returns:
         A scalar, in nats a token. A batch without tokens gives 0.
+
+    Raises:
+        ValueError: `smoothing` is not in [0, 1), or `r_drop` no number of at least 0; in a call,
+            there are not as many labels as logits.
+
+    Example, log 7, for 7 ids of which each is as likely:
+        >>> loss = SmoothedCrossEntropy(smoothing=0.1)
+        >>> round(float(loss([[5, 3, 0]], keras.ops.zeros((1, 3, 7)))), 4)
+        1.9459
     """
 
     def __init__(self, smoothing=0.1, r_drop=0.0, name="smoothed_cross_entropy", **kwargs):
         # A mean over tokens is no mean over rows: the reduction is this class's own.
         kwargs["reduction"] = "none"
         super().__init__(name=name, **kwargs)
-        if not 0 <= smoothing < 1:
-            raise ValueError(f"smoothing must be in [0, 1), got smoothing={smoothing}")
-        if r_drop < 0:
-            raise ValueError(f"r_drop must be at least 0, got r_drop={r_drop}")
+        if not isinstance(smoothing, numbers.Real) or not 0 <= smoothing < 1:
+            raise ValueError(f"smoothing must be in [0, 1), got smoothing={smoothing!r}")
+        if not isinstance(r_drop, numbers.Real) or not r_drop >= 0:
+            raise ValueError(f"r_drop must be at least 0, got r_drop={r_drop!r}")
         self.smoothing, self.r_drop = smoothing, r_drop
 
     def __call__(self, y_true, y_pred, sample_weight=None):

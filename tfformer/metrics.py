@@ -15,6 +15,15 @@ class TokenAccuracy(keras.metrics.Metric):
             any other number that is no id (-1, -100, V) makes the result NaN.
         y_pred: logits [B, T, V].
         sample_weight: optional [B] or [B, T].
+
+    Raises:
+        ValueError: there are not as many labels as logits.
+
+    Example, a token that is right, one that is not, and padding:
+        >>> accuracy = TokenAccuracy()
+        >>> accuracy.update_state([[5, 3, 0]], keras.ops.one_hot([[5, 4, 2]], 7))
+        >>> float(accuracy.result())
+        0.5
     """
 
     def __init__(self, name="accuracy", **kwargs):
@@ -39,7 +48,13 @@ class TokenAccuracy(keras.metrics.Metric):
 class Perplexity(keras.metrics.Metric):
     """exp(total negative log-likelihood / total real tokens), over all batches seen, unsmoothed.
 
-    Call arguments of `update_state`: those of `TokenAccuracy`.
+    Call arguments of `update_state`, and what it raises: those of `TokenAccuracy`.
+
+    Example, 7 ids of which each is as likely:
+        >>> perplexity = Perplexity()
+        >>> perplexity.update_state([[5, 3, 0]], keras.ops.zeros((1, 3, 7)))
+        >>> round(float(perplexity.result()), 4)
+        7.0
     """
 
     def __init__(self, name="perplexity", **kwargs):

@@ -44,10 +44,24 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
 
     Raises:
         RunError: the directory holds a model with another tokenizer.
-        ValueError: the model is of no family.
+        ValueError: the model is of no family, `tokenizer` no `Tokenizer`, or `search` no dict.
         OSError: nothing of what was there before is lost.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> size = tokenizer.source_vocabulary_size
+        >>> model = Transformer(TransformerConfig.preset("test", size))
+        >>> save("runs/house", model, tokenizer, search={"max_target_length": 11})
+        >>> sorted(os.listdir("runs/house"))
+        ['config.json', 'source.model', 'weights-....npz']
     """
+    from tfformer.text.tokenizer import Tokenizer
+
     directory, family = Path(directory), family_of(model)
+    if not isinstance(tokenizer, Tokenizer):
+        raise ValueError(f"tokenizer must be a Tokenizer, got {tokenizer!r}")
+    if not isinstance(search or {}, dict):
+        raise ValueError(f"search must be a dict of options, got {search!r}")
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "config.json").exists():
         _refuse_other_tokenizer(directory, tokenizer)
@@ -197,6 +211,16 @@ def load(directory, dtype="float32"):
     Raises:
         RunError: naming the file and what is wrong with it. A tokenizer that is not the one of
             the weights is refused.
+        ValueError: there is no such `dtype`.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> size = tokenizer.source_vocabulary_size
+        >>> model = Transformer(TransformerConfig.preset("test", size))
+        >>> save("runs/house", model, tokenizer)
+        >>> model, tokenizer = load("runs/house")
+        >>> model.config.target_vocabulary_size == tokenizer.target_vocabulary_size
+        True
     """
     return load_model(directory, dtype), load_tokenizer(directory)
 
@@ -240,9 +264,22 @@ def load_service(directory, **options):
 def load_translator(directory, **options):
     """The `Translator` of a run directory with the run's own search limits, or `options`.
 
+    Args:
+        directory: a run directory.
+        **options: arguments of the `Translator`, in place of those that the run keeps.
+
     Raises:
-        RunError: the model of the run is no encoder-decoder.
-        ValueError: there is no such option.
+        RunError: as `load`; or the model of the run is no encoder-decoder.
+        ValueError: there is no such option, or it breaks its rule.
+
+    Example:
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> size = tokenizer.source_vocabulary_size
+        >>> model = Transformer(TransformerConfig.preset("test", size))
+        >>> save("runs/house", model, tokenizer, search={"max_target_length": 11})
+        >>> translator = load_translator("runs/house", beam_width=5)
+        >>> translator.beam_width, translator.max_target_length
+        (5, 11)
     """
     require_family(directory, read_config(directory), ENCODER_DECODER)
     return load_service(directory, **options)

@@ -1,5 +1,7 @@
 """The paper's learning rate: up linearly, then down with the root of the step."""
 
+import numbers
+
 import keras
 from keras import ops
 
@@ -25,18 +27,30 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     Call arguments:
         step: the optimizer's count of updates done, from 0; the first update is the paper's
             step 1.
+
+    Raises:
+        ValueError: `d_model` or `warmup_steps` is no number of at least 1, `scale` is not
+            positive, or there are `cooldown_steps` and they are not within `total_steps`.
+
+    Example, the peak, which is (512 * 4000)^-0.5:
+        >>> rate = WarmupSchedule(d_model=512, warmup_steps=4000)
+        >>> round(float(rate(3999)), 6)
+        0.000699
     """
 
     def __init__(self, d_model, warmup_steps=4000, scale=1.0, total_steps=None, cooldown_steps=0):
-        if d_model < 1 or warmup_steps < 1 or scale <= 0:
+        known = all(isinstance(value, numbers.Real) for value in (d_model, warmup_steps, scale))
+        if not known or not (d_model >= 1 and warmup_steps >= 1 and scale > 0):
             raise ValueError(
                 "d_model and warmup_steps must be at least 1 and scale positive, got "
-                f"d_model={d_model}, warmup_steps={warmup_steps} and scale={scale}"
+                f"d_model={d_model!r}, warmup_steps={warmup_steps!r} and scale={scale!r}"
             )
-        if cooldown_steps and not 0 < cooldown_steps <= (total_steps or 0):
+        steps = cooldown_steps, total_steps or 0
+        known = all(isinstance(value, numbers.Real) for value in steps)
+        if cooldown_steps and (not known or not 0 < cooldown_steps <= steps[1]):
             raise ValueError(
                 "cooldown_steps must be positive and at most total_steps, got "
-                f"cooldown_steps={cooldown_steps} and total_steps={total_steps}"
+                f"cooldown_steps={cooldown_steps!r} and total_steps={total_steps!r}"
             )
         self.d_model, self.warmup_steps, self.scale = d_model, warmup_steps, scale
         self.total_steps, self.cooldown_steps = total_steps, cooldown_steps

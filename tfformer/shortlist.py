@@ -30,7 +30,15 @@ class Shortlist:
         tokenizer_sha256: `Tokenizer.sha256` of the two vocabularies.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received.
+        ValueError: `candidates` or `always` is no array of ids of that rank, or `always` does not
+            ascend from 0, 1, 2, 3; or `tokenizer_sha256` is no string.
+
+    Example, in which id 4 of the source may become 5 or 9:
+        >>> candidates = np.zeros((7, 2), "int32")
+        >>> candidates[4] = 5, 9
+        >>> shortlist = Shortlist(candidates, always=[0, 1, 2, 3, 6], tokenizer_sha256="...")
+        >>> shortlist.allowed([4, 3]).tolist()
+        [0, 1, 2, 3, 5, 6, 9]
     """
 
     candidates: np.ndarray
@@ -51,13 +59,22 @@ class Shortlist:
             array = given.astype("int32")
             array.flags.writeable = False
             object.__setattr__(self, name, array)
+        if not isinstance(self.tokenizer_sha256, str):
+            raise ValueError(f"tokenizer_sha256 must be a string, got {self.tokenizer_sha256!r}")
         first = self.always[: EOS + 1].tolist()
         if first != [*range(EOS + 1)] or (np.diff(self.always) <= 0).any():
             raise ValueError(f"always must ascend from 0, 1, 2, 3, got {first} first")
 
     def allowed(self, source_ids):
-        """The candidates of one sentence: source ids [S] -> int32 [c], ascending."""
-        own = self.candidates[np.asarray(source_ids, "int32")].ravel()
+        """The candidates of one sentence: source ids [S] -> int32 [c], ascending.
+
+        Raises:
+            ValueError: an id is none of the source.
+        """
+        ids, size = np.asarray(source_ids, "int32"), len(self.candidates)
+        if ids.size and not 0 <= ids.min() <= ids.max() < size:
+            raise ValueError(f"source_ids must be in [0, {size}), got {ids.min()} to {ids.max()}")
+        own = self.candidates[ids].ravel()
         return np.unique(np.concatenate([self.always, own]))
 
     def describe(self):
@@ -69,7 +86,11 @@ class Shortlist:
         )
 
     def check(self, tokenizer):
-        """Raises ValueError unless it was made for the vocabularies of this `Tokenizer`."""
+        """Refuses another tokenizer than its own.
+
+        Raises:
+            ValueError: it was not made for the vocabularies of this `Tokenizer`.
+        """
         if self.tokenizer_sha256 != tokenizer.sha256:
             raise ValueError(
                 "shortlist must be made for this tokenizer, whose sha256 is "
@@ -84,7 +105,11 @@ class Shortlist:
             )
 
     def save(self, path):
-        """Writes an .npz file, whole or not at all."""
+        """Writes an .npz file, whole or not at all.
+
+        Raises:
+            OSError: it cannot be written; what was at `path` stays.
+        """
         arrays = {name: getattr(self, name) for name in ARRAYS}
         sha256 = np.array(self.tokenizer_sha256)
         content = pack({"format": np.array(FORMAT), "tokenizer_sha256": sha256, **arrays})

@@ -197,11 +197,24 @@ def test_coverage_needs_attention(model, source_ids):
          {"prompt": None, "source_ids": [[5]], "special_ids": (0, 1, None, 3)}),
         (TypeError, "beam_size", {"beam_size": 3}),
         (ValueError, "max_length must be at least 1, got 0", {"max_length": 0}),
+        (ValueError, "max_length must be an integer, got '7'", {"max_length": "7"}),
+        (ValueError, "beam_width must be at least 1, got 0", {"beam_width": 0}),
+        (ValueError, "bos of special_ids must be an id, at least 0, got 'b'",
+         {"special_ids": (0, 1, "b", 3)}),
+        (ValueError, r"prompt must be rows of ids, \[B, P\], got \[2, 5\]", {"prompt": [2, 5]}),
+        (ValueError, r"prompt must be rows of ids, \[B, P\], got 'ab'", {"prompt": "ab"}),
+        (ValueError, r"prompt must be rows of ids, \[B, P\], got shape .*, 2\)",
+         {"prompt": np.ones([1, 1, 2], int)}),
+        (ValueError, r"source_ids must be \[B, S\], got shape \(2,\)", {"source_ids": [5, 3]}),
+        (ValueError, r"source_ids must have the rows of the prompt, 3, got shape \(1, 2\)",
+         {"source_ids": [[5, 3]]}),
+        (ValueError, "model must be a Transformer, or a function of ids, got None",
+         {"model": None}),
     ],
 )  # fmt: skip
 def test_a_wrong_argument_is_named(language_model, error, message, given):
     with pytest.raises(error, match=message):
-        tfformer.generate(language_model, **{"prompt": PROMPTS, **given})
+        tfformer.generate(**{"model": language_model, "prompt": PROMPTS, **given})
 
 
 def test_a_transformer_needs_a_source_and_has_its_own_ids(model, source_ids):

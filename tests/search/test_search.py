@@ -317,7 +317,17 @@ def test_options_may_be_tensors_in_a_graph_without_a_known_shape():
         ({"beam_width": 0}, "beam_width must be at least 1, got 0"),
         ({"alpha": -0.5}, "length_penalty must be at least 0, got -0.5"),
         ({"num_results": 0}, "num_results must be at least 1, got 0"),
-        ({"penalty_form": "wu"}, "form must be one of .*, got 'wu'"),
+        ({"penalty_form": "wu"}, "length_penalty_form must be one of .*, got 'wu'"),
+        ({"max_length": "7"}, "max_length must be an integer, got '7'"),
+        ({"beam_width": 2.5}, "beam_width must be an integer, got 2.5"),
+        ({"alpha": None}, "length_penalty must be a number, got None"),
+        ({"coverage": "a"}, "coverage_penalty must be a number, got 'a'"),
+        ({"batch_size": -1}, "batch_size must be at least 0, got -1"),
+        (
+            {"prompt": [[2]]},
+            r"prompt must be integers \[B, P\] with B = .* = 2, got int32 \(1, 1\)",
+        ),
+        ({"prompt": [[2.0], [2.0]]}, "prompt must be integers .*, got float32"),
     ],
 )
 def test_beam_search_names_the_wrong_argument_and_its_value(options, message):
@@ -341,6 +351,12 @@ def test_more_results_than_places_are_refused():
         ({"temperature": -2.0}, "temperature must be positive.* got -2.0"),
         ({"top_p": 0}, "top_p must be positive.* got 0"),
         ({"top_p": 1.5}, "top_p .*at most 1, got 1.5"),
+        ({"top_p": None}, "top_p must be a number, got None"),
+        ({"temperature": "1"}, "temperature must be a number, got '1'"),
+        ({"seed": None}, "seed must be an integer, got None"),
+        ({"top_k": 1.5}, "top_k must be an integer, got 1.5"),
+        ({"min_length": "1"}, "min_length must be an integer, got '1'"),
+        ({"prompt": [2, 2]}, r"prompt must be integers \[B, P\].*, got int32 \(2,\)"),
     ],
 )
 def test_sample_search_names_the_wrong_argument_and_its_value(options, message):
@@ -356,3 +372,11 @@ def test_a_length_of_zero_is_refused(search):
     toy = Toy()
     with pytest.raises(ValueError, match="max_length must be at least 1, got 0"):
         search(toy.step, toy.state(), 2, 0)
+
+
+def test_more_results_than_sequences_are_refused():
+    toy = Toy()
+    with pytest.raises(
+        ValueError, match="num_results must be at most 1, all that there are, got 2"
+    ):
+        exhaustive_search(toy.step, toy.state(), 2, max_length=1, num_results=2)

@@ -7,6 +7,7 @@ from tfformer.config import PAD
 from tfformer.inference.fuse import MODELS, fuse
 from tfformer.inference.masks import padding_mask
 from tfformer.inference.transformer import Inference
+from tfformer.search.hypotheses import check
 from tfformer.search.options import OPTIONS, first_names
 from tfformer.search.uncached import SpecialIds, Uncached
 
@@ -54,16 +55,25 @@ def generate(
         log-probabilities and lengths.
 
     Raises:
-        ValueError: neither source nor prompt is given, a prompt has no token, or an option breaks
-            its rule.
+        ValueError: neither source nor prompt is given, or not as rows of ids; a row of the prompt
+            has no token; `model` is no function; `special_ids` are no ids; or an option breaks its
+            rule.
         TypeError: a search has no such option.
 
-    Example:
-        found = tfformer.generate(model, prompt=[[2, 17, 5], [2, 9]], search="sample", seed=3)
+    Example, with a model of one side, of whose ids each is followed by the next, up to eos (10):
+        >>> special_ids = SpecialIds(pad=None, unk=None, bos=None, eos=10)
+        >>> found = generate(
+        ...     model=lambda ids: 9.0 * tf.one_hot(ids + 1, 11),
+        ...     prompt=[[3, 4, 5], [7]], search="greedy", special_ids=special_ids)
+        >>> found.token_ids.numpy().tolist()
+        [[[6, 7, 8, 9, 10]], [[8, 9, 10, 10, 10]]]
     """
-    if search not in SEARCHES:
+    if search not in tuple(SEARCHES):
         raise ValueError(f"search must be one of {tuple(SEARCHES)}, got {search!r}")
+    if not callable(model):
+        raise ValueError(f"model must be a Transformer, or a function of ids, got {model!r}")
     special = SpecialIds() if special_ids is None else SpecialIds(*special_ids)
+    special.check()
     if prompt is not None:
         prompt, there = _left_padded(prompt, special.padding)
         prompt = tf.where(there, special.to_search(prompt), PAD)
@@ -74,8 +84,9 @@ def generate(
     options, width = first_names(options), 1
     if search == "beam":
         width = options.setdefault("beam_width", OPTIONS["beam_width"].default)
+        check(max_length, beam_width=(width, 1))
     if source_ids is not None:
-        source_ids = tf.convert_to_tensor(source_ids, tf.int32)
+        source_ids = _of_prompt(tf.convert_to_tensor(source_ids, tf.int32), prompt)
         if options.get("coverage_penalty") is not None:
             options.setdefault("source_mask", padding_mask(source_ids))
     if isinstance(model, tuple(MODELS)):
@@ -102,11 +113,29 @@ def _cached(model, source_ids, prompt, special, max_length):
     return Inference(*fuse(model, tf.maximum(longest, tf.shape(source_ids)[1])))
 
 
+def _of_prompt(source_ids, prompt):
+    """The ids; a ValueError unless they are [B, S], and the prompt, if there is one, [B, P]."""
+    shape = source_ids.shape
+    if shape.rank not in (2, None):
+        raise ValueError(f"source_ids must be [B, S], got shape {shape}")
+    rows = set() if prompt is None or shape.rank is None else {shape[0], prompt.shape[0]}
+    if len(rows - {None}) > 1:
+        raise ValueError(
+            f"source_ids must have the rows of the prompt, {prompt.shape[0]}, got shape {shape}"
+        )
+    return source_ids
+
+
 def _left_padded(prompt, padding):
     """Any prompt as int32 [B, P], its tokens on the right, and where they are, boolean [B, P]."""
     if not tf.is_tensor(prompt) and not isinstance(prompt, tf.RaggedTensor):
-        rows = [list(row) for row in prompt]
-        prompt = tf.ragged.constant(rows, tf.int32, ragged_rank=1)
+        try:
+            rows = [list(row) for row in prompt]
+            prompt = tf.ragged.constant(rows, tf.int32, ragged_rank=1)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"prompt must be rows of ids, [B, P], got {prompt!r}") from error
+    if prompt.shape.rank not in (2, None):
+        raise ValueError(f"prompt must be rows of ids, [B, P], got shape {prompt.shape}")
     prompt = tf.cast(prompt, tf.int32)
     if isinstance(prompt, tf.RaggedTensor):
         there = tf.sequence_mask(prompt.row_lengths())

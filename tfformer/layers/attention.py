@@ -46,8 +46,29 @@ def scaled_dot_product_attention(query, key, value, mask=None):
 
     Returns:
         [..., T, M] in the dtype of `value`. A query that may attend to nothing gets zeros.
+
+    Raises:
+        ValueError: the shapes do not fit together, or `query` has no floating dtype.
+
+    Example, a query that hears each of three keys alike:
+        >>> query, key = np.ones((1, 5)), np.ones((3, 5))
+        >>> value = np.array([[2.0], [4.0], [9.0]])
+        >>> round(float(scaled_dot_product_attention(query, key, value)[0, 0]), 4)
+        5.0
+        >>> mask = np.array([True, True, False])
+        >>> round(float(scaled_dot_product_attention(query, key, value, mask)[0, 0]), 4)
+        3.0
     """
     query, key, value = (ops.convert_to_tensor(x) for x in (query, key, value))
+    shapes = query.shape, key.shape, value.shape
+    fit = len(query.shape) > 0 and len(key.shape) > 1 and len(value.shape) > 1
+    if not fit or not _may_be((query.shape[-1], key.shape[-2]), (key.shape[-1], value.shape[-2])):
+        raise ValueError(
+            "query, key and value must be [..., T, K], [..., S, K] and [..., S, M], got shapes "
+            f"{', '.join(str(tuple(shape)) for shape in shapes)}"
+        )
+    if not keras.backend.is_float_dtype(query.dtype):
+        raise ValueError(f"query must be of a floating dtype, got {query.dtype}")
     return ops.matmul(ops.cast(attention_weights(query, key, mask), value.dtype), value)
 
 
@@ -84,13 +105,18 @@ class MultiHeadAttention(Layer):
         As `query`.
 
     Raises:
-        ValueError: the width of `query` is not `d_model`, `mask` has other than two or three axes,
-            or `causal` and `value` is not as long as `query`.
+        ValueError: a size or `dropout` is none, `d_model` is no multiple of `num_heads`; in a
+            call, the width of `query` is not `d_model`, `mask` is neither [B, T] nor [B, T, S], or
+            `causal` and `value` is not as long as `query`.
+        TypeError: an argument that there is not, of the layer or of a call.
 
-    Example:
-        >>> attention = MultiHeadAttention(d_model=512, num_heads=8)
-        >>> attention(keras.ops.ones((2, 5, 512)), causal=True).shape
-        (2, 5, 512)
+    Example, in which the second of five equal tokens attends to the first and to itself:
+        >>> attention = MultiHeadAttention(d_model=22, num_heads=2)
+        >>> x = keras.ops.ones((3, 5, 22))
+        >>> tuple(attention(x, causal=True).shape)
+        (3, 5, 22)
+        >>> print(np.round(attention.attention_weights(x, causal=True)[0, 0, 1], 2))
+        [0.5 0.5 0. 0. 0. ]
     """
 
     MEANT = {
@@ -154,7 +180,11 @@ class MultiHeadAttention(Layer):
         return self._attend(*known)[0]
 
     def attention_weights(self, query, value=None, mask=None, value_mask=None, causal=False):
-        """The attention weights, float32 [B, H, T, S], for the arguments of a call."""
+        """The attention weights, float32 [B, H, T, S], for the arguments of a call.
+
+        Raises:
+            ValueError: as a call.
+        """
         return self._attend(query, value, mask, value_mask, causal)[1]
 
     def _attend(

@@ -32,6 +32,16 @@ class DecoderLayer(Block):
 
     Returns:
         As `x`.
+
+    Raises:
+        ValueError: an option breaks its rule; or the width of `x` is not `d_model`.
+        TypeError: one of d_model, num_heads and d_ff is missing, or an argument that there is not.
+
+    Example:
+        >>> layer = DecoderLayer(d_model=22, num_heads=2, d_ff=13)
+        >>> x, memory = keras.ops.ones((3, 5, 22)), keras.ops.ones((3, 7, 22))
+        >>> tuple(layer(x, memory).shape)
+        (3, 5, 22)
     """
 
     PARTS = (
@@ -152,6 +162,19 @@ class Decoder(Stack):
 
     Returns:
         As `x`.
+
+    Raises:
+        ValueError: an option breaks its rule; or the width of `x` is not `d_model`.
+        TypeError: one of d_model, num_heads and d_ff is missing, or an argument that there is not.
+
+    Example, a step over the cache, which gives what the whole target gives there:
+        >>> decoder = Decoder(num_layers=2, d_model=22, num_heads=2, d_ff=13)
+        >>> x, memory = (keras.random.normal((3, size, 22), seed=size) for size in (5, 7))
+        >>> whole = decoder(x, memory)
+        >>> projected, cache = decoder.project_memory(memory), decoder.empty_cache(3, 1)
+        >>> first, cache = decoder.step(x[:, :1], projected, None, cache)
+        >>> np.allclose(first, whole[:, :1], atol=1e-5)
+        True
     """
 
     layer_class = DecoderLayer
@@ -210,6 +233,9 @@ class Decoder(Stack):
 
         Returns:
             [B, W, D], and the cache, N pairs of [B, W, H, T + 1, K].
+
+        Raises:
+            ValueError: `projected_memory` or `cache` is not of N layers.
         """
         return self.step_with_attention(x, projected_memory, memory_mask, cache)[:2]
 

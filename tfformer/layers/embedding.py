@@ -25,9 +25,18 @@ class TokenEmbedding(Layer):
     Returns:
         [B, T, D].
 
+    Raises:
+        ValueError: a size is no integer of at least 1; or the ids come in float16 or bfloat16.
+        TypeError: an argument that there is not.
+
     Example:
-        >>> TokenEmbedding(8000, 512)(keras.ops.ones((2, 5), "int32")).shape
-        (2, 5, 512)
+        >>> embedding = TokenEmbedding(vocabulary_size=17, d_model=7)
+        >>> ids = np.array([[5, 4, 0]])
+        >>> x = embedding(ids)
+        >>> tuple(x.shape), tuple(embedding.project(x).shape)
+        ((1, 3, 7), (1, 3, 17))
+        >>> print(np.array(embedding.compute_mask(ids)))
+        [[ True True False]]
     """
 
     def __init__(self, vocabulary_size, d_model, **kwargs):

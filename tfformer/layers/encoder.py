@@ -22,6 +22,15 @@ class EncoderLayer(Block):
 
     Returns:
         As `x`.
+
+    Raises:
+        ValueError: an option breaks its rule; or the width of `x` is not `d_model`.
+        TypeError: one of d_model, num_heads and d_ff is missing, or an argument that there is not.
+
+    Example:
+        >>> layer = EncoderLayer(d_model=22, num_heads=2, d_ff=13)
+        >>> tuple(layer(keras.ops.ones((3, 5, 22)), causal=True).shape)
+        (3, 5, 22)
     """
 
     PARTS = (
@@ -62,12 +71,18 @@ class Encoder(Stack):
     Returns:
         As `x`.
 
+    Raises:
+        ValueError: an option breaks its rule; or the width of `x` is not `d_model`.
+        TypeError: one of d_model, num_heads and d_ff is missing, or an argument that there is not.
+
     Example, a classifier of token sequences:
-        >>> keras.Sequential([
+        >>> model = keras.Sequential([
         ...     keras.Input([None], dtype="int32"),
-        ...     TokenEmbedding(8000, 64), SinusoidalPositionalEncoding(64),
-        ...     Encoder(num_layers=2, d_model=64, num_heads=4, d_ff=128),
-        ...     keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(2)])
+        ...     TokenEmbedding(17, 22), SinusoidalPositionalEncoding(22),
+        ...     Encoder(num_layers=2, d_model=22, num_heads=2, d_ff=13),
+        ...     keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(3)])
+        >>> tuple(model(np.array([[5, 4, 0], [7, 9, 3]])).shape)
+        (2, 3)
     """
 
     layer_class = EncoderLayer

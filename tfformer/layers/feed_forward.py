@@ -28,7 +28,16 @@ class FeedForward(Layer):
         [..., D].
 
     Raises:
-        ValueError: `x` has another width than `d_model`.
+        ValueError: a size is no integer of at least 1, `dropout` is not in [0, 1), there is no
+            such activation; or `x` has another width than `d_model`.
+        TypeError: an argument that there is not.
+
+    Example, whose 306 weights are (7 * 13 + 13) * 2 + 13 * 7 + 7:
+        >>> feed_forward = FeedForward(d_model=7, d_ff=13, activation="swiglu")
+        >>> tuple(feed_forward(keras.ops.ones((3, 5, 7))).shape)
+        (3, 5, 7)
+        >>> feed_forward.count_params()
+        306
     """
 
     def __init__(self, d_model, d_ff, activation="relu", dropout=0.0, **kwargs):

@@ -7,6 +7,14 @@ from keras import ops
 from tfformer.layers.layer import Layer, check_whole, check_width
 
 
+def check_rank(x, positions):
+    """Raises a ValueError if x is not [B, T, D], or [N, D] with its positions."""
+    if len(x.shape) != (3 if positions is None else 2):
+        raise ValueError(
+            f"x must be [B, T, D], or [N, D] with positions, got shape {tuple(x.shape)}"
+        )
+
+
 def sinusoids(positions, d_model):
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same angle).
 
@@ -43,7 +51,16 @@ class SinusoidalPositionalEncoding(Layer):
         [B, T, D], or [N, D].
 
     Raises:
-        ValueError: `x` has another width than `d_model`.
+        ValueError: `d_model` is no even integer of at least 1; or `x` has another width or other
+            axes.
+        TypeError: an argument that there is not.
+
+    Example, (sin, cos) of 0, 1 and 2:
+        >>> positions = SinusoidalPositionalEncoding(d_model=2)
+        >>> print(np.array(positions(keras.ops.zeros((1, 3, 2)))[0], "float64").round(2))
+        [[ 0. 1. ]
+         [ 0.84 0.54]
+         [ 0.91 -0.42]]
     """
 
     def __init__(self, d_model, **kwargs):
@@ -59,6 +76,7 @@ class SinusoidalPositionalEncoding(Layer):
 
     def call(self, x, start=0, positions=None):
         check_width(x.shape, self.d_model)
+        check_rank(x, positions)
         if positions is None:
             positions = ops.arange(ops.shape(x)[1]) + start
         return x + ops.cast(sinusoids(positions, self.d_model), x.dtype)
@@ -88,7 +106,16 @@ class LearnedPositionalEmbedding(Layer):
         [B, T, D], or [N, D].
 
     Raises:
-        ValueError: `x` has another width than `d_model`, or is known to be too long.
+        ValueError: a size is no integer of at least 1; or `x` has another width than `d_model` or
+            other axes, or is known to be too long.
+        TypeError: an argument that there is not.
+
+    Example:
+        >>> positions = LearnedPositionalEmbedding(max_positions=11, d_model=7)
+        >>> tuple(positions(keras.ops.zeros((3, 5, 7))).shape)
+        (3, 5, 7)
+        >>> tuple(positions.embeddings.shape)
+        (11, 7)
     """
 
     def __init__(self, max_positions, d_model, **kwargs):
@@ -107,6 +134,7 @@ class LearnedPositionalEmbedding(Layer):
 
     def call(self, x, start=0, positions=None):
         check_width(x.shape, self.d_model)
+        check_rank(x, positions)
         if positions is None and x.shape[1] is not None and isinstance(start, int):
             if start + x.shape[1] > self.max_positions:
                 raise ValueError(

@@ -10,6 +10,7 @@ together again anyway: the same copy leaves the padding out or puts it in.
 from keras import ops
 
 from tfformer.backend.gradients import upstream_gradient
+from tfformer.config import whole
 from tfformer.layers.masks import padding_mask
 
 # Batches have any number of tokens, and oneDNN makes a program for each shape that it meets. Of
@@ -35,7 +36,26 @@ def without_padding(inputs, labels, passes=1):
     Returns:
         The inputs with "source_places" [N] and "target_places" [M], and the labels [M]. In a single
         pass, places of padding follow, as far as there are any, up to the next multiple of 16.
+
+    Raises:
+        ValueError: other inputs are given, or `passes` is no integer of at least 1.
+
+    Example, in which 3 of 6 places of the target are tokens:
+        >>> inputs = {"source_ids": np.array([[7, 3, 0], [5, 4, 3]]),
+        ...           "target_ids": np.array([[2, 9, 0], [2, 0, 0]])}
+        >>> inputs, labels = without_padding(inputs, labels=np.array([[9, 3, 0], [3, 0, 0]]))
+        >>> np.array(inputs["target_places"]).tolist()
+        [0, 1, 3, 2, 4, 5]
+        >>> np.array(labels).tolist()
+        [9, 3, 3, 0, 0, 0]
     """
+
+    whole("passes", passes)
+    if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= set(inputs):
+        names = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
+        raise ValueError(
+            f'inputs must be {{"source_ids": [B, S], "target_ids": [B, T]}}, got {names}'
+        )
 
     def places(ids):
         tokens = ops.reshape(padding_mask(ids), (passes, -1))  # [passes, B * T]

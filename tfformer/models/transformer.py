@@ -31,21 +31,23 @@ class Transformer(keras.Model):
             ascending), padding is left out of all but attention, see `tfformer.layers.rows`;
             a few places of padding may follow.
 
-    Raises:
-        ValueError: no such `config`, or other inputs.
-
     Returns:
         logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1]; of the
         "target_places" alone, [M, V], if they are given.
+
+    Raises:
+        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
+            ones than `max_positions`.
 
     It trains with a plain `compile` and `fit` on elements (inputs, labels [B, T]), the labels
     being the targets without bos, with eos.
 
     Example:
-        >>> model = Transformer(TransformerConfig.preset("tiny", source_vocabulary_size=8000))
-        >>> ids = keras.ops.ones((2, 5), "int32")
-        >>> model({"source_ids": ids, "target_ids": ids}).shape
-        (2, 5, 8000)
+        >>> model = Transformer(TransformerConfig.preset("test", source_vocabulary_size=17))
+        >>> source_ids = np.array([[5, 4, 3], [7, 3, 0]])
+        >>> target_ids = np.array([[2, 9, 8, 6, 5], [2, 4, 7, 0, 0]])
+        >>> tuple(model({"source_ids": source_ids, "target_ids": target_ids}).shape)
+        (2, 5, 17)
     """
 
     def __init__(self, config, **kwargs):
@@ -139,6 +141,13 @@ class Transformer(keras.Model):
             )
         source_ids = ops.convert_to_tensor(inputs["source_ids"])
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
+        if (len(source_ids.shape), len(target_ids.shape)) != (2, 2):
+            raise ValueError(
+                "source_ids must be [B, S] and target_ids [B, T], got shapes "
+                f"{tuple(source_ids.shape)} and {tuple(target_ids.shape)}"
+            )
+        if ("source_places" in inputs) != ("target_places" in inputs):
+            raise ValueError(f"source_places and target_places come together, got {sorted(inputs)}")
         source, target = Padded(padding_mask(source_ids)), Padded(padding_mask(target_ids))
         if "source_places" in inputs:
             source = Packed(inputs["source_places"], source.mask)
@@ -168,6 +177,9 @@ class Transformer(keras.Model):
 
         With `Packed` rows of both, memory is [N, D] and the logits are [M, V]. A model that copies
         needs source_ids [B, S] too.
+
+        Raises:
+            ValueError: the model copies, and there are no source_ids.
         """
         rows = rows or Padded(padding_mask(target_ids))
         memory_rows = memory_rows or Padded(memory_mask)
@@ -197,6 +209,10 @@ class Transformer(keras.Model):
 
         Returns:
             logits [B, W, V] of the position after, and the grown cache.
+
+        Raises:
+            ValueError: the model copies, and there are no source_ids; or `position` is beyond
+                `max_positions`.
         """
         x = self.target_embedding(ids)
         # Positions run along axis 1, where the beams are here: [B, W, D] -> [B * W, 1, D].

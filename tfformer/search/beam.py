@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from tfformer.config import EOS, PAD
 from tfformer.search import hypotheses
-from tfformer.search.hypotheses import IMPOSSIBLE, Hypotheses, check, limits, result
+from tfformer.search.hypotheses import IMPOSSIBLE, Hypotheses, check, limits, prompt_ids, result
 from tfformer.search.loop import search_in_blocks
 from tfformer.search.loop_xla import search_by_doubling
-from tfformer.search.options import LARGEST_NGRAM, takes_second_names
+from tfformer.search.options import LARGEST_NGRAM, OPTIONS, takes_second_names
 from tfformer.search.rules import (
     ban_ngrams,
     coverage_scores,
@@ -84,7 +84,22 @@ def beam_search(
 
     Returns:
         A `SearchResult` of W = `num_results`.
+
+    Raises:
+        ValueError: an option breaks its rule, or is given by both of its names; `source_mask` is
+            missing with `coverage_penalty`, the step does not give its attention, or the prompt is
+            not [B, P].
+
+    Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
+        >>> after = tf.constant([0, 0, 5, 0, 3, 4])
+        >>> def step(ids, position, visible, state):
+        ...     return StepResult(9.0 * tf.one_hot(tf.gather(after, ids), 6), state.cache)
+        >>> found = beam_search(step, State(), 1, max_length=7, beam_width=3, num_results=1)
+        >>> found.token_ids.numpy().tolist(), found.lengths.numpy().tolist()
+        ([[[5, 4, 3]]], [[3]])
     """
+    check(max_length, batch_size=(batch_size, 0))
+    prompt = None if prompt is None else prompt_ids(prompt, batch_size)
     beam = Beam(
         beam_width,
         beam_width if num_results is None else num_results,
@@ -139,6 +154,7 @@ class Beam:
             min_length=(self.min_length, 0),
             num_results=(self.wanted, 1),
         )
+        OPTIONS["length_penalty_form"].checked(self.length_penalty_form)
         if not tf.is_tensor(self.width) and self.wanted > self.width:
             raise ValueError(
                 f"num_results must be at most beam_width = {self.width}, got {self.wanted}"

@@ -4,8 +4,8 @@ import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
 from tfformer.search import hypotheses
-from tfformer.search.hypotheses import SearchResult, check
-from tfformer.search.options import takes_second_names
+from tfformer.search.hypotheses import SearchResult, check, prompt_ids
+from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.search.rules import allowed_log_probs
 from tfformer.search.step import State
 
@@ -34,9 +34,23 @@ def exhaustive_search(
 
     Returns:
         A `SearchResult` of W = `num_results`.
+
+    Raises:
+        ValueError: an option breaks its rule, the prompt is not [B, P], or there are more than
+            1,000,000 sequences, or fewer than `num_results`.
+
+    Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
+        >>> after = tf.constant([0, 0, 5, 0, 3, 4])
+        >>> def step(ids, position, visible, state):
+        ...     return StepResult(9.0 * tf.one_hot(tf.gather(after, ids), 6), state.cache)
+        >>> found = exhaustive_search(step, State(), batch_size=1, max_length=3)
+        >>> found.token_ids.numpy().tolist()
+        [[[5, 4, 3]]]
     """
-    check(max_length, length_penalty=(length_penalty, 0), num_results=(num_results, 1))
-    prompt = tf.fill([batch_size, 1], BOS) if prompt is None else tf.convert_to_tensor(prompt)
+    numbers = {"batch_size": (batch_size, 0), "num_results": (num_results, 1)}
+    check(max_length, length_penalty=(length_penalty, 0), **numbers)
+    OPTIONS["length_penalty_form"].checked(length_penalty_form)
+    prompt = prompt_ids(tf.fill([batch_size, 1], BOS) if prompt is None else prompt, batch_size)
     first = (prompt.shape[1] or tf.shape(prompt)[1]) - 1
     prefixes, known = prompt[:, None, -1:], prompt != PAD  # what is known of [B, P]
     log_probs = tf.zeros([batch_size, 1])
@@ -71,12 +85,17 @@ def exhaustive_search(
         prefixes = tf.concat([tf.repeat(prefixes, len(others), axis=1), token], axis=-1)
         prefixes = tf.ensure_shape(prefixes, [None, count * len(others), None])
         state, known = _branch(state, len(others)), tf.repeat(known, len(others), axis=0)
-    token_ids, log_probs, lengths = (
-        tf.concat(found, axis=1) for found in (found_ids, found_log_probs, found_lengths)
-    )
-    penalty = hypotheses.length_penalty(lengths, length_penalty, length_penalty_form)
-    scores = log_probs / penalty
-    scores, order = tf.math.top_k(scores, k=num_results)
+    found = (tf.concat(leaf, axis=1) for leaf in (found_ids, found_log_probs, found_lengths))
+    return _best(*found, num_results, length_penalty, length_penalty_form)
+
+
+def _best(token_ids, log_probs, lengths, count, alpha, form):
+    """The `count` best of N sequences a sentence, as a `SearchResult`."""
+    size = token_ids.shape[1]
+    if size is not None and count > size:
+        raise ValueError(f"num_results must be at most {size}, all that there are, got {count}")
+    scores = log_probs / hypotheses.length_penalty(lengths, alpha, form)
+    scores, order = tf.math.top_k(scores, k=count)
     best = (tf.gather(leaf, order, batch_dims=1) for leaf in (token_ids, log_probs, lengths))
     token_ids, log_probs, lengths = best
     return SearchResult(token_ids, scores, log_probs, lengths)

@@ -4,7 +4,7 @@ shares with sampling."""
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
-from tfformer.search.hypotheses import Hypotheses, check, limits, result
+from tfformer.search.hypotheses import Hypotheses, check, limits, prompt_ids, result
 from tfformer.search.loop import search_in_blocks
 from tfformer.search.rules import allowed_log_probs
 
@@ -22,6 +22,18 @@ def greedy_search(step, state, batch_size, max_length, skip=None, *, min_length=
 
     Returns:
         A `SearchResult` with W = 1 and without a length penalty.
+
+    Raises:
+        ValueError: `max_length` is no integer of at least 1, `min_length` or `batch_size` none of
+            at least 0, or the prompt is not [B, P].
+
+    Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
+        >>> after = tf.constant([0, 0, 5, 0, 3, 4])
+        >>> def step(ids, position, visible, state):
+        ...     return StepResult(9.0 * tf.one_hot(tf.gather(after, ids), 6), state.cache)
+        >>> found = greedy_search(step, State(), batch_size=1, max_length=7)
+        >>> found.token_ids.numpy().tolist()
+        [[[5, 4, 3]]]
     """
 
     def choose(log_probs, position, rows):
@@ -32,7 +44,8 @@ def greedy_search(step, state, batch_size, max_length, skip=None, *, min_length=
 
 def search_one(step, state, batch_size, max_length, choose, skip, min_length, prompt):
     """One hypothesis a sentence, by the token that `choose(log_probs [B, 1, V], t, rows)` picks."""
-    check(max_length, min_length=(min_length, 0))
+    check(max_length, batch_size=(batch_size, 0), min_length=(min_length, 0))
+    prompt = None if prompt is None else prompt_ids(prompt, batch_size)
     first = 0 if prompt is None else (prompt.shape[1] or tf.shape(prompt)[1]) - 1
 
     def settled(h):

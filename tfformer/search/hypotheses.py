@@ -6,9 +6,10 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, PAD
-from tfformer.search.options import PENALTY_FORMS
+from tfformer.search.options import OPTIONS, PENALTY_FORMS
 
 IMPOSSIBLE = float("-inf")
+FRACTIONS = ("temperature", "top_p")  # numbers beside the options of the table
 
 
 class SearchResult(NamedTuple):
@@ -181,8 +182,31 @@ def result(hypotheses, count, first=0):
 def check(max_length, **at_least):
     """Arguments that are Python numbers are checked here, tensors by whoever serves them."""
     for name, (value, least) in {"max_length": (max_length, 1), **at_least}.items():
-        if not tf.is_tensor(value) and np.min(value) < least:
+        check_number(name, value)
+        if not tf.is_tensor(value) and not np.all(np.asarray(value) >= least):
             raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def check_number(name, value):
+    """Raises ValueError unless it is a number, or several: integers, where the option is one."""
+    fraction = name in FRACTIONS or (name in OPTIONS and OPTIONS[name].kind is float)
+    kinds, words = ("biuf", "a number") if fraction else ("biu", "an integer")
+    if not tf.is_tensor(value) and np.asarray(value).dtype.kind not in kinds:
+        raise ValueError(f"{name} must be {words}, got {value!r}")
+
+
+def prompt_ids(prompt, batch_size):
+    """A prompt as int32 [B, P]; a ValueError for what is none."""
+    ids = tf.convert_to_tensor(prompt)
+    fits = ids.shape.rank is None or (
+        ids.shape.rank == 2 and (tf.is_tensor(batch_size) or ids.shape[0] in (None, batch_size))
+    )
+    if not fits or not ids.dtype.is_integer:
+        raise ValueError(
+            f"prompt must be integers [B, P] with B = batch_size = {batch_size}, got "
+            f"{ids.dtype.name} {ids.shape}"
+        )
+    return tf.cast(ids, tf.int32)
 
 
 def limits(max_length, batch_size):

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer.search.greedy import search_one
-from tfformer.search.hypotheses import IMPOSSIBLE, check
+from tfformer.search.hypotheses import IMPOSSIBLE, check, check_number
 
 
 def sample_search(
@@ -35,9 +35,23 @@ def sample_search(
 
     Returns:
         A `SearchResult` with W = 1; its log_probs are the model's own, untempered.
+
+    Raises:
+        ValueError: as `greedy_search`; or `seed` is no integer, `top_k` none of at least 0,
+            `temperature` not positive, or `top_p` not in (0, 1].
+
+    Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
+        >>> after = tf.constant([0, 0, 5, 0, 3, 4])
+        >>> def step(ids, position, visible, state):
+        ...     return StepResult(9.0 * tf.one_hot(tf.gather(after, ids), 6), state.cache)
+        >>> found = sample_search(step, State(), 1, max_length=7, seed=11, top_p=0.9)
+        >>> found.token_ids.numpy().tolist()
+        [[[5, 4, 3]]]
     """
     check(max_length, top_k=(top_k, 0))
+    check_number("seed", seed)
     for name, value in (("temperature", temperature), ("top_p", top_p)):
+        check_number(name, value)
         if not tf.is_tensor(value) and not 0 < value <= (1 if name == "top_p" else value):
             raise ValueError(f"{name} must be positive, and top_p at most 1, got {value}")
 

@@ -19,8 +19,12 @@ class SpecialIds(NamedTuple):
     bos: what a sequence begins with where no prompt is given. None: a prompt is needed.
     eos: ends a sequence.
 
-    Example:
-        SpecialIds(pad=None, unk=None, bos=50256, eos=50256)  # of GPT-2
+    Example, the ids of GPT-2, which has one for two and no others:
+        >>> special_ids = SpecialIds(pad=None, unk=None, bos=50256, eos=50256)
+        >>> special_ids.to_search(tf.constant([11, 50256])).numpy().tolist()
+        [15, 3]
+        >>> special_ids.to_model(tf.constant([15, 3])).numpy().tolist()
+        [11, 50256]
     """
 
     pad: int | None = PAD
@@ -29,7 +33,11 @@ class SpecialIds(NamedTuple):
     eos: int = EOS
 
     def check(self):
-        """A ValueError for what is no id."""
+        """Refuses what is no id.
+
+        Raises:
+            ValueError: one is negative or no integer, or eos is None.
+        """
         for name, value in self._asdict().items():
             if value is None and name != "eos":
                 continue

@@ -14,6 +14,12 @@ class State(NamedTuple):
 
     memory: what a sentence has once, tensors [B, ...]; a step only reads it.
     cache: tensors [B, ..., C, K], what was computed at each of C positions.
+
+    Example, in which each tensor has the two sentences first:
+        >>> source_ids = tf.constant([[5, 4, 3], [7, 3, 0]])
+        >>> state = State(memory={"source_ids": source_ids}, cache=tf.zeros([2, 1, 7]))
+        >>> tf.nest.map_structure(lambda leaf: leaf.shape[0], state)
+        State(memory={'source_ids': 2}, cache=2)
     """
 
     memory: Any = ()
@@ -26,6 +32,13 @@ class StepResult(NamedTuple):
     logits: [B, W, V], unnormalised, of the token after `ids`.
     cache: that of the state, with what this step has written.
     attention: [B, W, S], what each hypothesis attends to; or None.
+
+    Example, a step that remembers nothing: 5 follows 4, 8 follows 7, and so on:
+        >>> def step(ids, position, visible, state):
+        ...     return StepResult(logits=9.0 * tf.one_hot(ids + 1, 11), cache=state.cache)
+        >>> logits = step(tf.constant([[4], [7]]), 0, None, State()).logits
+        >>> logits.shape, tf.argmax(logits, axis=-1).numpy().tolist()
+        (TensorShape([2, 1, 11]), [[5], [8]])
     """
 
     logits: tf.Tensor

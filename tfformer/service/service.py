@@ -105,7 +105,11 @@ class Service(abc.ABC):
 
         Raises:
             FileExistsError: there is something at `directory`, which stays as it is.
+            ValueError: `signatures` names one that there is not.
         """
+        unknown = [name for name in signatures or () if name not in self.signatures]
+        if unknown:
+            raise ValueError(f"signatures must be of {[*self.signatures]}, got {unknown[0]!r}")
         if tf.io.gfile.exists(directory):
             raise FileExistsError(f"directory must not exist yet, got {directory}")
         root = tf.Module()

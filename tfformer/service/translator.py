@@ -5,6 +5,8 @@
 
 import tensorflow as tf
 
+from tfformer.config import whole
+from tfformer.models import Transformer
 from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.service.align import align
 from tfformer.service.complete import complete
@@ -15,6 +17,7 @@ from tfformer.service.sample import sample
 from tfformer.service.score import score
 from tfformer.service.service import Page, Service
 from tfformer.service.translation import greedy, serving_default
+from tfformer.text.tokenizer import Tokenizer
 
 # What a translator answers, in the order in which a page of a model lists it.
 SIGNATURES = (
@@ -70,12 +73,16 @@ class Translator(Service):
     `max_source_length` tokens, and before that at 16 characters for each of them.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received.
+        ValueError: an option breaks its rule, which it names with the value received; or the
+            tokenizer or the shortlist is not that of the model.
 
-    Example:
-        >>> translator = tfformer.load_translator("runs/dates")
-        >>> translator.translate(["4 July 2031"])
-        ['2031-07-04']
+    Example, with a model that has learned nothing (`load_translator` gives that of a run):
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> config = TransformerConfig.preset("test", tokenizer.source_vocabulary_size)
+        >>> translator = Translator(Transformer(config), tokenizer, max_target_length=11)
+        >>> translations = translator.translate(["ein Haus", ""])
+        >>> len(translations), translations[1]
+        (2, '')
     """
 
     @takes_second_names
@@ -99,16 +106,8 @@ class Translator(Service):
         shortlist=None,
         xla=False,
     ):
+        _check_tokenizer(model, tokenizer)
         config = model.config
-        sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
-        tokens = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
-        if sizes != tokens:
-            raise ValueError(
-                f"tokenizer must have the model's numbers of ids, {sizes} for source and target, "
-                f"got {tokens}"
-            )
-        if config.one_vocabulary and not tokenizer.is_shared:
-            raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
         if dtype not in (None, "float32", "bfloat16"):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
@@ -120,11 +119,11 @@ class Translator(Service):
             ("max_source_length", max_source_length),
             ("max_target_length", max_target_length),
         ):
-            if not 2 <= value <= config.longest:
+            if not 2 <= whole(name, value, least=0) <= config.longest:
                 raise ValueError(f"{name} must be in [2, {config.longest}], got {value}")
         if xla and shortlist is not None:
             raise ValueError("xla must be False with a shortlist, whose size is a request's own")
-        if max_batch_size < 1:
+        if whole("max_batch_size", max_batch_size, least=0) < 1:
             raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
             name: OPTIONS[name].checked(value)
@@ -163,14 +162,21 @@ class Translator(Service):
 
         Returns:
             A list of strings.
+
+        Raises:
+            ValueError: `texts` is one string, or has what is none; or `batch_size` is not in
+                [1, max_batch_size].
         """
         if isinstance(texts, str):
             raise ValueError(f"texts must be a list of strings, got the string {texts!r}")
         if batch_size is None:
             batch_size = min(32, self.max_batch_size)
-        if not 1 <= batch_size <= self.max_batch_size:
+        if not 1 <= whole("batch_size", batch_size, least=0) <= self.max_batch_size:
             raise ValueError(f"batch_size must be in [1, {self.max_batch_size}], got {batch_size}")
-        texts = list(texts)
+        texts = list(texts) if hasattr(texts, "__iter__") else [texts]
+        for text in texts:
+            if not isinstance(text, (str, bytes)):
+                raise ValueError(f"texts must be a list of strings, got {text!r} among them")
         function = self._greedy if greedy else self.functions["serving_default"]
         # Sentences of like length together: less padding, fewer idle steps.
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
@@ -246,3 +252,20 @@ class Translator(Service):
                 )
             },
         )
+
+
+def _check_tokenizer(model, tokenizer):
+    """Raises a ValueError unless it can be the `Tokenizer` of this `Transformer`."""
+    if not isinstance(model, Transformer) or not isinstance(tokenizer, Tokenizer):
+        kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
+        raise ValueError(f"model must be a Transformer, tokenizer a Tokenizer, got {kinds}")
+    config = model.config
+    sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
+    tokens = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+    if sizes != tokens:
+        raise ValueError(
+            f"tokenizer must have the model's numbers of ids, {sizes} for source and target, "
+            f"got {tokens}"
+        )
+    if config.one_vocabulary and not tokenizer.is_shared:
+        raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")

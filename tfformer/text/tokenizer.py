@@ -4,7 +4,7 @@ import hashlib
 
 import tensorflow as tf
 
-from tfformer.config import EOS, PAD
+from tfformer.config import EOS, PAD, whole
 from tfformer.text import vocabulary
 from tfformer.text.sides import CLASSES, SentencePieceModel, Side
 
@@ -30,10 +30,17 @@ class Tokenizer(tf.Module):
     which own the SentencePiece models of every tokenizer made before ("Resource ... does not
     exist").
 
+    Raises:
+        ValueError: a side is neither the bytes of a SentencePiece model nor a side, or its special
+            ids are others.
+
     Example:
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
-        >>> tokenizer.decode(tokenizer.encode_target(tf.constant(["ein Haus"])))
-        <tf.Tensor: ... numpy=array([b'ein Haus'], ...)>
+        >>> ids = tokenizer.encode_source(["ein Haus"])
+        >>> int(ids[0, -1])  # eos
+        3
+        >>> tokenizer.decode(ids).numpy().tolist()
+        [b'ein Haus']
     """
 
     def __init__(self, source_model, target_model=None):
@@ -69,6 +76,9 @@ class Tokenizer(tf.Module):
         if kind not in vocabulary.KINDS:
             raise ValueError(f"kind must be one of {vocabulary.KINDS}, got {kind!r}")
         sides = [source_texts] if target_texts is None else [source_texts, target_texts]
+        for side, texts in zip(SIDES, sides, strict=False):
+            if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
+                raise ValueError(f"{side}_texts must be an iterable of strings, got {texts!r}")
 
         def learn(*texts):
             return vocabulary.learn_model(texts, vocabulary_size, kind, split_digits)
@@ -116,7 +126,12 @@ class Tokenizer(tf.Module):
         Args:
             source_texts, target_texts: iterables of strings.
             count: new pieces at most, in each of the two sides; 0 or more.
+
+        Raises:
+            ValueError: `count` is no integer of at least 0, or nothing can be learned from the
+                texts.
         """
+        whole("count", count, least=0)
         if self.is_shared:
             return Tokenizer(vocabulary.extend(self.source, [source_texts, target_texts], count))
         pairs = ((self.source, source_texts), (self.target, target_texts))
@@ -131,11 +146,20 @@ class Tokenizer(tf.Module):
 
         Returns:
             A list of lists of ids, in the order of the new ids.
+
+        Raises:
+            ValueError: there is no such side.
         """
+        _check_name(side)
         return vocabulary.made_of(getattr(self, side), getattr(old, side))
 
     def pieces(self, side):
-        """The pieces of a side, `"source"` or `"target"`, in the order of their ids."""
+        """The pieces of a side, `"source"` or `"target"`, in the order of their ids.
+
+        Raises:
+            ValueError: there is no such side.
+        """
+        _check_name(side)
         return list(getattr(self, side).pieces)
 
     def sample_text(self, size, seed):
@@ -181,18 +205,55 @@ class Tokenizer(tf.Module):
         return self.target.encode(text)
 
     def decode(self, ids):
-        """int32 ids [B, T], dense or ragged -> string [B]; special ids are left out."""
+        """int32 ids [B, T], dense or ragged -> string [B]; special ids are left out.
+
+        Raises:
+            ValueError: the ids are not int32, or, of tensors with values, none of the target.
+        """
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor(PAD)
-        return self.target.decode(tf.ragged.boolean_mask(ids, ids > EOS))
+        ids = tf.convert_to_tensor(ids)
+        pieces = tf.ragged.boolean_mask(ids, ids > EOS)
+        _check_ids(pieces, self.target)
+        return self.target.decode(pieces)
 
     def source_pieces(self, ids):
-        """int32 ids -> string pieces of the same shape, "" for padding."""
+        """int32 ids -> string pieces of the same shape, "" for padding.
+
+        Raises:
+            ValueError: the ids are not int32, or, of tensors with values, none of the source.
+        """
+        _check_ids(ids, self.source)
         return tf.where(ids == PAD, "", self.source.names(ids))
 
     def target_pieces(self, ids):
-        """int32 ids -> string pieces of the same shape, "" for padding."""
+        """int32 ids -> string pieces of the same shape, "" for padding.
+
+        Raises:
+            ValueError: the ids are not int32, or, of tensors with values, none of the target.
+        """
+        _check_ids(ids, self.target)
         return tf.where(ids == PAD, "", self.target.names(ids))
+
+
+def _check_name(side):
+    """Raises a ValueError unless it is the name of a side."""
+    if side not in SIDES:
+        raise ValueError(f"side must be one of {SIDES}, got {side!r}")
+
+
+def _check_ids(ids, side):
+    """Raises a ValueError for ids that are not int32, or, outside a graph, none of the side.
+
+    SentencePiece ends the process for a name of an id that it has not.
+    """
+    ids = ids.flat_values if isinstance(ids, tf.RaggedTensor) else tf.convert_to_tensor(ids)
+    if ids.dtype != tf.int32:
+        raise ValueError(f"ids must be int32, got {ids.dtype.name}")
+    if tf.executing_eagerly() and tf.size(ids) > 0:
+        least, most = int(tf.reduce_min(ids)), int(tf.reduce_max(ids))
+        if not 0 <= least <= most < side.size:
+            raise ValueError(f"ids must be in [0, {side.size}), got {least} to {most}")
 
 
 def _is_of(model, side):
