@@ -95,7 +95,7 @@ def memory_needed(known):
     """Bytes of memory for a server, from what is known of the version under "deployment".
 
     The measured peak twice, for a new version is loaded and warmed up while the old one answers;
-    and the caches of one request that is as large as it may be.
+    and one request that is as large as it may be.
     """
     return 2 * known["memory"]["peak_bytes"] + known["limits"].get("largest_request_bytes", 0)
 

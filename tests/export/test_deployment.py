@@ -328,22 +328,6 @@ def test_flops_are_those_of_the_products_in_the_graph():
     assert total == length * (counted["source_token"] + counted["target_token"])
 
 
-def test_the_largest_request_by_hand(translator_served):
-    config = translator_served.model.config
-    positions = 13 * 4 + 17  # four beams of the target, and the source
-    numbers = positions * 2 * config.num_decoder_layers * config.d_model  # keys and values
-    assert translator_served.largest_request() == 37 * numbers * 4 * 2
-    wide = Translator(
-        translator_served.model,
-        translator_served.tokenizer,
-        beam_width=5,
-        dtype="bfloat16",
-        **LIMITS,
-    )
-    numbers = (13 * 5 + 17) * 2 * config.num_decoder_layers * config.d_model
-    assert wide.largest_request() == 37 * numbers * 2 * 2
-
-
 def test_latency_is_measured_with_the_batches_that_are_named(short):
     found = deployment.measure_latency(short, tiny.sentences(5), 256)
     assert list(found["milliseconds"]) == ["1", "8", "32"]

@@ -3,8 +3,8 @@
 `python tests/support/op_counts.py` prints them for two exports: SERVED, which is the `served_model`
 of the tests, and one of CHANGES; `tests/data/op-counts.json` is what it printed on 2026-11-23: two
 or three operations more than before for the five signatures of which `truncated` is an output now,
-and for `translate_document` one for abbreviations and 411 for its limits of tokens and pieces, which
-a request does once, not at each step.
+and for `translate_document` one for abbreviations and 411 for its limits of tokens and pieces,
+which a request does once, not at each step.
 """
 
 import json

@@ -217,17 +217,29 @@ class Translator(Service):
         }
 
     def largest_request(self):
-        """Bytes of the caches of keys and values when a request is as large as it may be."""
-        config, rows = self.model.config, self.max_batch_size
-        width = max(self.beam_width, USUAL_WIDTH)
-        positions = self.max_target_length * width + self.max_source_length
-        size = 2 if self.dtype == "bfloat16" else 4
+        """Bytes, besides the weights, of a request that is as large as it may be; at most.
+
+        The worse of two corners: as many rows as there may be, or as wide a beam.
+        """
+        usual = max(self.beam_width, USUAL_WIDTH)
+        most = self.max_batch_size * usual  # rows * width of a request
+        widest = int(min(OPTIONS["beam_width"].most, most))
+        return max(self._bytes(self.max_batch_size, usual), self._bytes(most // widest, widest))
+
+    def _bytes(self, rows, width):
+        config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         # Twice: between two blocks of the search a cache and its longer copy are there together.
-        return 2 * rows * positions * 2 * config.num_decoder_layers * config.d_model * size
+        positions = self.max_target_length * width + self.max_source_length
+        caches = 2 * rows * positions * 2 * config.num_decoder_layers * config.d_model * size
+        # Of one step: logits and what the rules of the search make of them; and an attention's
+        # scores, of each beam for all that stands in all beams, biased and as weights.
+        logits = 6 * rows * width * config.target_vocabulary_size * 4
+        scores = 3 * rows * config.num_heads * width * width * self.max_target_length * 4
+        return caches + logits + scores
 
     def page(self):
         limits, flops = self.limits(), self.model.flops()
-        caches = limits["largest_request_bytes"] / 2**20
+        largest = limits["largest_request_bytes"] / 2**20
         return Page(
             about="Text in, text out, by beam search: an encoder-decoder Transformer",
             asked=["echo @text@ | python -m export.client --model @name@"],
@@ -243,8 +255,8 @@ class Translator(Service):
                 "longer is cut",
                 "pieces of all documents of a request": f"{limits['max_request_pieces']:,}; more "
                 "are INVALID_ARGUMENT",
-                "memory of the caches of the largest request": f"about {caches:,.0f} MiB, besides "
-                "the weights",
+                "memory of the largest request, of most rows or widest beam": f"at most "
+                f"{largest:,.0f} MiB, besides the weights",
             },
             costs={
                 "FLOPs of a source token; of a target token and beam": "{:.1f} M; {:.1f} M".format(
