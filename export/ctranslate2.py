@@ -43,7 +43,6 @@ agree: nothing is written; 2 wrong usage; 130 interrupted.
 
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from export.command import Parser
@@ -135,6 +134,7 @@ def export(run, directory, progress=print):
         ) from error
 
     import tfformer
+    from export.publish import scratch
     from export.specification import specification
     from export.verification.compare import TOLERANCE
     from tfformer.files import sync
@@ -152,9 +152,7 @@ def export(run, directory, progress=print):
     limits = (search.get(name, 0) for name in ("max_source_length", "max_target_length"))
     spec = specification(model, tokenizer, max(SINUSOIDS, *limits))
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(
-        prefix="partial-", dir=directory.parent, ignore_cleanup_errors=True
-    ) as partial:
+    with scratch(directory.parent) as partial:
         folder = Path(partial, "model")
         folder.mkdir()
         progress("writing the model ...")

@@ -48,7 +48,7 @@ XLA_FLAGS = ("--xla_cpu_compilation_enabled=true",)
 MEMORY_STEP = 2**28  # limits of memory are multiples of it
 
 
-def write_deployment(directory, report, batching=False, xla=False):
+def write_deployment(directory, report, batching=False, xla=False, folder=None):
     """Writes the page of the newest version, and what is missing of the other files.
 
     Args:
@@ -56,6 +56,7 @@ def write_deployment(directory, report, batching=False, xla=False):
         report: the version's, as JSON has it, with what `facts` gives under "deployment".
         batching: whether the server is to join requests. Default False.
         xla: whether the server must have XLA on. Default False.
+        folder: where a file is until it is whole. Default: the directory.
 
     Returns:
         What does not fit this version in files that were there already, a line each.
@@ -76,12 +77,12 @@ def write_deployment(directory, report, batching=False, xla=False):
     for file in [*FILES, "batching_parameters.txt"] if batching else FILES:
         if not (directory / file).exists():
             text = _with_flags((TEMPLATES / file).read_text(encoding="utf-8"), flags)
-            write_atomically(directory / file, _fill(text, values).encode())
+            write_atomically(directory / file, _fill(text, values).encode(), folder)
     page, template = directory / PAGE, (TEMPLATES / PAGE).read_text(encoding="utf-8")
     mark = template.splitlines()[0]
     if not page.exists() or page.read_bytes().startswith(mark.encode()):
         values = page_values(name, report, batching, xla)
-        write_atomically(page, _fill(template, values).encode())
+        write_atomically(page, _fill(template, values).encode(), folder)
     return list(_misfits(directory, report["deployment"], batching, xla))
 
 

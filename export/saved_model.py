@@ -29,7 +29,6 @@ published; 2 wrong usage; 130 interrupted.
 
 import re
 import sys
-import tempfile
 from pathlib import Path
 
 from export.command import Parser, without_its_package
@@ -114,16 +113,14 @@ def export(run, directory, progress=print, batching=False, quick=False, **option
         RunError, OSError, tf.errors.OpError: nothing is published.
     """
     from export.deployment import facts
+    from export.publish import scratch
     from tfformer.run import load_service
 
     directory = Path(directory)
     check_name(directory)
     service = load_service(run, **options)
     directory.mkdir(parents=True, exist_ok=True)
-    # TensorFlow Serving looks only at folders whose name is a number.
-    with tempfile.TemporaryDirectory(
-        prefix="partial-", dir=directory, ignore_cleanup_errors=True
-    ) as partial:
+    with scratch(directory) as partial:
         model = Path(partial, "model")
         served = service.signatures
         names = [name for name in served if served[name].is_batchable or not batching]
@@ -205,7 +202,7 @@ def release(model, report, directory, batching, xla, progress):
     sync(*model.rglob("*"), model)
     version = publish(model, report, directory, progress)
     try:
-        for line in write_deployment(directory, report.to_dict(), batching, xla):
+        for line in write_deployment(directory, report.to_dict(), batching, xla, model.parent):
             progress(f"warning: {line}")
     except OSError as error:  # the model is served by now
         progress(f"warning: {version} is published, but not all that goes with it: {error}")

@@ -27,10 +27,14 @@ class RunError(ValueError):
     """
 
 
-def write_atomically(path, content):
-    """Writes the bytes so that `path` holds the old content or the new, never a part of it."""
+def write_atomically(path, content, folder=None):
+    """Writes the bytes so that `path` holds the old content or the new, never a part of it.
+
+    Until then they are in a hidden file in `folder`, of the same file system. Default: beside it.
+    """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+    name = f".{path.name}.{secrets.token_hex(8)}.partial"
+    temporary = Path(folder or path.parent, name)
     try:
         with open(temporary, "xb") as file:  # nobody else's: not a link that was put there before
             file.write(content)

@@ -1,0 +1,76 @@
+"""Where a version is made before it is published, and what killed exports have left there."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from paths import ROOT
+
+from export import publish
+from export.publish import scratch, sweep
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_nothing_is_left(tmp_path):
+    with scratch(tmp_path) as folder:
+        (folder / "model").mkdir()
+        assert names(tmp_path) == [folder.name]
+    assert names(tmp_path) == []
+    with pytest.raises(ZeroDivisionError), scratch(tmp_path) as folder:
+        (folder / "report.json").touch()
+        1 / 0  # noqa: B018
+    assert names(tmp_path) == []
+
+
+LEAVES = """
+import os, signal, sys
+from pathlib import Path
+from export.publish import scratch
+with scratch(sys.argv[1]) as folder:
+    (folder / "model").mkdir()
+    (folder / ".report.json.0123.partial").touch()
+    print(folder.name, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_what_a_killed_export_left_is_swept_and_what_a_living_one_has_is_not(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", LEAVES, str(tmp_path)],
+        cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    left = process.stdout.readline().strip()
+    with scratch(tmp_path) as folder:
+        assert names(tmp_path) == sorted([left, folder.name])
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    assert names(tmp_path) == [left]
+    with scratch(tmp_path) as folder:
+        assert names(tmp_path) == [folder.name]
+
+
+def test_what_is_not_ours_stays(tmp_path):
+    for name in ("partial-1", "partial-of_mine", "partial-abcdefgh", "1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes.txt").touch()
+    (tmp_path / "partial-01234567").symlink_to(tmp_path / "1")
+    (tmp_path / "partial-12345678").touch()
+    before = names(tmp_path)
+    sweep(tmp_path)
+    assert names(tmp_path) == before
+
+
+def test_on_a_disk_without_locks_it_works_and_nothing_is_swept(tmp_path, monkeypatch):
+    def unsupported(*_, **__):
+        raise OSError("no locks")
+
+    (tmp_path / "partial-01234567").mkdir()
+    monkeypatch.setattr(publish, "lock_descriptor", unsupported)
+    with scratch(tmp_path) as folder:
+        assert len(names(tmp_path)) == 2
+    assert names(tmp_path) == ["partial-01234567"] and not folder.exists()
