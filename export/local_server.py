@@ -21,6 +21,7 @@ Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 no version could be loaded, with the
 usage.
 """
 
+import contextlib
 import json
 import shlex
 import signal
@@ -172,8 +173,9 @@ def _run(command, options):
     with server:
         try:
             server.versions.require_all()
-            for model in config.model_config_list.config:
-                print(curl_line(server, model.name), flush=True)
+            with contextlib.suppress(OSError):  # nobody reads: it serves all the same
+                for model in config.model_config_list.config:
+                    print(curl_line(server, model.name), flush=True)
         except ServingError as error:
             return command.fail(error.message)
         warn(f"gRPC at 127.0.0.1:{server.port}, REST at 127.0.0.1:{server.rest_port}")

@@ -22,6 +22,7 @@ from export.capi.library import ServingError
 from export.serving import metrics, rest
 from export.serving.model import DEFAULT_SIGNATURE
 from export.serving.rpc import metadata
+from export.serving.versions import warn
 from export.verification.graph import UsageError
 
 # `ToHTTPStatusCode` of http_server.cc.
@@ -81,7 +82,7 @@ class _Server(http.server.ThreadingHTTPServer):
         """A client that has gone away is no news; anything else is said in a line."""
         error = sys.exception()
         if not isinstance(error, ConnectionError):
-            print(f"REST: {type(error).__name__}: {error}", file=sys.stderr)
+            warn(f"REST: {type(error).__name__}: {error}")
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

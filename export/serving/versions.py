@@ -100,7 +100,7 @@ class Versions:
                 try:
                     self.refresh()
                     said = None
-                except OSError as error:  # a folder is gone, for now perhaps: all stays as it is
+                except Exception as error:  # a folder is gone, for now perhaps: all stays as it is
                     if said != str(error):
                         said = str(error)
                         self._say(f"the versions cannot be looked for: {said}")
@@ -299,5 +299,10 @@ def _stamp(folder):
 
 
 def warn(line):
-    """A line on standard error."""
-    print(line, file=sys.stderr, flush=True)
+    """A line on standard error, if it can be written: what only reports stops no work."""
+    if sys.stderr is None:
+        return
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except (OSError, ValueError):  # nobody reads, the disk is full, or it is closed
+        return

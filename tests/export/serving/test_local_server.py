@@ -1,12 +1,15 @@
 """The command: a line that works, exit codes, and mistakes in one line."""
 
+import json
 import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -44,6 +47,30 @@ def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
     assert begun == "tiny version 1 is being loaded ..."
     assert re.fullmatch(r"tiny version 1 is loaded in \d+\.\d s \(1 warm-up requests\)", loaded)
     assert "gRPC at 127.0.0.1:" in error
+
+
+def test_nobody_who_listens_is_no_reason_to_stop(short, tmp_path):
+    """Its standard error is a pipe that nobody reads: a new version is loaded all the same."""
+    base = tmp_path / "tiny"
+    shutil.copytree(short, base / "1")
+    process = start(base, "--port", "0", "--rest-port", "0")
+    try:
+        process.stderr.close()
+        url = shlex.split(process.stdout.readline())[-1].removesuffix(":predict")
+        process.stdout.close()
+        shutil.copytree(short, tmp_path / "beside")
+        (tmp_path / "beside").rename(base / "2")
+        end, served = time.monotonic() + SECONDS, set()
+        while "2" not in served and time.monotonic() < end:
+            with urllib.request.urlopen(url, timeout=SECONDS) as answer:
+                statuses = json.load(answer)["model_version_status"]
+            served = {one["version"] for one in statuses if one["state"] == "AVAILABLE"}
+            time.sleep(0.1)
+        assert "2" in served
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
 
 
 def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(
