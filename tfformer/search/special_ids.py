@@ -1,5 +1,6 @@
 """The ids of pad, unk, bos and eos: a model's own, and those that every search has."""
 
+import numbers
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -33,7 +34,7 @@ class SpecialIds(NamedTuple):
         for name, value in self._asdict().items():
             if value is None and name != "eos":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
                 raise ValueError(f"{name} of special_ids must be an id, at least 0, got {value!r}")
 
     @property
