@@ -4,6 +4,8 @@ import base64
 import json
 import struct
 
+from export.credentials import HIDDEN
+
 # Types of default values that a request by REST is filled up with, as `struct` has them.
 KINDS = {"DT_INT32": "<i", "DT_FLOAT": "<f"}
 
@@ -25,9 +27,11 @@ def as_text(value):
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def message_of(error):
-    """What the body of an error of HTTP says."""
+def message_of(error, token=None):
+    """What the body of an error of HTTP says, without the token: a cut would leave a part of it."""
     body = error.read().decode(errors="replace")
+    if token:
+        body = body.replace(token, HIDDEN)
     try:
         return json.loads(body)["error"]
     except (ValueError, KeyError, TypeError):
