@@ -232,6 +232,8 @@ def test_coverage_needs_attention(model, source_ids):
          {"special_ids": (0, 1, 2, None)}),
         (ValueError, "bos of special_ids must be an id, at least 0, got -1",
          {"special_ids": (0, 1, -1, 3)}),
+        (ValueError, "special_ids must be below V = 13, got 13",
+         {"special_ids": (0, 1, 2, np.int64(V))}),
         (ValueError, "prompt must be given where special_ids has no bos",
          {"prompt": None, "source_ids": [[5]], "special_ids": (0, 1, None, 3)}),
         (TypeError, "beam_size", {"beam_size": 3}),

@@ -74,9 +74,11 @@ class SpecialIds(NamedTuple):
         if not self._renumbers:
             return logits
         own = {ours: own for own, ours in self._ours.items()}
+        size = logits.shape[-1] or tf.shape(logits)[-1]
+        if not tf.is_tensor(size) and max(self._ours) >= size:
+            raise ValueError(f"special_ids must be below V = {size}, got {max(self._ours)}")
         nothing = tf.fill(tf.shape(logits)[:1], IMPOSSIBLE)
         special = [logits[:, own[n]] if n in own else nothing for n in range(len(self))]
-        size = logits.shape[-1] or tf.shape(logits)[-1]
         named = tf.reduce_any(tf.range(size)[:, None] == list(self._ours), axis=-1)  # [V]
         others = tf.where(named, IMPOSSIBLE, logits)
         return tf.concat([tf.stack(special, axis=1), others], axis=1)
