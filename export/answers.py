@@ -5,6 +5,8 @@ import json
 import re
 import struct
 
+from export.credentials import HIDDEN
+
 # Types of default values that a request by REST is filled up with, as `struct` has them.
 KINDS = {"DT_INT32": "<i", "DT_FLOAT": "<f"}
 
@@ -42,9 +44,11 @@ def without_graph(message):
     return message.removeprefix(ASSERTION).removesuffix("]").replace("] [", " ")
 
 
-def message_of(error):
-    """What the body of an error of HTTP says."""
+def message_of(error, token=None):
+    """What the body of an error of HTTP says, without the token: a cut would leave a part of it."""
     body = error.read().decode(errors="replace")
+    if token:
+        body = body.replace(token, HIDDEN)
     try:
         return without_graph(json.loads(body)["error"])
     except (ValueError, KeyError, TypeError, AttributeError):

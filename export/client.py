@@ -155,6 +155,8 @@ class RestClient(Client):
         super().__init__(model, **options)
         if not url.startswith(("http://", "https://")):
             raise ValueError(f"url must begin with http:// or https://, got {url!r}")
+        if "@" in url:  # errors say the url
+            raise ValueError("url must name no user and no password: give a token")
         encrypted = url.startswith("https://")
         check_transport(url, encrypted, self.ca, self._token)
         self._tls = tls_context(self.ca) if encrypted else None
@@ -200,7 +202,8 @@ class RestClient(Client):
                 answer = answer[key]
             return answer
         except urllib.error.HTTPError as error:
-            raise RequestError(CODES.get(error.code, "UNKNOWN"), message_of(error)) from error
+            message = message_of(error, self._token)
+            raise RequestError(CODES.get(error.code, "UNKNOWN"), message) from error
         except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, TimeoutError | socket.timeout):

@@ -55,7 +55,7 @@ def tls_context(ca=None):
         ValueError: it is no such file.
     """
     try:
-        return ssl.create_default_context(cafile=ca)
+        return ssl.create_default_context(cafile=None if ca is None else Path(ca))
     except (OSError, ValueError) as error:  # an SSLError is an OSError
         reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
         raise ValueError(f"ca must be a PEM file of certificates, got {ca!r}: {reason}") from error

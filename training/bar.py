@@ -37,7 +37,8 @@ class Bar:
     def __init__(self, title, total=None, done=0, unit="", output=None):
         self.output = output or console()
         self.total, self.done, self.unit = total, done, unit
-        self.shown = self.output.file.isatty() and not self.output.quiet
+        nowhere = self.output.quiet or self.output.is_dumb_terminal  # one that moves no cursor
+        self.shown = self.output.file.isatty() and not nowhere
         self._cells = CELLS if self.output.width >= WIDE else FEW_CELLS
         names = ("description", "fields[count]", "fields[figures]")
         title_column, count, figures = (

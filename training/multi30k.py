@@ -56,6 +56,12 @@ SHA256 = {
 
 CHUNK_SIZE = 1 << 14  # bytes: the progress bar moves a few dozen times a file
 
+# Of a download: the bytes of the file. A server may call what is in it packed for the way.
+AS_IT_IS = {
+    "headers": {"Accept-Encoding": "identity"},
+    "hooks": {"response": lambda response, **_: response.raw.headers.discard("Content-Encoding")},
+}
+
 TIMEOUT = 30.0  # seconds without a byte, not for the whole download
 
 
@@ -208,7 +214,7 @@ def _content(url: str, timeout: float) -> bytes:
     packed = io.BytesIO()
     try:
         with Bar(url.rpartition("/")[2], 0, unit="kB") as bar:
-            download = HTTPDownloader(_Told(bar), CHUNK_SIZE, timeout=timeout)
+            download = HTTPDownloader(_Told(bar), CHUNK_SIZE, timeout=timeout, **AS_IT_IS)
             download(url, packed, None)
         return gzip.decompress(packed.getvalue())
     # ValueError: `url` is none. OSError: no network, timeouts, HTTP errors, no gzip file.

@@ -75,6 +75,10 @@ def test_a_refused_token_is_asked_once_and_no_error_says_it(certificate, waits):
         with pytest.raises(RequestError, match="UNAUTHENTICATED: refused: Bearer .token.$") as rpc:
             asking.predict(TEXT)
         asking.close()
+    page = b"x" * 197 + wrong.encode()  # no JSON, of which the first 200 characters are said
+    with Told((401, page), certificate=certificate) as told:
+        with pytest.raises(RequestError, match="UNAUTHENTICATED: HTTP 401: x{197}.to$"):
+            RestClient("tiny", told.url, **options).predict(TEXT)
     for error in (rest.value, rpc.value):  # nor does a traceback
         assert wrong not in f"{error!r} {error.message}" and error.__suppress_context__
     assert not waits
@@ -124,9 +128,9 @@ def test_what_needs_tls_is_refused_without_it(kind, where, certificate):
 def test_a_file_that_is_no_authority(kind, tmp_path):
     where = {RestClient: "https://127.0.0.1:1", GrpcClient: "grpcs://127.0.0.1:1"}[kind]
     (tmp_path / "text").write_text("no certificate")
-    for name in ("text", "none"):
+    for ca in (str(tmp_path / "text"), str(tmp_path / "none"), ""):
         with pytest.raises(ValueError, match="ca must be a PEM file of certificates, got '.*': ."):
-            kind("tiny", where, ca=str(tmp_path / name))
+            kind("tiny", where, ca=ca)
 
 
 @pytest.mark.parametrize("token", ["", "a b", "a\r\nX-Other: b", "ü"])
@@ -134,6 +138,12 @@ def test_a_token_that_cannot_stand_in_a_header(token):
     with pytest.raises(ValueError, match="token must be visible ASCII characters") as error:
         RestClient("tiny", "https://127.0.0.1:1", token=token)
     assert not token or token not in str(error.value)
+
+
+def test_a_password_in_an_address_is_refused_and_not_said():
+    with pytest.raises(ValueError, match="url must name no user and no password") as error:
+        RestClient("tiny", f"https://me:{TOKEN}@127.0.0.1:1")
+    assert TOKEN not in str(error.value)
 
 
 # The command.

@@ -151,8 +151,19 @@ def test_a_prompt_may_be_padded_on_either_side_or_ragged(language_model):
     ragged = generate(prompt=tf.ragged.constant(PROMPTS, tf.int32))
     right = tf.ragged.constant(PROMPTS, tf.int64).to_tensor()
     left = np.array([[0] * (4 - len(row)) + row for row in PROMPTS])
-    for prompt in (PROMPTS, right, tf.constant(left)):
+    for prompt in (PROMPTS, right, right.numpy(), right.numpy().tolist(), left, tf.constant(left)):
         equal(generate(prompt=prompt), ragged)
+
+
+def test_a_prefix_is_in_the_models_ids_and_padded_with_its_pad(language_model):
+    special, prompt = SpecialIds(pad=1, unk=None, bos=12, eos=12), [[4], [4]]
+    options = {"max_length": 5, "special_ids": special, "num_results": 1}
+    found = tfformer.generate(language_model, prompt=prompt, prefix=[[6, 9], [3, 1]], **options)
+    np.testing.assert_array_equal(found.token_ids[0, 0, :2], [6, 9])
+    alone = tfformer.generate(language_model, prompt=prompt[1:], prefix=[[3]], **options)
+    length = int(alone.lengths[0, 0])
+    assert int(found.token_ids[1, 0, 0]) == 3 and int(found.lengths[1, 0]) == length
+    np.testing.assert_array_equal(found.token_ids[1, 0, :length], alone.token_ids[0, 0])
 
 
 def test_in_a_graph_as_eager(model, language_model, source_ids):
@@ -161,6 +172,30 @@ def test_in_a_graph_as_eager(model, language_model, source_ids):
     of_one = functools.partial(tfformer.generate, language_model, max_length=T)
     equal(tf.function(of_two)(source_ids, prompts), of_two(source_ids, prompts))
     equal(tf.function(of_one)(prompt=prompts), of_one(prompt=prompts))
+
+
+@pytest.mark.parametrize("options", [{"beam_width": 1}, {"beam_width": 3}, {"search": "greedy"}])
+def test_in_a_graph_of_prompts_of_any_shape(model, source_ids, options):
+    prompts = np.array([[0] * (4 - len(row)) + row for row in PROMPTS])
+    generate = functools.partial(tfformer.generate, model, max_length=T, **options)
+    free = tf.TensorSpec([None, None], tf.int64)
+    in_graph = tf.function(generate, input_signature=[free, free])
+    equal(in_graph(source_ids, prompts), generate(source_ids, prompts))
+
+
+def test_learned_positions_end_somewhere(source_ids):
+    """Where they end, the layers refuse to go on, and so does the search."""
+    sizes = {"target_vocabulary_size": V, "positions": "learned", "max_positions": 16}
+    model = Transformer(TransformerConfig.preset("test", 17, **sizes))
+    generate = functools.partial(tfformer.generate, model, source_ids, search="greedy")
+    uncached = functools.partial(model, training=False)
+    options = {"prompt": [[7] * 10] * B, "min_length": 7, "max_length": 7, "search": "greedy"}
+    equal(tfformer.generate(model, source_ids, **options),
+          tfformer.generate(uncached, source_ids, **options))  # fmt: skip
+    with pytest.raises(ValueError, match="at most max_positions = 16 tokens, got 17"):
+        generate(prompt=[[7] * 10] * B, max_length=8)
+    with pytest.raises(ValueError, match="max_positions = 16 tokens, got 64"):
+        generate()
 
 
 def test_a_keras_model_is_not_in_training():
@@ -189,10 +224,14 @@ def test_coverage_needs_attention(model, source_ids):
         (ValueError, "source_ids or prompt must be given", {"prompt": None}),
         (ValueError, r"prompt must have a token in each row, got \[\[2\], \[0\]\]",
          {"prompt": tf.constant([[BOS], [PAD]])}),
+        (ValueError, r"prompt must have a token in each row, got \[\]", {"prompt": []}),
+        (ValueError, "prompt must have a row for each of source_ids, got 3", {"source_ids": [[5]]}),
         (ValueError, "eos of special_ids must be an id, at least 0, got None",
          {"special_ids": (0, 1, 2, None)}),
         (ValueError, "bos of special_ids must be an id, at least 0, got -1",
          {"special_ids": (0, 1, -1, 3)}),
+        (ValueError, "special_ids must be below V = 13, got 13",
+         {"special_ids": (0, 1, 2, np.int64(V))}),
         (ValueError, "prompt must be given where special_ids has no bos",
          {"prompt": None, "source_ids": [[5]], "special_ids": (0, 1, None, 3)}),
         (TypeError, "beam_size", {"beam_size": 3}),
@@ -201,13 +240,11 @@ def test_coverage_needs_attention(model, source_ids):
         (ValueError, "beam_width must be at least 1, got 0", {"beam_width": 0}),
         (ValueError, "bos of special_ids must be an id, at least 0, got 'b'",
          {"special_ids": (0, 1, "b", 3)}),
-        (ValueError, r"prompt must be rows of ids, \[B, P\], got \[2, 5\]", {"prompt": [2, 5]}),
-        (ValueError, r"prompt must be rows of ids, \[B, P\], got 'ab'", {"prompt": "ab"}),
-        (ValueError, r"prompt must be rows of ids, \[B, P\], got shape .*, 2\)",
+        (ValueError, r"prompt must be rows of ids, got shape \(2,\)", {"prompt": [2, 5]}),
+        (ValueError, "prompt must be rows of ids, got 'ab'", {"prompt": "ab"}),
+        (ValueError, r"prompt must be rows of ids, got shape \(1, 1, 2\)",
          {"prompt": np.ones([1, 1, 2], int)}),
-        (ValueError, r"source_ids must be \[B, S\], got shape \(2,\)", {"source_ids": [5, 3]}),
-        (ValueError, r"source_ids must have the rows of the prompt, 3, got shape \(1, 2\)",
-         {"source_ids": [[5, 3]]}),
+        (ValueError, r"source_ids must be rows of ids, got shape \(2,\)", {"source_ids": [5, 3]}),
         (ValueError, "model must be a Transformer, or a function of ids, got None",
          {"model": None}),
     ],

@@ -4,16 +4,11 @@ import re
 
 import pytest
 from paths import ROOT
-from rich.console import Console
-from terminal import Terminal
+from terminal import terminal
 
 from training.bar import Bar, console, fitting
 
 TIME = r"(-:--:--|\d+:\d\d:\d\d)"
-
-
-def terminal(width):
-    return Console(file=Terminal(), force_terminal=True, width=width, soft_wrap=True)
 
 
 @pytest.mark.parametrize(("width", "shown"), [(80, 1), (140, 3)])
@@ -54,6 +49,7 @@ def test_a_log_gets_lines_alone(monkeypatch, capsys):
     assert not bar.shown and bar.done == 1 + 5
     assert capsys.readouterr() == ("", "writing ...\nwarning: a file was there\n")
     assert not Bar("", output=console(quiet=True)).shown
+    assert not Bar("", output=terminal(80, "dumb")).shown and Bar("", output=terminal(80)).shown
 
 
 def test_fitting():

@@ -29,6 +29,7 @@ class Home:
         self.files = {f"{name}.gz": gzip.compress(text) for name, text in TEXTS.items()}
         self.cut: set[str] = set()  # sent only in half
         self.silent: set[str] = set()  # not answered before `done`
+        self.encoding: str | None = None  # what the files are said to be packed by for the way
         self.done = threading.Event()
         self.requests: list[str] = []
 
@@ -48,6 +49,8 @@ def home(monkeypatch):
             body = home.files[name]
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
+            if home.encoding:
+                self.send_header("Content-Encoding", home.encoding)
             self.end_headers()
             self.wfile.write(body[: len(body) // 2] if name in home.cut else body)
 
@@ -77,7 +80,10 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_fetch_unpacks_every_file(home, tmp_path):
+@pytest.mark.parametrize("encoding", [None, "gzip", "x-gzip"])
+def test_fetch_unpacks_every_file(home, tmp_path, encoding):
+    """Also where the server says of a gzip file that its text is packed for the way."""
+    home.encoding = encoding
     folder = tmp_path / "new" / "folder"
     assert fetch(folder, home.url, checksums=CHECKSUMS) == [folder / name for name in TEXTS]
     assert contents(folder) == TEXTS

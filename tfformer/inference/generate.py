@@ -1,5 +1,8 @@
 """Generation with any model: from ids to ids, by every search that there is."""
 
+import math
+from collections.abc import Sized
+
 import tensorflow as tf
 
 from tfformer import search as searches
@@ -39,15 +42,16 @@ def generate(
     Args:
         model: a `Transformer`; or a Keras model or a function, causal, of int32 [N, T], that gives
             logits [N, T, V]; with `source_ids`, of {"source_ids": [N, S], "target_ids": [N, T]}.
-        source_ids: int32 [B, S], padded on the right. Default: none, for a model that has one side.
-        prompt: what each result begins after, in place of bos: int32 [B, P], padded on either side,
-            or a ragged tensor or lists of unequal lengths, without padding. Default: bos.
+        source_ids: integers [B, S], padded on the right, or ragged. Default: none, for a model of
+            one side.
+        prompt: what each result begins after, in place of bos: integers [B, P], padded on either
+            side, or a ragged tensor or lists of unequal lengths. Default: bos.
         max_length: the longest result, eos counted and the prompt not. Default 64.
         search: `"beam"` (default), `"greedy"`, `"sample"`, which needs `seed`, or `"exhaustive"`.
         special_ids: a model's own `SpecialIds`, where they are not 0, 1, 2, 3 for pad, unk, bos and
             eos. Default: those.
         options: of `beam_search`, `sample_search` and so on, such as `beam_width`, `num_results`,
-            `top_p`.
+            `top_p`; a `prefix` is in the model's ids.
 
     Returns:
         A `SearchResult`: token_ids int32 [B, W, T] in the model's ids, without the prompt, each
@@ -55,8 +59,9 @@ def generate(
         log-probabilities and lengths.
 
     Raises:
-        ValueError: neither source nor prompt is given, or not as rows of ids; a row of the prompt
-            has no token; `model` is no function; `special_ids` are no ids; or an option breaks its
+        ValueError: neither source nor prompt is given, not as rows of ids, or of unequal numbers
+            of rows; a row of the prompt has no token; learned positions end too early; `model` is
+            no function; `special_ids` are no ids; or an option breaks its
             rule.
         TypeError: a search has no such option.
 
@@ -85,8 +90,10 @@ def generate(
     if search == "beam":
         width = options.setdefault("beam_width", OPTIONS["beam_width"].default)
         check(max_length, beam_width=(width, 1))
+    if options.get("prefix") is not None:
+        options["prefix"] = _prefix(options["prefix"], special)
     if source_ids is not None:
-        source_ids = _of_prompt(tf.convert_to_tensor(source_ids, tf.int32), prompt)
+        source_ids = _source(source_ids, prompt, special)
         if options.get("coverage_penalty") is not None:
             options.setdefault("source_mask", padding_mask(source_ids))
     if isinstance(model, tuple(MODELS)):
@@ -109,42 +116,68 @@ def _cached(model, source_ids, prompt, special, max_length):
             f"a {type(model).__name__} needs source_ids and has {SpecialIds()}, got "
             f"source_ids={source_ids} and {special}"
         )
-    longest = tf.reduce_max(max_length) + (1 if prompt is None else tf.shape(prompt)[1])
-    return Inference(*fuse(model, tf.maximum(longest, tf.shape(source_ids)[1])))
+    longest = tf.reduce_max(max_length) + (0 if prompt is None else tf.shape(prompt)[1] - 1)
+    _require(
+        longest <= model.config.longest if math.isfinite(model.config.longest) else True,
+        "max_length and the prompt but for its last token must be at most max_positions = "
+        f"{model.config.longest} tokens",
+        longest,
+    )
+    return Inference(*fuse(model, tf.maximum(longest + 1, tf.shape(source_ids)[1])))
 
 
-def _of_prompt(source_ids, prompt):
-    """The ids; a ValueError unless they are [B, S], and the prompt, if there is one, [B, P]."""
-    shape = source_ids.shape
-    if shape.rank not in (2, None):
-        raise ValueError(f"source_ids must be [B, S], got shape {shape}")
-    rows = set() if prompt is None or shape.rank is None else {shape[0], prompt.shape[0]}
-    if len(rows - {None}) > 1:
-        raise ValueError(
-            f"source_ids must have the rows of the prompt, {prompt.shape[0]}, got shape {shape}"
-        )
+def _require(truth, rule, value):
+    """A ValueError with the value where the rule is broken; in a graph, an assertion."""
+    known = tf.get_static_value(truth)
+    if known is None:
+        tf.debugging.Assert(truth, [rule, value])
+    elif not known:
+        raise ValueError(f"{rule}, got {tf.get_static_value(value).tolist()}")
+
+
+def _rows(name, ids):
+    """Any rows of ids as int32 [B, N], dense or ragged."""
+    try:
+        if isinstance(ids, list | tuple) and all(isinstance(row, Sized) for row in ids):
+            ids = tf.ragged.constant([list(row) for row in ids], tf.int32, ragged_rank=1)
+        ids = tf.cast(ids, tf.int32)
+    except (TypeError, ValueError, tf.errors.UnimplementedError) as error:
+        raise ValueError(f"{name} must be rows of ids, got {ids!r}") from error
+    if ids.shape.rank != 2:
+        raise ValueError(f"{name} must be rows of ids, got shape {ids.shape}")
+    return ids
+
+
+def _source(source_ids, prompt, special):
+    """The source ids as int32 [B, S], with the rows of the prompt, if there is one."""
+    source_ids = _rows("source_ids", source_ids)
+    if isinstance(source_ids, tf.RaggedTensor):  # as a tokenizer gives them
+        source_ids = source_ids.to_tensor(special.pad or PAD)
+    if prompt is not None:
+        rows = tf.shape(prompt)[0]
+        same = rows == tf.shape(source_ids)[0]
+        _require(same, "prompt must have a row for each of source_ids", rows)
     return source_ids
+
+
+def _prefix(prefix, special):
+    """What results must begin with, in ids of a search, padded with 0."""
+    prefix, padding = _rows("prefix", prefix), -1 if special.pad is None else special.pad
+    if isinstance(prefix, tf.RaggedTensor):
+        prefix = prefix.to_tensor(padding)
+    return tf.where(prefix == padding, PAD, special.to_search(prefix))
 
 
 def _left_padded(prompt, padding):
     """Any prompt as int32 [B, P], its tokens on the right, and where they are, boolean [B, P]."""
-    if not tf.is_tensor(prompt) and not isinstance(prompt, tf.RaggedTensor):
-        try:
-            rows = [list(row) for row in prompt]
-            prompt = tf.ragged.constant(rows, tf.int32, ragged_rank=1)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"prompt must be rows of ids, [B, P], got {prompt!r}") from error
-    if prompt.shape.rank not in (2, None):
-        raise ValueError(f"prompt must be rows of ids, [B, P], got shape {prompt.shape}")
-    prompt = tf.cast(prompt, tf.int32)
+    prompt, there = _rows("prompt", prompt), True
     if isinstance(prompt, tf.RaggedTensor):
         there = tf.sequence_mask(prompt.row_lengths())
         prompt = prompt.to_tensor()
-    else:
-        there = tf.fill(tf.shape(prompt), True) if padding is None else prompt != padding
-    full = tf.reduce_all(tf.reduce_any(there, axis=1))
-    if tf.executing_eagerly() and not full:
-        raise ValueError(f"prompt must have a token in each row, got {prompt.numpy().tolist()}")
-    with tf.control_dependencies([tf.debugging.Assert(full, ["a row of prompt has no token"])]):
-        order = tf.argsort(tf.cast(there, tf.int32), axis=1, stable=True)  # [B, P]
+    there = tf.broadcast_to(there, tf.shape(prompt))
+    if padding is not None:
+        there &= prompt != padding
+    full = tf.reduce_all(tf.reduce_any(there, axis=1)) & (tf.shape(prompt)[1] > 0)
+    _require(full, "prompt must have a token in each row", prompt)
+    order = tf.argsort(tf.cast(there, tf.int32), axis=1, stable=True)  # [B, P]
     return tf.gather(prompt, order, batch_dims=1), tf.gather(there, order, batch_dims=1)

@@ -76,7 +76,7 @@ class Hypotheses(NamedTuple):
             ids = tf.fill([batch_size, width], BOS)
             token_ids, ancestors = ids[:, None], own
         else:
-            ids = tf.tile(prompt[:, -1:], [1, width])
+            ids = tf.tile(prompt[:, -1][:, None], [1, width])  # W stays known where P is not
             token_ids = tf.tile(prompt[:, :, None], [1, 1, width])
             # What was computed of a prompt stands in the first beam, for all; its last token is
             # yet to be, by each hypothesis for itself.

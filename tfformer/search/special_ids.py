@@ -1,5 +1,6 @@
 """The ids of pad, unk, bos and eos: a model's own, and those that every search has."""
 
+import numbers
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -41,7 +42,7 @@ class SpecialIds(NamedTuple):
         for name, value in self._asdict().items():
             if value is None and name != "eos":
                 continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 0:
                 raise ValueError(f"{name} of special_ids must be an id, at least 0, got {value!r}")
 
     @property
@@ -77,13 +78,19 @@ class SpecialIds(NamedTuple):
         return tf.where(ids < len(self), tf.gather(own, tf.minimum(ids, 3)), ids - len(self))
 
     def logits_to_search(self, logits):
-        """Logits [N, V] by the model's ids -> [N, 4 + V] by those of a search, each once."""
+        """Logits [N, V] by the model's ids -> [N, 4 + V] by those of a search, each once.
+
+        Raises:
+            ValueError: one of these ids is V or more.
+        """
         if not self._renumbers:
             return logits
         own = {ours: own for own, ours in self._ours.items()}
+        size = logits.shape[-1] or tf.shape(logits)[-1]
+        if not tf.is_tensor(size) and max(self._ours) >= size:
+            raise ValueError(f"special_ids must be below V = {size}, got {max(self._ours)}")
         nothing = tf.fill(tf.shape(logits)[:1], IMPOSSIBLE)
         special = [logits[:, own[n]] if n in own else nothing for n in range(len(self))]
-        size = logits.shape[-1] or tf.shape(logits)[-1]
         named = tf.reduce_any(tf.range(size)[:, None] == list(self._ours), axis=-1)  # [V]
         others = tf.where(named, IMPOSSIBLE, logits)
         return tf.concat([tf.stack(special, axis=1), others], axis=1)

@@ -5,8 +5,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from rich.console import Console
-from terminal import Terminal
+from terminal import terminal
 
 from training.bar import console
 from training.report.progress import EpochProgress
@@ -39,7 +38,7 @@ def test_an_epoch_that_goes_on_has_the_tokens_and_the_time_of_before():
 
 
 def test_the_bar_of_an_epoch_has_count_time_and_loss_in_80_columns():
-    output = Console(file=Terminal(), force_terminal=True, width=80, soft_wrap=True)
+    output = terminal(80)
     epoch([11, 13], first=3, output=output)
     row = output.file.rows()[-1]
     assert re.search(r"^epoch 2/3 .* 5/7 loss 1.700  accuracy 30.0 % .*:\d\d$", row)
