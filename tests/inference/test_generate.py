@@ -238,6 +238,7 @@ def test_coverage_needs_attention(model, source_ids):
         (ValueError, "max_length must be at least 1, got 0", {"max_length": 0}),
         (ValueError, "max_length must be an integer, got '7'", {"max_length": "7"}),
         (ValueError, "beam_width must be at least 1, got 0", {"beam_width": 0}),
+        (ValueError, "xla must be False", {"xla": True}),
         (ValueError, "bos of special_ids must be an id, at least 0, got 'b'",
          {"special_ids": (0, 1, "b", 3)}),
         (ValueError, r"prompt must be rows of ids, got shape \(2,\)", {"prompt": [2, 5]}),

@@ -87,6 +87,8 @@ def generate(
     elif special.bos is None:
         raise ValueError("prompt must be given where special_ids has no bos, got None")
     options, width = first_names(options), 1
+    if options.pop("xla", False):
+        raise ValueError("xla must be False: the steps of generate are not for XLA, got True")
     if search == "beam":
         width = options.setdefault("beam_width", OPTIONS["beam_width"].default)
         check(max_length, beam_width=(width, 1))
