@@ -6,7 +6,7 @@ RUN := runs/dates
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export KERAS_BACKEND ?= tensorflow
 
-.PHONY: demo test test-slow lint bench clean
+.PHONY: demo test test-slow test-hostile lint bench clean
 
 # The versions of requirements.lock, so that everybody gets the same environment.
 .venv/ready: pyproject.toml requirements.lock
@@ -24,6 +24,10 @@ test: .venv/ready
 
 test-slow: .venv/ready
 	$(BIN)/python -m pytest -m slow -n auto --maxprocesses 4 --dist loadscope
+
+# Up to an hour.
+test-hostile: .venv/ready
+	$(BIN)/python -m pytest -m hostile -n auto --maxprocesses 4
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -1,0 +1,169 @@
+"""Every file of a run, damaged in every way, under every command: one line, or the same answer.
+
+What a command answers with exit code 0 is what it answers of the whole run; else it says in one
+line what is wrong. Nothing else of the run changes.
+"""
+
+import hashlib
+import itertools
+import json
+import random
+import shutil
+import tempfile
+
+import forks
+import pytest
+from shared import once
+from workers import RECIPE, start
+
+SECONDS = 300
+# What commands write anew, whatever was there.
+WRITTEN = {".lock", "README.md", "curve.png", "evaluation.json", "scores.json", "sessions.json"}
+CORE = 11  # of so many cases `make test-slow` tries one, `make test-hostile` all
+
+
+def cut(path, content, other):
+    path.write_bytes(content[: len(content) // 2])
+
+
+def flipped(path, content, other):
+    place = len(content) // 2
+    path.write_bytes(content[:place] + bytes([content[place] ^ 4]) + content[place + 1 :])
+
+
+def emptied(path, content, other):
+    path.write_bytes(b"")
+
+
+def null(path, content, other):
+    path.write_bytes(b"null\n")
+
+
+def exchanged(path, content, other):
+    path.write_bytes(other)
+
+
+def removed(path, content, other):
+    path.unlink()
+
+
+def linked(path, content, other):
+    """To itself: it can be opened by nobody."""
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def folder(path, content, other):
+    path.unlink()
+    path.mkdir()
+
+
+DAMAGES = [cut, flipped, emptied, null, exchanged, removed, linked, folder]
+COMMANDS = {
+    "translate": ("training.translate", []),
+    "evaluate": ("training.evaluate", ["--recipe", RECIPE, "--split", "val"]),
+    "compare": ("training.compare", ["--recipe", RECIPE, "--split", "val"]),
+    "resume": ("training.train", [RECIPE, "--resume", "--run"]),
+}
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory):
+    """A finished run that was evaluated."""
+
+    def make(folder):
+        done = start(folder / "run")
+        assert done.returncode == 0, done.stderr
+        code, said = ask("evaluate", folder / "run")
+        assert code == 0, said
+
+    return once(tmp_path_factory, "damaged", make) / "run"
+
+
+def ended(module, arguments):
+    """(exit code, what it said) of a command."""
+    with tempfile.NamedTemporaryFile("r", errors="replace") as output:
+        process = forks.Process(module, arguments, {}, output.name)
+        try:
+            return process.wait(SECONDS), output.read()
+        finally:
+            process.kill()
+
+
+def ask(command, run):
+    module, options = COMMANDS[command]
+    return ended(module, [*options, run])
+
+
+def files(run):
+    """{path in the run: sha256} of the files that no command may change."""
+    paths = (path for path in sorted(run.rglob("*")) if path.is_file())
+    return {
+        path.relative_to(run).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in paths
+        if path.name not in WRITTEN and "tensorboard" not in path.parts
+    }
+
+
+def answer(command, run):
+    """What can be compared of what a command has found."""
+    if command == "evaluate":
+        return json.loads((run / "evaluation.json").read_text())["bleu"]
+    return json.loads((run / "config.json").read_text())["weights"]
+
+
+def cases(run):
+    names = sorted(p.relative_to(run).as_posix() for p in run.rglob("*") if p.is_file())
+    names = [name for name in names if "tensorboard" not in name]
+    found = list(itertools.product(names, DAMAGES, COMMANDS))
+    random.Random(1).shuffle(found)
+    return found
+
+
+def faults(whole, expected, name, damage, command, run):
+    """What is wrong with how a command takes a damage."""
+    shutil.copytree(whole, run)
+    path, names = run / name, sorted(files(whole))
+    other = (
+        whole / names[(names.index(name) + 1) % len(names)] if name in names else whole / "log.csv"
+    )
+    damage(path, path.read_bytes(), other.read_bytes())
+    before = files(run)
+    code, said = ask(command, run)
+    lines = [line for line in said.splitlines() if "error:" in line]
+    if code not in (0, 1, 2):
+        yield f"exit code {code}"
+    if "Traceback" in said:
+        yield f"a traceback: {said.strip().splitlines()[-1]}"
+    if code and len(lines) != 1:
+        yield f"{len(lines)} lines of errors: {lines}"
+    if code == 0 and answer(command, run) != expected[command]:
+        yield "another answer, in silence"
+    after = files(run)
+    changed = [one for one in before if after.get(one) != before[one] and one != name]
+    if changed:
+        yield f"changed: {changed}"
+
+
+def hold(whole, tmp_path, chosen):
+    """Tries the cases; the faults of all of them."""
+    expected = {command: answer(command, whole) for command in COMMANDS}
+    found = []
+    for number, (name, damage, command) in enumerate(chosen):
+        run = tmp_path / str(number)
+        for fault in faults(whole, expected, name, damage, command, run):
+            found.append(f"{command}, {name} {damage.__name__}: {fault}")
+        shutil.rmtree(run)
+    print(f"{len(chosen)} tried, {len(chosen) - len(found)} held")
+    return found
+
+
+@pytest.mark.slow
+def test_some(whole, tmp_path):
+    assert not hold(whole, tmp_path, cases(whole)[::CORE])
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("part", range(8))
+def test_all(whole, tmp_path, part):
+    assert not hold(whole, tmp_path, cases(whole)[part::8])
