@@ -25,7 +25,7 @@ from training.checkpoint import EpochWeights
 from training.data.batches import uniform_batch
 from training.interrupt import Signals
 from training.prepare import read_settings
-from training.report.history import write_history
+from training.report.history import LOG, read_history, write_history
 from training.report.progress import EpochProgress, Forecast, write_curve
 from training.report.session import Session
 from training.selection import Selection
@@ -102,7 +102,8 @@ class Training:
         """Puts the last checkpoint back. A run that was killed before its first one starts.
 
         Raises:
-            RunError: the checkpoint is damaged, or not the same for all workers.
+            RunError: the checkpoint is damaged, missing, or not the same for all workers; or the
+                model that it has published is missing.
             ValueError: the recipe has fewer epochs than the run has begun.
         """
         if self.state.last.exists():
@@ -113,6 +114,11 @@ class Training:
                     self.model.test_on_batch(*uniform_batch(self.task, 1, 2, PAD))
                 self.state.restore()
                 self.strategy.spread_dropout(self.model)
+        elif len(read_history(self.directory)) > 1:  # the first is logged before it is saved
+            raise RunError(f"{self.state.last} is missing, to go on from: {LOG} has its epochs")
+        config = self.directory / "config.json"
+        if self.state.progress["best"] and not config.is_file():
+            raise RunError(f"{config} is missing, the best model of the training so far")
         place = self.state.step()
         if self.strategy.any(place != self.strategy.chiefs(place)):
             raise RunError(

@@ -114,7 +114,7 @@ def answer(command, run):
 
 def cases(run):
     names = sorted(p.relative_to(run).as_posix() for p in run.rglob("*") if p.is_file())
-    names = [name for name in names if "tensorboard" not in name]
+    names = [name for name in names if "tensorboard" not in name and name != ".lock"]
     found = list(itertools.product(names, DAMAGES, COMMANDS))
     random.Random(1).shuffle(found)
     return found

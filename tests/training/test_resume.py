@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from workers import RECIPE, fails, last_state, start
 
+from tfformer.files import read_json
 from tfformer.run import load_model, model_weights, read_config
 from training import fit, train
 from training.lock import alone
@@ -166,6 +167,15 @@ def test_resume_without_a_training(capsys, tmp_path):
     assert "--source" in fails(["--run", str(tmp_path), "--resume"], capsys, 2)
 
 
+@pytest.mark.parametrize("name", ["checkpoints/last.npz", "config.json"])
+def test_what_is_missing_of_a_run_is_named_and_nothing_begins_anew(begun, capsys, name):
+    (begun / name).unlink()
+    log = (begun / "log.csv").read_bytes()
+    error = fails([RECIPE, "--run", str(begun), "--resume"], capsys, 1)
+    assert f"{begun / name} is missing" in error
+    assert (begun / "log.csv").read_bytes() == log and not (begun / name).exists()
+
+
 def test_a_damaged_checkpoint_is_named(begun, capsys):
     last = begun / "checkpoints" / "last.npz"
     last.write_bytes(last.read_bytes()[:-100])
@@ -179,7 +189,7 @@ def test_damaged_settings_are_no_wrong_usage(begun, capsys):
 
 def test_a_run_from_before_there_was_a_setting_goes_on_without_it(begun):
     path = begun / "prepared" / "recipe.json"
-    settings = json.loads(path.read_bytes())
+    settings = read_json(path)
     assert settings.pop("cores") == 2 and settings.pop("weight_decay") == 0
     path.write_text(json.dumps(settings))
     now = dataclasses.replace(load_recipe(RECIPE), weight_decay=0.3, cores=7, epochs=9)
