@@ -36,7 +36,8 @@ class Parser(argparse.ArgumentParser):
     def fail(self, error, code=1):
         """Says what is wrong, in one line; returns the exit code."""
         line = " ".join(str(error).split()) or type(error).__name__
-        print(f"{self.prog}: error: {line}", file=sys.stderr)
+        if sys.stderr is not None:  # closed: then `print` would write where the results go
+            print(f"{self.prog}: error: {line}", file=sys.stderr)
         return code
 
     def run(self, command, arguments=None):
