@@ -39,7 +39,7 @@ from export.answers import (
     texts_of,
     without_graph,
 )
-from export.command import Parser, close_stdout
+from export.command import Number, Parser, close_stdout, count
 from export.credentials import (
     channel_credentials,
     check_token,
@@ -311,12 +311,17 @@ def parser():
     secret.add_argument("--token-env", metavar="NAME", help="a variable that holds a token")
     secret.add_argument("--token-file", metavar="FILE", help="a file that holds a token")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, help="default: the newest")
+    version = Number(int, 0, LARGEST_VERSION)
+    which.add_argument("--version", type=version, help="default: the newest")
     which.add_argument("--label", help="of a version, for instance stable")
     parser.add_argument("--document", action="store_true", help="a line is many sentences")
-    parser.add_argument("--batch-size", type=int, default=32, help="lines a request; default 32")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds; default 30")
-    parser.add_argument("--retries", type=int, default=4, help="when UNAVAILABLE; default 4")
+    size = count()
+    parser.add_argument("--batch-size", type=size, default=32, help="lines a request; default 32")
+    seconds = Number(float, most=LONGEST_TIMEOUT, positive=True)
+    parser.add_argument("--timeout", type=seconds, default=30.0, help="seconds; default 30")
+    parser.add_argument(
+        "--retries", type=Number(int), default=4, help="when UNAVAILABLE; default 4"
+    )
     return parser
 
 
@@ -327,8 +332,6 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    if options.batch_size < 1:
-        command.error(f"--batch-size must be at least 1, got {options.batch_size}")
     names = ("version", "label", "timeout", "retries", "ca")
     how = {name: getattr(options, name) for name in names}
     try:

@@ -181,3 +181,40 @@ def test_a_full_disk_and_a_closed_pipe_under_the_output(monkeypatch, capfdbinary
     finally:
         os.dup2(kept, 1)
         os.close(kept)
+
+
+NO_ADDRESS = [
+    *(("--url", url) for url in (
+        "http://[::1", "http://::1]", "http://h:99999", "http://h:-1", "http://h:x", "http://h:0",
+        "http://", "http:///v1", "http://:80", "http://h h", "http://h/\x1b[2J", "http://h?x=1",
+        "http://h#x", "http://user:word@h", f"http://{'h' * 64}.example", "http://a..b",
+        f"http://h:{'9' * 5000}", "http://h/\udcff",
+    )),
+    *(("--grpc", address) for address in (
+        "[::1", "[::1]x", "h:99999", "h:-1", "h:x", "h:0", "", ":80", "grpcs://h:x", "h\n:1",
+        f"h:{'9' * 5000}",
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("option", "value"), NO_ADDRESS)
+def test_where_no_server_can_be_is_wrong_usage(option, value, monkeypatch, capfdbinary):
+    code, output, lines = command(monkeypatch, capfdbinary, b"x\n", f"{option}={value}")
+    name = {"--url": "url", "--grpc": "address"}[option]
+    assert (code, output, len(lines)) == (2, b"", 1), lines
+    assert f"error: {name} must be " in lines[0] and len(lines[0]) < 400 and lines[0].isprintable()
+
+
+def test_where_a_server_can_be_is_taken():
+    urls = {"http://h": "http://h", "https://bücher.example:8501/": "https://bücher.example:8501",
+            "http://[::1]:8501": "http://[::1]:8501", "http://h/mt/": "http://h/mt"}  # fmt: skip
+    assert {url: transport.check_url(url) for url in urls} == urls
+    for address in ("h:1", "h", "::1", "[::1]:8500", "grpcs://h:443", "dns:///h:1", "unix:/x"):
+        transport.check_address(address)
+    for name in ("model", "label"):
+        with pytest.raises(ValueError, match=f"{name} must be text, got '.udcff'"):
+            RestClient(**{"model": "tiny", name: "\udcff"})
+    with pytest.raises(ValueError, match="timeout must be at most 604800, got inf"):
+        RestClient("tiny", timeout=float("inf"))
+    with pytest.raises(ValueError, match="version must be in .0, 9223372036854775807., got -1"):
+        RestClient("tiny", version=-1)
