@@ -336,7 +336,7 @@ def _run(command, options):
     how = {name: getattr(options, name) for name in names}
     try:
         how["token"] = read_token(options.token_env, options.token_file)
-        if options.grpc:
+        if options.grpc is not None:
             # Else its library says besides, in words of its own, what becomes our one line.
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")
             client = GrpcClient(options.model, options.grpc, **how)

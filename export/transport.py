@@ -7,6 +7,7 @@ is never late. Here each operation gets what is left of the time.
 import functools
 import http.client
 import io
+import re
 import socket
 import time
 import urllib.error
@@ -22,6 +23,7 @@ MOST_ROOM = 2**31 - 1
 # of 500 tokens a side, and hundreds of times what a translation needs.
 MOST_BYTES_BY_GRPC = 256 * 2**20
 CHUNK = 2**16
+HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+)(:\d*)?")  # its port too
 
 
 class TooLargeError(Exception):
@@ -45,7 +47,13 @@ def check_url(url):
     except ValueError:
         fits = False
     else:
-        fits = host and port != 0 and url.isprintable() and not set("@?# ") & set(url)
+        fits = (
+            host
+            and port != 0
+            and HOST.fullmatch(parts.netloc)
+            and url.isprintable()
+            and not set("@?# ") & set(url)
+        )
     if not fits:
         raise ValueError(f"url must be http[s]://host[:port][/path], got {_short(url)}")
     return url.rstrip("/")
@@ -60,7 +68,7 @@ def check_address(address):
     elif "[" in target or "]" in target or target.count(":") == 1:
         try:
             parts = urllib.parse.urlsplit(f"//{target}")
-            fits = fits and parts.hostname and parts.port != 0
+            fits = fits and HOST.fullmatch(target) and parts.hostname and parts.port != 0
         except ValueError:
             fits = False
     if not fits:

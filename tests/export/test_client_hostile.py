@@ -185,7 +185,8 @@ def test_a_full_disk_and_a_closed_pipe_under_the_output(monkeypatch, capfdbinary
 
 NO_ADDRESS = [
     *(("--url", url) for url in (
-        "http://[::1", "http://::1]", "http://h:99999", "http://h:-1", "http://h:x", "http://h:0",
+        "http://[::1", "http://[::1]x", "http://::1]", "http://h:99999", "http://h:-1",
+        "http://h:x", "http://h:0",
         "http://", "http:///v1", "http://:80", "http://h h", "http://h/\x1b[2J", "http://h?x=1",
         "http://h#x", "http://user:word@h", f"http://{'h' * 64}.example", "http://a..b",
         f"http://h:{'9' * 5000}", "http://h/\udcff",
