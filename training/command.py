@@ -64,11 +64,13 @@ class Number:
         least, most: its bounds, both allowed.
         positive: least is 0, which is not allowed.
         rule: what a number that is too small or too large breaks. Default: the bound itself.
+        nan: let it through, to who has a rule of its own.
     """
 
-    def __init__(self, kind, least=0, most=LARGEST, positive=False, rule=None):
+    def __init__(self, kind, least=0, most=LARGEST, positive=False, rule=None, nan=False):
         self.kind, self.least, self.most = kind, least, most
-        self.positive, self.rule, self.__name__ = positive, rule, kind.__name__
+        self.positive, self.rule, self.nan = positive, rule, nan
+        self.__name__ = kind.__name__
 
     def __call__(self, text):
         try:
@@ -78,7 +80,7 @@ class Number:
             if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
                 self._refuse("be an integer" if self.kind is int else "be a number", text)
             value = -math.inf if "-" in text else math.inf
-        if value != value:
+        if value != value and not self.nan:
             self._refuse("be a number", text)
         if value < self.least or (self.positive and value == 0):
             lower = "not be negative" if self.least == 0 else f"be at least {self.least}"

@@ -89,7 +89,7 @@ def parser():
         )
     vocabulary = parser.add_mutually_exclusive_group()
     vocabulary.add_argument("--run", type=Path, help="whose vocabulary is used")
-    size = Number(int, 261, 1_000_000)
+    size = Number(int, 1, 1_000_000)
     vocabulary.add_argument(
         "--vocabulary", type=size, default=VOCABULARY, help="of the one learned here; default 8000"
     )

@@ -141,7 +141,7 @@ def _type(name, kind):
     if kind is tokens:
         return lambda text: text if text == AUTO else whole(text)
     if kind is float:
-        return Number(float, -math.inf, math.inf)
+        return Number(float, -math.inf, math.inf, nan=True)
     return whole if kind is int else kind
 
 
