@@ -22,17 +22,25 @@ on standard output; 2 wrong usage; 130 interrupted.
 import http.client
 import json
 import os
-import socket
 import sys
 import time
-import urllib.error
 import urllib.parse
 import urllib.request
 
-from export.answers import KINDS, as_text, message_of, scalar, without_graph
-from export.command import Parser, close_stdout
+from export import tensors, transport
+from export.answers import (
+    CODES,
+    RequestError,
+    check_outputs,
+    is_text,
+    message_of,
+    plain,
+    signatures_of,
+    texts_of,
+    without_graph,
+)
+from export.command import Number, Parser, close_stdout, count
 from export.credentials import (
-    HIDDEN,
     channel_credentials,
     check_token,
     check_transport,
@@ -43,32 +51,8 @@ from export.credentials import (
 from export.lines import as_line, batches, read_lines
 
 FIRST_WAIT = 0.2
-# What a status of HTTP says of the status that the server had.
-CODES = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    409: "ABORTED",
-    429: "RESOURCE_EXHAUSTED",
-    501: "UNIMPLEMENTED",
-    503: "UNAVAILABLE",
-    504: "DEADLINE_EXCEEDED",
-}
-
-
-class RequestError(Exception):
-    """What the server answered in place of a prediction.
-
-    Attributes:
-        code: the name of a gRPC status, as `"INVALID_ARGUMENT"`. REST has one for several:
-            FAILED_PRECONDITION comes as INVALID_ARGUMENT.
-        message: what the server says.
-    """
-
-    def __init__(self, code, message):
-        super().__init__(f"{code}: {message}")
-        self.code, self.message = code, message
+LONGEST_TIMEOUT = 7 * 24 * 3600  # a socket takes no more than 24 days
+LARGEST_VERSION = 2**63 - 1
 
 
 class Client:
@@ -78,7 +62,8 @@ class Client:
         model: its name.
         version: a number. Default: the newest.
         label: of a version, in place of a number.
-        timeout: seconds that a request may take. Default 30.
+        timeout: seconds that a request may take, from its first byte to the last one of the answer;
+            a week at most. Default 30.
         retries: how often a request is made again that was UNAVAILABLE. Default 4.
         ca: a PEM file of the authorities that the server's certificate is checked with. Default:
             those of the system, for gRPC those that it brings along.
@@ -93,13 +78,23 @@ class Client:
     ):
         if version is not None and label is not None:
             raise ValueError(f"version and label exclude each other, got {version} and {label!r}")
+        if version is not None and not 0 <= version <= LARGEST_VERSION:
+            raise ValueError(f"version must be in [0, {LARGEST_VERSION}], got {version}")
         if not timeout > 0:
             raise ValueError(f"timeout must be positive, got {timeout}")
+        if timeout > LONGEST_TIMEOUT:
+            raise ValueError(f"timeout must be at most {LONGEST_TIMEOUT}, got {timeout}")
         if retries < 0:
             raise ValueError(f"retries must not be negative, got {retries}")
+        for name, text in (("model", model), ("label", label)):
+            if text is not None and not is_text(text):
+                raise ValueError(f"{name} must be text, got {text!r}")
         self.model, self.version, self.label = model, version, label
         self.timeout, self.retries = timeout, retries
         self.ca, self._token = ca, None if token is None else check_token(token)
+
+    def close(self):
+        """Ends the connection, where one stays between requests."""
 
     def predict(self, inputs, signature="serving_default"):
         """The outputs of a signature.
@@ -120,9 +115,9 @@ class Client:
                 return self._predict(inputs, signature)
             except RequestError as error:
                 if error.code != "UNAVAILABLE" or attempt == self.retries:
-                    if self._token and self._token in error.message:  # a server may say it again
-                        hidden = error.message.replace(self._token, HIDDEN)
-                        raise RequestError(error.code, hidden) from None
+                    said = plain(error.message, self._token)  # a server may say the token again
+                    if said != error.message:
+                        raise RequestError(error.code, said) from None
                     raise
                 time.sleep(FIRST_WAIT * 2**attempt)
 
@@ -139,7 +134,8 @@ class Client:
         """
         signature = "translate_document" if document else "serving_default"
         for batch in batches(texts, batch_size):
-            yield from self.predict({"text": batch}, signature)["translation"]
+            outputs = self.predict({"text": batch}, signature)
+            yield from texts_of(outputs, len(batch))
 
 
 class RestClient(Client):
@@ -153,35 +149,25 @@ class RestClient(Client):
 
     def __init__(self, model, url="http://localhost:8501", **options):
         super().__init__(model, **options)
-        if not url.startswith(("http://", "https://")):
-            raise ValueError(f"url must begin with http:// or https://, got {url!r}")
-        if "@" in url:  # errors say the url
-            raise ValueError("url must name no user and no password: give a token")
+        self.url = transport.check_url(url)
         encrypted = url.startswith("https://")
         check_transport(url, encrypted, self.ca, self._token)
         self._tls = tls_context(self.ca) if encrypted else None
-        self.url, self._defaults = url.rstrip("/"), None
+        self._signatures = None
 
     def _predict(self, inputs, signature):
         # The server fills in defaults for gRPC alone.
-        if self._defaults is None:
-            self._defaults = self._read_defaults()
-        defaults = self._defaults.get(signature, {})
+        if self._signatures is None:
+            found = self._ask("/metadata", None, "metadata", "signature_def", "signature_def")
+            self._signatures = signatures_of(found)
+        defaults, declared = self._signatures.get(signature, ({}, {}))
         body = {"signature_name": signature, "inputs": {**defaults, **inputs}}
         outputs = self._ask(":predict", json.dumps(body).encode(), "outputs")
-        return outputs if isinstance(outputs, dict) else {"outputs": outputs}
-
-    def _read_defaults(self):
-        """{signature: {input: value}} of all inputs that have one."""
-        found = self._ask("/metadata", None, "metadata", "signature_def", "signature_def")
-        return {
-            name: {
-                key: scalar(proto)
-                for key, proto in (parts.get("defaults") or {}).items()
-                if proto["dtype"] in KINDS
-            }
-            for name, parts in found.items()
-        }
+        if not isinstance(outputs, dict):  # one output comes without its name
+            outputs = {"outputs": outputs}
+            declared = dict(zip(outputs, declared.values(), strict=False))
+        check_outputs(outputs, declared)
+        return outputs
 
     def _ask(self, what, body, *keys):
         """What stands under these keys in the JSON that a route of the model answers."""
@@ -193,30 +179,41 @@ class RestClient(Client):
         request = urllib.request.Request(self.url + path + what, body)
         if self._token:  # where a server sends us on to, it does not go
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        status, answer = self._answer(request)
+        if not 200 <= status < 300:
+            raise RequestError(
+                CODES.get(status, "UNKNOWN"), message_of(status, answer, self._token)
+            )
         try:
-            with urllib.request.urlopen(
-                request, timeout=self.timeout, context=self._tls
-            ) as response:
-                answer = json.load(response)
+            answer = json.loads(answer)
+        except (ValueError, RecursionError) as error:
+            raise RequestError("UNKNOWN", f"{self.url} answered no JSON: {error}") from error
+        try:
             for key in keys:
                 answer = answer[key]
             return answer
-        except urllib.error.HTTPError as error:
-            message = message_of(error, self._token)
-            raise RequestError(CODES.get(error.code, "UNKNOWN"), message) from error
-        except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
+        except (KeyError, TypeError) as error:
+            message = f"{self.url} is no server of models: its answer has no {'.'.join(keys)}"
+            raise RequestError("UNKNOWN", message) from error
+
+    def _answer(self, request):
+        """The status and the body of what the server sends."""
+        try:
+            return transport.ask(request, self.timeout, self._tls)
+        except transport.TooLargeError as error:
+            most = transport.room_for(request.data)
+            message = f"the answer of {self.url} is larger than {most:,} bytes"
+            raise RequestError("RESOURCE_EXHAUSTED", message) from error
+        except (OSError, http.client.HTTPException) as error:  # a URLError is an OSError
             reason = getattr(error, "reason", error)
-            if isinstance(reason, TimeoutError | socket.timeout):
+            if isinstance(reason, TimeoutError):
                 message = f"no answer from {self.url} within {self.timeout:g} seconds"
                 raise RequestError("DEADLINE_EXCEEDED", message) from error
             if why := distrust(reason):
                 raise _distrusted(self.url, why) from error
             raise RequestError("UNAVAILABLE", f"{self.url}: {reason}") from error
         except ValueError as error:
-            raise RequestError("UNKNOWN", f"{self.url} answered no JSON: {error}") from error
-        except (KeyError, TypeError) as error:
-            message = f"{self.url} is no server of models: its answer has no {'.'.join(keys)}"
-            raise RequestError("UNKNOWN", message) from error
+            raise RequestError("UNKNOWN", f"{self.url} answered no HTTP: {error}") from error
 
 
 class GrpcClient(Client):
@@ -230,14 +227,15 @@ class GrpcClient(Client):
 
     def __init__(self, model, address="localhost:8500", **options):
         super().__init__(model, **options)
+        transport.check_address(address)
         encrypted, self.address = address.startswith("grpcs://"), address
         check_transport(address, encrypted, self.ca, self._token)
         import grpc
         from tensorflow_serving.apis import prediction_service_pb2_grpc
 
         # gRPC's own limit of 4 MB is smaller than an answer may be.
-        sizes = ("grpc.max_send_message_length", "grpc.max_receive_message_length")
-        sizes = [(size, -1) for size in sizes]
+        sizes = {"send": -1, "receive": transport.MOST_BYTES_BY_GRPC}
+        sizes = [(f"grpc.max_{way}_message_length", size) for way, size in sizes.items()]
         if encrypted:
             credentials = channel_credentials(self.ca)
             target = address.removeprefix("grpcs://")
@@ -245,39 +243,31 @@ class GrpcClient(Client):
         else:
             self._channel = grpc.insecure_channel(address, options=sizes)
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
-        self._dtypes = None
+        self._signatures = None
 
     def close(self):
         self._channel.close()
 
     def _predict(self, inputs, signature):
-        import tensorflow as tf
         from tensorflow_serving.apis import predict_pb2
 
-        if self._dtypes is None:
-            self._dtypes = self._read_dtypes()
-        dtypes = self._dtypes.get(signature, {})
+        if self._signatures is None:
+            self._signatures = self._read_signatures()
+        types, declared = self._signatures.get(signature, ({}, {}))
         request = predict_pb2.PredictRequest(model_spec=self._model_spec(signature))
         for name, value in inputs.items():
-            request.inputs[name].CopyFrom(tf.make_tensor_proto(value, dtypes.get(name)))
-        response = self._call(self._stub.Predict, request)
-        arrays = {name: tf.make_ndarray(proto) for name, proto in response.outputs.items()}
-        return {name: as_text(array.tolist()) for name, array in arrays.items()}
+            request.inputs[name].CopyFrom(tensors.tensor(name, value, types.get(name)))
+        outputs = tensors.outputs_of(self._call(self._stub.Predict, request))
+        check_outputs(outputs, declared)
+        return outputs
 
-    def _read_dtypes(self):
-        """{signature: {input: dtype}}: a number alone does not say which it is."""
+    def _read_signatures(self):
         from tensorflow_serving.apis import get_model_metadata_pb2
 
         request = get_model_metadata_pb2.GetModelMetadataRequest(
             model_spec=self._model_spec(), metadata_field=["signature_def"]
         )
-        response = self._call(self._stub.GetModelMetadata, request)
-        signatures = get_model_metadata_pb2.SignatureDefMap()
-        response.metadata["signature_def"].Unpack(signatures)
-        return {
-            name: {key: info.dtype for key, info in definition.inputs.items()}
-            for name, definition in signatures.signature_def.items()
-        }
+        return tensors.signatures_of(self._call(self._stub.GetModelMetadata, request))
 
     def _model_spec(self, signature=""):
         from tensorflow_serving.apis import model_pb2
@@ -323,12 +313,17 @@ def parser():
     secret.add_argument("--token-env", metavar="NAME", help="a variable that holds a token")
     secret.add_argument("--token-file", metavar="FILE", help="a file that holds a token")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, help="default: the newest")
+    version = Number(int, 0, LARGEST_VERSION)
+    which.add_argument("--version", type=version, help="default: the newest")
     which.add_argument("--label", help="of a version, for instance stable")
     parser.add_argument("--document", action="store_true", help="a line is many sentences")
-    parser.add_argument("--batch-size", type=int, default=32, help="lines a request; default 32")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds; default 30")
-    parser.add_argument("--retries", type=int, default=4, help="when UNAVAILABLE; default 4")
+    size = count()
+    parser.add_argument("--batch-size", type=size, default=32, help="lines a request; default 32")
+    seconds = Number(float, most=LONGEST_TIMEOUT, positive=True)
+    parser.add_argument("--timeout", type=seconds, default=30.0, help="seconds; default 30")
+    parser.add_argument(
+        "--retries", type=Number(int), default=4, help="when UNAVAILABLE; default 4"
+    )
     return parser
 
 
@@ -339,13 +334,11 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    if options.batch_size < 1:
-        command.error(f"--batch-size must be at least 1, got {options.batch_size}")
     names = ("version", "label", "timeout", "retries", "ca")
     how = {name: getattr(options, name) for name in names}
     try:
         how["token"] = read_token(options.token_env, options.token_file)
-        if options.grpc:
+        if options.grpc is not None:
             # Else its library says besides, in words of its own, what becomes our one line.
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")
             client = GrpcClient(options.model, options.grpc, **how)
@@ -355,27 +348,42 @@ def _run(command, options):
         return command.fail(error, 2)
     except ImportError as error:
         return command.fail(f"--grpc needs tensorflow-serving-api: {error}", 2)
-    start, shown = time.monotonic(), sys.stderr.isatty()
-    lines = read_lines(sys.stdin.buffer)
+    if sys.stdin is None or sys.stdout is None:
+        return command.fail("standard input and standard output must be open")
+    translations = client.translate(
+        read_lines(sys.stdin.buffer), options.batch_size, options.document
+    )
+    failed = None
     try:
-        translations = client.translate(lines, options.batch_size, options.document)
+        try:
+            _write(translations, options.batch_size)
+        except RequestError as error:
+            failed = error
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_stdout()
+    except OSError as error:  # a full disk, say
+        close_stdout()
+        return command.fail(error)
+    finally:
+        client.close()
+    return command.fail(failed) if failed else 0
+
+
+def _write(translations, batch_size):
+    """Translations to standard output, line by line, and to a terminal how many there are."""
+    start, shown = time.monotonic(), sys.stderr is not None and sys.stderr.isatty()
+    try:
         for count, translation in enumerate(translations, 1):
             sys.stdout.buffer.write(as_line(translation).encode() + b"\n")
-            if count % options.batch_size == 0:
+            if count % batch_size == 0:
                 sys.stdout.flush()
                 if shown:
                     rate = count / (time.monotonic() - start)
                     print(f"\r{count:,} lines, {rate:,.1f} a second", end="", file=sys.stderr)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        close_stdout()
-    except RequestError as error:
-        sys.stdout.flush()
-        return command.fail(error)
     finally:
         if shown:
             print(file=sys.stderr)
-    return 0
 
 
 if __name__ == "__main__":

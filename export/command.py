@@ -5,7 +5,9 @@ import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,12 +33,15 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message):
+        # What `Number` says begins with the rule.
+        message = re.sub(r"^argument (\S+): (?=must )", r"\1 ", message)
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())} (see --help)\n")
 
     def fail(self, error, code=1):
         """Says what is wrong, in one line; returns the exit code."""
         line = " ".join(str(error).split()) or type(error).__name__
-        print(f"{self.prog}: error: {line}", file=sys.stderr)
+        if sys.stderr is not None:  # closed: then `print` would write where the results go
+            print(f"{self.prog}: error: {line}", file=sys.stderr)
         return code
 
     def run(self, command, arguments=None):
@@ -46,6 +51,61 @@ class Parser(argparse.ArgumentParser):
             return command(options)
         except KeyboardInterrupt:
             return self.fail("interrupted", 130)
+
+
+LARGEST = 2**31 - 1  # of an option without a bound of its own
+
+
+class Number:
+    """The type of an option that is a number, in its bounds and not nan.
+
+    Args:
+        kind: `int` or `float`.
+        least, most: its bounds, both allowed.
+        positive: least is 0, which is not allowed.
+        rule: what a number that is too small or too large breaks. Default: the bound itself.
+        nan: let it through, to who has a rule of its own.
+    """
+
+    def __init__(self, kind, least=0, most=LARGEST, positive=False, rule=None, nan=False):
+        self.kind, self.least, self.most = kind, least, most
+        self.positive, self.rule, self.nan = positive, rule, nan
+        self.__name__ = kind.__name__
+
+    def __call__(self, text):
+        try:
+            value = self.kind(text)
+        except ValueError:
+            # Python reads no more than 4,300 digits.
+            if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
+                self._refuse("be an integer" if self.kind is int else "be a number", text)
+            value = -math.inf if "-" in text else math.inf
+        if value != value and not self.nan:
+            self._refuse("be a number", text)
+        if value < self.least or (self.positive and value == 0):
+            lower = "not be negative" if self.least == 0 else f"be at least {self.least}"
+            self._refuse(self.rule or ("be positive" if self.positive else lower), text)
+        if value > self.most:
+            self._refuse(self.rule or f"be at most {self.most}", text)
+        return value
+
+    def _refuse(self, rule, text):
+        shown = text if len(text) <= 40 else f"{text[:40]}... ({len(text)} characters)"
+        shown = shown if shown.isprintable() else ascii(shown)
+        raise argparse.ArgumentTypeError(f"must {rule}, got {shown}")
+
+
+def count(most=LARGEST):
+    """The type of an option that is an integer of at least 1."""
+    return Number(int, 1, most)
+
+
+def option_number(option):
+    """The type of an option of a search, with the bounds of its table; of words it is `str`."""
+    if option.kind is str:
+        return str
+    rule = f"be in [{option.least}, {option.most}]" if option.most < math.inf else None
+    return Number(option.kind, option.least, min(option.most, LARGEST), rule=rule)
 
 
 @functools.cache

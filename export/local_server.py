@@ -29,7 +29,10 @@ import sys
 import threading
 from pathlib import Path
 
-from export.command import Parser
+from export.command import Number, Parser, count
+
+LONGEST_TIMEOUT = 7 * 24 * 3600
+MOST_THREADS = 4096
 
 
 def parser():
@@ -38,18 +41,21 @@ def parser():
     parser.add_argument("directory", nargs="?", type=Path, help="the base directory of a model")
     parser.add_argument("--name", help="of the model; default: the directory's")
     parser.add_argument("--config", type=Path, help="a models.config, in place of a directory")
-    parser.add_argument("--port", type=int, default=8500, help="gRPC; 0: a free one. Default 8500")
+    port = Number(int, 0, 65535, rule="be in [0, 65535]")
+    parser.add_argument("--port", type=port, default=8500, help="gRPC; 0: a free one. Default 8500")
     parser.add_argument(
-        "--rest-port", type=int, default=8501, help="REST; 0: a free one. Default 8501"
+        "--rest-port", type=port, default=8501, help="REST; 0: a free one. Default 8501"
     )
+    seconds = Number(float, most=LONGEST_TIMEOUT, positive=True)
     parser.add_argument(
-        "--rest-timeout", type=float, default=30.0, help="seconds of a request. Default 30"
+        "--rest-timeout", type=seconds, default=30.0, help="seconds of a request. Default 30"
     )
     parser.add_argument(
         "--batching", type=Path, metavar="FILE", help="batch requests; a batching_parameters.txt"
     )
-    parser.add_argument("--intra-op-threads", type=int, help="threads that share one operation")
-    parser.add_argument("--inter-op-threads", type=int, help="operations side by side")
+    threads = count(MOST_THREADS)
+    parser.add_argument("--intra-op-threads", type=threads, help="threads that share one operation")
+    parser.add_argument("--inter-op-threads", type=threads, help="operations side by side")
     parser.add_argument(
         "--xla", action="store_true", help="leave XLA on, for an export made with --xla"
     )
@@ -132,16 +138,6 @@ def _run(command, options):
     from export.serving.versions import one_model, read_config, warn
     from export.verification.graph import UsageError
 
-    for name in ("intra_op_threads", "inter_op_threads"):
-        value = getattr(options, name)
-        if value is not None and value < 1:
-            command.error(f"--{name.replace('_', '-')} must be at least 1, got {value}")
-    for name in ("port", "rest_port"):
-        value = getattr(options, name)
-        if not 0 <= value <= 65535:
-            command.error(f"--{name.replace('_', '-')} must be in [0, 65535], got {value}")
-    if not options.rest_timeout > 0:
-        command.error(f"--rest-timeout must be positive, got {options.rest_timeout:g}")
     if (options.directory is None) == (options.config is None):
         command.error("give a directory or --config, one of them")
     try:

@@ -31,7 +31,7 @@ import re
 import sys
 from pathlib import Path
 
-from export.command import Parser, without_its_package
+from export.command import Parser, count, option_number, without_its_package
 
 # What `--quick` leaves out here; `export.verify` names its own part.
 NOT_COMPARED = (
@@ -51,13 +51,16 @@ def parser():
             option.flag,
             *option.second_flags,
             dest=option.name,
-            type=option.kind,
+            type=option_number(option),
             choices=option.choices or None,
             metavar=None if option.choices else option.kind.__name__.upper(),
             help=f"{option.help}; default: the run's own, else {option.default}",
         )
     parser.add_argument(
-        "--max-target-length", type=int, metavar="INT", help="tokens at most; default: the run's"
+        "--max-target-length",
+        type=count(),
+        metavar="INT",
+        help="tokens at most; default: the run's",
     )
     parser.add_argument(
         "--dtype",
@@ -65,7 +68,7 @@ def parser():
         help="of what is multiplied; bfloat16 is for batches on a processor with AMX, and changes "
         "some translations. Default: float32",
     )
-    parser.add_argument("--max-batch-size", type=int, help="rows of a request; default: 256")
+    parser.add_argument("--max-batch-size", type=count(), help="rows of a request; default: 256")
     parser.add_argument(
         "--batching",
         action="store_true",

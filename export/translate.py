@@ -11,7 +11,7 @@ Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 interrupte
 
 import sys
 
-from export.command import Parser, close_stdout
+from export.command import Parser, close_stdout, count
 from export.lines import as_line, read_lines
 
 
@@ -19,7 +19,8 @@ def parser():
     """The command's arguments."""
     parser = Parser("export.translate", __doc__)
     parser.add_argument("directory", help="a SavedModel, or a base directory of numbered versions")
-    parser.add_argument("--batch-size", type=int, default=32, help="lines a request; default 32")
+    size = count()
+    parser.add_argument("--batch-size", type=size, default=32, help="lines a request; default 32")
     return parser
 
 
@@ -43,8 +44,6 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    if options.batch_size < 1:
-        command.error(f"--batch-size must be at least 1, got {options.batch_size}")
     lines = list(read_lines(sys.stdin.buffer))
 
     from export.capi.library import ServingError

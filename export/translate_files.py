@@ -30,7 +30,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from export.command import Parser
+from export.command import Parser, count
 from export.lines import as_line, batches, read_lines
 
 CHUNK = 2048  # lines between two records of the progress
@@ -46,7 +46,8 @@ def parser():
         "--shard", default="1/1", metavar="I/N", help="every Nth file, from the Ith"
     )
     parser.add_argument("--document", action="store_true", help="a line is many sentences")
-    parser.add_argument("--batch-size", type=int, default=32, help="lines a request; default 32")
+    size = count()
+    parser.add_argument("--batch-size", type=size, default=32, help="lines a request; default 32")
     return parser
 
 
@@ -162,11 +163,9 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    if options.batch_size < 1:
-        command.error(f"--batch-size must be at least 1, got {options.batch_size}")
-    match = re.fullmatch(r"(\d+)/(\d+)", options.shard)
+    match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", options.shard)
     if not match or not 1 <= int(match[1]) <= int(match[2]):
-        command.error(f"--shard must be I/N with 1 <= I <= N, got {options.shard}")
+        command.error(f"--shard must be I/N with 1 <= I <= N, got {options.shard[:40]}")
     shard, shards = int(match[1]), int(match[2])
     targets = {}
     for file in options.files:

@@ -46,7 +46,7 @@ from typing import NamedTuple
 from babel import Locale
 from babel.dates import format_date, tokenize_pattern
 
-from training.command import Parser, close_stdout
+from training.command import Number, Parser, close_stdout
 
 # Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
 # Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and
@@ -300,9 +300,11 @@ def main(arguments: list[str] | None = None) -> int:
         "example: python -m training.dates --split test --count 5 --seed 1\n\n"
         "Exit codes: 0 printed; 2 wrong usage; 130 interrupted.",
     )
-    parser.add_argument("--count", type=int, default=20, help="pairs to print (default 20)")
+    parser.add_argument("--count", type=Number(int), default=20, help="pairs to print (default 20)")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
-    parser.add_argument("--seed", type=int, default=0, help="default 0")
+    parser.add_argument(
+        "--seed", type=Number(int, 1 - 2**63, 2**63 - 1), default=0, help="default 0"
+    )
     return parser.run(lambda options: _run(parser, options), arguments)
 
 

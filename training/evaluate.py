@@ -22,7 +22,7 @@ import sys
 import time
 from pathlib import Path
 
-from training.command import Parser
+from training.command import Parser, count, option_number, without_its_package
 from training.recipe import load_recipe, recipe_names
 
 
@@ -38,13 +38,20 @@ def parser():
     parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
     parser.add_argument("--target", type=Path, help="its reference, line by line")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
-    parser.add_argument("--beam-width", type=int, help="default: the run's own")
-    parser.add_argument("--length-penalty", type=float, help="default: the run's own")
-    parser.add_argument("--batch-size", type=int, default=64, help="default 64")
+    add_search(parser)
+    parser.add_argument("--batch-size", type=count(), default=64, help="default 64")
     add_languages(parser)
     parser.add_argument("--output", type=Path, help="default: RUN/evaluation.json")
     parser.add_argument("--translations", type=Path, help="write the translations into this file")
     return parser
+
+
+def add_search(parser):
+    """The options of the beam search; by default what the run is served with."""
+    known = without_its_package("tfformer.search.options").OPTIONS
+    for option in (known["beam_width"], known["length_penalty"]):
+        kind = option_number(option)
+        parser.add_argument(option.flag, type=kind, help="default: the run's own")
 
 
 def add_languages(parser):
@@ -247,8 +254,6 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
-    if arguments.batch_size < 1:
-        return command.fail(f"--batch-size must be at least 1, got {arguments.batch_size}", 2)
     try:
         options = search_options(arguments)
         pairs, language = read_test_set(arguments, arguments.run)

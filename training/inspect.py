@@ -27,7 +27,7 @@ from random import Random
 
 import numpy as np
 
-from training.command import Parser
+from training.command import Number, Parser
 from training.data.reader import CorpusError, CorpusReport, is_blank, read_pairs, require_files
 
 SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are learned
@@ -89,8 +89,9 @@ def parser():
         )
     vocabulary = parser.add_mutually_exclusive_group()
     vocabulary.add_argument("--run", type=Path, help="whose vocabulary is used")
+    size = Number(int, 1, 1_000_000)
     vocabulary.add_argument(
-        "--vocabulary", type=int, default=VOCABULARY, help="of the one learned here; default 8000"
+        "--vocabulary", type=size, default=VOCABULARY, help="of the one learned here; default 8000"
     )
     parser.add_argument("--out", type=Path, help="a folder for figures, suspects and the picture")
     return parser

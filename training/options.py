@@ -3,15 +3,17 @@
 import argparse
 import dataclasses
 import functools
+import math
 import sys
 import typing
 from pathlib import Path
 
 from training import options_file
-from training.command import Parser, without_its_package
+from training.command import LARGEST, Number, Parser, without_its_package
 from training.data.reader import require_files
 from training.own_files import file_pairs, origin_of
 from training.recipe import (
+    AUTO,
     CHOSEN,
     FOR_SMALL,
     SEARCH,
@@ -20,6 +22,7 @@ from training.recipe import (
     load_recipe,
     options,
     recipe_names,
+    tokens,
 )
 
 
@@ -127,7 +130,19 @@ def _add_option(group, name, kind, help):
             flag(name), action=argparse.BooleanOptionalAction, default=None, help=help
         )
     else:
-        group.add_argument(flag(name), type=kind, metavar=kind.__name__.upper(), help=help)
+        kind_of = _type(name, kind)
+        group.add_argument(flag(name), type=kind_of, metavar=kind.__name__.upper(), help=help)
+
+
+def _type(name, kind):
+    """What reads an option: any number that fits a machine's; its own bounds the recipe checks."""
+    most = 2**32 - 1 if name == "seed" else LARGEST  # as NumPy's seeds
+    whole = Number(int, -most, most)
+    if kind is tokens:
+        return lambda text: text if text == AUTO else whole(text)
+    if kind is float:
+        return Number(float, -math.inf, math.inf, nan=True)
+    return whole if kind is int else kind
 
 
 def require_usage(arguments):

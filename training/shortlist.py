@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.command import Parser
+from training.command import Number, Parser
 
 CANDIDATES, FREQUENT = 100, 1000
 MOST_PAIRS = 1_000_000
@@ -40,12 +40,13 @@ def parser():
     parser.add_argument("run", type=Path, help="the run directory, whose tokenizer is used")
     parser.add_argument("--source", type=Path, required=True, help="a text file, or a TSV alone")
     parser.add_argument("--target", type=Path, help="its translation, line by line")
+    pieces = Number(int, 1, 10_000, rule="be in [1, 10000]")
     parser.add_argument(
-        "--candidates", type=int, default=CANDIDATES, metavar="N",
+        "--candidates", type=pieces, default=CANDIDATES, metavar="N",
         help=f"target pieces of each source piece at most; default {CANDIDATES}",
     )  # fmt: skip
     parser.add_argument(
-        "--frequent", type=int, default=FREQUENT, metavar="M",
+        "--frequent", type=pieces, default=FREQUENT, metavar="M",
         help=f"most frequent target pieces that every sentence may have; default {FREQUENT}",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="the .npz file")
@@ -213,10 +214,6 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
-    for name in ("candidates", "frequent"):
-        if not 1 <= getattr(arguments, name) <= 10_000:
-            value = getattr(arguments, name)
-            return command.fail(f"--{name} must be in [1, 10000], got {value}", 2)
     try:
         return _learn(arguments)
     except (ValueError, OSError) as error:

@@ -11,8 +11,8 @@ import itertools
 import sys
 from pathlib import Path
 
-from training.command import Parser, close_stdout
-from training.evaluate import search_options
+from training.command import Parser, close_stdout, count
+from training.evaluate import add_search, search_options
 
 
 def parser():
@@ -20,9 +20,8 @@ def parser():
     parser = Parser("training.translate", __doc__)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
-    parser.add_argument("--beam-width", type=int, help="default: the run's own")
-    parser.add_argument("--length-penalty", type=float, help="default: the run's own")
-    parser.add_argument("--batch-size", type=int, default=32, help="lines at once; default 32")
+    add_search(parser)
+    parser.add_argument("--batch-size", type=count(), default=32, help="lines at once; default 32")
     parser.add_argument(
         "--picture", type=Path, metavar="PNG", help="draw the attention of the first line"
     )
@@ -36,8 +35,6 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
-    if arguments.batch_size < 1:
-        return command.fail(f"--batch-size must be at least 1, got {arguments.batch_size}", 2)
     try:
         options = search_options(arguments)
     except ValueError as error:

@@ -83,7 +83,7 @@ def test_a_closed_pipe_is_no_error(url):
         (["--model", "x", "--url", "ftp://x"], 2, "url must begin with http:// or https://"),
         (["--model", "x", "--version", "1", "--label", "y"], 2, "not allowed with argument"),
         (["--model", "x", "--url", "http://127.0.0.1:1", "--retries", "0"], 1, "UNAVAILABLE: "),
-        (["--model", "x", "--url", "http://127.0.0.1:x", "--retries", "0"], 1, "UNAVAILABLE: "),
+        (["--model", "x", "--url", "http://127.0.0.1:x"], 2, "url must be http[s]://host[:port]"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, code, match):
@@ -91,6 +91,17 @@ def test_a_mistake_is_one_line(arguments, code, match):
     assert done.returncode == code and not done.stdout
     [line] = done.stderr.decode().splitlines()
     assert line.startswith("python -m export.client: error: ") and match in line
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_standard_stream_is_no_traceback(closed):
+    command = f"{sys.executable} -m export.client --model x --url http://127.0.0.1:1 --retries 0"
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {closed}"],
+        cwd=ROOT, input=b"a\n", capture_output=True, timeout=SECONDS,
+    )  # fmt: skip
+    lines = 0 if closed == "2>&-" else 1
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", lines)
 
 
 BLOCKED = """

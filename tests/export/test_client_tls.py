@@ -141,7 +141,7 @@ def test_a_token_that_cannot_stand_in_a_header(token):
 
 
 def test_a_password_in_an_address_is_refused_and_not_said():
-    with pytest.raises(ValueError, match="url must name no user and no password") as error:
+    with pytest.raises(ValueError, match="url must be without a user and a password") as error:
         RestClient("tiny", f"https://me:{TOKEN}@127.0.0.1:1")
     assert TOKEN not in str(error.value)
 

@@ -251,10 +251,12 @@ def test_bad_arguments_are_one_line(run, tmp_path, capsys):
         [str(tmp_path / "missing"), str(tmp_path / "out")],
         [str(tmp_path), str(tmp_path / "out")],
         [str(run), str(file)],
-        [str(run), str(tmp_path / "out"), "--beam-width", "0"],
     ):
         assert saved_model.main(arguments) == 1
         assert_one_line(capsys)
+    with pytest.raises(SystemExit, match="2"):
+        saved_model.main([str(run), str(tmp_path / "out"), "--beam-width", "0"])
+    assert "--beam-width must be in [1, 64], got 0" in assert_one_line(capsys)
 
 
 def assert_one_line(capsys, module="export.saved_model"):

@@ -314,7 +314,11 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
     (tmp_path / "blank").write_text("\n \n")
     places = {"run": run, "tmp": tmp_path, "out": tmp_path / "out", "source": corpus[1]}
     places |= {"target": corpus[3], "short": tmp_path / "short", "blank": tmp_path / "blank"}
-    assert learning.main([argument.format(**places) for argument in arguments]) == code
+    try:
+        found = learning.main([argument.format(**places) for argument in arguments])
+    except SystemExit as ended:
+        found = ended.code
+    assert found == code
     printed, said = capsys.readouterr()
     [line] = [line for line in said.splitlines() if not line.endswith("...")]
     assert line.startswith("python -m training.shortlist: error: ") and message in line

@@ -1,0 +1,250 @@
+"""A request by HTTP, its time and its answer limited as a whole, by the standard library alone.
+
+The timeout of `urllib` is that of one operation of the socket: a server that sends a byte a second
+is never late. Here each operation gets what is left of the time.
+"""
+
+import functools
+import http.client
+import io
+import re
+import socket
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+# No answer is read, nor room made for it, beyond this: 16 MiB, and so much for each byte asked. The
+# attention of `align`, as JSON, is 2,600 times its texts where these have 1,024 tokens.
+LEAST_ROOM = 16 * 2**20
+ROOM_OF_A_BYTE = 4096
+MOST_ROOM = 2**31 - 1
+# A channel has one limit for all requests. Without JSON's digits this is the attention of 256 rows
+# of 500 tokens a side, and hundreds of times what a translation needs.
+MOST_BYTES_BY_GRPC = 256 * 2**20
+CHUNK = 2**16
+HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+)(:\d*)?")  # its port too
+
+
+class TooLargeError(Exception):
+    """The answer is larger than its limit."""
+
+
+def room_for(body):
+    """The bytes that the answer to a request may have, with its headers."""
+    return min(LEAST_ROOM + ROOM_OF_A_BYTE * len(body or b""), MOST_ROOM)
+
+
+def check_url(url):
+    """The URL of a server without a slash at its end; a ValueError if there can be none such."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"url must begin with http:// or https://, got {_short(url)}")
+    if "@" in url:  # errors say the url
+        raise ValueError("url must name no user and no password: give a token")
+    try:
+        parts = urllib.parse.urlsplit(url)
+        host, port = parts.hostname, parts.port  # a ValueError if it is none
+        parts.path.encode("ascii")
+        (host or "").encode("idna")
+    except ValueError:
+        fits = False
+    else:
+        fits = (
+            host
+            and port != 0
+            and HOST.fullmatch(parts.netloc)
+            and url.isprintable()
+            and not set("?# ") & set(url)
+        )
+    if not fits:
+        raise ValueError(f"url must be http[s]://host[:port][/path], got {_short(url)}")
+    return url.rstrip("/")
+
+
+def check_address(address):
+    """A ValueError if a gRPC address is none: its port, say."""
+    target = address.removeprefix("grpcs://")
+    fits = target and target.isprintable()
+    if "://" in target or target.startswith(("unix:", "dns:", "ipv4:", "ipv6:", "xds:")):
+        pass  # gRPC reads names of its own
+    elif "[" in target or "]" in target or target.count(":") == 1:
+        try:
+            parts = urllib.parse.urlsplit(f"//{target}")
+            fits = fits and HOST.fullmatch(target) and parts.hostname and parts.port != 0
+        except ValueError:
+            fits = False
+    if not fits:
+        raise ValueError(f"address must be host:port, got {_short(address)}")
+
+
+def _short(text):
+    return ascii(text if len(text) <= 100 else f"{text[:100]}...")
+
+
+class _Limits:
+    """What a request may still take.
+
+    Args:
+        seconds: of its whole time, from now.
+        room: bytes of all that the server sends.
+    """
+
+    def __init__(self, seconds, room):
+        self._end, self.room = time.monotonic() + seconds, room
+
+    def set(self, sock):
+        """Gives the next operation of a socket what is left of the time."""
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        sock.settimeout(left)
+
+    def received(self, count):
+        self.room -= count
+        self.require(0)
+
+    def require(self, count):
+        """A `TooLargeError` if there is no room for so many bytes more."""
+        if count > self.room:
+            raise TooLargeError
+
+    def connect(self, address, timeout=None, source_address=None):
+        """As `socket.create_connection`, whose timeout is that of each of the host's addresses."""
+        failed = OSError(f"{address[0]} has no address")
+        for family, kind, protocol, _, where in socket.getaddrinfo(
+            *address, type=socket.SOCK_STREAM
+        ):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                self.set(sock)
+                sock.connect(where)
+                self.set(sock)  # for the handshake of TLS, which is one operation
+                return sock
+            except OSError as error:
+                sock.close()
+                failed = error
+        raise failed
+
+
+class _Received(io.RawIOBase):
+    """What a server sends, in the time and the room that are left."""
+
+    def __init__(self, sock, raw, limits):
+        super().__init__()
+        self._sock, self._raw, self._limits = sock, raw, limits
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        self._limits.set(self._sock)
+        count = self._raw.readinto(buffer)
+        self._limits.received(count or 0)
+        return count
+
+    def close(self):
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock, *arguments, limits, **options):
+        super().__init__(sock, *arguments, **options)
+        self._limits = limits
+        self.fp = io.BufferedReader(_Received(sock, self.fp.detach(), limits), CHUNK)
+
+    def begin(self):
+        super().begin()
+        self._limits.require(self.length or 0)  # else room for all of it is made at once
+
+
+class _Limited:
+    """A connection of `http.client` with limits."""
+
+    def __init__(self, *arguments, limits, **options):
+        super().__init__(*arguments, **options)
+        self._limits, self._create_connection = limits, limits.connect
+        self.response_class = functools.partial(_Response, limits=limits)
+
+    def _tunnel(self):
+        super()._tunnel()
+        self._limits.set(self.sock)
+
+    def send(self, data):
+        if self.sock is None:
+            self.connect()
+        rest = memoryview(data)
+        while rest:
+            self._limits.set(self.sock)
+            rest = rest[self.sock.send(rest) :]
+
+
+class _Connection(_Limited, http.client.HTTPConnection):
+    """By plain HTTP."""
+
+
+class _SecureConnection(_Limited, http.client.HTTPSConnection):
+    """By HTTPS."""
+
+
+class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
+    def __init__(self, limits, context):
+        urllib.request.HTTPSHandler.__init__(self, context=context)
+        self._limits = limits
+
+    def http_open(self, request):
+        return self.do_open(functools.partial(_Connection, limits=self._limits), request)
+
+    def https_open(self, request):
+        connection = functools.partial(_SecureConnection, limits=self._limits)
+        return self.do_open(connection, request, context=self._context)
+
+
+def ask(request, timeout, context=None):
+    """What a server answers, after redirections and through the environment's proxies.
+
+    Args:
+        request: a `urllib.request.Request`.
+        timeout: seconds of the whole of it, from the connection to the last byte.
+        context: of TLS. Default: the system's.
+
+    Returns:
+        (status, body). The body of an error may have been cut.
+
+    Raises:
+        TooLargeError: the answer has no room.
+        OSError, http.client.HTTPException, ValueError: there is none, or it is no HTTP.
+    """
+    limits = _Limits(timeout, room_for(request.data))
+    opener = urllib.request.OpenerDirector()
+    for handler in (
+        urllib.request.ProxyHandler(),
+        urllib.request.UnknownHandler(),  # HTTP alone: a server may send us on to ftp:// too
+        urllib.request.HTTPDefaultErrorHandler(),
+        urllib.request.HTTPRedirectHandler(),
+        urllib.request.HTTPErrorProcessor(),
+        _Handler(limits, context),
+    ):
+        opener.add_handler(handler)
+    try:
+        with opener.open(request) as response:
+            return response.status, b"".join(_parts(response))
+    except urllib.error.HTTPError as error:
+        parts = []
+        with error:
+            try:
+                for part in _parts(error.fp):
+                    parts.append(part)
+            except TimeoutError:
+                raise
+            except (OSError, ValueError, http.client.HTTPException):
+                parts.append(b" (the rest was cut)")
+        return error.code, b"".join(parts)
+
+
+def _parts(response):
+    """The body, piece by piece: read whole it would be given the room that its headers claim."""
+    while part := response.read(CHUNK):
+        yield part
+    if response.length:  # `http.client` says this of a whole read alone
+        raise http.client.IncompleteRead(b"", response.length)

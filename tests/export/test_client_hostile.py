@@ -1,0 +1,221 @@
+"""A server that drips, floods or resets, what is no HTTP, a full disk: a line, and exit code 1."""
+
+import os
+import re
+import time
+
+import pytest
+from certificates import Certificate
+from hostile import METADATA, Raw, command, http, predicted, raw_grpc
+from told import ANSWER, Told
+from told import METADATA as TOLD_METADATA
+
+from export import transport
+from export.client import GrpcClient, RequestError, RestClient
+
+HAUS = {"outputs": {"translation": ["Haus"]}}
+LATE = "DEADLINE_EXCEEDED: no answer from .* within 0.3 seconds$"
+
+
+def ask(told, timeout=20.0, text="house", **options):
+    asking = RestClient("tiny", told.url, retries=0, timeout=timeout, **options)
+    return asking.predict({"text": [text]})
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    return Certificate(tmp_path_factory.mktemp("tls") / "mine", "IP:127.0.0.1")
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        http(HAUS),
+        http(HAUS, headers="Content-Length: 46\r\n"),
+        http(b"1\r\n \r\n" * 99, headers="Transfer-Encoding: chunked\r\n"),
+        http({"error": "no"}, "400 Bad Request"),
+        http(b" " * 99, "302 Found", "Location: /other\r\n"),
+        b"HTTP/1.1 100 Continue\r\n\r\n" * 9,
+    ],
+)
+def test_an_answer_that_drips_ends_with_the_time_of_the_whole_request(answer, tls, certificate):
+    """No byte of it is late: a socket's own timeout would never end it."""
+    options = {"ca": str(certificate.file)} if tls else {}
+    with Raw(METADATA, answer, pause=0.1, certificate=tls and certificate) as raw:
+        start = time.monotonic()
+        with pytest.raises(RequestError, match=LATE):
+            ask(raw, 0.3, **options)
+        assert time.monotonic() - start < len(answer) * 0.1
+
+
+def test_a_request_that_is_not_read_ends_too(certificate):
+    """What is sent fills the buffers of both sides, and the server reads none of it."""
+    with Raw(METADATA, pause=60) as raw, pytest.raises(RequestError, match=LATE):
+        asking = RestClient("tiny", raw.url, retries=0, timeout=0.3)
+        asking._signatures = {}
+        raw._answer = lambda connection: raw.ended.wait(20)
+        asking.predict({"text": ["x" * 2**25]})
+
+
+@pytest.mark.parametrize("headers", ["", "Content-Length: 20000000\r\n", "Content-Length: %d\r\n"])
+def test_an_answer_has_a_greatest_size(headers, monkeypatch):
+    monkeypatch.setattr(transport, "LEAST_ROOM", 2**16)
+    monkeypatch.setattr(transport, "ROOM_OF_A_BYTE", 4)
+    headers = headers.replace("%d", str(10**15))
+    for status in ("200 OK", "400 Bad Request", "302 Found"):
+        location = "Location: /other\r\n" if status.startswith("302") else ""
+        with Raw(METADATA, http(b" " * 2**20, status, location + headers)) as raw:
+            with pytest.raises(RequestError, match="RESOURCE_EXHAUSTED: the answer of .* larger"):
+                ask(raw)
+
+
+def test_the_room_for_an_answer_grows_with_what_is_asked():
+    assert transport.room_for(None) == 16 * 2**20
+    assert transport.room_for(b"x" * 1000) == 16 * 2**20 + 4_096_000
+    assert transport.room_for(b"x" * 2**21) == 2**31 - 1
+
+
+def test_an_answer_by_grpc_has_a_greatest_size(monkeypatch):
+    answer = predicted(translation=["x" * 5 * 2**20])  # gRPC's own limit is 4 MiB
+    for most, found in ((6 * 2**20, 5 * 2**20), (2**20, None)):
+        monkeypatch.setattr(transport, "MOST_BYTES_BY_GRPC", most)
+        with raw_grpc(answer) as address:
+            asking = GrpcClient("tiny", address, retries=0)
+            if found:
+                assert len(next(asking.translate(["x"]))) == found
+            else:
+                with pytest.raises(RequestError, match="RESOURCE_EXHAUSTED: .*larger than max"):
+                    next(asking.translate(["x"]))
+            asking.close()
+
+
+GOOD = http(HAUS)
+CHUNKED = "Transfer-Encoding: chunked\r\n"
+BROKEN = {
+    "a length that is too long": (http(HAUS, headers="Content-Length: 99\r\n"), "IncompleteRead"),
+    "a cut status": (b"HTTP/1.1 2", "UNAVAILABLE: "),
+    "no status": (b"", "UNAVAILABLE: "),
+    "no HTTP": (b"220 mail.example ESMTP\r\n", "UNAVAILABLE: "),
+    "a status of letters": (http(HAUS, "XYZ ok"), "UNAVAILABLE: "),
+    "an unknown version": (GOOD.replace(b"1.1", b"9"), "UNAVAILABLE: "),
+    "a status out of range": (http(HAUS, "1000 ok"), "UNAVAILABLE: "),
+    "a long line": (http(HAUS, headers=f"X: {'y' * 70_000}\r\n"), "UNAVAILABLE: "),
+    "many headers": (http(HAUS, headers="X: y\r\n" * 200), "UNAVAILABLE: "),
+    "a bad chunk": (http(b"zz\r\n{}\r\n", headers=CHUNKED), "UNAVAILABLE: "),
+    "a cut chunk": (http(b"ff\r\n{}", headers=CHUNKED), "UNAVAILABLE: "),
+    "a negative chunk": (http(b"-5\r\n{}\r\n", headers=CHUNKED), "UN"),
+    "a huge chunk": (http(b"f" * 300 + b"\r\n{}", headers=CHUNKED), "UN"),
+    "a cut error": (http(b'{"err', "400 Bad", "Content-Length: 99\r\n"), r'400: {"err \(the rest'),
+    "a bad chunk of an error": (http(b"zz\r\n", "404 None", CHUNKED), "NOT_FOUND: HTTP 404: "),
+    "an error of no length": (http(b"{}", "503 Busy", "Content-Length: -1\r\n"), "UNAVAILABLE"),
+    "to nowhere": (http(b"", "302 Found", "Location: http://[::1\r\n"), "UNKNOWN: "),
+    "to another protocol": (http(b"", "302 Found", "Location: ftp://127.0.0.1/\r\n"), "UN"),
+    "to itself": (http(b"", "302 Found", "Location: /x\r\n"), "UNKNOWN: HTTP 302"),
+    "to no host": (http(b"", "302 Found", "Location: http://a..b/\r\n"), "UN"),
+}
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_no_answer_is_one_line(name, reset, monkeypatch, capfdbinary):
+    answer, why = BROKEN[name]
+    with Raw(METADATA, GOOD, answer, reset=reset) as raw:
+        where = ["--url", raw.url, "--batch-size", "1"]
+        code, output, lines = command(monkeypatch, capfdbinary, b"x\ny\n", *where)
+    assert (code, output, len(lines)) == (1, b"Haus\n", 1), lines
+    assert lines[0].startswith("python -m export.client: error: ") and len(lines[0]) < 700
+    assert reset or re.search(why, lines[0]), lines[0]
+
+
+def test_a_length_that_is_no_number_is_left_out_of_account():
+    for length in ("-1", "x", "1" * 5000):
+        with Raw(METADATA, http(HAUS, headers=f"Content-Length: {length}\r\n")) as raw:
+            assert ask(raw) == HAUS["outputs"]
+
+
+TERMINAL = (
+    "a\x1b[31mred\x1b[0m\x1b]0;title\x07 \x9b2J\r\nb\u202ereversed\u2066\u200f \x00\x85z\ud800"
+)
+
+
+def test_what_a_server_says_moves_no_cursor(monkeypatch, capfdbinary):
+    with Told(TOLD_METADATA, (400, {"error": TERMINAL + "y" * 10_000})) as told:
+        code, _, [line] = command(monkeypatch, capfdbinary, b"x\n", "--url", told.url)
+    said = line.removeprefix("python -m export.client: error: INVALID_ARGUMENT: ")
+    assert code == 1 and said.startswith("ared 2J breversed zyyy") and said.endswith("y ...")
+    assert line.isprintable() and len(said) == 504
+    said = TERMINAL.removesuffix("\ud800").replace("\x00", "")
+    with raw_grpc(said) as address:
+        code, _, [line] = command(monkeypatch, capfdbinary, b"x\n", "--grpc", address)
+    assert code == 1 and line.endswith("INTERNAL: ared 2J breversed z")
+
+
+def test_a_token_is_hidden_whatever_stands_between_its_letters(certificate):
+    for said in ("who is s3cr3t?", "who is s3\u200bcr\x003t?", "who is s3\x1b[0mcr3t?"):
+        with Told((401, {"error": said}), certificate=certificate) as told:
+            with pytest.raises(RequestError, match=r"who is \[token\]\?$"):
+                ask(told, ca=str(certificate.file), token="s3cr3t")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_full_disk_and_a_closed_pipe_under_the_output(monkeypatch, capfdbinary):
+    kept, (reading, writing) = os.dup(1), os.pipe()
+    os.close(reading)
+    try:
+        for descriptor, size, code, why in (
+            (os.open("/dev/full", os.O_WRONLY), 1, 1, "No space left on device"),
+            (os.open("/dev/full", os.O_WRONLY), 32, 1, "No space left on device"),
+            (writing, 1, 0, None),
+        ):
+            with Told(TOLD_METADATA, ANSWER, (400, {"error": "no"})) as told:
+                os.dup2(descriptor, 1)
+                with open(1, "w", closefd=False) as stdout:
+                    monkeypatch.setattr("sys.stdout", stdout)
+                    where = ["--url", told.url, "--batch-size", size]
+                    found, _, lines = command(monkeypatch, capfdbinary, b"x\n", *where)
+            os.dup2(kept, 1)
+            os.close(descriptor)
+            assert found == code and len(lines) == (1 if why else 0), lines
+            assert not why or why in lines[0]
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+NO_ADDRESS = [
+    *(("--url", url) for url in (
+        "http://[::1", "http://[::1]x", "http://::1]", "http://h:99999", "http://h:-1",
+        "http://h:x", "http://h:0",
+        "http://", "http:///v1", "http://:80", "http://h h", "http://h/\x1b[2J", "http://h?x=1",
+        "http://h#x", "http://user:word@h", f"http://{'h' * 64}.example", "http://a..b",
+        f"http://h:{'9' * 5000}", "http://h/\udcff",
+    )),
+    *(("--grpc", address) for address in (
+        "[::1", "[::1]x", "h:99999", "h:-1", "h:x", "h:0", "", ":80", "grpcs://h:x", "h\n:1",
+        f"h:{'9' * 5000}",
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("option", "value"), NO_ADDRESS)
+def test_where_no_server_can_be_is_wrong_usage(option, value, monkeypatch, capfdbinary):
+    code, output, lines = command(monkeypatch, capfdbinary, b"x\n", f"{option}={value}")
+    name = {"--url": "url", "--grpc": "address"}[option]
+    assert (code, output, len(lines)) == (2, b"", 1), lines
+    assert f"error: {name} must be " in lines[0] and len(lines[0]) < 400 and lines[0].isprintable()
+
+
+def test_where_a_server_can_be_is_taken():
+    urls = {"http://h": "http://h", "https://bücher.example:8501/": "https://bücher.example:8501",
+            "http://[::1]:8501": "http://[::1]:8501", "http://h/mt/": "http://h/mt"}  # fmt: skip
+    assert {url: transport.check_url(url) for url in urls} == urls
+    for address in ("h:1", "h", "::1", "[::1]:8500", "grpcs://h:443", "dns:///h:1", "unix:/x"):
+        transport.check_address(address)
+    for name in ("model", "label"):
+        with pytest.raises(ValueError, match=f"{name} must be text, got '.udcff'"):
+            RestClient(**{"model": "tiny", name: "\udcff"})
+    with pytest.raises(ValueError, match="timeout must be at most 604800, got inf"):
+        RestClient("tiny", timeout=float("inf"))
+    with pytest.raises(ValueError, match="version must be in .0, 9223372036854775807., got -1"):
+        RestClient("tiny", version=-1)
