@@ -215,6 +215,8 @@ class Versions:
     def _load(self, name, versions, wanted):
         for number, folder in sorted(wanted.items()):
             version, dead = versions.get(number), None
+            if version and version.model:
+                version.model.beat()
             if version and version.model and not version.model.alive:
                 self._say(f"{name} version {number}: its process is gone; loading it again")
                 version, dead = None, version.model
