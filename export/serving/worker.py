@@ -23,6 +23,7 @@ from export.capi.library import ServingError
 from export.capi.session import ServingSession
 from export.serving.deadline import Deadline
 
+PROC = Path("/proc")
 # Requests that the session runs at the same time; the others wait.
 MOST_RUNS = 64
 # Seconds for what a process that has ended wrote before: longer only if a child of it lives on.
@@ -59,6 +60,7 @@ class Worker:
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=child_environment(log_level=3),
+            process_group=0,  # a terminal's Ctrl-C is the server's, which says when to end
         )
         theirs.close()
         said = self._process.stderr
@@ -92,10 +94,17 @@ class Worker:
 
     @property
     def peak_bytes(self):
-        """The most memory that its process has had so far, what it shares with others included."""
-        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
-        [kibibytes] = re.findall(r"(?m)^VmHWM:\s+(\d+) kB$", status)
-        return 1024 * int(kibibytes)
+        """The most memory that its process has had so far, what it shares with others included.
+
+        Where the kernel does not count that, what it has now; None where it says neither.
+        """
+        try:
+            status = (PROC / str(self.pid) / "status").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return None
+        found = dict(re.findall(r"(?m)^(VmHWM|VmRSS):\s+(\d+) kB$", status))
+        kibibytes = found.get("VmHWM", found.get("VmRSS"))
+        return 1024 * int(kibibytes) if kibibytes else None
 
     def run(self, feeds, fetches, timeout=None):
         """See `ServingSession.run`; `timeout` in seconds, default: none.
