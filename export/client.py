@@ -181,9 +181,8 @@ class RestClient(Client):
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         status, answer = self._answer(request)
         if not 200 <= status < 300:
-            raise RequestError(
-                CODES.get(status, "UNKNOWN"), message_of(status, answer, self._token)
-            )
+            message = message_of(status, answer, self._token)
+            raise RequestError(CODES.get(status, "UNKNOWN"), message) from None
         try:
             answer = json.loads(answer)
         except (ValueError, RecursionError) as error:

@@ -46,6 +46,7 @@ BATCHING_FLAGS = (
 )
 XLA_FLAGS = ("--xla_cpu_compilation_enabled=true",)
 MEMORY_STEP = 2**28  # limits of memory are multiples of it
+DEFAULT_PEAK = 2**31  # bytes of memory of a version, where the kernel does not tell its peak
 
 
 def write_deployment(directory, report, batching=False, xla=False, folder=None):
@@ -96,9 +97,11 @@ def memory_needed(known):
     """Bytes of memory for a server, from what is known of the version under "deployment".
 
     The measured peak twice, for a new version is loaded and warmed up while the old one answers;
-    and one request that is as large as it may be.
+    and one request that is as large as it may be. Where the kernel told no peak, `DEFAULT_PEAK`.
     """
-    return 2 * known["memory"]["peak_bytes"] + known["limits"].get("largest_request_bytes", 0)
+    return 2 * (known["memory"]["peak_bytes"] or DEFAULT_PEAK) + known["limits"].get(
+        "largest_request_bytes", 0
+    )
 
 
 def memory_limit(known):
@@ -175,7 +178,7 @@ def measure_latency(directory, texts, most, xla=False):
 
     Returns:
         {"milliseconds": {rows: median}, "machine": what it was measured on, "peak_bytes": of
-        memory, that the process of the model has had at most}.
+        memory, that the process of the model has had at most, None where nobody can tell}.
     """
     import numpy as np
     import tensorflow as tf
@@ -257,11 +260,17 @@ def page_values(name, report, batching, xla):
         "sample": f"{known['sample_source_tokens']:.0f} source tokens in the mean",
         "machine": known["latency"]["machine"],
         "memory": f"{memory_limit(known):,}",
-        "peak": f"{known['memory']['peak_bytes'] / 2**20:,.0f}",
+        "peak": _peak(known["memory"]["peak_bytes"]),
         "largest": f"{known['limits'].get('largest_request_bytes', 0) / 2**20:,.0f}",
         "checks": str(len(report["checks"])),
         "quick": _not_compared(report["not_compared"]),
     }
+
+
+def _peak(measured):
+    """MiB, as the page says them; without a measurement, that they are assumed."""
+    assumed = "" if measured else " (assumed: the kernel told no peak)"
+    return f"{(measured or DEFAULT_PEAK) / 2**20:,.0f}{assumed}"
 
 
 def _not_compared(left_out):

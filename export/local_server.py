@@ -23,6 +23,7 @@ usage.
 
 import contextlib
 import json
+import os
 import shlex
 import signal
 import sys
@@ -90,7 +91,7 @@ class LocalServer:
         try:
             self._grpc, self.port = rpc.serve(self.versions, port)
             self._http, self.rest_port = http.serve(self.versions, rest_port, rest_timeout)
-        except Exception:
+        except BaseException:
             self.close()
             raise
         self.versions.watch()
@@ -131,21 +132,60 @@ def main(arguments=None):
     return command.run(lambda options: _run(command, options), arguments)
 
 
+class _Ended(BaseException):
+    """Ctrl-C or SIGTERM came while the models were loaded."""
+
+
+class _Signals:
+    """Ctrl-C and SIGTERM, from its entering on: the first one ends the command in order.
+
+    Attributes:
+        loading: whether a signal is to interrupt what the main thread does, by `_Ended`.
+        ended: the event of the first signal.
+    """
+
+    NUMBERS = (signal.SIGINT, signal.SIGTERM)
+
+    def __init__(self):
+        self.loading, self.ended = True, threading.Event()
+
+    def __enter__(self):
+        self._before = [signal.signal(number, self._handle) for number in self.NUMBERS]
+        return self
+
+    def __exit__(self, kind, *_):
+        for number, handler in zip(self.NUMBERS, self._before, strict=True):
+            signal.signal(number, handler)
+        return kind is _Ended
+
+    def _handle(self, *_):
+        first = not self.ended.is_set()
+        self.ended.set()
+        if first and self.loading:  # a second one must not interrupt the end
+            raise _Ended
+
+
 def _run(command, options):
+    if (options.directory is None) == (options.config is None):
+        command.error("give a directory or --config, one of them")
+    with _Signals() as signals:
+        return _serve(command, options, signals)
+    return 0  # it was ended before it was loaded
+
+
+def _serve(command, options, signals):
     from export.bar import Bar
     from export.capi.library import ServingError
     from export.serving.batching import BatchingParameters
     from export.serving.versions import one_model, read_config, warn
     from export.verification.graph import UsageError
 
-    if (options.directory is None) == (options.config is None):
-        command.error("give a directory or --config, one of them")
     try:
         if options.config:
             config = read_config(options.config)
         else:
-            name = options.name or options.directory.resolve().name
-            config = one_model(name, options.directory.resolve())
+            directory = Path(os.path.realpath(options.directory))
+            config = one_model(options.name or directory.name, directory)
         batching = None
         if options.batching:
             batching = BatchingParameters.parse(options.batching.read_text(encoding="utf-8"))
@@ -161,11 +201,9 @@ def _run(command, options):
                 inter_op_threads=options.inter_op_threads,
                 xla=options.xla,
             )
+            signals.loading = False
     except (UsageError, OSError, ValueError) as error:
         return command.fail(error, 2)
-    ended = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: ended.set())
     with server:
         try:
             server.versions.require_all()
@@ -175,7 +213,7 @@ def _run(command, options):
         except ServingError as error:
             return command.fail(error.message)
         warn(f"gRPC at 127.0.0.1:{server.port}, REST at 127.0.0.1:{server.rest_port}")
-        ended.wait()
+        signals.ended.wait()
     return 0
 
 

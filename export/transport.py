@@ -40,7 +40,7 @@ def check_url(url):
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"url must begin with http:// or https://, got {_short(url)}")
     if "@" in url:  # errors say the url
-        raise ValueError("url must name no user and no password: give a token")
+        raise ValueError("url must be without a user and a password: give a token")
     try:
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname, parts.port  # a ValueError if it is none

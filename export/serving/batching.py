@@ -17,6 +17,8 @@ import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
 from export.capi.library import ServingError
+from export.serving.deadline import Deadline
+from export.serving.worker import GRACE
 from export.verification.graph import UsageError
 
 
@@ -128,7 +130,11 @@ class Batcher:
                 raise _closed()
             self._enqueue(task)
             self._changed.notify()
-        return task.result.result()
+        try:
+            return task.result.result(Deadline(timeout).left(GRACE))
+        except TimeoutError:  # all threads wait for a process that stands still
+            message = "Timeout exceeded while waiting for a batch"
+            raise ServingError("DEADLINE_EXCEEDED", message) from None
 
     def close(self):
         """Runs no further batch; who waits for one is told."""

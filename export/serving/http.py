@@ -19,7 +19,7 @@ from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
 from export.capi.library import ServingError
-from export.serving import metrics, rest
+from export.serving import connection, metrics, rest
 from export.serving.model import DEFAULT_SIGNATURE
 from export.serving.rpc import metadata
 from export.serving.versions import warn
@@ -85,27 +85,14 @@ class _Server(http.server.ThreadingHTTPServer):
             warn(f"REST: {type(error).__name__}: {error}")
 
 
-class _Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    # An answer is two writes: without this, the second would wait for the first's receipt.
-    disable_nagle_algorithm = True
-
-    def do_POST(self):
-        length = self.headers.get("Content-Length", "0")
-        if not length.isdecimal():
-            return self._send(400, {"error": f"Content-Length must be a number, got {length}"})
-        body = self.rfile.read(int(length))
+class _Handler(connection.Connection):
+    def respond(self, body):
+        if self._route == metrics.PATH:  # the server's answers any method
+            return self.send(200, self.versions.metrics.page().encode(), "text/plain")
         if self.command == "POST" and (match := PREDICT.fullmatch(self._route)):
             return self._answer(lambda: self._counted(match, body))
-        return self._malformed()
-
-    do_PUT = do_DELETE = do_POST
-
-    def do_GET(self):
-        if match := STATUS.fullmatch(self._route):
+        if self.command == "GET" and (match := STATUS.fullmatch(self._route)):
             return self._answer(lambda: self._look_up(match))
-        if self._route == metrics.PATH:
-            return self._send(200, self.versions.metrics.page().encode(), "text/plain")
         return self._malformed()
 
     @property
@@ -123,18 +110,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if match["method"].lower() != "predict":
             raise ServingError("UNIMPLEMENTED", f"only predict is served, got {match['method']}")
 
-        def signature_of(name):
-            signatures = self.versions.model(spec).graph.signatures
+        def find(name):
+            model = self.versions.model(spec)
+            signatures = model.graph.signatures
             name = name or DEFAULT_SIGNATURE
             if name not in signatures:
                 message = f'Serving signature name: "{name}" not found in signature def'
                 raise ServingError("INVALID_ARGUMENT", message)
-            return signatures[name]
+            return signatures[name], model.most_rows
 
-        request, by_rows = rest.parse(body, signature_of)
+        request, by_rows = rest.parse(body, find, self.deadline)
         spec.signature_name = request.model_spec.signature_name
         request.model_spec.CopyFrom(spec)
-        return rest.to_json(self.versions.predict(request, self.seconds), by_rows)
+        return rest.to_json(self.versions.predict(request, self.deadline.left()), by_rows)
 
     def _look_up(self, match):
         spec = _spec(match)
@@ -152,30 +140,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _malformed(self):
         if not self._route.lower().startswith("/v1/"):
-            return self._send(404, {"error": "Not Found"})
-        message = f"Malformed request: {self.command} {self._route}"
-        return self._send(400, {"error": message})
+            return self.fail(404, "Not Found")
+        return self.fail(400, f"Malformed request: {self.command} {self._route}")
 
     def _answer(self, respond):
         try:
             body = respond()
         except ServingError as error:
-            self._send(STATUSES.get(error.code_name, OTHERWISE), {"error": error.message})
+            self.fail(STATUSES.get(error.code_name, OTHERWISE), error.message)
         except Exception as error:  # whoever asked must get an answer, and the next one too
-            self._send(OTHERWISE, {"error": f"{type(error).__name__}: {error}"})
+            self.fail(OTHERWISE, f"{type(error).__name__}: {error}")
         else:
-            self._send(200, body)
-
-    def _send(self, status, body, kind="application/json"):
-        body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        """Says nothing: who asked has the answer."""
+            self.send(200, body if isinstance(body, bytes) else json.dumps(body).encode())
 
 
 def _spec(match):
@@ -183,10 +159,11 @@ def _spec(match):
         raise ServingError("INVALID_ARGUMENT", "Missing model name in request.")
     spec = model_pb2.ModelSpec(name=urllib.parse.unquote(match["name"]))
     if match["version"]:
-        if int(match["version"]) >= 2**63:
+        # `ParseModelInfo` of http_rest_api_util.cc. Python refuses to read thousands of digits.
+        if len(match["version"].lstrip("0")) > 19 or int(match["version"][-20:]) >= 2**63:
             message = f"Failed to convert version: {match['version']} to numeric."
             raise ServingError("INVALID_ARGUMENT", message)
-        spec.version.value = int(match["version"])
+        spec.version.value = int(match["version"][-20:])
     elif match["label"]:
         spec.version_label = urllib.parse.unquote(match["label"])
     return spec

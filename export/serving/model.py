@@ -5,17 +5,19 @@ Files of the server's source that this is written after: `servables/tensorflow/p
 inputs, defaults), `servables/tensorflow/saved_model_warmup_util.cc` (warm-up).
 """
 
+import json
 import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import predict_pb2
 
-from export.capi.library import NUMBERS, ServingError
+from export.capi.library import ServingError
 from export.serving.batching import Batcher
+from export.serving.deadline import Deadline
+from export.serving.tensors import MOST_ROWS, to_array
 from export.serving.worker import Worker
 from export.verification.graph import BrokenModel, one_line, read_graph
 from export.verification.warmup import WARMUP_FILE, read_warmup
@@ -42,6 +44,8 @@ class Model:
     Attributes:
         graph: its `export.verification.graph.Graph`.
         signature_defs: {name: SignatureDef}.
+        most_rows: that a request may have, as the report beside the version says it; without a
+            report, `MOST_ROWS`.
 
     Raises:
         ServingError: it does not load, or a warm-up request fails; then nothing is left of it.
@@ -66,6 +70,7 @@ class Model:
         except (BrokenModel, OSError) as error:
             raise ServingError("INTERNAL", one_line(error)) from error
         self.signature_defs = self.graph.definitions
+        self.most_rows = _most_rows(self.directory)
         self._worker = Worker(directory, intra_op_threads, inter_op_threads, xla)
         self._batcher = Batcher(self._worker.run, batching) if batching else None
         self._running, self._idle, self._closed = 0, threading.Condition(), False
@@ -83,6 +88,10 @@ class Model:
     def alive(self):
         return self._worker.alive
 
+    def beat(self):
+        """See `Worker.beat`."""
+        self._worker.beat()
+
     @property
     def peak_bytes(self):
         """See `Worker.peak_bytes`."""
@@ -93,19 +102,21 @@ class Model:
 
         Args:
             request: the PredictRequest.
-            timeout: in seconds; later it is DEADLINE_EXCEEDED. Default: none.
+            timeout: in seconds, of all that is done; later it is DEADLINE_EXCEEDED. Default: none.
 
         Raises:
             ServingError: the status that the server gives.
             Unloaded: `close` was called before.
         """
+        deadline = Deadline(timeout)
         name = request.model_spec.signature_name or DEFAULT_SIGNATURE
         if name not in self.graph.signatures:
             message = f'Serving signature key "{name}" not found.'
             raise ServingError("FAILED_PRECONDITION", message)
         signature = self.graph.signatures[name]
-        feeds = _feeds(signature, request)
+        feeds = _feeds(signature, request, self.most_rows)
         outputs = _outputs(signature, request)
+        deadline.check("reading the request")
         response = predict_pb2.PredictResponse()
         response.model_spec.name, response.model_spec.signature_name = self.name, name
         response.model_spec.version.value = self.version
@@ -116,7 +127,7 @@ class Model:
             self._running += 1
         start = time.perf_counter()
         try:
-            arrays = run(feeds, list(outputs.values()), timeout)
+            arrays = run(feeds, list(outputs.values()), deadline.left())
             self._ran(self.name, time.perf_counter() - start)
         finally:
             with self._idle:
@@ -150,7 +161,17 @@ class Model:
         return requests
 
 
-def _feeds(signature, request):
+def _most_rows(directory):
+    """What an export's report says; `MOST_ROWS` where there is none that says it."""
+    try:
+        text = directory.with_name(f"{directory.name}.report.json").read_text(encoding="utf-8")
+        most = json.loads(text)["deployment"]["limits"]["max_batch_size"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return MOST_ROWS
+    return most if isinstance(most, int) and most > 0 else MOST_ROWS
+
+
+def _feeds(signature, request, most_rows):
     """Arrays by tensor names; what the request lacks has its default."""
     given, wanted = set(request.inputs), set(signature.inputs)
     if len(given) > len(wanted) or (len(given) < len(wanted) and not signature.defaults):
@@ -163,7 +184,7 @@ def _feeds(signature, request):
     feeds = {}
     for alias, info in signature.inputs.items():
         if alias in request.inputs:
-            feeds[info.name] = _array(alias, info, request.inputs[alias])
+            feeds[info.name] = to_array(alias, info, request.inputs[alias], most_rows)
         elif alias in signature.defaults:
             feeds[info.name] = signature.defaults[alias]
         else:
@@ -180,20 +201,6 @@ def _feeds(signature, request):
             f"request input: {_names(given)}",
         )
     return feeds
-
-
-def _array(alias, info, proto):
-    try:
-        array = tf.make_ndarray(proto)
-    except (TypeError, ValueError, AttributeError, MemoryError) as error:
-        message = f"tensor parsing error: {alias}"
-        raise ServingError("INVALID_ARGUMENT", message) from error
-    if proto.dtype == tf.string.as_datatype_enum:
-        return np.array(array, object).reshape(array.shape)
-    if array.dtype not in NUMBERS:  # what `ServingSession` cannot feed, no signature here wants
-        message = f"Expects {info.name} to be {info.dtype} but {array.dtype} is provided"
-        raise ServingError("INVALID_ARGUMENT", message)
-    return array
 
 
 def _outputs(signature, request):

@@ -13,18 +13,22 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 from export.capi.library import ServingError
+from export.serving.tensors import MOST_DIMENSIONS, check_rows
+
+OFTEN = 1024  # values of a list between two looks at the clock
 
 
-def parse(body, signature_of):
+def parse(body, find, deadline):
     """The PredictRequest in a body, and whether it came by rows.
 
     Args:
         body: bytes.
-        signature_of: a function of a signature's name that gives its `Signature`
-            (`export.verification.graph`).
+        find: a function of a signature's name that gives its `Signature`
+            (`export.verification.graph`) and the greatest number of rows.
+        deadline: the `Deadline` of the request.
 
     Raises:
-        ServingError: INVALID_ARGUMENT.
+        ServingError: INVALID_ARGUMENT, or DEADLINE_EXCEEDED.
     """
     document = _parse_json(body)
     if not isinstance(document, dict):
@@ -37,7 +41,8 @@ def parse(body, signature_of):
         )
     request = predict_pb2.PredictRequest()
     request.model_spec.signature_name = name
-    inputs = {key: info.dtype for key, info in signature_of(name).inputs.items()}
+    signature, most_rows = find(name)
+    inputs = {key: info.dtype for key, info in signature.inputs.items()}
     keys = {"instances", "inputs"} & set(document)
     if not keys:
         raise _invalid("Missing 'inputs' or 'instances' key")
@@ -47,7 +52,8 @@ def parse(body, signature_of):
             f"'inputs' or 'instances' keys to exist "
         )
     by_rows = "instances" in document
-    values = _rows(document["instances"], inputs) if by_rows else _whole(document["inputs"], inputs)
+    given = document["instances" if by_rows else "inputs"]
+    values = (_rows if by_rows else _whole)(given, inputs, most_rows, deadline)
     for key, array in values.items():
         request.inputs[key].CopyFrom(tf.make_tensor_proto(array, tf.as_dtype(inputs[key])))
     return request, by_rows
@@ -102,12 +108,13 @@ def _is_utf8(body):
     return True
 
 
-def _rows(instances, inputs):
+def _rows(instances, inputs, most_rows, deadline):
     """Arrays from a list of rows."""
     if not isinstance(instances, list):
         raise _invalid("JSON Value: Excepting 'instances' to be an list/array")
     if not instances:
         raise _invalid("JSON Value: No values in 'instances' array")
+    check_rows("instances", len(instances), most_rows)
     by_name = _is_object(instances[0])
     if not by_name and len(inputs) > 1:
         raise _invalid(
@@ -116,6 +123,7 @@ def _rows(instances, inputs):
         )
     columns = {key: [] for key in inputs}
     for number, row in enumerate(instances):
+        deadline.check("reading the request")
         if _is_object(row) != by_name:
             kind = "object but got list" if by_name else "value/list but got object"
             raise _invalid(f"Expecting {kind} at item {number} of input list")
@@ -125,10 +133,11 @@ def _rows(instances, inputs):
             try:
                 if key not in inputs:
                     raise _invalid(f"JSON object: does not have named input: {key}")
-                columns[key].append(_array(value, inputs[key]))
+                columns[key].append(_array(value, inputs[key], deadline))
                 _require_same_shape(columns[key])
             except ServingError as error:
-                raise _invalid(f"{where} key: {key} of 'instances' list. Error: {error}") from error
+                message = f"{where} key: {key} of 'instances' list. Error: {error}"
+                raise ServingError(error.code_name, message) from error
         if set(row) != set(inputs):
             raise _invalid(
                 f"{where} of 'instances' list. JSON object: {_shown(row)} keys must be equal to: "
@@ -137,7 +146,7 @@ def _rows(instances, inputs):
     return {key: np.stack(rows) for key, rows in columns.items()}
 
 
-def _whole(values, inputs):
+def _whole(values, inputs, most_rows, deadline):
     """Arrays from whole tensors by name; from one tensor where there is one input."""
     if not _is_object(values):
         if len(inputs) > 1:
@@ -149,7 +158,9 @@ def _whole(values, inputs):
     for key in sorted(inputs):
         if key not in values:
             raise _invalid(f"Missing named input: {key} in 'inputs' object.")
-    return {key: _array(values[key], dtype) for key, dtype in inputs.items()}
+        if isinstance(values[key], list):
+            check_rows(key, len(values[key]), most_rows)
+    return {key: _array(values[key], dtype, deadline) for key, dtype in inputs.items()}
 
 
 def _require_same_shape(rows):
@@ -158,20 +169,22 @@ def _require_same_shape(rows):
         raise _invalid(f"Expecting shape {list(first)} but got: {list(last)}")
 
 
-def _array(value, dtype):
+def _array(value, dtype, deadline):
     """A nested list as an array; every list of a level must be as long as its first."""
     shape, inner = [], value
     while isinstance(inner, list):
         shape.append(len(inner))
         inner = inner[0] if inner else None
+        if len(shape) > MOST_DIMENSIONS:
+            raise _invalid(f"at most {MOST_DIMENSIONS} dimensions, got more")
     leaves = []
-    _collect(value, shape, 0, dtype, leaves)
+    _collect(value, shape, 0, dtype, leaves, deadline)
     array = np.empty(len(leaves), object if dtype == "string" else dtype)
     array[:] = leaves
     return array.reshape(shape)
 
 
-def _collect(value, shape, level, dtype, leaves):
+def _collect(value, shape, level, dtype, leaves, deadline):
     if not isinstance(value, list):
         if level != len(shape):
             raise _invalid(
@@ -187,8 +200,10 @@ def _collect(value, shape, level, dtype, leaves):
             f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
             f"{shape[level]}"
         )
-    for item in value:
-        _collect(item, shape, level + 1, dtype, leaves)
+    for place, item in enumerate(value):
+        if place % OFTEN == 0:
+            deadline.check("reading the request")
+        _collect(item, shape, level + 1, dtype, leaves, deadline)
 
 
 def _leaf(value, dtype):
@@ -244,7 +259,9 @@ def _to_list(key, array):
 
 
 def _shown(value, most=200):
-    text = json.dumps(value, ensure_ascii=True)
+    text, parts = "", json.JSONEncoder().iterencode(value)  # of a large one, the beginning
+    while len(text) <= most and (part := next(parts, "")):
+        text += part
     return text if len(text) <= most else text[:most] + "..."
 
 

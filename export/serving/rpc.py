@@ -20,6 +20,7 @@ from export.capi.library import CODES, ServingError
 from export.verification.graph import UsageError
 
 MOST_CALLS = 128  # at once; the others wait
+MOST_MESSAGE = 1024  # characters of an error's, as in `model_servers/grpc_status_util.cc`
 
 
 def serve(versions, port):
@@ -124,9 +125,17 @@ def _require_model_spec(request):
         raise ServingError("INVALID_ARGUMENT", "Missing ModelSpec")
 
 
+def cut(message):
+    """An error's message as a client gets it."""
+    return message if len(message) <= MOST_MESSAGE else f"{message[:MOST_MESSAGE]}...TRUNCATED"
+
+
 def _answer(respond, context):
     try:
         return respond()
-    except ServingError as error:
-        code = next(c for c in grpc.StatusCode if c.value[0] == CODES.index(error.code_name))
-        context.abort(code, error.message)
+    except ServingError as found:
+        error = found
+    except Exception as found:  # whoever asked must get an answer, and no traceback
+        error = ServingError("INTERNAL", f"{type(found).__name__}: {found}")
+    code = next(c for c in grpc.StatusCode if c.value[0] == CODES.index(error.code_name))
+    context.abort(code, cut(error.message))

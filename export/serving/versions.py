@@ -69,7 +69,11 @@ class Versions:
         self._say, self._options = say, {**options, "ran": self.metrics.run}
         self._models = {}  # name -> {number: Version}
         self._refreshing, self._closed = threading.Lock(), threading.Event()
-        self.configure(config)
+        try:
+            self.configure(config)
+        except BaseException:  # a signal too: nobody will have this object
+            self.close()
+            raise
 
     def configure(self, config):
         """Takes another ModelServerConfig: `HandleReloadConfigRequest`."""
@@ -108,15 +112,28 @@ class Versions:
         threading.Thread(target=look, daemon=True).start()
 
     def refresh(self):
-        """Looks at the directories once."""
+        """Looks at the directories once.
+
+        Raises:
+            OSError: one could not be looked at; its versions stay as they are, the others' do not.
+        """
+        failed = None
         with self._refreshing:
             for name in {*self._models, *self._config}:
-                versions = self._models.setdefault(name, {})
-                wanted = self._wanted(self._config[name]) if name in self._config else {}
-                self._load(name, versions, wanted)
-                ready = any(v.model for number, v in versions.items() if number in wanted)
-                if ready or not wanted:
-                    self._unload(name, versions, wanted)
+                try:
+                    self._refresh(name)
+                except OSError as error:
+                    failed = error
+        if failed:
+            raise failed
+
+    def _refresh(self, name):
+        versions = self._models.setdefault(name, {})
+        wanted = self._wanted(self._config[name]) if name in self._config else {}
+        self._load(name, versions, wanted)
+        ready = any(v.model for number, v in versions.items() if number in wanted)
+        if ready or not wanted:
+            self._unload(name, versions, wanted)
 
     def predict(self, request, timeout=None):
         """The answer of the version that a PredictRequest names; see `Model.predict`."""
@@ -215,6 +232,8 @@ class Versions:
     def _load(self, name, versions, wanted):
         for number, folder in sorted(wanted.items()):
             version, dead = versions.get(number), None
+            if version and version.model:
+                version.model.beat()
             if version and version.model and not version.model.alive:
                 self._say(f"{name} version {number}: its process is gone; loading it again")
                 version, dead = None, version.model
@@ -291,7 +310,7 @@ def _stamp(folder):
     def stamp(path):
         try:
             found = path.stat()
-        except (FileNotFoundError, NotADirectoryError):
+        except OSError:  # there is none, or a link that leads to itself
             return None
         return found.st_ino, found.st_mtime_ns
 

@@ -9,21 +9,30 @@ import itertools
 import multiprocessing
 import multiprocessing.connection
 import os
+import queue
 import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from export.capi.job import ROOT, child_environment, how_it_ended, pass_on
 from export.capi.library import ServingError
 from export.capi.session import ServingSession
+from export.serving.deadline import Deadline
 
+PROC = Path("/proc")
 # Requests that the session runs at the same time; the others wait.
 MOST_RUNS = 64
 # Seconds for what a process that has ended wrote before: longer only if a child of it lives on.
 PATIENCE = 5
+# Seconds after its deadline that a run is waited for: the session ends it by itself, and says why.
+GRACE = 2
+# Seconds without a sign of life after which a process is given up, and how many of them count
+# between two looks: whoever looks may have stood still itself.
+STANDSTILL, LOOK = 30, 2
 
 
 class Worker:
@@ -51,22 +60,28 @@ class Worker:
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=child_environment(log_level=3),
+            process_group=0,  # a terminal's Ctrl-C is the server's, which says when to end
         )
         theirs.close()
         said = self._process.stderr
         self._passing = threading.Thread(target=pass_on, args=[said], daemon=True)
         self._passing.start()
         self._lock, self._numbers, self._waiting = threading.Lock(), itertools.count(), {}
-        self._ended = None
+        self._ended, self._calls = None, queue.SimpleQueue()
+        self._sign, self._silent, self._looked = None, 0.0, 0.0
         try:
             self._pipe.send((str(Path(directory).resolve()), options))
             loaded = self._pipe.recv()
         except (EOFError, OSError):
             raise self._how_it_ended() from None
+        except BaseException:  # a signal: nobody will have this object
+            self.close()
+            raise
         if isinstance(loaded, ServingError):
             self.close()
             raise loaded
-        threading.Thread(target=self._receive, daemon=True).start()
+        for work in (self._send, self._receive):
+            threading.Thread(target=work, daemon=True).start()
 
     @property
     def pid(self):
@@ -79,30 +94,83 @@ class Worker:
 
     @property
     def peak_bytes(self):
-        """The most memory that its process has had so far, what it shares with others included."""
-        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
-        [kibibytes] = re.findall(r"(?m)^VmHWM:\s+(\d+) kB$", status)
-        return 1024 * int(kibibytes)
+        """The most memory that its process has had so far, what it shares with others included.
+
+        Where the kernel does not count that, what it has now; None where it says neither.
+        """
+        try:
+            status = (PROC / str(self.pid) / "status").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            return None
+        found = dict(re.findall(r"(?m)^(VmHWM|VmRSS):\s+(\d+) kB$", status))
+        kibibytes = found.get("VmHWM", found.get("VmRSS"))
+        return 1024 * int(kibibytes) if kibibytes else None
 
     def run(self, feeds, fetches, timeout=None):
-        """See `ServingSession.run`; `timeout` in seconds, default: none."""
-        result = concurrent.futures.Future()
-        number = next(self._numbers)
+        """See `ServingSession.run`; `timeout` in seconds, default: none.
+
+        A process that stands still is not waited for: it is DEADLINE_EXCEEDED all the same.
+        """
+        deadline = Deadline(timeout)
+        number, result = self._ask(feeds, fetches, deadline)
+        try:
+            return result.result(deadline.left(GRACE))
+        except TimeoutError:
+            with self._lock:
+                self._waiting.pop(number, None)
+            message = "Timeout exceeded while waiting for the process of the model"
+            raise ServingError("DEADLINE_EXCEEDED", message) from None
+
+    def beat(self):
+        """Asks for a sign of life; a process that gives none for `STANDSTILL` seconds is killed.
+
+        To be called again and again: it waits for nothing.
+        """
+        now = time.monotonic()
+        if self._sign is None or self._sign.done():
+            try:
+                _, self._sign = self._ask(None, None, Deadline())
+            except ServingError:  # it has ended, which `alive` says
+                return
+            self._silent = 0.0
+        else:
+            self._silent += min(now - self._looked, LOOK)
+            if self._silent >= STANDSTILL:
+                self._process.kill()
+        self._looked = now
+
+    def _ask(self, feeds, fetches, deadline):
+        """Puts a call into the queue; returns its number and the future of its answer."""
+        number, result = next(self._numbers), concurrent.futures.Future()
         with self._lock:
             if self._ended:
                 raise self._ended
             self._waiting[number] = result
-            try:
-                self._pipe.send((number, feeds, fetches, timeout))
-            except OSError:  # its end is read by `_receive`, which answers everybody
-                pass
-        return result.result()
+        self._calls.put((number, feeds, fetches, deadline.at))
+        return number, result
 
     def close(self):
         """Ends the process, whatever it is doing."""
         self._process.kill()
         self._process.wait()
         self._passing.join(PATIENCE)
+        self._calls.put(None)
+
+    def _send(self):
+        """Hands the calls over that somebody still waits for: it alone waits for a full pipe."""
+        while call := self._calls.get():
+            with self._lock:
+                result = self._waiting.get(call[0])
+            if result is None:
+                continue
+            try:
+                self._pipe.send(call)
+            except OSError:  # its end is read by `_receive`, which answers everybody
+                return
+            except Exception as error:  # whoever asked must get an answer, and the others theirs
+                with self._lock:
+                    self._waiting.pop(call[0], None)
+                result.set_exception(ServingError("INTERNAL", f"{type(error).__name__}: {error}"))
 
     def _receive(self):
         """Hands each answer to whoever waits for it; at the end, the reason to all of them."""
@@ -112,7 +180,9 @@ class Worker:
             except (EOFError, OSError):
                 break
             with self._lock:
-                result = self._waiting.pop(number)
+                result = self._waiting.pop(number, None)
+            if result is None:  # it came too late
+                continue
             if isinstance(answer, ServingError):
                 result.set_exception(answer)
             else:
@@ -121,12 +191,15 @@ class Worker:
         with self._lock:
             self._ended, waiting = error, list(self._waiting.values())
             self._waiting.clear()
+        self._calls.put(None)
         self._pipe.close()
         for result in waiting:
             result.set_exception(error)
 
     def _how_it_ended(self):
         how = how_it_ended(self._process.wait())
+        if self._silent >= STANDSTILL:
+            how = f"stood still for {STANDSTILL} s and was ended"
         self._passing.join(PATIENCE)  # its last words come first
         return ServingError("UNAVAILABLE", f"the process of the model {how}")
 
@@ -144,9 +217,14 @@ def main(descriptor):
     pipe.send("loaded")
     lock = threading.Lock()
 
-    def answer(number, feeds, fetches, timeout):
+    def answer(number, feeds, fetches, at):
+        deadline = Deadline.of(at)
         try:
-            result = session.run(feeds, fetches, timeout)
+            if fetches is not None:
+                deadline.check("waiting for other requests")
+                result = session.run(feeds, fetches, deadline.left())
+            else:
+                result = None  # a sign of life
         except ServingError as error:
             result = error
         except Exception as error:  # whoever asked must get an answer, and the others theirs
@@ -163,7 +241,10 @@ def main(descriptor):
                 call = pipe.recv()
             except (EOFError, OSError):
                 os._exit(0)  # nobody waits for what still runs
-            threads.submit(answer, *call)
+            if call[2] is None:
+                answer(*call)  # at once, however many runs wait
+            else:
+                threads.submit(answer, *call)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import tensorflow as tf
 from paths import ROOT
 from serving import SECONDS, predict_spec
 
-from export.deployment import memory_limit, write_deployment
+from export.deployment import _peak, memory_limit, write_deployment
 
 yaml = pytest.importorskip("yaml")
 
@@ -95,6 +95,13 @@ def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report)
         text = (written / file).read_text()
         (written / file).write_text(re.sub("memory: ", "memory: 64 # ", text))
     assert write_deployment(written, {**report, "deployment": grown}) == []
+
+
+def test_a_peak_that_no_kernel_told_is_assumed():
+    known = {"memory": {"peak_bytes": None}, "limits": {"largest_request_bytes": 1}}
+    assert memory_limit(known) == 2 * 2048 + 256
+    assert memory_limit({**known, "limits": {}}) == 2 * 2048
+    assert _peak(None).startswith("2,048 (assumed") and _peak(3 * 2**20) == "3"
 
 
 def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):

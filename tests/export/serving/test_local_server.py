@@ -1,6 +1,9 @@
 """The command: a line that works, exit codes, and mistakes in one line."""
 
+import contextlib
 import json
+import os
+import pty
 import re
 import shlex
 import shutil
@@ -15,7 +18,7 @@ from pathlib import Path
 import pytest
 import tiny
 from paths import ROOT
-from serving import PREDICT, SECONDS, Asked, flip_weights
+from serving import PREDICT, SECONDS, Asked, flip_weights, wait_until
 
 from export import local_server
 from export.local_server import LocalServer
@@ -73,6 +76,51 @@ def test_nobody_who_listens_is_no_reason_to_stop(short, tmp_path):
         process.kill()
 
 
+def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
+    """The worker ends too, and the terminal is as it was."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "export.local_server", short.parent, "--port", "0"]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "NO_COLOR": ""}
+    process = subprocess.Popen(
+        [*map(str, command), "--rest-port", "0"],
+        cwd=ROOT, stdout=theirs, stderr=theirs, env=environment,
+    )  # fmt: skip
+    os.close(theirs)
+    said, children = b"", []
+    try:
+        while b"is being loaded" not in said:
+            said += os.read(ours, 4096)
+        listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        children = wait_until(lambda: listed.read_text().split())
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(OSError):  # at its end, the other side is closed
+            while piece := os.read(ours, 4096):
+                said += piece
+        assert process.wait(SECONDS) == 0
+    finally:
+        process.kill()
+        os.close(ours)
+    assert b"Traceback" not in said and b"curl" not in said
+    assert said.rfind(b"\x1b[?25h") > said.rfind(b"\x1b[?25l") >= 0
+    assert not [child for child in children if Path("/proc", child).exists()]
+
+
+def test_sigterm_interrupts_the_loading_once_and_later_only_ends():
+    before = signal.getsignal(signal.SIGTERM)
+    with local_server._Signals() as signals:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGINT)  # in the midst of the end: it goes on
+            signals.second = True
+    assert signals.ended.is_set() and signals.second
+    with local_server._Signals() as signals:
+        signals.loading = False
+        signal.raise_signal(signal.SIGTERM)
+        assert signals.ended.is_set()
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
 def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(
     short, tmp_path, capsys
 ):
@@ -116,6 +164,7 @@ def test_a_taken_port_is_one_line(option, tmp_path, capsys):
         (["x", "--rest-timeout", "0"], "--rest-timeout must be positive, got 0"),
         (["x", "--intra-op-threads", "0"], "--intra-op-threads must be at least 1, got 0"),
         (["none"], "a base_path that is a folder"),
+        (["loop"], "a base_path that is a folder"),
         (["--config", "none"], "the models' configuration cannot be read"),
         (["x", "--batching", "none"], "No such file"),
         (["x", "--batching", "wrong"], "batching parameters do not parse"),
@@ -124,6 +173,7 @@ def test_a_taken_port_is_one_line(option, tmp_path, capsys):
 def test_wrong_usage_is_one_line(arguments, match, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("x").mkdir()
+    Path("loop").symlink_to("loop")
     Path("wrong").write_text("most: 1")
     try:
         code = local_server.main(arguments)

@@ -27,6 +27,7 @@ from serving import (
     write_log,
 )
 from tensorflow_serving.apis import model_management_pb2
+from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus
 from tensorflow_serving.config import model_server_config_pb2
 
 from export.capi.library import CODES
@@ -170,6 +171,26 @@ def test_a_folder_that_is_gone_for_a_moment_changes_nothing(changing):
     away.rename(changing.base)
     changing.server.versions._say = say
     assert sum("cannot be looked for" in line for line in said) == 1
+
+
+def test_a_link_to_itself_and_a_base_that_is_gone_stop_nothing(tmp_path):
+    """Neither the model of another folder nor another version; in whatever order they are met."""
+    config, names = one_model("m0", tmp_path / "m0"), [f"m{n}" for n in range(5)]
+    for name in names[1:]:
+        config.MergeFrom(one_model(name, tmp_path / name))
+    for name in names:
+        (tmp_path / name).mkdir()
+    versions = Versions(config)
+    (tmp_path / "m2").rmdir()
+    for name in set(names) - {"m2"}:
+        (tmp_path / name / "7").symlink_to("7")
+    with pytest.raises(FileNotFoundError):
+        versions.refresh()
+    for name in set(names) - {"m2"}:
+        [status] = versions.status(predict_spec(name)).model_version_status
+        assert (status.version, status.state) == (7, ModelVersionStatus.State.END)
+        assert CODES[status.status.error_code] == "INTERNAL"
+    versions.close()
 
 
 def test_a_killed_process_is_unavailable_and_loaded_again(changing):

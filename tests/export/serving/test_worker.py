@@ -1,11 +1,13 @@
 """The process of a loaded version: what it writes to standard error, and when it dies."""
 
 import sys
+import types
 
 import pytest
 
 from export.capi.job import serve_calls
 from export.capi.library import ServingError
+from export.serving import worker
 from export.serving.worker import Worker
 
 REMARKS = (
@@ -39,3 +41,22 @@ def test_who_asks_for_the_remarks_sees_them(dying, tmp_path, monkeypatch, capfd)
     with pytest.raises(ServingError, match="SIGABRT"):
         Worker(tmp_path)
     assert capfd.readouterr().err.splitlines() == [*REMARKS, LAST_WORDS, REMARKS[1]]
+
+
+@pytest.mark.parametrize(
+    ("status", "peak"),
+    [
+        ("VmPeak:\t9 kB\nVmHWM:\t    7 kB\nVmRSS:\t    5 kB\n", 7 * 1024),
+        ("Name:\tpython\nVmRSS:\t    5 kB\n", 5 * 1024),
+        ("Name:\tpython\n", None),
+        (None, None),
+    ],
+)
+def test_a_peak_is_what_the_kernel_tells(status, peak, tmp_path, monkeypatch):
+    monkeypatch.setattr(worker, "PROC", tmp_path)
+    process = object.__new__(Worker)
+    process._process = types.SimpleNamespace(pid=7)
+    (tmp_path / "7").mkdir()
+    if status is not None:
+        (tmp_path / "7" / "status").write_text(status)
+    assert process.peak_bytes == peak

@@ -1,0 +1,185 @@
+"""What stands between a socket and the routes: the clock, bodies, and who may ask.
+
+The stock server's own (`util/net_http/server/internal/evhttp_server.cc`) is libevent's `http.c`:
+it reads chunked bodies, and answers a Content-Length that is no number with 400 and one that is
+over its limit with 413. What it has no status for is after RFC 9112. A connection on which nobody
+can tell where the next request begins is closed.
+"""
+
+import http.server
+import io
+import json
+import re
+
+from export.serving.deadline import LONGEST, Deadline
+from export.serving.rpc import cut
+
+MOST_BYTES = 2**28  # of a body
+MOST_LINE, MOST_TRAILERS = 2**12, 100  # bytes of a chunk's line; lines after the last chunk
+PIECE = 2**20  # bytes that are read at once
+WRITING = 30  # seconds that an answer may take to be written, at least
+LINGER = 1  # seconds in which an unread body is thrown away, so that the client reads the answer
+# A page of any name may point it at this address (DNS rebinding); its requests say that name.
+HERE = {"localhost", "127.0.0.1", "[::1]"}
+
+
+class Refused(Exception):
+    """A request that is answered by (status, message), and its connection closed."""
+
+
+class Connection(http.server.BaseHTTPRequestHandler):
+    """Reads requests, one after another; a subclass has `respond(body)`, which is to send.
+
+    Attributes:
+        seconds: from the first byte of a request to its answer.
+        deadline: the `Deadline` of the request.
+    """
+
+    protocol_version = "HTTP/1.1"
+    # An answer is two writes: without this, the second would wait for the first's receipt.
+    disable_nagle_algorithm = True
+    seconds = 30.0
+
+    def setup(self):
+        super().setup()
+        self.rfile.close()
+        self._bytes = _Bytes(self.connection)
+        self.rfile = io.BufferedReader(self._bytes)
+
+    def handle_one_request(self):
+        self._bytes.deadline = Deadline()
+        if not self.rfile.peek(1):
+            self.close_connection = True
+            return
+        self.deadline = self._bytes.deadline = Deadline(self.seconds)
+        super().handle_one_request()
+
+    def take(self):
+        """Any request: nothing of it is left when it is answered, or nothing follows it."""
+        try:
+            self._require_here()
+            body = self._body()
+        except TimeoutError:
+            self._refuse(408, "the request was not received in time")
+        except Refused as error:
+            self._refuse(*error.args)
+        else:
+            self.respond(body)
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = do_PATCH = take
+
+    def send(self, status, body, kind="application/json"):
+        """Sends an answer, bytes."""
+        self.connection.settimeout(min(max(WRITING, self.deadline.left() or 0), LONGEST))
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def fail(self, status, message):
+        """Sends {"error": message}."""
+        self.send(status, json.dumps({"error": cut(message)}).encode())
+
+    def send_error(self, code, message=None, explain=None):
+        """What Python's own reader of heads refuses, whose body is not read."""
+        self._refuse(code, message or self.responses.get(code, ("",))[0])
+
+    def log_message(self, *_):
+        """Says nothing: who asked has the answer."""
+
+    def _require_here(self):
+        for host in (hosts := self.headers.get_all("Host", [])):
+            name = re.sub(r":[0-9]*$", "", host.strip()).lower().removesuffix(".")
+            if len(hosts) > 1 or name not in HERE | {self.server.server_address[0]}:
+                raise Refused(403, f"Host must be one of {sorted(HERE)}, got {', '.join(hosts)}")
+
+    def _body(self):
+        for defect in self.headers.defects:
+            if "MissingHeaderBodySeparator" in type(defect).__name__:
+                raise Refused(400, "a line of the head is no header")
+        lengths = self.headers.get_all("Content-Length", [])
+        if codings := self.headers.get_all("Transfer-Encoding", []):
+            if lengths:
+                raise Refused(400, "Content-Length beside Transfer-Encoding")
+            if [coding.strip().lower() for coding in codings] != ["chunked"]:
+                raise Refused(501, f"Transfer-Encoding must be chunked, got {', '.join(codings)}")
+            return self._chunks()
+        if not lengths:
+            return b""
+        if len(set(lengths)) > 1 or not re.fullmatch(r"[0-9]+", lengths[0].strip()):
+            raise Refused(400, f"Content-Length must be a number, got {', '.join(lengths)}")
+        digits = lengths[0].strip().lstrip("0") or "0"
+        if len(digits) > len(str(MOST_BYTES)) or int(digits) > MOST_BYTES:
+            raise _too_large(digits)
+        return self._read(int(digits))
+
+    def _chunks(self):
+        """A body in chunks (RFC 9112, section 7.1)."""
+        body = bytearray()
+        while True:
+            size = re.fullmatch(rb"([0-9A-Fa-f]{1,16})[ \t]*(;.*)?", self._line())
+            if not size:
+                raise Refused(400, "a chunk must begin with its size")
+            size = int(size[1], 16)
+            if not size:
+                break
+            if len(body) + size > MOST_BYTES:
+                raise _too_large(len(body) + size)
+            body += self._read(size)
+            if self._line():
+                raise Refused(400, "a chunk must end with a new line")
+        for _ in range(MOST_TRAILERS):
+            if not self._line():
+                return bytes(body)
+        raise Refused(400, f"at most {MOST_TRAILERS} lines after the last chunk")
+
+    def _line(self):
+        line = self.rfile.readline(MOST_LINE)
+        if not line.endswith(b"\r\n"):
+            raise Refused(400, f"a line of a chunked body must end within {MOST_LINE} bytes")
+        return line[:-2]
+
+    def _read(self, size):
+        body = bytearray()
+        while len(body) < size:
+            piece = self.rfile.read(min(PIECE, size - len(body)))
+            if not piece:
+                raise ConnectionResetError("the client has gone away")
+            body += piece
+        return bytes(body)
+
+    def _refuse(self, status, message):
+        """Answers and closes; what still comes is thrown away for a moment."""
+        self.close_connection = True
+        self.fail(status, message)
+        self._bytes.deadline, left = Deadline(LINGER), MOST_BYTES
+        try:
+            while left > 0 and (piece := self.rfile.read1(PIECE)):
+                left -= len(piece)
+        except OSError:  # the time is over, or the client is gone
+            return
+
+
+class _Bytes(io.RawIOBase):
+    """The bytes of a socket; after the `deadline` it is TimeoutError, however they trickle in."""
+
+    def __init__(self, socket):
+        self._socket, self.deadline = socket, Deadline()
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        left = self.deadline.left()
+        if left == 0:
+            raise TimeoutError
+        self._socket.settimeout(left)
+        return self._socket.recv_into(buffer)
+
+
+def _too_large(size):
+    return Refused(413, f"a body must have at most {MOST_BYTES:,} bytes, got {size}")

@@ -1,0 +1,85 @@
+"""The array that a TensorProto stands for, after TensorFlow's `core/framework/tensor.cc`.
+
+A tensor of a few bytes may claim any shape, for its last value fills the rest: what it claims is
+counted before anything is made of it.
+"""
+
+import math
+
+import numpy as np
+import tensorflow as tf
+
+from export.capi.library import NUMBERS, ServingError
+
+# Rows of a request to a model of which it is not known how many it takes.
+MOST_ROWS = 100_000
+# Strings of a tensor, and numbers of one that does not carry each of them.
+MOST_ELEMENTS = 1_000_000
+MOST_DIMENSIONS = 32  # that NumPy walks through; a server's tensors have at most 254
+# Where a TensorProto has its values, each in a list.
+FIELDS = (
+    "half_val float_val double_val int_val string_val int64_val bool_val uint32_val uint64_val "
+    "scomplex_val dcomplex_val"
+).split()
+
+
+def to_array(alias, info, proto, most_rows):
+    """The array of an input.
+
+    Args:
+        alias, info: the input's name, and its `export.verification.graph.TensorInfo`.
+        proto: the TensorProto.
+        most_rows: how large its first dimension may be.
+
+    Raises:
+        ServingError: INVALID_ARGUMENT, before memory is taken for it.
+    """
+    try:
+        dtype = tf.as_dtype(proto.dtype)
+    except TypeError as error:
+        raise _invalid(alias, f"there is no type {proto.dtype}") from error
+    if dtype.name != info.dtype:
+        message = f"Expects {info.name} to be {info.dtype} but {dtype.name} is provided"
+        raise ServingError("INVALID_ARGUMENT", message)
+    shape = _shape(alias, proto, most_rows)
+    size, carried = math.prod(shape), max(len(getattr(proto, field)) for field in FIELDS)
+    if dtype != tf.string:
+        carried = max(carried, len(proto.tensor_content) // dtype.size)
+    if size > MOST_ELEMENTS and (dtype == tf.string or carried < size):
+        raise _invalid(alias, f"at most {MOST_ELEMENTS:,} elements, got {size:,}")
+    if not carried and not proto.tensor_content:  # `FromProtoField` fills it with T()
+        strings = dtype == tf.string
+        return np.full(shape, b"", object) if strings else np.zeros(shape, dtype.as_numpy_dtype)
+    try:
+        array = tf.make_ndarray(proto)
+    except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
+        raise _invalid(alias) from error
+    if dtype == tf.string:
+        return np.array(array, object).reshape(array.shape)
+    if array.dtype not in NUMBERS:  # what `ServingSession` cannot feed, no signature here wants
+        raise _invalid(alias, f"{dtype.name} is not served")
+    return array
+
+
+def check_rows(alias, rows, most_rows):
+    """Raises INVALID_ARGUMENT if an input has more rows than it may have."""
+    if rows > most_rows:
+        raise _invalid(alias, f"at most {most_rows:,} rows, got {rows:,}")
+
+
+def _shape(alias, proto, most_rows):
+    """The shape, if it is one: `TensorShape::IsValid` of `core/framework/tensor_shape.cc`."""
+    shape = [dim.size for dim in proto.tensor_shape.dim]
+    if proto.tensor_shape.unknown_rank or any(size < 0 for size in shape):
+        raise _invalid(alias, "its shape is not known")
+    if len(shape) > MOST_DIMENSIONS:
+        raise _invalid(alias, f"at most {MOST_DIMENSIONS} dimensions, got {len(shape)}")
+    if shape:
+        check_rows(alias, shape[0], most_rows)
+    return shape
+
+
+def _invalid(alias, why=""):
+    """The words of `predict_util.cc`, and why."""
+    message = f"tensor parsing error: {alias}" + (f": {why}" if why else "")
+    return ServingError("INVALID_ARGUMENT", message)

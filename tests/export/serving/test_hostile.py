@@ -1,0 +1,258 @@
+"""Clients that mean harm: each gets a status in time, and the next one is served."""
+
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import types
+
+import grpc
+import pytest
+import tensorflow as tf
+from serving import PREDICT, Asked, make_request, predict_spec, refused, wait_until
+
+from export.capi.library import ServingError
+from export.local_server import LocalServer
+from export.serving import connection, rest, tensors, worker
+from export.serving.deadline import Deadline
+from export.serving.model import _most_rows
+from export.serving.versions import one_model
+from export.verification.graph import Signature, TensorInfo
+
+GOOD = b'{"instances": ["a house"]}'
+POST = b"POST /v1/models/tiny:predict HTTP/1.1\r\n"
+
+
+def talk(port, said, seconds=20):
+    """Everything that the server answers, until it closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=seconds) as client:
+        client.sendall(said)
+        client.shutdown(socket.SHUT_WR)
+        answer = bytearray()
+        while piece := client.recv(65536):
+            answer += piece
+    return bytes(answer)
+
+
+def statuses(answer):
+    return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+) ", answer)]
+
+
+def claim(sizes, values=(b"a",), dtype=tf.string, name="text"):
+    """A request whose tensor has this shape and these values."""
+    request = make_request("tiny", **{name: ["a"]})
+    proto = request.inputs[name]
+    proto.Clear()
+    proto.dtype = getattr(dtype, "as_datatype_enum", dtype)
+    for size in sizes:
+        proto.tensor_shape.dim.add(size=size)
+    (proto.string_val if dtype == tf.string else proto.int_val).extend(values)
+    return request
+
+
+# What a tensor claims.
+
+
+@pytest.mark.parametrize(
+    ("request_", "match"),
+    [
+        (claim([5_000_000]), "tensor parsing error: text: at most 100,000 rows, got 5,000,000"),
+        (claim([3, 2**40]), "text: at most 1,000,000 elements, got 3,298,534,883,328"),
+        (claim([1] * 33), "tensor parsing error: text: at most 32 dimensions, got 33"),
+        (claim([-1]), "tensor parsing error: text: its shape is not known"),
+        (claim([2, -1]), "tensor parsing error: text: its shape is not known"),
+        (claim([1], [5], tf.int32), "to be string but int32 is provided"),
+        (claim([1], [5], tf.resource), "to be string but resource is provided"),
+        (claim([1], [5], 0), "tensor parsing error: text: there is no type 0"),
+        (claim([1], [5], 999), "tensor parsing error: text: there is no type 999"),
+    ],
+)
+def test_what_a_tensor_claims_is_counted_first(asked, request_, match):
+    assert len(request_.SerializeToString()) < 512
+    with refused("INVALID_ARGUMENT", match):
+        asked.predict(request_, timeout=20)
+
+
+def test_a_tensor_without_values_has_those_of_the_type(asked):
+    """`FromProtoField` of the server fills the tensor with T()."""
+    found = asked.predict(claim([2], []))
+    assert found["translation"].tolist() == [b"", b""]
+    number = claim([2], [], tf.int32).inputs["text"]
+    array = tensors.to_array("x", TensorInfo("x:0", "int32", None), number, 5)
+    assert array.dtype == "int32" and array.tolist() == [0, 0]
+
+
+def test_the_rows_of_a_report_are_the_limit(asked, monkeypatch):
+    model = asked.server.versions.model(predict_spec())
+    assert model.most_rows == tensors.MOST_ROWS  # there is no report beside it
+    monkeypatch.setattr(model, "most_rows", 2)
+    assert asked.translate("a", "b")
+    with refused("INVALID_ARGUMENT", "text: at most 2 rows, got 3"):
+        asked.translate("a", "b", "c")
+    for body in ({"instances": ["a"] * 3}, {"inputs": ["a"] * 3}, {"inputs": {"text": ["a"] * 3}}):
+        status, found = asked.ask(PREDICT, body)
+        assert status == 400 and "at most 2 rows, got 3" in found["error"]
+
+
+def test_a_report_says_how_many_rows(tmp_path):
+    report = tmp_path / "1.report.json"
+    for text, most in (('{"deployment": {"limits": {"max_batch_size": 37}}}', 37), ("[]", None)):
+        report.write_text(text)
+        assert _most_rows(tmp_path / "1") == (most or tensors.MOST_ROWS)
+
+
+def test_lists_in_lists_are_400(asked):
+    for depth in (33, 65, 800):
+        body = b'{"instances": [' + b"[" * depth + b'"a"' + b"]" * depth + b"]}"
+        status, found = asked.ask(PREDICT, body)
+        assert status == 400, (depth, found)
+
+
+def test_a_version_of_thousands_of_digits(asked):
+    for digits in ("9" * 5000, "9" * 19 + "9"):
+        status, found = asked.ask(f"/v1/models/tiny/versions/{digits}")
+        assert status == 400 and found["error"].startswith("Failed to convert version: 99")
+        assert len(found["error"]) <= 1024 + len("...TRUNCATED")
+    assert asked.ask(f"/v1/models/tiny/versions/{'0' * 5000}1")[0] == 200
+
+
+def test_messages_are_cut_as_the_server_cuts_them(asked):
+    request = make_request("tiny", ["a"], "x" * 3000)
+    with pytest.raises(grpc.RpcError) as error:
+        asked.predict(request)
+    details = error.value.details()
+    assert details.endswith("...TRUNCATED") and len(details) == 1024 + len("...TRUNCATED")
+    status, found = asked.ask(f"/v1/{'x' * 3000}")
+    assert status == 400 and found["error"].endswith("x...TRUNCATED")
+
+
+# Bodies, and who asks.
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "expected"),
+    [
+        (b"Content-Length: 26", GOOD, [200]),
+        (b"Transfer-Encoding: chunked", b"1a;x=1\r\n" + GOOD + b"\r\n0\r\nX: y\r\n\r\n", [200]),
+        (b"Transfer-Encoding: chunked", b"5\r\n" + GOOD + b"\r\n0\r\n\r\n", [400]),
+        (b"Transfer-Encoding: chunked", b"-1\r\n\r\n", [400]),
+        (b"Transfer-Encoding: chunked", b"fffffffffff\r\n", [413]),
+        (b"Transfer-Encoding: gzip", GOOD, [501]),
+        (b"Transfer-Encoding: chunked\r\nContent-Length: 26", GOOD, [400]),
+        (b"Content-Length: 26\r\nContent-Length: 5", GOOD, [400]),
+        (b"Content-Length : 26", GOOD, [400]),
+        (b"Content-Length: -1", GOOD, [400]),
+        (b"Content-Length: +26", GOOD, [400]),
+        (b"Content-Length: ", GOOD, [400]),
+        (b"Content-Length: " + b"9" * 5000, GOOD, [413]),
+        (b"Host: evil.example\r\nContent-Length: 26", GOOD, [403]),
+        (b"Host: localhost.evil.example:8501\r\nContent-Length: 26", GOOD, [403]),
+        (b"Host: localhost\r\nHost: evil.example\r\nContent-Length: 26", GOOD, [403]),
+        (b"Host: LocalHost.:8501\r\nContent-Length: 26", GOOD, [200]),
+        (b"Host: [::1]:8501\r\nContent-Length: 26", GOOD, [200]),
+        (b"X: " + b"y" * 70_000, GOOD, [431]),
+    ],
+)
+def test_what_follows_a_body_is_no_request_unless_the_body_ends(
+    asked, monkeypatch, head, body, expected
+):
+    """A second request follows: after an answer of 200 it is served, else never seen."""
+    monkeypatch.setattr(connection, "LINGER", 0.1)
+    second = b"GET /v1/models/tiny HTTP/1.1\r\nConnection: close\r\n\r\n"
+    answer = talk(asked.server.rest_port, POST + head + b"\r\n\r\n" + body + second)
+    assert statuses(answer) == expected + [200] * (expected == [200])
+    assert b"Traceback" not in answer and b"<html" not in answer.lower()
+
+
+def test_the_body_of_a_get_is_no_request(asked):
+    inner = b"GET /v1/models/none HTTP/1.1\r\n\r\n"
+    length = b"Content-Length: %d\r\n\r\n" % len(inner)
+    for path, status in ((b"/v1/models/tiny", 200), (b"/other", 404), (b"/v1/x", 400)):
+        get = b"GET " + path + b" HTTP/1.1\r\n" + length + inner
+        answer = talk(asked.server.rest_port, get + get)
+        assert statuses(answer) == [status, status]
+
+
+def test_head_of_the_metrics(asked):
+    path = b"/monitoring/prometheus/metrics HTTP/1.1\r\nConnection: close\r\n\r\n"
+    answer = talk(asked.server.rest_port, b"HEAD " + path)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert statuses(answer) == [200] and not body
+    assert int(head.lower().partition(b"content-length: ")[2].split()[0]) > 0
+    assert statuses(talk(asked.server.rest_port, b"HEAD /v1/models/tiny HTTP/1.0\r\n\r\n")) == [400]
+
+
+# The clock.
+
+
+def test_the_clock_of_a_request_by_rest_begins_with_its_first_byte(asked, monkeypatch):
+    handler = asked.server._http.RequestHandlerClass
+    monkeypatch.setattr(handler, "seconds", 0.5)
+    monkeypatch.setattr(connection, "LINGER", 0.1)
+    port = asked.server.rest_port
+    for begun, expected in ((POST + b"Content-Length: 100\r\n\r\n{", [408]), (POST, [])):
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as client:
+            client.sendall(begun)
+            assert statuses(client.recv(65536)) == expected
+    monkeypatch.setattr(handler, "seconds", 1e-6)
+    status, found = asked.ask(PREDICT, b'{"instances": ["a"]}')
+    assert (status, "Timeout exceeded" in str(found)) in ((504, True), (408, False))
+    monkeypatch.undo()
+    assert asked.ask(PREDICT, GOOD)[0] == 200
+
+
+def test_rows_are_not_read_after_the_deadline():
+    signature = Signature({"x": TensorInfo("x:0", "float32", None)}, {}, {})
+    for body in ({"instances": [1.0]}, {"inputs": [1.0]}):
+        text = json.dumps(body).encode()
+        request, _ = rest.parse(text, lambda name: (signature, 5), Deadline(60))
+        assert tf.make_ndarray(request.inputs["x"]).tolist() == [1.0]
+        with pytest.raises(ServingError, match="DEADLINE_EXCEEDED"):
+            rest.parse(text, lambda name: (signature, 5), Deadline(-1))
+
+
+def test_a_process_that_stands_still_is_not_waited_for_and_replaced(short, monkeypatch):
+    monkeypatch.setattr(worker, "GRACE", 0.1)
+    with LocalServer(one_model("tiny", short.parent), rest_timeout=0.5) as server:
+        asked = Asked(server)
+        assert asked.translate("a house")
+        model = server.versions.model(predict_spec())
+        os.kill(model.pid, signal.SIGSTOP)
+        assert asked.ask(PREDICT, GOOD)[0] == 504
+        with pytest.raises(ServingError, match="DEADLINE_EXCEEDED"):
+            model.predict(make_request("tiny", ["a"]), timeout=0.2)
+        # Nobody's call holds up the others, even one that is more than the pipe takes.
+        large = make_request("tiny", [b"a" * 2**22])
+        with pytest.raises(ServingError, match="DEADLINE_EXCEEDED"):
+            model.predict(large, timeout=0.2)
+        with pytest.raises(ServingError, match="DEADLINE_EXCEEDED"):
+            model.predict(make_request("tiny", ["a"]), timeout=0.2)
+        endless = []
+
+        def ask():  # without a deadline: it waits until the process is given up
+            try:
+                model.predict(make_request("tiny", ["a"]))
+            except ServingError as error:
+                endless.append(error)
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        monkeypatch.setattr(worker, "STANDSTILL", 1)
+        thread.join(60)
+        assert endless[0].code_name == "UNAVAILABLE" and "stood still" in endless[0].message
+        wait_until(lambda: server.versions.model(predict_spec()).pid != model.pid)
+        assert asked.translate("a house")
+        asked.close()
+
+
+def test_who_stood_still_itself_blames_nobody(monkeypatch):
+    process, moments = object.__new__(worker.Worker), iter([1e6, 2e6, 3e6])
+    process._sign, process._silent, process._looked = None, 0.0, 0.0
+    process._ask = lambda *_: (0, concurrent.futures.Future())
+    monkeypatch.setattr(worker, "time", types.SimpleNamespace(monotonic=lambda: next(moments)))
+    for expected in (0, worker.LOOK, 2 * worker.LOOK):
+        process.beat()
+        assert process._silent == expected
