@@ -97,14 +97,17 @@ def prepare(folder, recipe, data, say, init=None):
                 pairs = bar.over(pairs)
                 write_corpus(partial / split, pairs, tokenizer, recipe.max_tokens, report, split)
             say(f"{split}: {report}")
-            facts[split] = {**dataclasses.asdict(report), "sha256": _sha256(partial, TEXT[split])}
+            facts[split] = dataclasses.asdict(report)
         if recipe.choose:
             task, corpus = TASKS[recipe.task], Corpus(partial / "train")
             names, recipe = recipe.choose, plan.chosen(recipe, task, corpus, tokenizer)
             found = (f"--{name.replace('_', '-')} {getattr(recipe, name)}" for name in names)
             say(f"chosen from the corpus: {', '.join(found)}")
         write_json(partial / SETTINGS, _settings(partial, recipe), checked=True)
-        write_json(partial / CORPUS, {**facts, "files": _checksums(partial)}, checked=True)
+        facts["files"] = _checksums(partial)
+        for split, name in TEXT.items():
+            facts[split]["sha256"] = facts["files"][name]
+        write_json(partial / CORPUS, facts, checked=True)
         sync(*partial.rglob("*"), partial)
         os.replace(partial, folder)
         sync(folder.parent)

@@ -61,8 +61,7 @@ def generate(
     Raises:
         ValueError: neither source nor prompt is given, not as rows of ids, or of unequal numbers
             of rows; a row of the prompt has no token; learned positions end too early; `model` is
-            no function; `special_ids` are no ids; or an option breaks its
-            rule.
+            no function; `special_ids` are no ids; or an option breaks its rule.
         TypeError: a search has no such option.
 
     Example, with a model of one side, of whose ids each is followed by the next, up to eos (10):
@@ -119,12 +118,13 @@ def _cached(model, source_ids, prompt, special, max_length):
             f"source_ids={source_ids} and {special}"
         )
     longest = tf.reduce_max(max_length) + (0 if prompt is None else tf.shape(prompt)[1] - 1)
-    _require(
-        longest <= model.config.longest if math.isfinite(model.config.longest) else True,
-        "max_length and the prompt but for its last token must be at most max_positions = "
-        f"{model.config.longest} tokens",
-        longest,
-    )
+    most = model.config.longest
+    if math.isfinite(most):
+        rule = (
+            "max_length and the prompt but for its last token must be at most max_positions = "
+            f"{most} tokens"
+        )
+        _require(longest <= most, rule, longest)
     return Inference(*fuse(model, tf.maximum(longest + 1, tf.shape(source_ids)[1])))
 
 
