@@ -16,7 +16,7 @@ is made again after 0.2, 0.4, 0.8, ... seconds; any other error is the answer. P
 standard error when it is a terminal.
 
 Exit codes: 0 translated; 1 the server refused or did not answer, and what was translated before is
-on standard output; 2 wrong usage; 130 interrupted.
+on standard output; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import http.client

@@ -38,7 +38,7 @@ Before DIRECTORY appears, CTranslate2 has loaded it, and has given the tokens of
 the log-probabilities that the model gives them.
 
 Exit codes: 0 exported; 1 the run, the disk or the installation is at fault, or the two do not
-agree: nothing is written; 2 wrong usage; 130 interrupted.
+agree: nothing is written; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import os

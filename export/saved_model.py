@@ -24,7 +24,7 @@ on. A stock TensorFlow Serving refuses such a request unless it is started with
 of each shape waits some seconds until it is compiled. The other signatures need no XLA.
 
 Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify: nothing is
-published; 2 wrong usage; 130 interrupted.
+published; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import re

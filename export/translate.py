@@ -6,7 +6,7 @@ The text goes through the signature `serving_default`, in a process of its own t
 as the server does: through TensorFlow's C API, without Python TensorFlow and with XLA off. What
 comes out is what TensorFlow Serving will answer.
 
-Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import sys

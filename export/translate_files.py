@@ -13,7 +13,7 @@ On several machines give each its --shard, of as many as there are machines: it 
 many-th file. The same transform in a pipeline of Apache Beam is `export.beam`.
 
 Exit codes: 0 all files are translated; 1 a file or the model is at fault, and what was translated
-is kept; 2 wrong usage; 130 interrupted.
+is kept; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import contextlib
@@ -22,7 +22,6 @@ import hashlib
 import json
 import os
 import re
-import signal
 import sys
 import time
 import zlib
@@ -187,7 +186,6 @@ def _run(command, options):
     from export.capi.library import ServingError
     from export.verification.graph import BrokenModel, UsageError
 
-    signal.signal(signal.SIGTERM, lambda *_: _interrupt())
     try:
         options.output.mkdir(parents=True, exist_ok=True)
         with BulkTranslator(options.directory, options.batch_size, options.document) as model:
@@ -202,10 +200,6 @@ def _run(command, options):
     except (BrokenModel, ServingError, ProgressError, OSError, EOFError, zlib.error) as error:
         return command.fail(error)
     return 0
-
-
-def _interrupt():
-    raise KeyboardInterrupt
 
 
 @contextlib.contextmanager

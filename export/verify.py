@@ -14,7 +14,7 @@ refuses: such a one is served with XLA on, and XLA is no fault.
 
 A request is keyed by input name, as in `{"serving_default": [{"text": ["a", "b"]}]}`; an input
 that it leaves out takes the default value that the signature declares, as on the server.
-Exit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage; 130 interrupted.
+Exit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import sys

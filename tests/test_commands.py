@@ -77,6 +77,31 @@ _Quietly().held(aborting)
     assert (done.returncode, done.stdout) == (0, b"run\n")
 
 
+@pytest.mark.parametrize("package", ["training", "export"])
+@pytest.mark.parametrize(
+    ("name", "code", "line"),
+    [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "stopped by SIGTERM")],
+)
+def test_an_interrupt_ends_a_command_also_where_nothing_can_be_raised(package, name, code, line):
+    program = f"""
+import gc, os, signal, sys, time
+from {package}.command import Parser
+def callback(phase, info):
+    if phase == "start":
+        os.kill(os.getpid(), signal.{name})
+def work(options):
+    gc.callbacks.append(callback)
+    gc.collect()
+    gc.callbacks.clear()
+    time.sleep(120)
+sys.exit(Parser("a.command", "").run(work))
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr == f"python -m a.command: error: {line}\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [None, "0"])
 def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(level):

@@ -8,8 +8,10 @@ import importlib.util
 import math
 import os
 import re
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 # Before TensorFlow is imported: its remarks on this machine's processor are no user's concern.
@@ -45,12 +47,61 @@ class Parser(argparse.ArgumentParser):
         return code
 
     def run(self, command, arguments=None):
-        """The exit code of `command(options)`; the user's interrupt takes one line too."""
+        """The exit code of `command(options)`; Ctrl-C and SIGTERM take one line too."""
         options = self.parse_args(arguments)
-        try:
-            return command(options)
-        except KeyboardInterrupt:
-            return self.fail("interrupted", 130)
+        with _Interrupts() as interrupts:
+            try:
+                return command(options)
+            except KeyboardInterrupt:
+                if interrupts.terminated:
+                    return self.fail("stopped by SIGTERM", 143)
+                return self.fail("interrupted", 130)
+
+
+class _Interrupts:
+    """Inside, SIGTERM raises `KeyboardInterrupt` as Ctrl-C does, and none of them is lost.
+
+    Who asked not to be told of SIGTERM, as `nohup` asks of SIGHUP, is not told.
+
+    Attributes:
+        terminated: whether SIGTERM came.
+    """
+
+    WAIT = 0.01  # seconds
+
+    def __init__(self):
+        self.terminated = False
+
+    def __enter__(self):
+        self._hook, self._own = sys.unraisablehook, False
+        if threading.current_thread() is threading.main_thread():
+            sys.unraisablehook = self._lost
+            self._own = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        if self._own:
+            signal.signal(signal.SIGTERM, self._terminate)
+        return self
+
+    def __exit__(self, *_):
+        sys.unraisablehook = self._hook
+        if self._own:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _terminate(self, *_):
+        self.terminated = True
+        raise KeyboardInterrupt
+
+    def _lost(self, unraisable):
+        """It fell into a callback, of the garbage collector say, that nothing can be raised from.
+
+        It is sent once more, when that callback has ended.
+        """
+        if not issubclass(unraisable.exc_type, KeyboardInterrupt):
+            return self._hook(unraisable)
+        number = signal.SIGTERM if self.terminated else signal.SIGINT
+        main = threading.main_thread().ident
+        again = threading.Timer(self.WAIT, signal.pthread_kill, [main, number])
+        again.daemon = True
+        again.start()
 
 
 LARGEST = 2**31 - 1  # of an option without a bound of its own
@@ -110,7 +161,7 @@ def option_number(option):
 
 @functools.cache
 def without_its_package(name):
-    """A module of `tfformer` that imports Python's own library alone: a table of options, say.
+    """A module of `tfformer` that imports no other of it, nor Keras: a table of options, say.
 
     It is read by its file, for a help: `import tfformer` brings Keras with it, and takes seconds.
     Its classes are none that anybody else has.

@@ -14,7 +14,7 @@ seed alone get a column of their mean and standard deviation besides:
 --out gets compare.json and curves.png, the validation of all runs over the epochs and over the
 minutes; runs that were validated on different corpora are in rows of their own.
 
-Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import json

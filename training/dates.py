@@ -298,7 +298,7 @@ def main(arguments: list[str] | None = None) -> int:
         "training.dates",
         "Print date pairs, one a line: source, target, language, with tabs between.\n\n"
         "example: python -m training.dates --split test --count 5 --seed 1\n\n"
-        "Exit codes: 0 printed; 2 wrong usage; 130 interrupted.",
+        "Exit codes: 0 printed; 2 wrong usage; 130 or 143 interrupted.",
     )
     parser.add_argument("--count", type=Number(int), default=20, help="pairs to print (default 20)")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default train")

@@ -12,8 +12,8 @@ group.
 RUN/scores.json and the model card RUN/README.md have all test sets and searches that the model was
 scored with; the same ones again replace what was there.
 
-Exit codes: 0 scored; 1 the run, the corpus or the output is at fault; 2 wrong usage; 130
-interrupted.
+Exit codes: 0 scored; 1 the run, the corpus or the output is at fault; 2 wrong usage; 130 or
+143 interrupted.
 """
 
 import dataclasses

@@ -16,7 +16,7 @@ looks like the other language if its letters do: three characters in a row are l
 on its own side, by the corpus's own counts, over the whole line.
 
 Memory: about 60 bytes a pair. Exit codes: 0 looked at, whatever was found; 1 the corpus or the disk
-is at fault; 2 wrong usage; 130 interrupted.
+is at fault; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import shlex

@@ -24,18 +24,17 @@ Descriptions", 2016, https://aclanthology.org/W16-3210; data: https://github.com
 """
 
 import argparse
-import contextlib
 import gzip
 import hashlib
 import io
 import os
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from training.bar import Bar
-from training.command import Parser
+from training.command import Parser, without_its_package
 from training.data.reader import CorpusError
 
 BASE_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
@@ -61,6 +60,8 @@ AS_IT_IS = {
     "headers": {"Accept-Encoding": "identity"},
     "hooks": {"response": lambda response, **_: response.raw.headers.discard("Content-Encoding")},
 }
+
+LARGEST = 1 << 24  # bytes of a file, packed or not: eight times the largest
 
 TIMEOUT = 30.0  # seconds without a byte, not for the whole download
 
@@ -187,37 +188,39 @@ def _verify(path: Path, checksum: str | None) -> None:
 
 
 def _fetch_file(url: str, path: Path, checksum: str | None, timeout: float) -> None:
-    """Download beside, verify, fsync, rename: the name never stands for half a file."""
-    content = _content(url, timeout)  # of a few MB
+    """Downloads, verifies, writes it: the name never stands for half a file."""
+    content = _content(url, timeout)
     if fault := _fault(path.name, content, checksum):
         raise CorpusError(f"{url} is refused, and nothing of it is kept: unpacked, {fault}")
-    with _removed_at_end(path.with_name(f"{path.name}.{os.getpid()}.part")) as part:
-        with open(part, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
+    without_its_package("tfformer.files").write_atomically(path, content)
 
 
-@contextlib.contextmanager
-def _removed_at_end(path: Path) -> Iterator[Path]:
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+class _Packed(io.BytesIO):
+    """What a server sends, if it is no more than a file can be."""
+
+    def write(self, content):
+        if self.tell() + len(content) > LARGEST:
+            raise ValueError(f"it must have at most {LARGEST:,} bytes")
+        return super().write(content)
 
 
 def _content(url: str, timeout: float) -> bytes:
     """The unpacked bytes of the gzip file at `url`; one that ends too soon is an error."""
     from pooch import HTTPDownloader  # takes a while
 
-    packed = io.BytesIO()
+    packed = _Packed()
     try:
         with Bar(url.rpartition("/")[2], 0, unit="kB") as bar:
             download = HTTPDownloader(_Told(bar), CHUNK_SIZE, timeout=timeout, **AS_IT_IS)
             download(url, packed, None)
-        return gzip.decompress(packed.getvalue())
-    # ValueError: `url` is none. OSError: no network, timeouts, HTTP errors, no gzip file.
+        packed.seek(0)
+        with gzip.open(packed) as file:
+            content = file.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise ValueError(f"unpacked, it must have at most {LARGEST:,} bytes")
+        return content
+    # ValueError: `url` is none, or the file too large. OSError: no network, timeouts, HTTP errors,
+    # no gzip file.
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise _DownloadFailed(f"{url}: {error}") from error
 
@@ -254,8 +257,8 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the command line, without the program's name; by default that of the process.
 
     Returns:
-        The exit status: 0; 1 or 130 after one line on stderr that says what is wrong, or that it
-        was interrupted; wrong arguments leave by `SystemExit(2)` with one line.
+        The exit status: 0; 1, 130 or 143 after one line on stderr that says what is wrong, or that
+        it was interrupted; wrong arguments leave by `SystemExit(2)` with one line.
     """
     parser = Parser(
         "training.multi30k",
@@ -263,7 +266,7 @@ def main(arguments: list[str] | None = None) -> int:
         "commercial use. What is there already is verified and not fetched again.\n\n"
         "    python -m training.multi30k data/multi30k\n\n"
         "Exit codes: 0 all there; 1 the network, the disk or a file is at fault; 2 wrong usage;\n"
-        "130 interrupted: run it again to go on.",
+        "130 or 143 interrupted: run it again to go on.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the files go")
     parser.add_argument(

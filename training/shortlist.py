@@ -15,7 +15,7 @@ pieces that ever meet; 0.3 GiB beside TensorFlow's for Multi30K's 29,000 pairs, 
 first 1,000,000 pairs are used.
 
 Exit codes: 0 written; 1 the run, the corpus or the disk is at fault: nothing is written; 2 wrong
-usage; 130 interrupted.
+usage; 130 or 143 interrupted.
 """
 
 import itertools

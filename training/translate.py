@@ -4,7 +4,8 @@
     python -m training.translate runs/mine < text.en > text.de
     python -m training.translate runs/dates --picture attention.png <<< "4 July 2031"
 
-Exit codes: 0 translated; 1 the run or the output is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 translated; 1 the run or the output is at fault; 2 wrong usage; 130 or 143
+interrupted.
 """
 
 import itertools

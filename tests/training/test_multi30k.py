@@ -144,9 +144,19 @@ def break_content(home):
     home.files["train.de.gz"] = packed[:10] + b"\xff\xff" + packed[12:]
 
 
+def break_bomb(home):
+    home.files["train.de.gz"] = gzip.compress(bytes(multi30k.LARGEST + 1))
+
+
+def break_endless(home):
+    home.files["train.de.gz"] = bytes(multi30k.LARGEST + 1)
+
+
 @pytest.mark.parametrize(
     ("break_it", "reason"),
     [
+        (break_bomb, "unpacked, it must have at most 16,777,216 bytes"),
+        (break_endless, ": it must have at most 16,777,216 bytes"),
         (break_missing, "404"),
         (break_cut, "IncompleteRead"),
         (break_short, "ended before"),
