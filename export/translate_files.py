@@ -72,7 +72,7 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
         ProgressError: another process is at it, or what was begun belongs to something else.
         OSError: what was translated is kept.
     """
-    from tfformer.files import sync, write_atomically
+    from tfformer.files import sweep, sync, write_atomically
 
     partial = target.with_name(f"{target.name}.partial")
     record = target.with_name(f"{target.name}.progress.json")
@@ -101,8 +101,8 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
             say(done["lines"])
         partial.rename(target)
         sync(target.parent)
-        for left in (record, *target.parent.glob(f".{record.name}.*.partial")):
-            left.unlink(missing_ok=True)
+        record.unlink(missing_ok=True)
+        sweep(record)
     return done["lines"]
 
 
