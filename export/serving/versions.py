@@ -11,6 +11,7 @@ has it.
 """
 
 import dataclasses
+import os
 import sys
 import threading
 import time
@@ -79,7 +80,9 @@ class Versions:
         """Takes another ModelServerConfig: `HandleReloadConfigRequest`."""
         models = list(config.model_config_list.config)
         for model in models:
-            if not model.name or not Path(model.base_path).is_dir():
+            # Not `Path`: of nothing it makes the working directory, and asks the system whether a
+            # name that is too long is one.
+            if not model.name or not os.path.isdir(model.base_path):
                 raise UsageError(
                     f"a model needs a name and a base_path that is a folder, got name "
                     f"{model.name!r} and base_path {model.base_path!r}"

@@ -255,8 +255,10 @@ def test_a_configuration_that_names_what_there_is_not(served_model, tmp_path):
     with pytest.raises(UsageError, match=r"at least one, got \[\]"):
         Versions(empty)
     config = one_model("tiny", tmp_path / "none")
-    with pytest.raises(UsageError, match="got name 'tiny' and base_path"):
-        Versions(config)
+    for base_path in (str(tmp_path / "none"), "", "x" * 5000, "\0"):
+        config.model_config_list.config[0].base_path = base_path
+        with pytest.raises(UsageError, match="got name 'tiny' and base_path"):
+            Versions(config)
     config = one_model("tiny", served_model)
     config.model_config_list.config[0].model_platform = "tflite"
     with pytest.raises(UsageError, match="model_platform of 'tiny' must be 'tensorflow'"):
