@@ -133,6 +133,7 @@ def test_what_is_no_translation_by_grpc():
         # One value that stands for many, by a size that is no more than a claim.
         (predicted(translation=tensor(2, string_val=one)), "not the values of its shape"),
         (predicted(translation=tensor(2**40, string_val=one)), "not the values of its shape"),
+        (predicted(translation=tensor(2, string_val=one, half_val=[1])), "not the values"),
         (predicted(translation=tensor(2**40, 0)), "not the values of its shape"),
         (predicted(translation=tensor(-2, string_val=two)), "not the values of its shape"),
         (predicted(translation=tensor(2, kind="DT_FLOAT", float_val=[1])), "not the values"),
