@@ -245,7 +245,7 @@ NAMES = ["", "text", "texts", "é", "\0", "x" * 3000, "a\nb", "{}", "%s", "servi
 SIZES = [0, 1, 1, 2, 3, 40, -1, -5, 2**31, 2**40, 2**62, 2**63 - 1, -(2**63)]
 
 
-def _tensor(rng, proto):
+def change_tensor(rng, proto):
     """Changes some of what a TensorProto says."""
     for _ in range(rng.randint(1, 3)):
         match rng.randrange(6):
@@ -308,7 +308,7 @@ def _predict(rng):
             outputs = [*NAMES, "translation", "score", "truncated"]
             message.output_filter.extend(rng.choices(outputs, k=rng.randint(1, 4)))
         case _:
-            _tensor(rng, message.inputs[rng.choice(sorted(message.inputs))])
+            change_tensor(rng, message.inputs[rng.choice(sorted(message.inputs))])
     return PREDICTION + "Predict", message.SerializeToString(), None
 
 
