@@ -137,6 +137,9 @@ class Versions:
         ready = any(v.model for number, v in versions.items() if number in wanted)
         if ready or not wanted:
             self._unload(name, versions, wanted)
+        else:  # what is served in place of one that does not load lives on, or is loaded again
+            served = {n: v.model.directory for n, v in versions.items() if v.model}
+            self._load(name, versions, served)
 
     def predict(self, request, timeout=None):
         """The answer of the version that a PredictRequest names; see `Model.predict`."""
@@ -248,7 +251,7 @@ class Versions:
             self._say(f"{name} version {number} is being loaded ...")
             start = time.monotonic()
             try:
-                model = Model(name, number, folder, **self._options)
+                model = self._whole(name, number, folder, stamp)
             except ServingError as error:
                 versions[number] = Version(States.END, error, stamp=stamp)
                 self._say(f"{name} version {number} is refused: {error}")
@@ -265,6 +268,14 @@ class Versions:
                 )
             if dead:
                 dead.close()
+
+    def _whole(self, name, number, folder, stamp):
+        """The `Model` of a folder that is still what it was: else half of it may be another's."""
+        model = Model(name, number, folder, **self._options)
+        if _stamp(folder) != stamp:
+            model.close()
+            raise ServingError("ABORTED", "its folder was changed while it was loaded")
+        return model
 
     def _unload(self, name, versions, wanted):
         """Unloads what is not wanted; the status goes on to say that it has come to its END."""
