@@ -17,7 +17,7 @@ def tensor(name, value, dtype):
     import tensorflow as tf
 
     try:
-        return tf.make_tensor_proto(value, dtype)
+        return tf.make_tensor_proto(value, None if dtype is None else tf.as_dtype(dtype))
     except (TypeError, ValueError) as error:
         message = f"input {name} cannot be of the server's type {dtype}: {error}"
         raise RequestError("INVALID_ARGUMENT", message) from error
