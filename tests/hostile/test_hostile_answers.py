@@ -24,7 +24,7 @@ from wire_answers import BATCHES, drips, good, message, messages, played
 
 from export import client
 
-CORE = 13  # of so many cases `make test-slow` tries one, `make test-hostile` all
+CORE = 23  # of so many cases `make test-slow` tries one, `make test-hostile` all
 COUNTS = {"rest": 16_000, "grpc": 12_000}
 MARGIN = 60  # seconds that a client may be late: the machine is shared
 LINES = b"a\nb\nc\nd\ne\n"

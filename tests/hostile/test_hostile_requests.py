@@ -23,7 +23,7 @@ from wire_requests import drips, heads, protos
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="there is no /proc")
 
-CORE = 13  # of so many cases `make test-slow` tries one, `make test-hostile` all
+CORE = 23  # of so many cases `make test-slow` tries one, `make test-hostile` all
 COUNTS = {"bodies": 12_000, "heads": 9000, "protos": 12_000}
 BATCH = 100  # cases between two good requests
 MOST_MESSAGE = 1100

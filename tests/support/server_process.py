@@ -172,8 +172,8 @@ def answers(stream, methods=()):
             continue
         if len(lengths) != 1:
             raise ValueError(f"no length: {head[:200]!r}")
-        head = methods and methods.pop(0) == "HEAD" and not (rest and status in (400, 414))
-        size = 0 if head else int(lengths[0])
+        bare = methods and methods.pop(0) == "HEAD" and not (rest and status in (400, 414))
+        size = 0 if bare else int(lengths[0])
         if len(rest) < size:
             raise ValueError(f"cut: {len(rest)} bytes of {size}")
         found.append((status, rest[:size]))
