@@ -7,6 +7,7 @@ import itertools
 import math
 
 from export.answers import AnswerError, RequestError, as_text
+from export.capi.fields import values_of
 
 EMPTY_LISTS = 2**16
 
@@ -16,7 +17,7 @@ def tensor(name, value, dtype):
     import tensorflow as tf
 
     try:
-        return tf.make_tensor_proto(value, dtype)
+        return tf.make_tensor_proto(value, None if dtype is None else tf.as_dtype(dtype))
     except (TypeError, ValueError) as error:
         message = f"input {name} cannot be of the server's type {dtype}: {error}"
         raise RequestError("INVALID_ARGUMENT", message) from error
@@ -71,9 +72,7 @@ def _values(name, proto):
     fits = not proto.tensor_shape.unknown_rank and min(sizes, default=0) >= 0
     if fits and not proto.tensor_content:
         # Fewer values would be filled up with the last one, to any size.
-        values = sum(len(part) for field, part in proto.ListFields() if field.name.endswith("_val"))
-        parts = 2 if proto.scomplex_val or proto.dcomplex_val else 1
-        fits = math.prod(sizes) * parts == values
+        fits = math.prod(sizes) == _count(proto)
     # Nested lists of no value take room too.
     lists = math.prod(itertools.takewhile(bool, sizes))
     if not fits or lists > max(proto.ByteSize(), EMPTY_LISTS):
@@ -82,3 +81,14 @@ def _values(name, proto):
         return as_text(tf.make_ndarray(proto).tolist())
     except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise AnswerError(f"the server's output {name} is no tensor: {error}") from error
+
+
+def _count(proto):
+    """How many values a TensorProto lists; None if there is no such type."""
+    import tensorflow as tf
+
+    try:
+        dtype = tf.as_dtype(proto.dtype)
+    except TypeError:
+        return None
+    return len(values_of(proto, dtype.name)) // (2 if dtype.is_complex else 1)

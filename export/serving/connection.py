@@ -70,6 +70,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
 
     def send(self, status, body, kind="application/json"):
         """Sends an answer, bytes."""
+        self.request_version = self.protocol_version  # else what has no version gets no head
         self.connection.settimeout(min(max(WRITING, self.deadline.left() or 0), LONGEST))
         self.send_response(status)
         self.send_header("Content-Type", kind)

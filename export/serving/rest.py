@@ -39,9 +39,9 @@ def parse(body, find, deadline):
             f"JSON Value: {_shown(document)} not formatted correctly. 'signature_name' key must be "
             f"a string value."
         )
+    signature, most_rows = find(name)
     request = predict_pb2.PredictRequest()
     request.model_spec.signature_name = name
-    signature, most_rows = find(name)
     inputs = {key: info.dtype for key, info in signature.inputs.items()}
     keys = {"instances", "inputs"} & set(document)
     if not keys:
@@ -89,23 +89,16 @@ def _parse_json(body):
     if not body:
         raise _invalid("JSON Parse error: The document is empty")
     try:
-        text = body.decode("utf-8", "surrogateescape")
+        text, valid = body.decode("utf-8", "surrogateescape"), body.decode("utf-8", "replace")
         document = json.loads(text)
-        if _is_utf8(body):  # and so a surrogate can only be an escape, half a pair
-            json.dumps(document, ensure_ascii=False).encode("utf-8")
+        # What is a surrogate still where those bytes are none is an escape, half a pair.
+        escaped = document if text == valid else json.loads(valid)
+        json.dumps(escaped, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
         raise _invalid("JSON Parse error: The surrogate pair in string is invalid.") from error
     except (ValueError, RecursionError) as error:
         raise _invalid(f"JSON Parse error: {error}") from error
     return document
-
-
-def _is_utf8(body):
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _rows(instances, inputs, most_rows, deadline):

@@ -7,6 +7,7 @@ that has no version to serve is UNKNOWN (`model_servers/server_core.cc`).
 """
 
 import concurrent.futures
+import re
 
 import grpc
 from tensorflow_serving.apis import (
@@ -126,7 +127,8 @@ def _require_model_spec(request):
 
 
 def cut(message):
-    """An error's message as a client gets it."""
+    """An error's message as a client gets it: text, however the request was written."""
+    message = re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", message)
     return message if len(message) <= MOST_MESSAGE else f"{message[:MOST_MESSAGE]}...TRUNCATED"
 
 

@@ -9,6 +9,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
+from export.capi.fields import values_of
 from export.capi.library import NUMBERS, ServingError
 
 # Rows of a request to a model of which it is not known how many it takes.
@@ -16,11 +17,6 @@ MOST_ROWS = 100_000
 # Strings of a tensor, and numbers of one that does not carry each of them.
 MOST_ELEMENTS = 1_000_000
 MOST_DIMENSIONS = 32  # that NumPy walks through; a server's tensors have at most 254
-# Where a TensorProto has its values, each in a list.
-FIELDS = (
-    "half_val float_val double_val int_val string_val int64_val bool_val uint32_val uint64_val "
-    "scomplex_val dcomplex_val"
-).split()
 
 
 def to_array(alias, info, proto, most_rows):
@@ -42,7 +38,7 @@ def to_array(alias, info, proto, most_rows):
         message = f"Expects {info.name} to be {info.dtype} but {dtype.name} is provided"
         raise ServingError("INVALID_ARGUMENT", message)
     shape = _shape(alias, proto, most_rows)
-    size, carried = math.prod(shape), max(len(getattr(proto, field)) for field in FIELDS)
+    size, carried = math.prod(shape), len(values_of(proto, dtype.name))
     if dtype != tf.string:
         carried = max(carried, len(proto.tensor_content) // dtype.size)
     if size > MOST_ELEMENTS and (dtype == tf.string or carried < size):

@@ -11,6 +11,7 @@ has it.
 """
 
 import dataclasses
+import os
 import sys
 import threading
 import time
@@ -79,7 +80,9 @@ class Versions:
         """Takes another ModelServerConfig: `HandleReloadConfigRequest`."""
         models = list(config.model_config_list.config)
         for model in models:
-            if not model.name or not Path(model.base_path).is_dir():
+            # Not `Path`: of nothing it makes the working directory, and asks the system whether a
+            # name that is too long is one.
+            if not model.name or not os.path.isdir(model.base_path):
                 raise UsageError(
                     f"a model needs a name and a base_path that is a folder, got name "
                     f"{model.name!r} and base_path {model.base_path!r}"
@@ -134,6 +137,9 @@ class Versions:
         ready = any(v.model for number, v in versions.items() if number in wanted)
         if ready or not wanted:
             self._unload(name, versions, wanted)
+        else:  # what is served in place of one that does not load lives on, or is loaded again
+            served = {n: v.model.directory for n, v in versions.items() if v.model}
+            self._load(name, versions, served)
 
     def predict(self, request, timeout=None):
         """The answer of the version that a PredictRequest names; see `Model.predict`."""
@@ -245,7 +251,7 @@ class Versions:
             self._say(f"{name} version {number} is being loaded ...")
             start = time.monotonic()
             try:
-                model = Model(name, number, folder, **self._options)
+                model = self._whole(name, number, folder, stamp)
             except ServingError as error:
                 versions[number] = Version(States.END, error, stamp=stamp)
                 self._say(f"{name} version {number} is refused: {error}")
@@ -262,6 +268,14 @@ class Versions:
                 )
             if dead:
                 dead.close()
+
+    def _whole(self, name, number, folder, stamp):
+        """The `Model` of a folder that is still what it was: else half of it may be another's."""
+        model = Model(name, number, folder, **self._options)
+        if _stamp(folder) != stamp:
+            model.close()
+            raise ServingError("ABORTED", "its folder was changed while it was loaded")
+        return model
 
     def _unload(self, name, versions, wanted):
         """Unloads what is not wanted; the status goes on to say that it has come to its END."""

@@ -133,6 +133,7 @@ def test_what_is_no_translation_by_grpc():
         # One value that stands for many, by a size that is no more than a claim.
         (predicted(translation=tensor(2, string_val=one)), "not the values of its shape"),
         (predicted(translation=tensor(2**40, string_val=one)), "not the values of its shape"),
+        (predicted(translation=tensor(2, string_val=one, half_val=[1])), "not the values"),
         (predicted(translation=tensor(2**40, 0)), "not the values of its shape"),
         (predicted(translation=tensor(-2, string_val=two)), "not the values of its shape"),
         (predicted(translation=tensor(2, kind="DT_FLOAT", float_val=[1])), "not the values"),
@@ -155,9 +156,10 @@ def test_outputs_are_those_that_the_model_declares_by_grpc():
     for answer in (predicted(translation=[1, 2]), predicted(translation=[["a", "b"]])):
         with pytest.raises(RequestError, match="output translation must be DT_STRING of shape"):
             asked_by_grpc(answer, declared)
-    signatures.signature_def["serving_default"].inputs["text"].dtype = types_pb2.DT_INT32
-    with pytest.raises(RequestError, match="INVALID_ARGUMENT: input text cannot be of the"):
-        asked_by_grpc(predicted(translation=["a", "b"]), described(signatures))
+    for kind in (types_pb2.DT_INT32, types_pb2.DT_INVALID, 999):
+        signatures.signature_def["serving_default"].inputs["text"].dtype = kind
+        with pytest.raises(RequestError, match="INVALID_ARGUMENT: input text cannot be of the"):
+            asked_by_grpc(predicted(translation=["a", "b"]), described(signatures))
 
 
 def test_bytes_that_are_no_message_are_one_line(monkeypatch, capfdbinary):

@@ -80,6 +80,9 @@ def test_a_tensor_without_values_has_those_of_the_type(asked):
     """`FromProtoField` of the server fills the tensor with T()."""
     found = asked.predict(claim([2], []))
     assert found["translation"].tolist() == [b"", b""]
+    other = claim([2], [])
+    other.inputs["text"].bool_val.append(True)  # of another type
+    assert asked.predict(other)["translation"].tolist() == [b"", b""]
     number = claim([2], [], tf.int32).inputs["text"]
     array = tensors.to_array("x", TensorInfo("x:0", "int32", None), number, 5)
     assert array.dtype == "int32" and array.tolist() == [0, 0]
@@ -174,6 +177,13 @@ def test_the_body_of_a_get_is_no_request(asked):
         get = b"GET " + path + b" HTTP/1.1\r\n" + length + inner
         answer = talk(asked.server.rest_port, get + get)
         assert statuses(answer) == [status, status]
+
+
+def test_a_request_without_a_version_is_answered_with_a_head(asked):
+    """As HTTP/0.9 has none, what no longer fits together, say, would be answered by bare JSON."""
+    for line, expected in {b"GET /x": 404, b"GET /x HTTP/9": 400, b"GET /x HTTP/2.0": 505}.items():
+        answer = talk(asked.server.rest_port, line + b"\r\n\r\n")
+        assert statuses(answer) == [expected] and b"\r\n\r\n{" in answer
 
 
 def test_head_of_the_metrics(asked):

@@ -30,7 +30,7 @@ from tensorflow_serving.apis import model_management_pb2
 from tensorflow_serving.apis.get_model_status_pb2 import ModelVersionStatus
 from tensorflow_serving.config import model_server_config_pb2
 
-from export.capi.library import CODES
+from export.capi.library import CODES, ServingError
 from export.local_server import LocalServer
 from export.serving.versions import Versions, one_model, read_config
 from export.verification.graph import UsageError
@@ -193,6 +193,77 @@ def test_a_link_to_itself_and_a_base_that_is_gone_stop_nothing(tmp_path):
     versions.close()
 
 
+class Loaded:
+    """In place of a `Model`: what a folder says when it is loaded; then `after` happens."""
+
+    after, alive, warmup_requests = staticmethod(lambda: None), True, ()
+
+    def __init__(self, name, version, directory, **options):
+        self.directory, self.closed = directory, False
+        self.said = (directory / "saved_model.pb").read_text()
+        if self.said == "broken":
+            raise ServingError("INTERNAL", "it is broken")
+        Loaded.after()
+
+    def beat(self):
+        """It lives as long as it lives."""
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def loaded(tmp_path, monkeypatch):
+    """(`Versions`, a function that writes a version, one that says what is served)."""
+
+    def put(number, said):
+        beside = tmp_path / f"partial-{said}"
+        beside.mkdir()
+        (beside / "saved_model.pb").write_text(said)
+        if (tmp_path / str(number)).exists():
+            (tmp_path / str(number)).rename(tmp_path / f"before-{said}")
+        beside.rename(tmp_path / str(number))
+
+    monkeypatch.setattr("export.serving.versions.Model", Loaded)
+    monkeypatch.setattr(Loaded, "after", Loaded.after)
+    put(1, "first")
+    versions = Versions(one_model("tiny", tmp_path))
+    return versions, put, lambda: versions.model(predict_spec())
+
+
+def test_a_folder_that_changes_while_it_is_loaded_is_loaded_again(loaded, monkeypatch):
+    """What was loaded may be half of each."""
+    versions, put, served = loaded
+    before = served()
+
+    def replace():
+        monkeypatch.setattr(Loaded, "after", lambda: None)
+        put(2, "third")
+
+    monkeypatch.setattr(Loaded, "after", replace)
+    put(2, "second")
+    versions.refresh()
+    state = versions.status(predict_spec()).model_version_status[0]
+    assert (state.version, state.state) == (2, ModelVersionStatus.State.END)
+    assert "changed while it was loaded" in state.status.error_message
+    assert served() is before and not before.closed
+    versions.refresh()
+    assert served().said == "third" and before.closed
+
+
+def test_what_is_served_in_place_of_a_broken_version_is_loaded_again_too(loaded):
+    versions, put, served = loaded
+    put(2, "broken")
+    versions.refresh()
+    before = served()
+    assert before.said == "first"
+    versions.refresh()
+    assert served() is before
+    before.alive = False
+    versions.refresh()
+    assert served() is not before and served().said == "first" and before.closed
+
+
 def test_a_killed_process_is_unavailable_and_loaded_again(changing):
     model = changing.server.versions.model(predict_spec())
     document = ". ".join([" ".join(text.capitalize() for text in tiny.sentences(40))] * 20)
@@ -255,8 +326,10 @@ def test_a_configuration_that_names_what_there_is_not(served_model, tmp_path):
     with pytest.raises(UsageError, match=r"at least one, got \[\]"):
         Versions(empty)
     config = one_model("tiny", tmp_path / "none")
-    with pytest.raises(UsageError, match="got name 'tiny' and base_path"):
-        Versions(config)
+    for base_path in (str(tmp_path / "none"), "", "x" * 5000, "\0"):
+        config.model_config_list.config[0].base_path = base_path
+        with pytest.raises(UsageError, match="got name 'tiny' and base_path"):
+            Versions(config)
     config = one_model("tiny", served_model)
     config.model_config_list.config[0].model_platform = "tflite"
     with pytest.raises(UsageError, match="model_platform of 'tiny' must be 'tensorflow'"):
