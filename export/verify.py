@@ -154,15 +154,14 @@ def _run(parser: Parser, options) -> int:
                 lambda line: bar.step(f"{line} ..."),
                 xla=options.xla,
             )
-    except (UsageError, OSError) as error:
-        return parser.fail(error, 2)
-    if options.report:
-        from tfformer.files import write_json  # imports Keras
+        if options.report:
+            from tfformer.files import write_json  # imports Keras
 
-        try:
             write_json(options.report, report.to_dict())
-        except OSError as error:
-            return parser.fail(error)
+    except UsageError as error:
+        return parser.fail(error, 2)
+    except OSError as error:  # the disk
+        return parser.fail(error)
     show(report)
     for check in report.checks:
         if not check.passed:
