@@ -183,7 +183,8 @@ def _run(command, arguments):
             export(arguments.run, arguments.directory, bar.step)
     except (ImportError, ValueError, OSError, RuntimeError) as error:
         return command.fail(error)
-    print(f"exported and compared: {arguments.directory}")
+    with command.remarks():
+        print(f"exported and compared: {arguments.directory}")
     return 0
 
 

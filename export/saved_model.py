@@ -255,19 +255,20 @@ def _tell(command, version, report, xla):
     """Prints how it went; returns the exit code."""
     from export.verification.report import show
 
-    show(report)
+    with command.remarks():
+        show(report)
+        if version is not None and report.not_compared:
+            print(f"exported, answers not compared (--quick): {version}")
+        elif version is not None:
+            print(f"exported and verified: {version}")
+        if version is not None and xla:
+            print(
+                "A stock TensorFlow Serving refuses its serving_default: start a server of your "
+                "own with --xla_cpu_compilation_enabled."
+            )
     if version is None:
         faults = [check for check in report.checks if not check.passed]
         return command.fail(f"not exported: {faults[0].name}: {faults[0].detail}")
-    if report.not_compared:
-        print(f"exported, answers not compared (--quick): {version}")
-    else:
-        print(f"exported and verified: {version}")
-    if xla:
-        print(
-            "A stock TensorFlow Serving refuses its serving_default: start a server of your own "
-            "with --xla_cpu_compilation_enabled."
-        )
     return 0
 
 

@@ -17,7 +17,7 @@ from export.lines import as_line, read_lines
 
 def parser():
     """The command's arguments."""
-    parser = Parser("export.translate", __doc__)
+    parser = Parser("export.translate", __doc__, prints=True)
     parser.add_argument("directory", help="a SavedModel, or a base directory of numbered versions")
     size = count()
     parser.add_argument("--batch-size", type=size, default=32, help="lines a request; default 32")

@@ -101,9 +101,15 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
             say(done["lines"])
         partial.rename(target)
         sync(target.parent)
-        for left in (record, *target.parent.glob(f".{record.name}.*.partial")):
-            left.unlink(missing_ok=True)
+        _forget(target)
     return done["lines"]
+
+
+def _forget(target):
+    """Removes the record of a file that is whole, and what kills have left of writing it."""
+    record = target.with_name(f"{target.name}.progress.json")
+    for left in (record, *target.parent.glob(f".{record.name}.*.partial")):
+        left.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -179,6 +185,12 @@ def _run(command, options):
     mine = list(targets.items())[shard - 1 :: shards]
     open_ones = [(target, source) for target, source in mine if not target.exists()]
     print(f"{len(mine) - len(open_ones)} of {len(mine)} files are there", file=sys.stderr)
+    try:
+        for target, _ in mine:  # killed behind its rename, it has its record still
+            if target.exists() and not target.with_name(f"{target.name}.partial").exists():
+                _forget(target)
+    except OSError as error:
+        return command.fail(error)
     if not open_ones:
         return 0
 

@@ -14,7 +14,8 @@ refuses: such a one is served with XLA on, and XLA is no fault.
 
 A request is keyed by input name, as in `{"serving_default": [{"text": ["a", "b"]}]}`; an input
 that it leaves out takes the default value that the signature declares, as on the server.
-Exit codes: 0 verified; 1 not verified, with the reasons; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 verified; 1 not verified, with the reasons, or the disk is at fault; 2 wrong usage;
+130 or 143 interrupted.
 """
 
 import sys
@@ -126,7 +127,7 @@ def _check_warmup(path: Path, report: Report, xla: bool):
 
 def main(arguments: list[str] | None = None) -> int:
     """The command; returns its exit code."""
-    parser = Parser("export.verify", __doc__)
+    parser = Parser("export.verify", __doc__, prints=True)
     parser.add_argument("directory", help="a SavedModel, or a base directory of numbered versions")
     parser.add_argument("--requests", metavar="FILE", help="JSON: {signature: [{input: value}]}")
     parser.add_argument("--report", metavar="FILE", help="write the whole report here, as JSON")
@@ -157,8 +158,10 @@ def _run(parser: Parser, options) -> int:
             from tfformer.files import write_json  # imports Keras
 
             write_json(options.report, report.to_dict())
-    except (UsageError, OSError) as error:
+    except UsageError as error:
         return parser.fail(error, 2)
+    except OSError as error:  # the disk
+        return parser.fail(error)
     show(report)
     for check in report.checks:
         if not check.passed:

@@ -102,6 +102,36 @@ sys.exit(Parser("a.command", "").run(work))
     assert done.stderr == f"python -m a.command: error: {line}\n"
 
 
+CLOSED = "error: standard output must be open"
+FULL = "standard output: [Errno 28] No space left on device"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+@pytest.mark.parametrize("package", ["training", "export"])
+def test_a_result_that_cannot_be_printed_is_an_error_and_a_remark_on_one_is_none(package):
+    """In one process each; a buffer is written by the command, not when Python ends."""
+    program = f"""
+import sys
+from {package}.command import Parser
+parser = Parser("a.command", "", prints={{}})
+def work(options):
+    with parser.remarks():
+        print("there is a file")
+    return 0
+sys.exit(parser.run(work if not parser.prints else lambda options: print("found") or 0))
+"""
+    full = "error: [Errno 28] No space left on device"
+    for prints, redirect, code, said in (
+        (True, ">/dev/full", 1, full), (True, ">&-", 1, CLOSED),
+        (False, ">/dev/full", 0, f"warning: {FULL}"), (False, ">&-", 0, None),
+    ):  # fmt: skip
+        command = [sys.executable, "-c", program.format(prints)]
+        command = ["sh", "-c", f'exec "$@" {redirect}', "sh", *command]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        expected = f"python -m a.command: {said}\n" if said else ""
+        assert (done.returncode, done.stderr) == (code, expected)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("level", [None, "0"])
 def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(level):

@@ -47,6 +47,16 @@ def write_atomically(path, content, folder=None):
     sync(path.parent)
 
 
+def sweep(path):
+    """Removes what processes that were killed in `write_atomically` have left for this path.
+
+    For who knows that no other process writes it now. Its name may be a pattern of `Path.glob`.
+    """
+    path = Path(path)
+    for left in path.parent.glob(f".{path.name}.*.partial"):
+        left.unlink(missing_ok=True)
+
+
 def read_json(path, kind=dict):
     """What a JSON file has; without its checksum, if it has one.
 

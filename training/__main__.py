@@ -4,7 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
-from training.command import Parser, close_stdout
+from training.command import Parser
 
 
 def commands(folder):
@@ -19,14 +19,14 @@ def commands(folder):
 def main(arguments=None):
     """Prints them; returns the exit code."""
     package = Path(__file__).parent
-    parser = Parser(package.name, "Lists the commands; each says more by --help.")
-    parser.parse_args(arguments)
-    try:
-        print(f"usage: python -m {package.name}.COMMAND ...\n")
-        for name, text in commands(package):
-            print(f"  {package.name + '.' + name:26} {text}", flush=True)
-    except BrokenPipeError:
-        close_stdout()
+    parser = Parser(package.name, "Lists the commands; each says more by --help.", prints=True)
+    return parser.run(lambda _: _list(package), arguments)
+
+
+def _list(package):
+    print(f"usage: python -m {package.name}.COMMAND ...\n")
+    for name, text in commands(package):
+        print(f"  {package.name + '.' + name:26} {text}")
     return 0
 
 

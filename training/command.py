@@ -1,6 +1,7 @@
 """What the commands of `training` share: one line for a mistake, and a closed pipe is no error."""
 
 import argparse
+import contextlib
 import functools
 import importlib.abc
 import importlib.machinery
@@ -18,21 +19,26 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
+CLOSED = "standard output must be open"
+
+
 class Parser(argparse.ArgumentParser):
     """An argument parser that answers wrong usage with one line and exit code 2.
 
     Args:
         module: a command's module; `python -m` it is the program's name.
         text: its docstring, which is the help.
+        prints: its result is what it prints: it does nothing if standard output is closed.
     """
 
-    def __init__(self, module, text):
+    def __init__(self, module, text, prints=False):
         super().__init__(
             prog=f"python -m {module}",
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
+        self.prints = prints
 
     def error(self, message):
         # What `Number` says begins with the rule.
@@ -51,11 +57,50 @@ class Parser(argparse.ArgumentParser):
         options = self.parse_args(arguments)
         with _Interrupts() as interrupts:
             try:
-                return command(options)
+                return self._written(command, options)
             except KeyboardInterrupt:
                 if interrupts.terminated:
                     return self.fail("stopped by SIGTERM", 143)
                 return self.fail("interrupted", 130)
+
+    def _written(self, command, options):
+        """The exit code of `command(options)`, 0 only if all that it printed is written too."""
+        if sys.stdout is None:
+            return self.fail(CLOSED) if self.prints else command(options)
+        try:
+            code = command(options)
+            fault = _flush()
+        except OSError as error:  # a command takes care of all others
+            code, fault = 0, error
+            _flush()
+        if code or fault is None or isinstance(fault, BrokenPipeError):
+            return code
+        return self.fail(fault)
+
+    @contextlib.contextmanager
+    def remarks(self):
+        """Inside, a result that is there is spoken of: that nobody can read it is a warning."""
+        fault = None
+        try:
+            yield
+        except OSError as error:
+            fault = error
+        fault = (sys.stdout and _flush()) or fault
+        if fault is not None and not isinstance(fault, BrokenPipeError) and sys.stderr is not None:
+            print(f"{self.prog}: warning: standard output: {fault}", file=sys.stderr)
+
+
+def _flush():
+    """The OSError of standard output; None if all that was printed is written.
+
+    What cannot be written is given up, lest Python meets the same error when it ends.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        close_stdout()
+        return error
+    return None
 
 
 class _Interrupts:

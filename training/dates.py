@@ -46,7 +46,7 @@ from typing import NamedTuple
 from babel import Locale
 from babel.dates import format_date, tokenize_pattern
 
-from training.command import Number, Parser, close_stdout
+from training.command import Number, Parser
 
 # Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
 # Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and
@@ -292,13 +292,15 @@ def main(arguments: list[str] | None = None) -> int:
         arguments: the command line, without the program's name; by default that of the process.
 
     Returns:
-        The exit status 0; wrong arguments leave by `SystemExit(2)` with one line.
+        The exit status: 0; 1 or 130 after one line on stderr; wrong arguments leave by
+        `SystemExit(2)` with one line.
     """
     parser = Parser(
         "training.dates",
         "Print date pairs, one a line: source, target, language, with tabs between.\n\n"
         "example: python -m training.dates --split test --count 5 --seed 1\n\n"
-        "Exit codes: 0 printed; 2 wrong usage; 130 or 143 interrupted.",
+        "Exit codes: 0 printed; 1 the output is at fault; 2 wrong usage; 130 or 143 interrupted.",
+        prints=True,
     )
     parser.add_argument("--count", type=Number(int), default=20, help="pairs to print (default 20)")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
@@ -314,12 +316,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     except ValueError as error:
         parser.error(str(error))
     sys.stdout.reconfigure(encoding="utf-8")
-    try:
-        for pair in chosen:
-            print(*pair, sep="\t")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        close_stdout()
+    for pair in chosen:
+        print(*pair, sep="\t")
     return 0
 
 

@@ -19,19 +19,35 @@ import tensorflow as tf
 
 from tfformer import run
 from tfformer.config import PAD
-from tfformer.files import RunError
+from tfformer.files import RunError, sweep
+from tfformer.text.tokenizer import FILES
 from training import plan
 from training.checkpoint import EpochWeights
 from training.data.batches import uniform_batch
 from training.interrupt import Signals
-from training.prepare import read_settings
+from training.prepare import PREPARED, read_settings
+from training.report.card import CARD
 from training.report.history import LOG, read_history, write_history
 from training.report.progress import EpochProgress, Forecast, write_curve
-from training.report.session import Session
+from training.report.session import SESSIONS, Session
 from training.selection import Selection
 from training.setup import Setup, make_folders, take_devices
 from training.state import Keeper, State
 from training.step.budget import LEAST_STEPS, largest_batch_tokens, training_step
+
+CURVE = "curve.png"
+# What a training writes while it is alone in its run directory; an evaluation may write others.
+WRITTEN = (
+    "checkpoints/*",
+    f"{PREPARED}/*",
+    "config.json",
+    "weights-*",
+    *FILES,
+    LOG,
+    CURVE,
+    SESSIONS,
+    CARD,
+)
 
 
 class Training:
@@ -176,11 +192,10 @@ class Training:
         return state.progress["history"]
 
     def _sweep(self):
-        """Removes what a killed save has left behind."""
+        """Removes what a training that was killed has left behind, of all files that it writes."""
         if self.strategy.is_chief:
-            for folder, name in ((self.state.last.parent, "*"), (self.directory, "weights-*")):
-                for partial in folder.glob(f".{name}.partial"):
-                    partial.unlink(missing_ok=True)
+            for name in WRITTEN:
+                sweep(self.directory / name)
 
     def _session(self):
         """What this session costs; None where another worker counts."""
@@ -283,5 +298,5 @@ class Training:
         history = self.state.progress["history"]
         write_history(self.directory, history)
         if self.state.progress["best"]:
-            write_curve(self.directory / "curve.png", history, self.task)
+            write_curve(self.directory / CURVE, history, self.task)
         self.epoch_weights.write(epoch, run.model_weights(self.model))

@@ -286,11 +286,12 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     except CorpusError as error:
         return parser.fail(error)
     known = sum(checksum is not None for checksum in wanted.values())
-    print(
-        f"{options.folder}: {len(wanted)} files, of which {len(fetched)} fetched now; "
-        f"{known} verified by checksum, {len(wanted) - known} by their number of lines"
-    )
-    print("Multi30K is for research and education, not for commercial use.")
+    with parser.remarks():
+        print(
+            f"{options.folder}: {len(wanted)} files, of which {len(fetched)} fetched now; "
+            f"{known} verified by checksum, {len(wanted) - known} by their number of lines"
+        )
+        print("Multi30K is for research and education, not for commercial use.")
     return 0
 
 

@@ -215,12 +215,12 @@ def main(arguments=None):
 
 def _run(command, arguments):
     try:
-        return _learn(arguments)
+        return _learn(command, arguments)
     except (ValueError, OSError) as error:
         return command.fail(error)
 
 
-def _learn(arguments):
+def _learn(command, arguments):
     from tfformer.run import load_tokenizer
     from training.data.reader import CorpusReport, clean_pairs, read_pairs
 
@@ -240,11 +240,13 @@ def _learn(arguments):
     shortlist = learn(learned, tokenizer, arguments.candidates, arguments.frequent)
     shortlist.save(arguments.out)
     found = coverage(shortlist, held_out)
-    print(
-        f"{arguments.out}: {shortlist.describe()}\n"
-        f"{len(held_out.source):,} pairs held out: {found.covered:.2%} of {found.tokens:,} target "
-        f"tokens are candidates of their source, which has {found.size:,.0f} on average"
-    )
+    with command.remarks():
+        print(
+            f"{arguments.out}: {shortlist.describe()}\n"
+            f"{len(held_out.source):,} pairs held out: {found.covered:.2%} of {found.tokens:,} "
+            "target tokens are candidates of their source, which has "
+            f"{found.size:,.0f} on average"
+        )
     return 0
 
 

@@ -30,6 +30,7 @@ import os
 import sys
 
 from training import options
+from training.command import CLOSED
 from training.data.reader import CorpusError, require_readable
 from training.lock import alone
 from training.options import changed_settings, flag, given_search, given_sizes, read_recipe
@@ -142,9 +143,12 @@ def _print_config(command, arguments):
     if arguments.resume:
         return command.fail("--print-config is for a training that begins, not --resume", 2)
     try:
-        print(options.as_file(read_recipe(arguments), arguments))
+        lines = options.as_file(read_recipe(arguments), arguments)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
+    if sys.stdout is None:
+        return command.fail(CLOSED)
+    print(lines)
     return 0
 
 

@@ -18,7 +18,7 @@ from training.evaluate import add_search, search_options
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.translate", __doc__)
+    parser = Parser("training.translate", __doc__, prints=True)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
     add_search(parser)

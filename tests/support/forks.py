@@ -56,12 +56,13 @@ class Process:
             away.
         output: a file that both streams are appended to.
         largest_file: bytes that a file may grow to; the write that passes it fails. Default: any.
+        before: a program of Python that the child runs before its command. Default: none.
 
     Attributes:
         returncode: None until it was waited for.
     """
 
-    def __init__(self, module, arguments, environment, output, largest_file=None):
+    def __init__(self, module, arguments, environment, output, largest_file=None, before=""):
         with _asking, tempfile.TemporaryDirectory() as folder:
             server = _server()
             fifo = os.path.join(folder, "code")
@@ -73,6 +74,7 @@ class Process:
                 "environment": dict(environment),
                 "output": str(output),
                 "largest_file": largest_file,
+                "before": before,
                 # Those of this thread, as any process that it begins.
                 "cores": sorted(os.sched_getaffinity(0)),
             }
@@ -121,7 +123,7 @@ def _ended(module, arguments, environment=(), largest_file=None):
         return SimpleNamespace(returncode=process.wait(), stderr=error.read())
 
 
-def _begin(module, arguments, environment, output, largest_file, cores):
+def _begin(module, arguments, environment, output, largest_file, before, cores):
     """The life of a child."""
     for name, value in environment.items():
         os.environ.pop(name, None)
@@ -134,6 +136,7 @@ def _begin(module, arguments, environment, output, largest_file, cores):
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, largest_file))
     os.sched_setaffinity(0, cores)
+    exec(compile(before, "<before>", "exec"), {"__name__": "before"})
     if module == "-c":
         exec(compile(*arguments, "<program>", "exec"), {"__name__": "__main__"})
         sys.exit()

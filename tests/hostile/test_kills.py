@@ -1,0 +1,344 @@
+"""Killed or interrupted at every operation on files, and begun again by the same words.
+
+The result is that of the command that nothing stopped, and nothing is left over.
+"""
+
+import csv
+import gzip
+import hashlib
+import itertools
+import json
+import shutil
+import signal
+import tempfile
+
+import forks
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+from shared import once
+from workers import RECIPE, last_state
+from writers import SHORT_EXPORT
+
+from tfformer import run
+
+SECONDS = 300
+# What a process has when it was stopped: by a signal that it cannot see, and by those it can.
+CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
+# Of so many cases `make test-slow` tries one, `make test-hostile` all.
+CORE = 61
+# Five batches an epoch; the last two epochs are averaged.
+OPTIONS = ["--cores=1", "--epochs=2", "--r-drop=0", "--batch-tokens=512", "--checkpoint-steps=3"]
+
+
+def ended(module, arguments, folder, record, stop=None, before=""):
+    """(exit code, what it said) of a command whose operations under `folder` are counted.
+
+    `stop` is (the number of an operation, the signal that comes before it).
+    """
+    stop = stop and (stop[0], int(stop[1]))
+    watch = f"from file_operations import watch; note = watch({str(folder)!r}, {str(record)!r}, "
+    with tempfile.NamedTemporaryFile("r", errors="replace") as output:
+        process = forks.Process(
+            module, arguments, {}, output.name, before=f"{watch}{stop})\n{before}"
+        )
+        try:
+            return process.wait(SECONDS), output.read()
+        finally:
+            process.kill()
+
+
+def operations(record):
+    return record.read_text().splitlines()
+
+
+def every(record, step=4):
+    """Each operation with a kill, and each `step`th with a signal that a command sees.
+
+    Behind a sync the files are those that were before it: a kill there is left out.
+    """
+    done = operations(record)
+    kills = [n for n in range(len(done)) if not n or not done[n - 1].startswith("os.fsync")]
+    seen = itertools.cycle([signal.SIGTERM, signal.SIGINT])
+    signals = zip(range(0, len(done), step), seen, strict=False)
+    return [*((n, signal.SIGKILL) for n in kills), *signals]
+
+
+def wrong_with_stop(code, said, number):
+    """What is wrong with how a command has ended that was stopped."""
+    lines = [line for line in said.splitlines() if "error: " in line or "stopped by" in line]
+    if code != CODES[number]:
+        yield f"exit code {code}: {said[-500:]}"
+    elif number != signal.SIGKILL and len(lines) != 1:
+        yield f"{len(lines)} lines: {lines}"
+    if "Traceback" in said or "Exception ignored" in said:
+        yield f"a traceback: {said[-2000:]}"
+
+
+def wrong_with_end(code, said, folder):
+    """What is wrong with how a command has come to its end, and left over in its folder."""
+    if code != 0 or "error: " in said or "Traceback" in said:
+        yield f"began again, exit code {code}: {said[-2000:]}"
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*")]
+    left = [name for name in names if "partial" in name or name.endswith((".tmp", ".part"))]
+    if left:
+        yield f"left over: {left}"
+
+
+def hold(tmp_path, chosen, record, faults):
+    """Tries the cases; the faults of all of them."""
+    found, failed, done = [], 0, operations(record)
+    for case, (place, number) in enumerate(chosen):
+        folder = tmp_path / str(case)
+        folder.mkdir()
+        wrong = list(faults(folder, place, number))
+        failed += bool(wrong)
+        name = signal.Signals(number).name
+        found += [f"{name} before operation {place}, {done[place]}: {one}" for one in wrong]
+        shutil.rmtree(folder)
+    print(f"{len(chosen)} tried, {len(chosen) - failed} held", *found, sep="\n")
+    return found
+
+
+# A training.
+
+
+def train(directory, record, stop=None):
+    arguments = [RECIPE, "--run", directory, "--resume", *OPTIONS]
+    return ended("training.train", arguments, directory, record, stop)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory):
+    """A training that nothing has stopped, in `run`, and its operations."""
+
+    def make(folder):
+        folder.mkdir()
+        code, said = train(folder / "run", folder / "record")
+        assert code == 0, said
+
+    return once(tmp_path_factory, "trained", make)
+
+
+def differences(ours, expected):
+    """In what a run differs from another; not in when it was, how fast, and in how many parts."""
+    if not (ours / "config.json").exists():
+        yield "no model"
+        return
+    (arrays, progress), (others, other_progress) = last_state(ours), last_state(expected)
+    if progress != other_progress:
+        yield f"progress: {progress}"
+    unlike = [name for name in others if not np.array_equal(arrays.get(name), others[name])]
+    if unlike or arrays.keys() != others.keys():
+        yield f"state: {unlike}"
+    if run.read_config(ours) != run.read_config(expected):
+        yield "config.json"
+    for folder, pattern in ((".", "weights-*"), ("checkpoints", "epoch-*"), ("prepared", "**/*")):
+        if hashes(ours / folder, pattern) != hashes(expected / folder, pattern):
+            yield f"{folder}/{pattern}"
+    if rows(ours) != rows(expected):
+        yield f"log.csv: {rows(ours)}"
+
+
+def hashes(folder, pattern="**/*"):
+    paths = (path for path in folder.glob(pattern) if path.is_file())
+    digests = ((path, hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths)
+    return {path.relative_to(folder).as_posix(): digest for path, digest in digests}
+
+
+def rows(directory):
+    with (directory / "log.csv").open() as file:
+        found = list(csv.DictReader(file))
+    for row in found:
+        del row["seconds"], row["tokens_per_second"]
+    return found
+
+
+def faults_of_training(trained):
+    def faults(folder, place, number):
+        ours, record = folder / "run", folder / "record"
+        code, said = train(ours, record, (place, number))
+        if code == 0 and number != signal.SIGKILL:  # asked for when there was no batch any more
+            yield from differences(ours, trained / "run")
+        else:
+            yield from wrong_with_stop(code, said, number)
+        if number == signal.SIGKILL and place % 8 == 0:  # and once more, where it goes on
+            again = 1 + place // 8 % 6  # it makes seven at least
+            yield from wrong_with_stop(*train(ours, record, (again, number)), number)
+        code, said = train(ours, record)
+        yield from wrong_with_end(code, said, ours)
+        if code == 0:
+            yield from differences(ours, trained / "run")
+
+    return faults
+
+
+@pytest.mark.slow
+def test_some_of_a_training(trained, tmp_path):
+    record = trained / "record"
+    assert not hold(tmp_path, every(record)[::CORE], record, faults_of_training(trained))
+
+
+@pytest.mark.hostile
+@pytest.mark.parametrize("part", range(8))
+def test_a_training(trained, tmp_path, part):
+    record = trained / "record"
+    assert not hold(tmp_path, every(record)[part::8], record, faults_of_training(trained))
+
+
+# An export, into a base directory whose version 1 is served.
+
+# TensorFlow changes files without Python: the moments before that are told.
+TOLD = """
+from tensorflow.python.lib.io import file_io
+
+def tell(name, original):
+    def telling(path, *arguments, **options):
+        note(name, path)
+        return original(path, *arguments, **options)
+    setattr(file_io, name, telling)
+
+for name in ("recursive_create_dir_v2", "write_string_to_file", "rename_v2", "copy_v2"):
+    tell(name, getattr(file_io, name))
+"""
+# It is not measured again.
+MEASURED = """
+import json
+from export import deployment
+facts = json.loads({!r})
+deployment.facts = lambda *_: facts
+"""
+
+
+def export(run, base, record, stop=None, measured=None):
+    before = TOLD + SHORT_EXPORT + (MEASURED.format(json.dumps(measured)) if measured else "")
+    return ended("export.saved_model", [run, base], base, record, stop, before)
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory):
+    """A run, and a base directory that a first version was exported into, without its page."""
+
+    def make(folder):
+        folder.mkdir()
+        translator, limits = tiny.make_translator(), dict(list(tiny.SERVED.items())[:2])
+        run.save(folder / "run", translator.model, translator.tokenizer, limits)
+        code, said = export(folder / "run", folder / "base", folder / "first")
+        assert code == 0, said
+        for path in (folder / "base").iterdir():
+            if not path.name.startswith("1"):
+                path.unlink()
+        second = shutil.copytree(folder / "base", folder / "second")
+        code, said = export(folder / "run", second, folder / "record", measured=measures(folder))
+        assert code == 0, said
+
+    return once(tmp_path_factory, "exported-by-force", make)
+
+
+def measures(exported):
+    return json.loads((exported / "base" / "1.report.json").read_bytes())["deployment"]
+
+
+def answer(version):
+    """What a version translates, as stored numbers and as TensorFlow loads it."""
+    served = tf.saved_model.load(str(version)).signatures["serving_default"]
+    return served(text=tf.constant(tiny.sentences(3)))["translation"].numpy().tolist()
+
+
+def wrong_with_versions(base, expected):
+    """What is wrong with a base directory: the first version is as it was, each other one whole."""
+    before, after = hashes(expected), hashes(base)
+    if changed := [name for name in before if after.get(name) != before[name]]:
+        yield f"changed: {changed}"
+    for version in base.iterdir():
+        if version.name.isdecimal() and version.name != "1":
+            if hashes(version).keys() != hashes(expected / "1").keys():
+                yield f"half a version: {sorted(hashes(version))}"
+            elif answer(version) != answer(expected / "1"):
+                yield f"another version: {answer(version)}"
+
+
+def faults_of_export(exported):
+    expected, measured = exported / "base", measures(exported)
+
+    def faults(folder, place, number):
+        base, record = shutil.copytree(expected, folder / "base"), folder / "record"
+        words = (exported / "run", base, record)
+        yield from wrong_with_stop(*export(*words, (place, number), measured), number)
+        yield from wrong_with_versions(base, expected)
+        yield from wrong_with_end(*export(*words, measured=measured), base)
+        yield from wrong_with_versions(base, expected)
+        # Killed when it was published already, the version is there, perhaps without its report,
+        # which comes after it; and the next one too.
+        there = {path.name for path in base.iterdir()}
+        wanted = {path.name for path in (exported / "second").iterdir()}
+        if "3" in there:
+            wanted, there = wanted | {"3", "3.report.json"}, there | {"2.report.json"}
+        if there != wanted:
+            yield f"in the directory: {sorted(there)}"
+
+    return faults
+
+
+@pytest.mark.slow
+def test_some_of_an_export(exported, tmp_path):
+    record = exported / "record"
+    assert not hold(tmp_path, every(record, 1)[::23], record, faults_of_export(exported))
+
+
+@pytest.mark.hostile
+def test_an_export(exported, tmp_path):
+    record = exported / "record"
+    assert not hold(tmp_path, every(record, 1), record, faults_of_export(exported))
+
+
+# A translation of files, one of them packed.
+
+
+def translate(model, output, record, *files, stop=None):
+    # A record of the progress behind every seven lines.
+    before = "from export import translate_files; translate_files.CHUNK = 7"
+    return ended("export.translate_files", [model, output, *files], output, record, stop, before)
+
+
+@pytest.fixture(scope="session")
+def translated(short, tmp_path_factory):
+    """Files, and their translations that nothing has stopped."""
+
+    def make(folder):
+        folder.mkdir()
+        texts = [f"{text}\n" for text in tiny.sentences(31, most=3)]
+        (folder / "a.txt").write_text("".join(texts[:17]))
+        (folder / "b.txt.gz").write_bytes(gzip.compress("".join(texts[17:]).encode(), mtime=0))
+        files = [folder / "a.txt", folder / "b.txt.gz"]
+        code, said = translate(short, folder / "out", folder / "record", *files)
+        assert code == 0, said
+
+    return once(tmp_path_factory, "translated", make)
+
+
+def faults_of_translation(model, translated):
+    files = [translated / "a.txt", translated / "b.txt.gz"]
+
+    def faults(folder, place, number):
+        words = (model, folder / "out", folder / "record", *files)
+        yield from wrong_with_stop(*translate(*words, stop=(place, number)), number)
+        yield from wrong_with_end(*translate(*words), folder / "out")
+        if hashes(folder / "out") != hashes(translated / "out"):
+            yield f"other files: {sorted(hashes(folder / 'out'))}"
+
+    return faults
+
+
+@pytest.mark.slow
+def test_some_of_a_translation(short, translated, tmp_path):
+    record = translated / "record"
+    chosen = every(record, 1)[::31]
+    assert not hold(tmp_path, chosen, record, faults_of_translation(short, translated))
+
+
+@pytest.mark.hostile
+def test_a_translation(short, translated, tmp_path):
+    record = translated / "record"
+    assert not hold(tmp_path, every(record, 1), record, faults_of_translation(short, translated))
