@@ -89,6 +89,7 @@ from {package}.command import Parser
 def callback(phase, info):
     if phase == "start":
         os.kill(os.getpid(), signal.{name})
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who begins this may ignore it
 def work(options):
     gc.callbacks.append(callback)
     gc.collect()
