@@ -354,7 +354,7 @@ def test_a_config_names_a_family_that_is_not_the_encoder_decoder(directory, mode
 def test_an_unknown_family_is_refused_with_its_name(directory, family):
     path = directory / "config.json"
     path.write_text(json.dumps(run.read_config(directory) | {"family": family}))
-    rule = "family must be one of ['encoder-decoder']"
+    rule = f"family must be one of {list(FAMILIES)}"
     assert_refused(directory, "config.json", rule, f"got {family!r}")
 
 

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
         "pip install 'tfformer[tensorflow]', or install jax and set KERAS_BACKEND=jax"
     ) from None
 
-from tfformer.config import TransformerConfig
+from tfformer.config import LanguageModelConfig, TransformerConfig
 from tfformer.files import RunError
 from tfformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
 from tfformer.layers.decoder import Decoder, DecoderLayer
@@ -27,6 +27,7 @@ from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPosi
 from tfformer.layers.rows import without_padding
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
+from tfformer.models.language_model import LanguageModel
 from tfformer.models.transformer import Transformer
 from tfformer.run import load, load_translator, save
 from tfformer.schedule import WarmupSchedule
@@ -38,6 +39,7 @@ _NEED_TENSORFLOW = {
     "SpecialIds": "tfformer.search",
     "State": "tfformer.search",
     "StepResult": "tfformer.search",
+    "TextGenerator": "tfformer.service.text_generator",
     "Tokenizer": "tfformer.text.tokenizer",
     "Translator": "tfformer.service.translator",
     "beam_search": "tfformer.search",
@@ -53,6 +55,8 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "LanguageModel",
+    "LanguageModelConfig",
     "LearnedPositionalEmbedding",
     "MultiHeadAttention",
     "Perplexity",
@@ -63,6 +67,7 @@ __all__ = [
     "SpecialIds",
     "State",
     "StepResult",
+    "TextGenerator",
     "TokenAccuracy",
     "TokenEmbedding",
     "Tokenizer",

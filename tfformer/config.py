@@ -8,6 +8,7 @@ import numbers
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 TIED = ("none", "target", "all")
+TIED_OR_NOT = ("none", "all")
 NORMS = ("post", "pre")
 POSITIONS = ("sinusoidal", "learned")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
@@ -96,12 +97,6 @@ class StackOptions:
         """Whether a stack has a LayerNorm after its last layer."""
         return self.norm == "pre" if self.last_norm is None else self.last_norm
 
-    @property
-    def longest(self) -> float:
-        """The most tokens of a sequence that the model can number; infinity, where it has no
-        limit."""
-        return math.inf
-
     def stack(self) -> dict:
         """The options of a stack alone, by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(StackOptions)}
@@ -141,8 +136,39 @@ def _checked(field, value):
     return value
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NumberedOptions(StackOptions):
+    """Those, and how a model numbers the places of its tokens.
+
+    Args:
+        positions: `"sinusoidal"` (section 3.5, any length; `d_model` is even) or `"learned"`.
+        max_positions: the longest sequence that learned positions can number. Default 512;
+            sinusoidal positions ignore it.
+        **stack: see `StackOptions`.
+
+    Raises:
+        ValueError: naming the argument, the rule and the value received.
+    """
+
+    positions: str = option("sinusoidal", "how places are numbered", choices=POSITIONS)
+    max_positions: int = option(512, "places that learned positions can number", least=1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(
+                f"d_model must be even for sinusoidal positions, got d_model={self.d_model}"
+            )
+
+    @property
+    def longest(self) -> float:
+        """The most tokens of a sequence that the model can number; infinity, where it has no
+        limit."""
+        return self.max_positions if self.positions == "learned" else math.inf
+
+
 @dataclasses.dataclass(frozen=True)
-class TransformerConfig(StackOptions):
+class TransformerConfig(NumberedOptions):
     """The configuration of a `Transformer`; frozen and validated.
 
     The defaults are the base model of "Attention Is All You Need" (Vaswani et al. 2017, Table 3).
@@ -151,16 +177,14 @@ class TransformerConfig(StackOptions):
         source_vocabulary_size: number of source ids, the four special ones included.
         target_vocabulary_size: number of target ids. Defaults to the source's.
         num_encoder_layers, num_decoder_layers: N. They may differ. Default 6.
-        positions: `"sinusoidal"` (section 3.5, any length; `d_model` is even) or `"learned"`.
-        max_positions: the longest sequence that learned positions can number. Default 512;
-            sinusoidal positions ignore it.
         tie_embeddings: which matrices are one: `"none"`; `"target"`, the target embedding and the
             output projection; `"all"`, the source embedding too (Press and Wolf 2017; section
             3.4), for which both vocabularies must be one.
         copy: whether words of the source can be copied, by a pointer-generator (See et al. 2017),
             for which both vocabularies must be one. Default False.
-        **stack: d_model, num_heads, d_ff, dropout, activation, norm: see `StackOptions`. Dropout
-            is on the sums of embeddings and positions as well.
+        **options: positions, max_positions: see `NumberedOptions`; d_model, num_heads, d_ff,
+            dropout, activation, norm: see `StackOptions`. Dropout is on the sums of embeddings and
+            positions as well.
 
     Raises:
         ValueError: a value breaks its rule; it names the argument, the rule and the value received.
@@ -181,8 +205,6 @@ class TransformerConfig(StackOptions):
     _: dataclasses.KW_ONLY
     num_encoder_layers: int = option(6, "layers of the encoder", least=1)
     num_decoder_layers: int = option(6, "layers of the decoder", least=1)
-    positions: str = option("sinusoidal", "how places are numbered", choices=POSITIONS)
-    max_positions: int = option(512, "places that learned positions can number", least=1)
     tie_embeddings: str = option("none", "matrices that are one", choices=TIED)
     copy: bool = option(False, "words of the source can be copied (See et al. 2017)")
 
@@ -190,10 +212,6 @@ class TransformerConfig(StackOptions):
         if self.target_vocabulary_size is None:
             object.__setattr__(self, "target_vocabulary_size", self.source_vocabulary_size)
         super().__post_init__()
-        if self.positions == "sinusoidal" and self.d_model % 2:
-            raise ValueError(
-                f"d_model must be even for sinusoidal positions, got d_model={self.d_model}"
-            )
         if self.one_vocabulary and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(
                 f"{self.one_vocabulary} needs one vocabulary for both sides, got "
@@ -207,10 +225,6 @@ class TransformerConfig(StackOptions):
         if self.tie_embeddings == "all":
             return "tie_embeddings='all'"
         return "copy=True" if self.copy else None
-
-    @property
-    def longest(self) -> float:
-        return self.max_positions if self.positions == "learned" else math.inf
 
     @classmethod
     def preset(cls, name: str, source_vocabulary_size: int, **changes) -> "TransformerConfig":
@@ -230,6 +244,48 @@ class TransformerConfig(StackOptions):
         return cls.from_dict(
             {"source_vocabulary_size": source_vocabulary_size, **PRESETS[name], **changes}
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModelConfig(NumberedOptions):
+    """The configuration of a `LanguageModel`; frozen and validated.
+
+    Args:
+        vocabulary_size: number of ids, the four special ones included.
+        num_layers: N. Default 6.
+        tie_embeddings: `"all"`, the embedding is the output layer's matrix too (default), or
+            `"none"`.
+        **options: see `NumberedOptions` and `StackOptions`.
+
+    Raises:
+        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+        TypeError: there is no such argument.
+
+    Example:
+        >>> config = LanguageModelConfig.preset("tiny", 8000, norm="pre")
+        >>> config.d_model, config.num_layers, config.tie_embeddings
+        (128, 4, 'all')
+    """
+
+    vocabulary_size: int = option(dataclasses.MISSING, "ids", least=5)
+    _: dataclasses.KW_ONLY
+    num_layers: int = option(6, "layers of a model of one stack", least=1)
+    tie_embeddings: str = option("all", "matrices that are one", choices=TIED_OR_NOT)
+
+    @classmethod
+    def preset(cls, name: str, vocabulary_size: int, **changes) -> "LanguageModelConfig":
+        """The sizes of a `TransformerConfig` by its name; N is that of its decoder. `changes` are
+        fields that replace them.
+
+        Raises:
+            ValueError: there is no such preset or field, or a value breaks its rule.
+        """
+        if name not in tuple(PRESETS):
+            raise ValueError(f"name must be one of {tuple(PRESETS)}, got {name!r}")
+        known = {field.name for field in dataclasses.fields(StackOptions)}
+        sizes = {key: value for key, value in PRESETS[name].items() if key in known}
+        sizes["num_layers"] = PRESETS[name].get("num_decoder_layers", cls.num_layers)
+        return cls.from_dict({"vocabulary_size": vocabulary_size, **sizes, **changes})
 
 
 PRESETS = {

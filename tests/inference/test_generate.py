@@ -246,7 +246,7 @@ def test_coverage_needs_attention(model, source_ids):
         (ValueError, r"prompt must be rows of ids, got shape \(1, 1, 2\)",
          {"prompt": np.ones([1, 1, 2], int)}),
         (ValueError, r"source_ids must be rows of ids, got shape \(2,\)", {"source_ids": [5, 3]}),
-        (ValueError, "model must be a Transformer, or a function of ids, got None",
+        (ValueError, "model must be a model, or a function of ids, got None",
          {"model": None}),
     ],
 )  # fmt: skip
@@ -258,5 +258,5 @@ def test_a_wrong_argument_is_named(language_model, error, message, given):
 def test_a_transformer_needs_a_source_and_has_its_own_ids(model, source_ids):
     with pytest.raises(ValueError, match="a Transformer needs source_ids"):
         tfformer.generate(model, prompt=PROMPTS)
-    with pytest.raises(ValueError, match="has its own special_ids|needs source_ids and has"):
+    with pytest.raises(ValueError, match="special_ids of a Transformer must be"):
         tfformer.generate(model, source_ids, special_ids=OTHERS[0])

@@ -38,7 +38,15 @@ def causal(twin):
 
 
 def encoder_case(layer, x, memory):
-    return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), B, S, PADDING)
+    return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), B, S, twin.sees(PADDING))
+
+
+def encoder_layer_case(layer, x, memory):
+    def by_twin(twin, w):
+        heads = twin.self_attention.heads
+        return twin(w, rows(memory), B, S, lambda *parts: heads.attend(*parts, PADDING))
+
+    return layer(memory, mask=MASK), by_twin
 
 
 def decoder_layer_case(layer, x, memory):
@@ -109,7 +117,7 @@ CASES = {
     "pointer-generator": (
         PointerGenerator, lambda: PointerGenerator(V, use_bias=True), pointer_case
     ),
-    "encoder layer": (EncoderLayer, lambda: EncoderLayer(**SIZES), encoder_case),
+    "encoder layer": (EncoderLayer, lambda: EncoderLayer(**SIZES), encoder_layer_case),
     "encoder": (Encoder, lambda: Encoder(2, **SIZES, norm="pre"), encoder_case),
     "decoder layer": (DecoderLayer, lambda: DecoderLayer(**SIZES), decoder_layer_case),
     "decoder": (Decoder, lambda: Decoder(2, **SIZES, norm="pre"), decoder_case),

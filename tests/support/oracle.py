@@ -191,6 +191,14 @@ def transformer(model, source_ids, target_ids):
     return np.log(pointer_generator(gate, softmax(logits), attention, source_ids))
 
 
+def language_model(model, ids):
+    x = embed_with_positions(model.embedding, model.positions, ids)
+    x = encoder(model.decoder, x, ids != 0, causal=True)
+    if model.config.tie_embeddings == "none":
+        return dense(model.output_projection, x)
+    return x @ array(model.embedding.embeddings).T
+
+
 def cross_attention_weights(model, source_ids, target_ids):
     """Of each decoder layer, [B, H, T, S]."""
     source, target = source_ids != 0, target_ids != 0

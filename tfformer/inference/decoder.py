@@ -52,10 +52,6 @@ class Decoder(Stack):
         self.memory = Dense(projections, f"{name}/memory", fusing)
         self.num_projections = len(projections)
 
-    @property
-    def heads(self):
-        return self.layers[0].cross_attention.heads
-
     def project(self, weights, x, batch, length):
         """Rows [B * S, D] of the encoder -> keys and values, N tensors [B, H, S, K] each."""
         parts = self.heads.split(self.memory(weights, x), batch, length, self.num_projections)

@@ -19,9 +19,9 @@ class Block:
 class EncoderLayer(Block):
     """x = Residual(x, SelfAttention); x = Residual(x, FFN)."""
 
-    def __call__(self, weights, x, batch, length, bias):
-        """Rows [B * S, D] -> [B * S, D]; `bias` [B, 1, 1, S] hides padding."""
-        attend = functools.partial(self.self_attention.heads.attend, bias=bias)
+    def __call__(self, weights, x, batch, length, attend):
+        """Rows [B * S, D] -> [B * S, D]; `attend` is a function of queries, keys and values
+        [B, H, S, K] that gives rows."""
 
         def attend_to_self(x):
             return self.self_attention(weights, x, batch, length, attend)
@@ -40,18 +40,31 @@ class Stack:
         if layer.options.ends_with_norm:
             self.final_norm = fusing.twin(layer.final_norm, f"{name}/final_norm")
 
+    @property
+    def heads(self):
+        return self.layers[0].self_attention.heads
+
     def normed(self, weights, x):
         return x if self.final_norm is None else self.final_norm(weights, x)
 
 
 class Encoder(Stack):
-    """The stack of encoder layers."""
+    """The stack of encoder layers; causal by what `attend` sees, that of a language model."""
 
-    def __call__(self, weights, x, batch, length, bias):
-        """Rows [B * S, D] -> [B * S, D]; `bias` [B, 1, 1, S] hides padding."""
-        for layer in self.layers:
-            x = layer(weights, x, batch, length, bias)
+    def __call__(self, weights, x, batch, length, attend):
+        """Rows [B * S, D] -> [B * S, D]; `attend` is a function of queries, keys, values
+        [B, H, S, K] and the layer's number, that gives rows."""
+        for n, layer in enumerate(self.layers):
+            x = layer(weights, x, batch, length, functools.partial(attend, n=n))
         return self.normed(weights, x)
+
+    def sees(self, bias):
+        """The `attend` of all positions at once; `bias` [B, 1, 1, S] hides padding."""
+
+        def attend(queries, keys, values, n):
+            return self.layers[n].self_attention.heads.attend(queries, keys, values, bias)
+
+        return attend
 
 
 TWINS = {encoder.EncoderLayer: EncoderLayer, encoder.Encoder: Encoder}

@@ -8,19 +8,24 @@ from tfformer.inference import (
     embedding,
     encoder,
     feed_forward,
+    language_model,
     norm,
     output,
     positions,
     residual,
     transformer,
 )
+from tfformer.models.language_model import LanguageModel
 from tfformer.models.transformer import Transformer
 
 # Each layer that can be served, and its twin: a class, or a function that makes one.
 FILES = (attention, decoder, embedding, encoder, feed_forward, norm, output, positions, residual)
 TWINS = {layer: twin for file in FILES for layer, twin in file.TWINS.items()}
 # A model may be trained by a subclass of its class.
-MODELS = {Transformer: transformer.Transformer}
+MODELS = {
+    Transformer: transformer.Transformer,
+    LanguageModel: language_model.LanguageModel,
+}
 
 
 class Fusing:

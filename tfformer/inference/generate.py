@@ -8,8 +8,10 @@ import tensorflow as tf
 from tfformer import search as searches
 from tfformer.config import PAD
 from tfformer.inference.fuse import MODELS, fuse
+from tfformer.inference.language_model import LanguageModelInference
 from tfformer.inference.masks import padding_mask
 from tfformer.inference.transformer import Inference
+from tfformer.models.language_model import LanguageModel
 from tfformer.search.hypotheses import check
 from tfformer.search.options import OPTIONS, first_names
 from tfformer.search.uncached import SpecialIds, Uncached
@@ -33,15 +35,16 @@ def generate(
 ):
     """What follows a prompt, or what a source is turned into.
 
-    A `Transformer` remembers its keys and values, and reads a prompt in one pass. Any other model
-    is a function of ids that gives logits; it computes each prefix anew (`tfformer.search.Uncached`
-    says at what price). Texts in and out are `Translator`'s.
+    A `Transformer` and a `LanguageModel` remember their keys and values, and read a prompt in one
+    pass. Any other model is a function of ids that gives logits; it computes each prefix anew
+    (`tfformer.search.Uncached` says at what price). Texts in and out are `Translator`'s.
 
     Eager, or in a `tf.function`, which is faster from the second call on.
 
     Args:
-        model: a `Transformer`; or a Keras model or a function, causal, of int32 [N, T], that gives
-            logits [N, T, V]; with `source_ids`, of {"source_ids": [N, S], "target_ids": [N, T]}.
+        model: a `Transformer` or a `LanguageModel`; or a Keras model or a function, causal, of
+            int32 [N, T], that gives logits [N, T, V]; with `source_ids`, of {"source_ids": [N, S],
+            "target_ids": [N, T]}.
         source_ids: integers [B, S], padded on the right, or ragged. Default: none, for a model of
             one side.
         prompt: what each result begins after, in place of bos: integers [B, P], padded on either
@@ -75,7 +78,7 @@ def generate(
     if search not in tuple(SEARCHES):
         raise ValueError(f"search must be one of {tuple(SEARCHES)}, got {search!r}")
     if not callable(model):
-        raise ValueError(f"model must be a Transformer, or a function of ids, got {model!r}")
+        raise ValueError(f"model must be a model, or a function of ids, got {model!r}")
     special = SpecialIds() if special_ids is None else SpecialIds(*special_ids)
     special.check()
     if prompt is not None:
@@ -111,12 +114,14 @@ def generate(
 
 
 def _cached(model, source_ids, prompt, special, max_length):
-    """A `Transformer` with room for all positions."""
-    if source_ids is None or special != SpecialIds():
-        raise ValueError(
-            f"a {type(model).__name__} needs source_ids and has {SpecialIds()}, got "
-            f"source_ids={source_ids} and {special}"
-        )
+    """A model of ours with room for all positions."""
+    name = type(model).__name__
+    if special != SpecialIds():
+        raise ValueError(f"special_ids of a {name} must be {SpecialIds()}, got {special}")
+    has_source = not isinstance(model, LanguageModel)
+    if has_source != (source_ids is not None):
+        needs = "needs source_ids" if has_source else "has no source: source_ids must be None"
+        raise ValueError(f"a {name} {needs}, got source_ids={source_ids}")
     longest = tf.reduce_max(max_length) + (0 if prompt is None else tf.shape(prompt)[1] - 1)
     most = model.config.longest
     if math.isfinite(most):
@@ -125,6 +130,8 @@ def _cached(model, source_ids, prompt, special, max_length):
             f"{most} tokens"
         )
         _require(longest <= most, rule, longest)
+    if not has_source:
+        return LanguageModelInference(*fuse(model, longest + 1))
     return Inference(*fuse(model, tf.maximum(longest + 1, tf.shape(source_ids)[1])))
 
 

@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
-from tfformer.config import PAD
-from tfformer.inference.masks import attention_bias, causal_bias, padding_bias
-from tfformer.search.step import State, StepResult
+from tfformer.inference.cached import Cached, embedded
+from tfformer.inference.masks import padding_bias
+from tfformer.search.step import State
 
 
 class Transformer:
@@ -24,34 +24,12 @@ class Transformer:
             model.target_embedding, "target_embedding", output=self.output if tied else None
         )
         self.source_embedding = fusing.twin(model.source_embedding, "source_embedding")
+        self.written = self.target_embedding, self.target_positions
         self.vocabulary_size, self.dtype = self.output.size, fusing.dtype
 
 
-class Inference:
-    """The forward pass of a Transformer; what `tfformer.search` asks of a model.
-
-    Args:
-        twin, weights: from `fuse`; the weights may be tensors or variables.
-    """
-
-    def __init__(self, twin, weights):
-        self.twin = twin
-        self.weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
-        self.vocabulary_size = twin.vocabulary_size
-
-    def _embed(self, ids, embedding, positions, padding=None):
-        """All positions of ids [B, T] -> rows [B * T, D]. `padding` [B]: so many places on the left
-        of each row are none."""
-        batch, length = tf.unstack(tf.shape(ids))
-        table = positions.table(self.weights)[:length]
-        if padding is None:
-            places = tf.tile(table, [batch, 1])
-        else:
-            columns = tf.maximum(tf.range(length) - padding[:, None], 0)  # [B, T]
-            places = tf.gather(table, tf.reshape(columns, [-1]))  # [B * T, D]
-        return embedding(self.weights, tf.reshape(ids, [-1]), places)  # ids: [B * T]
-
-    # The encoder, and the decoder over a whole target.
+class Inference(Cached):
+    """The forward pass of a Transformer."""
 
     def memory(self, source_ids):
         """source_ids [B, S] -> what the decoder needs of the source, as `State.memory`.
@@ -61,189 +39,16 @@ class Inference:
         """
         batch, length = tf.unstack(tf.shape(source_ids))
         bias = padding_bias(source_ids)  # [B, 1, 1, S]
-        x = self._embed(source_ids, self.twin.source_embedding, self.twin.source_positions)
-        x = self.twin.encoder(self.weights, x, batch, length, bias)
+        embedding, positions = self.twin.source_embedding, self.twin.source_positions
+        x = embedded(source_ids, embedding, positions, self.weights)
+        x = self.twin.encoder(self.weights, x, batch, length, self.twin.encoder.sees(bias))
         keys, values = self.twin.decoder.project(self.weights, x, batch, length)
         memory = {"keys": keys, "values": values, "bias": bias}
         return {**memory, "source_ids": source_ids} if self.twin.output.reads_source else memory
 
-    def decode(self, target_ids, memory):
-        """All positions at once: target_ids [B, T] -> logits float32 [B, T, V], and the mean over
-        the heads of the last layer's attention to the source, float32 [B, T, S]."""
-        x, attention = self._decode(target_ids, memory)
-        shape = tf.concat([tf.shape(target_ids), [self.vocabulary_size]], axis=0)
-        logits = self.twin.output(self.weights, x, *self._seen(attention, memory))
-        return tf.reshape(logits, shape), attention  # [B, T, V]
-
-    def _seen(self, attention, memory):
-        """What the output layer reads besides the state of each of its rows: nothing; or what the
-        row attends to, float32 [R, S], of an attention [B, T, S], and the ids there, [R, S]."""
-        if not self.twin.output.reads_source:
-            return ()
-        ids = tf.broadcast_to(memory["source_ids"][:, None], tf.shape(attention))  # [B, T, S]
-        shape = [-1, tf.shape(attention)[2]]
-        return tf.reshape(attention, shape), tf.reshape(ids, shape)  # [B * T, S] each
-
-    def log_probs(self, target_ids, labels, memory, block=1024):
-        """log P(label) at all positions of target_ids [B, T], float32 [B, T].
-
-        The logits of `block` positions at a time: [B, T, V] of them would be gigabytes.
-        """
-        x, attention = self._decode(target_ids, memory)
-        count = tf.size(labels)
-        block = tf.clip_by_value(count, 1, block)
-        blocks = tf.maximum(1, (count + block - 1) // block)
-        missing = blocks * block - count
-
-        def in_blocks(rows):
-            rows = tf.pad(rows, [[0, missing], [0, 0]])
-            size = rows.shape[1] or tf.shape(rows)[1]
-            return tf.reshape(rows, [blocks, block, size])  # [N, block, ...]
-
-        seen = [in_blocks(rows) for rows in (x, *self._seen(attention, memory))]
-        padded = tf.pad(tf.reshape(labels, [-1]), [[0, missing]])  # [B * T + missing]
-        padded = tf.reshape(padded, [blocks, block])  # [N, block]
-
-        def log_probs(one):
-            *seen, labels = one
-            logits = self.twin.output(self.weights, *seen)
-            label = tf.gather(logits, labels, batch_dims=1)
-            return label - tf.reduce_logsumexp(logits, axis=-1)
-
-        found = tf.map_fn(
-            log_probs, (*seen, padded), parallel_iterations=1, fn_output_signature=tf.float32
-        )
-        found = tf.reshape(found, [-1])[:count]  # [B * T]
-        return tf.reshape(found, tf.shape(labels))  # [B, T]
-
-    def _decode(self, target_ids, memory, caches=None):
-        """All positions at once, up to the output layer: rows [B * T, D], and the attention.
-
-        `caches` is a list that gets the keys and values [B, H, T, K] of each layer.
-        """
-        batch, length = tf.unstack(tf.shape(target_ids))
-        bias = causal_bias(target_ids, length)  # [B, 1, T, T]
-        embedding, positions = self.twin.target_embedding, self.twin.target_positions
-        x = self._embed(target_ids, embedding, positions, memory.get("padding"))
-
-        def attend(queries, keys, values, n):
-            if caches is not None:
-                caches.append((keys, values))
-            heads = self.twin.decoder.layers[n].self_attention.heads
-            return heads.attend(queries, keys, values, bias)
-
-        return self.twin.decoder(self.weights, x, batch, length, attend, memory)
-
-    # The decoder one position at a time.
-
     def start(self, source_ids, width):
         """The `State` of a search with W = `width` beams, before the first step."""
-        batch = tf.shape(source_ids)[0]
-        heads = self.twin.decoder.heads
-        shape = tf.stack([batch, heads.num_heads, 1, width * heads.head_size])
+        return State(self.memory(source_ids), self.caches(tf.shape(source_ids)[0], width))
 
-        def cache(number):
-            """A buffer of its own: in a graph, two tensors of the same numbers would be one. What
-            it begins with is written over before it is read."""
-            return tf.fill(shape, tf.cast(number, self.twin.dtype))
-
-        num_layers = len(self.twin.decoder.layers)
-        caches = [(cache(2 * n), cache(2 * n + 1)) for n in range(num_layers)]
-        return State(self.memory(source_ids), caches)
-
-    def prefill(self, prompt, width, state):
-        """The `State` after a prompt, int32 [B, P], padded on the left: the keys and values of all
-        its tokens but the last, of one pass, in the first of W beams.
-
-        The memory has one tensor more: `padding`, int32 [B], the places of padding of each row.
-        """
-        padding = tf.reduce_sum(tf.cast(prompt == PAD, tf.int32), axis=1)
-        memory, caches = {**state.memory, "padding": padding}, []
-        self._decode(prompt[:, :-1], memory, caches)
-
-        def in_first_beam(rows):  # [B, H, P - 1, K] -> [B, H, P, W * K]
-            others = (width - 1) * self.twin.decoder.heads.head_size
-            return tf.pad(rows, [[0, 0], [0, 0], [0, 1], [0, others]])
-
-        return State(memory, tf.nest.map_structure(in_first_beam, caches))
-
-    def step(self, ids, position, visible, state):
-        """The step function of `tfformer.search`; its cache is [B, H, C, W * K] for keys and
-        values of each layer, in which a position is one slice for all beams.
-        """
-        batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
-        layout = CacheLayout(self.twin.decoder.heads, batch, width, tf.shape(visible)[2], position)
-        bias = attention_bias(visible)  # [B, W, C, W]
-        bias = tf.reshape(bias, layout.of_bias)  # [B, 1, W, C * W]
-        ids = tf.reshape(self.vocabulary_ids(ids), [-1])  # [B * W]
-        positions = self.twin.target_positions.table(self.weights)
-        if "padding" in state.memory:
-            positions = tf.gather(positions, position - state.memory["padding"])  # [B, D]
-            positions = tf.repeat(positions, width, axis=0)  # [B * W, D]
-        else:
-            positions = positions[position]
-        x = self.twin.target_embedding(self.weights, ids, positions)
-        caches = []
-
-        def attend(queries, keys, values, n):
-            written = [
-                layout.write(cache, new, self._write)
-                for cache, new in zip(state.cache[n], (keys, values), strict=True)
-            ]
-            cache = tuple(tf.reshape(rows, layout.of_cache) for rows in written)  # [B, H, C, W K]
-            caches.append(cache)
-            keys, values = (tf.reshape(rows, layout.of_keys) for rows in written)  # [B, H, C W, K]
-            # k q^T and not q k^T: there are many keys for a few queries, and the product of the
-            # longer matrix with the shorter takes a third of the time.
-            scores = tf.matmul(keys, queries, transpose_b=True)  # [B, H, C * W, W]
-            scores = tf.transpose(scores, [0, 1, 3, 2])  # [B, H, W, C * W]
-            weights = tf.nn.softmax(tf.cast(scores, tf.float32) + bias)  # [B, H, W, C * W]
-            return self.twin.decoder.heads.merge(tf.matmul(tf.cast(weights, values.dtype), values))
-
-        x, attention = self.twin.decoder(self.weights, x, batch, width, attend, state.memory)
-        logits = self._step_logits(x, attention, batch, width, state.memory)
-        return StepResult(logits, caches, attention)
-
-    def vocabulary_ids(self, ids):
-        """The ids of a search as ids of the vocabulary: the same, but with a shortlist."""
-        return ids
-
-    def _step_logits(self, x, attention, batch, width, memory):
-        """Rows [B * W, D], their attention [B, W, S] -> float32 [B, W, V]; with a shortlist
-        fewer."""
-        logits = self.twin.output(self.weights, x, *self._seen(attention, memory))
-        return tf.reshape(logits, tf.stack([batch, width, self.vocabulary_size]))  # [B, W, V]
-
-    @staticmethod
-    def _write(rows, index, new):
-        """Rows with `new` at `index`, written in place; `tensor_scatter_nd_update` would copy them
-        all."""
-        return tf.raw_ops.InplaceUpdate(x=rows, i=index, v=new)
-
-
-class CacheLayout:
-    """Where things lie in a cache [B, H, C, W * K]: C positions, of each the K numbers of W beams.
-
-    Args:
-        heads: the `Heads` of the attention.
-        batch, width, capacity: B, W, C.
-        position: the one that a step writes.
-
-    Attributes:
-        of_cache: [B, H, C, W * K].
-        of_keys: [B, H, C * W, K], as an attention reads it.
-        of_bias: [B, 1, W, C * W], of what is added to the scores.
-    """
-
-    def __init__(self, heads, batch, width, capacity, position):
-        self.row = width * heads.head_size
-        # Where the position stands in every head of every sentence, in rows [B * H * C, W * K].
-        self.index = tf.range(batch * heads.num_heads) * capacity + position
-        self.of_cache = tf.stack([batch, heads.num_heads, capacity, self.row])
-        self.of_keys = tf.stack([batch, heads.num_heads, capacity * width, heads.head_size])
-        self.of_bias = tf.stack([batch, 1, width, capacity * width])
-
-    def write(self, cache, new, write):
-        """A cache with `new` [B, H, W, K] at the position, as rows [B * H * C, W * K]."""
-        rows = tf.reshape(cache, [-1, self.row])  # [B * H * C, W * K]
-        return write(rows, self.index, tf.reshape(new, [-1, self.row]))  # new: [B * H, W * K]
+    def _through(self, x, batch, length, attend, memory):
+        return self.twin.decoder(self.weights, x, batch, length, attend, memory)

@@ -96,8 +96,8 @@ class MultiHeadAttention(Layer):
             `value_mask` and `causal` hide. (Self-attention takes a `value_mask` beside it.)
         value_mask: boolean [B, S], True = token: the padding of `value`.
         causal: position t sees only the positions up to t; S = T. Default False.
-        rows, value_rows: how `query` and `value` lie, `Padded` or `Packed`; they bring the masks.
-            Default: padded, with the masks above.
+        rows, value_rows: how `query` and `value` lie, see `tfformer.layers.rows`; they bring the
+            masks. Default: padded, with the masks above.
 
     Both masks are filled in by Keras's mask propagation where the inputs carry one.
 
@@ -194,6 +194,7 @@ class MultiHeadAttention(Layer):
         keys_of = query if value is None else value
         padding, pairs = (None, None) if rows else _padding_or_pairs(mask, query, keys_of)
         rows = rows or Padded(padding)
+        pairs = rows.pairs if pairs is None else pairs
         if value is None and value_rows is None:
             value_rows = rows if value_mask is None else Padded(_both(rows.mask, value_mask))
         value, value_rows = keys_of, value_rows or Padded(value_mask)

@@ -18,7 +18,7 @@ class EncoderLayer(Block):
         mask: boolean [B, S], True = token; filled in by Keras's mask propagation.
         causal: position s sees only the positions up to s, which makes this the layer of a
             decoder-only model. Default False.
-        rows: how `x` lies, `Padded` or `Packed`; it brings the mask. Default: padded.
+        rows: how `x` lies, see `tfformer.layers.rows`; it brings the mask. Default: padded.
 
     Returns:
         As `x`.

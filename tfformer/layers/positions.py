@@ -155,3 +155,11 @@ class LearnedPositionalEmbedding(Layer):
             "max_positions": self.max_positions,
             "d_model": self.d_model,
         }
+
+
+def of_options(options, **common):
+    """The positions of a configuration's `NumberedOptions`; `common` are arguments of every Keras
+    layer."""
+    if options.positions == "learned":
+        return LearnedPositionalEmbedding(options.max_positions, options.d_model, **common)
+    return SinusoidalPositionalEncoding(options.d_model, **common)

@@ -1,4 +1,5 @@
-"""Rows: how the tokens of a batch lie, padded [B, T, D] or packed end to end [N, D].
+"""Rows: how the tokens of a batch lie, padded [B, T, D], packed end to end [N, D], or texts joined
+to full rows [B * T, D].
 
 All of a Transformer but attention treats each position by itself: projections, feed-forward
 layers, LayerNorm, dropout, the output projection, the loss. What these compute at padding is
@@ -11,7 +12,7 @@ from keras import ops
 
 from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import whole
-from tfformer.layers.masks import padding_mask
+from tfformer.layers.masks import causal_mask, padding_mask
 
 # Batches have any number of tokens, and oneDNN makes a program for each shape that it meets. Of
 # these there are a sixteenth so, for 8 more tokens on average of about 1,000.
@@ -82,7 +83,9 @@ class Padded:
         mask: boolean [B, T], True = token. Default: all are tokens.
     """
 
-    positions = None
+    # Where each row of x stands, [N]; None: x is [B, T, D], and they stand from 0 on. And who may
+    # attend to whom, boolean [B, T, T]; None: all to all.
+    positions = pairs = None
 
     def __init__(self, mask=None):
         self.mask = mask
@@ -121,6 +124,8 @@ class Packed:
             may follow them, so that batches have the same N, or one of few.
         mask: boolean [B, T], True = token.
     """
+
+    pairs = None
 
     def __init__(self, places, mask):
         self.places, self.mask = ops.cast(places, "int32"), mask
@@ -186,3 +191,38 @@ class Packed:
             return merged, gradient
 
         return merge
+
+
+class Joined:
+    """Rows of several texts, one behind the other: [B * T, D]. A text sees itself alone, and its
+    places are numbered from 0 on, as if it had a row of its own; padding is at most at the end.
+
+    Args:
+        texts: integers [B, T]: the number of the text that a token is of, the same for all of its
+            tokens and for those of no other in the row; 0 is padding.
+    """
+
+    def __init__(self, texts):
+        texts = ops.convert_to_tensor(texts)
+        self.mask = padding_mask(texts)
+        self.pairs = ops.equal(texts[:, :, None], texts[:, None])  # [B, T, T]
+        before = ops.cast(self.pairs & causal_mask(ops.shape(texts)[1]), "int32")
+        self.positions = ops.reshape(ops.sum(before, axis=-1) - 1, (-1,))  # [B * T]
+
+    def pack(self, ids):
+        """[B, T] -> [B * T]."""
+        return ops.reshape(ids, (-1,))  # [B * T]
+
+    def length(self, x):
+        """T of the rows that x [B * T, D] was."""
+        return ops.shape(self.mask)[1]
+
+    def split_heads(self, x, num_heads):
+        """[B * T, D] -> [B, H, T, K], D = H K."""
+        shape = (*ops.shape(self.mask), num_heads, x.shape[-1] // num_heads)
+        return ops.swapaxes(ops.reshape(x, shape), 1, 2)  # [B, H, T, K]
+
+    def merge_heads(self, x):
+        """[B, H, T, K] -> [B * T, D], D = H K; the inverse of `split_heads`."""
+        width = x.shape[1] * ops.shape(x)[-1]
+        return ops.reshape(ops.swapaxes(x, 1, 2), (-1, width))  # [B * T, D]

@@ -4,13 +4,13 @@ import keras
 from keras import ops
 
 from tfformer.config import TransformerConfig
+from tfformer.layers import positions
 from tfformer.layers.decoder import Decoder
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.output import Dense, PointerGenerator
-from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.rows import Packed, Padded
 
 
@@ -68,8 +68,8 @@ class Transformer(keras.Model):
             self.source_embedding = TokenEmbedding(
                 config.source_vocabulary_size, config.d_model, dtype=dtype, name="source_embedding"
             )
-        self.source_positions = self._positions("source_positions")
-        self.target_positions = self._positions("target_positions")
+        self.source_positions = positions.of_options(config, dtype=dtype, name="source_positions")
+        self.target_positions = positions.of_options(config, dtype=dtype, name="target_positions")
         self.source_dropout = Dropout(config.dropout, dtype=dtype)
         self.target_dropout = Dropout(config.dropout, dtype=dtype)
         self.encoder = Encoder(config.num_encoder_layers, **stack, name="encoder")
@@ -82,14 +82,6 @@ class Transformer(keras.Model):
         )
         # The sizes are all in the configuration, so the weights exist from the start.
         self.build()
-
-    def _positions(self, name):
-        config, dtype = self.config, self.dtype_policy
-        if config.positions == "learned":
-            return LearnedPositionalEmbedding(
-                config.max_positions, config.d_model, dtype=dtype, name=name
-            )
-        return SinusoidalPositionalEncoding(config.d_model, dtype=dtype, name=name)
 
     def parts(self):
         """What the model is made of: lists of layers by name, of which a training can freeze some.
@@ -192,9 +184,9 @@ class Transformer(keras.Model):
         return self.logits(x, attention, rows.of_sentences(self._given(source_ids)))
 
     @staticmethod
-    def _embed(embedding, positions, ids, rows):
+    def _embed(embedding, numbered, ids, rows):
         """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of packed rows."""
-        return positions(embedding(rows.pack(ids)), positions=rows.positions)
+        return numbered(embedding(rows.pack(ids)), positions=rows.positions)
 
     def decode_step(self, ids, position, projected_memory, memory_mask, cache, source_ids=None):
         """One position of W targets a sentence, over a cache of those before.

@@ -1,0 +1,229 @@
+"""The forward pass of a stack that writes one token after the other, over a cache."""
+
+import tensorflow as tf
+
+from tfformer.config import PAD
+from tfformer.inference.masks import attention_bias, causal_bias
+from tfformer.search.step import State, StepResult
+
+
+class Cached:
+    """What the forward passes of the encoder-decoder and of the language model share; what
+    `tfformer.search` asks of a model.
+
+    Args:
+        twin, weights: from `fuse`; the weights may be tensors or variables. The twin has `decoder`,
+            `output`, `vocabulary_size`, `dtype`, and in `written` the embedding and the positions
+            of what is written.
+    """
+
+    def __init__(self, twin, weights):
+        self.twin = twin
+        self.weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
+        self.vocabulary_size = twin.vocabulary_size
+
+    def _through(self, x, batch, length, attend, memory):
+        """Rows [B * T, D] through the layers: rows, and the attention [B, T, S] or None.
+
+        Args:
+            attend: a function of queries, keys, values [B, H, T, K] and the layer's number, that
+                gives rows: the attention of what is written to itself.
+            memory: of the `State`.
+        """
+        raise NotImplementedError
+
+    # All positions at once.
+
+    def decode(self, target_ids, memory):
+        """target_ids [B, T] -> logits float32 [B, T, V], and the mean over the heads of the last
+        layer's attention to the source, float32 [B, T, S]; None where there is no source."""
+        x, attention = self._decode(target_ids, memory)
+        shape = tf.concat([tf.shape(target_ids), [self.vocabulary_size]], axis=0)
+        logits = self.twin.output(self.weights, x, *self._seen(attention, memory))
+        return tf.reshape(logits, shape), attention  # [B, T, V]
+
+    def _seen(self, attention, memory):
+        """What the output layer reads besides the state of each of its rows: nothing; or what the
+        row attends to, float32 [R, S], of an attention [B, T, S], and the ids there, [R, S]."""
+        if not self.twin.output.reads_source:
+            return ()
+        ids = tf.broadcast_to(memory["source_ids"][:, None], tf.shape(attention))  # [B, T, S]
+        shape = [-1, tf.shape(attention)[2]]
+        return tf.reshape(attention, shape), tf.reshape(ids, shape)  # [B * T, S] each
+
+    def log_probs(self, target_ids, labels, memory, block=1024):
+        """log P(label) at all positions of target_ids [B, T], float32 [B, T].
+
+        The logits of `block` positions at a time: [B, T, V] of them would be gigabytes.
+        """
+        x, attention = self._decode(target_ids, memory)
+        count = tf.size(labels)
+        block = tf.clip_by_value(count, 1, block)
+        blocks = tf.maximum(1, (count + block - 1) // block)
+        missing = blocks * block - count
+
+        def in_blocks(rows):
+            rows = tf.pad(rows, [[0, missing], [0, 0]])
+            size = rows.shape[1] or tf.shape(rows)[1]
+            return tf.reshape(rows, [blocks, block, size])  # [N, block, ...]
+
+        seen = [in_blocks(rows) for rows in (x, *self._seen(attention, memory))]
+        padded = tf.pad(tf.reshape(labels, [-1]), [[0, missing]])  # [B * T + missing]
+        padded = tf.reshape(padded, [blocks, block])  # [N, block]
+
+        def log_probs(one):
+            *seen, labels = one
+            logits = self.twin.output(self.weights, *seen)
+            label = tf.gather(logits, labels, batch_dims=1)
+            return label - tf.reduce_logsumexp(logits, axis=-1)
+
+        found = tf.map_fn(
+            log_probs, (*seen, padded), parallel_iterations=1, fn_output_signature=tf.float32
+        )
+        found = tf.reshape(found, [-1])[:count]  # [B * T]
+        return tf.reshape(found, tf.shape(labels))  # [B, T]
+
+    def _decode(self, target_ids, memory, caches=None):
+        """All positions at once, up to the output layer: rows [B * T, D], and the attention.
+
+        `caches` is a list that gets the keys and values [B, H, T, K] of each layer.
+        """
+        batch, length = tf.unstack(tf.shape(target_ids))
+        bias = causal_bias(target_ids, length)  # [B, 1, T, T]
+        x = embedded(target_ids, *self.twin.written, self.weights, memory.get("padding"))
+
+        def attend(queries, keys, values, n):
+            if caches is not None:
+                caches.append((keys, values))
+            heads = self.twin.decoder.layers[n].self_attention.heads
+            return heads.attend(queries, keys, values, bias)
+
+        return self._through(x, batch, length, attend, memory)
+
+    # One position at a time.
+
+    def caches(self, batch, width):
+        """The caches of a search with W = `width` beams, before the first step."""
+        heads = self.twin.decoder.heads
+        shape = tf.stack([batch, heads.num_heads, 1, width * heads.head_size])
+
+        def cache(number):
+            """A buffer of its own: in a graph, two tensors of the same numbers would be one. What
+            it begins with is written over before it is read."""
+            return tf.fill(shape, tf.cast(number, self.twin.dtype))
+
+        num_layers = len(self.twin.decoder.layers)
+        return [(cache(2 * n), cache(2 * n + 1)) for n in range(num_layers)]
+
+    def prefill(self, prompt, width, state=None):
+        """The `State` after a prompt, int32 [B, P], padded on the left: the keys and values of all
+        its tokens but the last, of one pass, in the first of W beams.
+
+        The memory has one tensor more: `padding`, int32 [B], the places of padding of each row.
+        `state` is from `start`, where there is a source.
+        """
+        padding = tf.reduce_sum(tf.cast(prompt == PAD, tf.int32), axis=1)
+        known = {} if state is None else state.memory
+        memory, caches = {**known, "padding": padding}, []
+        self._decode(prompt[:, :-1], memory, caches)
+
+        def in_first_beam(rows):  # [B, H, P - 1, K] -> [B, H, P, W * K]
+            others = (width - 1) * self.twin.decoder.heads.head_size
+            return tf.pad(rows, [[0, 0], [0, 0], [0, 1], [0, others]])
+
+        return State(memory, tf.nest.map_structure(in_first_beam, caches))
+
+    def step(self, ids, position, visible, state):
+        """The step function of `tfformer.search`; its cache is [B, H, C, W * K] for keys and
+        values of each layer, in which a position is one slice for all beams.
+        """
+        batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
+        layout = CacheLayout(self.twin.decoder.heads, batch, width, tf.shape(visible)[2], position)
+        bias = attention_bias(visible)  # [B, W, C, W]
+        bias = tf.reshape(bias, layout.of_bias)  # [B, 1, W, C * W]
+        ids = tf.reshape(self.vocabulary_ids(ids), [-1])  # [B * W]
+        embedding, positions = self.twin.written
+        positions = positions.table(self.weights)
+        if "padding" in state.memory:
+            positions = tf.gather(positions, position - state.memory["padding"])  # [B, D]
+            positions = tf.repeat(positions, width, axis=0)  # [B * W, D]
+        else:
+            positions = positions[position]
+        x = embedding(self.weights, ids, positions)
+        caches = []
+
+        def attend(queries, keys, values, n):
+            written = [
+                layout.write(cache, new, self._write)
+                for cache, new in zip(state.cache[n], (keys, values), strict=True)
+            ]
+            cache = tuple(tf.reshape(rows, layout.of_cache) for rows in written)  # [B, H, C, W K]
+            caches.append(cache)
+            keys, values = (tf.reshape(rows, layout.of_keys) for rows in written)  # [B, H, C W, K]
+            # k q^T and not q k^T: there are many keys for a few queries, and the product of the
+            # longer matrix with the shorter takes a third of the time.
+            scores = tf.matmul(keys, queries, transpose_b=True)  # [B, H, C * W, W]
+            scores = tf.transpose(scores, [0, 1, 3, 2])  # [B, H, W, C * W]
+            weights = tf.nn.softmax(tf.cast(scores, tf.float32) + bias)  # [B, H, W, C * W]
+            return self.twin.decoder.heads.merge(tf.matmul(tf.cast(weights, values.dtype), values))
+
+        x, attention = self._through(x, batch, width, attend, state.memory)
+        logits = self._step_logits(x, attention, batch, width, state.memory)
+        return StepResult(logits, caches, attention)
+
+    def vocabulary_ids(self, ids):
+        """The ids of a search as ids of the vocabulary: the same, but with a shortlist."""
+        return ids
+
+    def _step_logits(self, x, attention, batch, width, memory):
+        """Rows [B * W, D], their attention [B, W, S] -> float32 [B, W, V]; with a shortlist
+        fewer."""
+        logits = self.twin.output(self.weights, x, *self._seen(attention, memory))
+        return tf.reshape(logits, tf.stack([batch, width, self.vocabulary_size]))  # [B, W, V]
+
+    @staticmethod
+    def _write(rows, index, new):
+        """Rows with `new` at `index`, written in place; `tensor_scatter_nd_update` would copy them
+        all."""
+        return tf.raw_ops.InplaceUpdate(x=rows, i=index, v=new)
+
+
+def embedded(ids, embedding, positions, weights, padding=None):
+    """All positions of ids [B, T] -> rows [B * T, D]. `padding` [B]: so many places on the left
+    of each row are none."""
+    batch, length = tf.unstack(tf.shape(ids))
+    table = positions.table(weights)[:length]
+    if padding is None:
+        places = tf.tile(table, [batch, 1])
+    else:
+        columns = tf.maximum(tf.range(length) - padding[:, None], 0)  # [B, T]
+        places = tf.gather(table, tf.reshape(columns, [-1]))  # [B * T, D]
+    return embedding(weights, tf.reshape(ids, [-1]), places)  # ids: [B * T]
+
+
+class CacheLayout:
+    """Where things lie in a cache [B, H, C, W * K]: C positions, of each the K numbers of W beams.
+
+    Args:
+        heads: the `Heads` of the attention.
+        batch, width, capacity: B, W, C.
+        position: the one that a step writes.
+
+    Attributes:
+        of_cache: [B, H, C, W * K].
+        of_keys: [B, H, C * W, K], as an attention reads it.
+        of_bias: [B, 1, W, C * W], of what is added to the scores.
+    """
+
+    def __init__(self, heads, batch, width, capacity, position):
+        self.row = width * heads.head_size
+        # Where the position stands in every head of every sentence, in rows [B * H * C, W * K].
+        self.index = tf.range(batch * heads.num_heads) * capacity + position
+        self.of_cache = tf.stack([batch, heads.num_heads, capacity, self.row])
+        self.of_keys = tf.stack([batch, heads.num_heads, capacity * width, heads.head_size])
+        self.of_bias = tf.stack([batch, 1, width, capacity * width])
+
+    def write(self, cache, new, write):
+        """A cache with `new` [B, H, W, K] at the position, as rows [B * H * C, W * K]."""
+        rows = tf.reshape(cache, [-1, self.row])  # [B * H * C, W * K]
+        return write(rows, self.index, tf.reshape(new, [-1, self.row]))  # new: [B * H, W * K]

@@ -1,0 +1,33 @@
+"""The twin of the language model, and its forward pass over the weights of a request."""
+
+import tensorflow as tf
+
+from tfformer.inference.cached import Cached
+from tfformer.search.step import State
+
+
+class LanguageModel:
+    """The twins of a language model's layers, by the names of the layers."""
+
+    def __init__(self, model, fusing):
+        self.decoder = fusing.twin(model.decoder, "decoder")
+        self.positions = fusing.twin(model.positions, "positions")
+        tied = model.output_projection.tied
+        self.output = fusing.twin(model.output_projection, "output", embedding=model.embedding)
+        self.embedding = fusing.twin(
+            model.embedding, "embedding", output=self.output if tied else None
+        )
+        self.written = self.embedding, self.positions
+        self.vocabulary_size, self.dtype = self.output.size, fusing.dtype
+
+
+class LanguageModelInference(Cached):
+    """The forward pass of a language model: there is no source, and a search begins after a prompt,
+    which bos alone may be."""
+
+    def start(self, prompt, width):
+        """The `State` of a search with W = `width` beams of B prompts, before it has read them."""
+        return State({}, self.caches(tf.shape(prompt)[0], width))
+
+    def _through(self, x, batch, length, attend, memory):
+        return self.twin.decoder(self.weights, x, batch, length, attend), None
