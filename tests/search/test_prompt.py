@@ -5,7 +5,7 @@ import pytest
 import search_oracle as oracle
 import tensorflow as tf
 from search_oracle import BOS
-from toy import Toy, V, assert_complete, assert_found
+from toy import Toy, V, assert_complete, assert_found, sequences
 
 from tfformer import beam_search, greedy_search, sample_search
 from tfformer.search import State, StepResult
@@ -47,6 +47,19 @@ def test_greedy_search_goes_on_after_the_prompt():
         of = log_probs_after(toy, b)
         ids = oracle.greedy(of, V, T)
         assert_found(found, b, [(ids, oracle.log_prob(of, ids), oracle.log_prob(of, ids))])
+
+
+def test_what_ends_a_sequence_is_not_in_its_prompt():
+    """The prompts have 5, at which a sequence ends."""
+    toy = Toy(seed=6, batch=B, eos_bonus=-2)
+    given = {"prompt": tf.constant(PROMPTS)}
+    free = greedy_search(toy.step, after(toy, 1), B, T, **given)
+    found = greedy_search(
+        toy.step, after(toy, 1), B, T, stop=lambda newest: tf.reduce_any(newest == 5, 1), **given
+    )
+    for b in range(B):
+        [whole], [cut] = sequences(free, b), sequences(found, b)
+        assert cut == (whole[: whole.index(5) + 1] if 5 in whole else whole)
 
 
 def test_a_sample_after_a_prompt_has_the_log_probability_that_the_model_gives_it():

@@ -220,3 +220,48 @@ def test_arguments_may_be_numpy_arrays():
     tensors = {name: tf.constant(value) for name, value in options.items()}
     other = beam_search(toy.step, toy.state(W), B, tf.constant([3, 4, 5, 6, 7]), W, **tensors)
     np.testing.assert_array_equal(found.token_ids, other.token_ids)
+
+
+# The searches of one hypothesis.
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"repetition_penalty": 1.7},
+        {"no_repeat_ngram": 1},
+        {"no_repeat_ngram": tf.constant(2), "min_length": 6},
+        {"repetition_penalty": tf.constant(1.2), "no_repeat_ngram": 2},
+    ],
+)
+@pytest.mark.parametrize("search", [greedy_search, sample_search])
+def test_greedy_search_by_the_rules_is_a_beam_of_one(search, options):
+    """And so is a draw from the likeliest token alone."""
+    toy = Attending(seed=24, eos_bonus=-2)
+    one = {"seed": 5, "top_k": 1} if search is sample_search else {}
+    found = search(toy.step, toy.state(), B, T, **options, **one)
+    expected = beam_search(toy.step, toy.state(), B, T, 1, 0.0, **options)
+    free = greedy_search(toy.step, toy.state(), B, T)
+    for b in range(B):
+        assert sequences(found, b) == sequences(expected, b)
+    np.testing.assert_allclose(found.log_probs, expected.log_probs, rtol=1e-5)
+    assert any(sequences(found, b) != sequences(free, b) for b in range(B))
+
+
+def test_a_sequence_ends_where_stop_says_so():
+    """What stands there stays, without eos; what is asked are the newest tokens."""
+    toy, seen = Attending(seed=25, eos_bonus=-2), []
+
+    def stop(newest):
+        seen.append(newest.numpy())
+        return tf.reduce_any(newest == 5, axis=1)
+
+    found = greedy_search(toy.step, toy.state(), B, T, stop=stop)
+    free = greedy_search(toy.step, toy.state(), B, T)
+    for b in range(B):
+        [whole], [cut] = sequences(free, b), sequences(found, b)
+        end = whole.index(5) + 1 if 5 in whole else len(whole)
+        assert cut == whole[:end] and len(cut) == found.lengths[b, 0]
+    assert any(5 in sequences(found, b)[0] for b in range(B))
+    assert max(newest.shape[1] for newest in seen) <= T
+    assert not any((newest == BOS).any() for newest in seen)

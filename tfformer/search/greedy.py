@@ -1,15 +1,33 @@
 """Greedy search: the most probable token at each step; and the search of one hypothesis that it
 shares with sampling."""
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
 from tfformer.search.hypotheses import Hypotheses, check, limits, prompt_ids, result
 from tfformer.search.loop import search_in_blocks
-from tfformer.search.rules import allowed_log_probs
+from tfformer.search.rules import allowed_log_probs, ban_ngrams, penalise_repetition
+
+# Of the newest tokens so many are looked at for what ends a sequence besides eos.
+RECENT = 32
 
 
-def greedy_search(step, state, batch_size, max_length, skip=None, *, min_length=0, prompt=None):
+def greedy_search(
+    step,
+    state,
+    batch_size,
+    max_length,
+    skip=None,
+    *,
+    min_length=0,
+    prompt=None,
+    repetition_penalty=None,
+    no_repeat_ngram=None,
+    stop=None,
+):
     """The most probable token at each step.
 
     Args:
@@ -19,13 +37,17 @@ def greedy_search(step, state, batch_size, max_length, skip=None, *, min_length=
         skip: boolean [B], rows that are not searched: length 0, score 0. Default: none.
         min_length: the shortest sequence, eos counted. Default 0.
         prompt: int32 [B, P], what the search begins after, as in `beam_search`. Default: bos.
+        repetition_penalty, no_repeat_ngram: as in `beam_search`. Default: none.
+        stop: a function of the newest tokens, int32 [B, n] with n at most 32, that gives boolean
+            [B]: True ends a sequence there, without eos. Default: eos alone ends one.
 
     Returns:
         A `SearchResult` with W = 1 and without a length penalty.
 
     Raises:
-        ValueError: `max_length` is no integer of at least 1, `min_length` or `batch_size` none of
-            at least 0, or the prompt is not [B, P].
+        ValueError: `max_length` is no integer of at least 1, `min_length`, `no_repeat_ngram` or
+            `batch_size` none of at least 0, `repetition_penalty` is below 1, or the prompt is not
+            [B, P].
 
     Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
         >>> after = tf.constant([0, 0, 5, 0, 3, 4])
@@ -39,12 +61,49 @@ def greedy_search(step, state, batch_size, max_length, skip=None, *, min_length=
     def choose(log_probs, position, rows):
         return tf.argmax(log_probs, axis=-1, output_type=tf.int32)
 
-    return search_one(step, state, batch_size, max_length, choose, skip, min_length, prompt)
+    rules = Rules(min_length, repetition_penalty, no_repeat_ngram, stop)
+    return search_one(step, state, batch_size, max_length, choose, skip, prompt, rules)
 
 
-def search_one(step, state, batch_size, max_length, choose, skip, min_length, prompt):
+class Rules(NamedTuple):
+    """The rules of a search of one hypothesis: the arguments of `greedy_search` by these names."""
+
+    min_length: int = 0
+    repetition_penalty: float | None = None
+    no_repeat_ngram: int | None = None
+    stop: Callable | None = None
+
+    def check(self, max_length):
+        """A ValueError for a number that breaks a rule; tensors are checked by whoever serves."""
+        check(max_length, min_length=(self.min_length, 0))
+        for name, least in (("repetition_penalty", 1), ("no_repeat_ngram", 0)):
+            if (value := getattr(self, name)) is not None:
+                check(max_length, **{name: (value, least)})
+
+    def log_probs(self, logits, position, found, h):
+        """log P of each next token, float32 [B, 1, V], -inf for what may not follow; `found` tokens
+        have been since the prompt."""
+        logits = tf.cast(logits, tf.float32)
+        if self.repetition_penalty is not None:
+            logits = penalise_repetition(logits, h.paths(), self.repetition_penalty)
+        gains = allowed_log_probs(logits, found, h.given["limit"], self.min_length)
+        if self.no_repeat_ngram is not None:
+            gains = ban_ngrams(gains, h.paths(), position, self.no_repeat_ngram)
+        return gains
+
+    def ended(self, position, h, first):
+        """The hypotheses, of which those are finished that the token after a position ends."""
+        if self.stop is None:
+            return h
+        begin = tf.maximum(first + 1, position + 2 - RECENT)
+        ends = self.stop(h.paths()[:, 0, begin : position + 2])[:, None]  # [B, 1]
+        return h._replace(finished=h.finished | ends)
+
+
+def search_one(step, state, batch_size, max_length, choose, skip, prompt, rules):
     """One hypothesis a sentence, by the token that `choose(log_probs [B, 1, V], t, rows)` picks."""
-    check(max_length, batch_size=(batch_size, 0), min_length=(min_length, 0))
+    check(max_length, batch_size=(batch_size, 0))
+    rules.check(max_length)
     prompt = None if prompt is None else prompt_ids(prompt, batch_size)
     first = 0 if prompt is None else (prompt.shape[1] or tf.shape(prompt)[1]) - 1
 
@@ -54,7 +113,7 @@ def search_one(step, state, batch_size, max_length, choose, skip, min_length, pr
     def advance(position, h, state):
         logits, cache, _ = step(h.ids, position, h.visible(), state)
         found = position if prompt is None else position - first
-        gains = allowed_log_probs(logits, found, h.given["limit"], min_length)
+        gains = rules.log_probs(logits, position, found, h)
         token = choose(gains, found, h.given["row"])
         gain = tf.where(h.finished, 0.0, tf.gather(gains, token, batch_dims=2))
         token = tf.where(h.finished, PAD, token)
@@ -65,8 +124,8 @@ def search_one(step, state, batch_size, max_length, choose, skip, min_length, pr
             scores=log_probs,
             lengths=h.lengths + tf.cast(~h.finished, tf.int32),
             finished=h.finished | (token == EOS),
-        )
-        return h.write(position + 1, token_ids=token), cache
+        ).write(position + 1, token_ids=token)
+        return rules.ended(position, h, first), cache
 
     given = {"limit": limits(max_length, batch_size)}
     start = Hypotheses.start(batch_size, 1, tf.zeros([batch_size, 1]), skip, given, prompt=prompt)

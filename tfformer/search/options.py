@@ -101,6 +101,15 @@ OPTIONS = {
         ),
     )
 }  # fmt: skip
+# Of a draw, `sample_search`: what a request may say, besides `seed`.
+SAMPLING = {
+    option.name: option
+    for option in (
+        Option("temperature", 1.0, 1e-3, 1e3, "below 1 likelier tokens are likelier still"),
+        Option("top_k", 0, help="the likeliest tokens that may be drawn; 0 is all"),
+        Option("top_p", 1.0, 1e-6, 1, "the probability that those which may be drawn share"),
+    )
+}
 SECOND_NAMES = {second: o.name for o in OPTIONS.values() for second in o.second_names}
 
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.search.greedy import search_one
+from tfformer.search.greedy import Rules, search_one
 from tfformer.search.hypotheses import IMPOSSIBLE, check, check_number
 
 
@@ -19,6 +19,9 @@ def sample_search(
     *,
     min_length=0,
     prompt=None,
+    repetition_penalty=None,
+    no_repeat_ngram=None,
+    stop=None,
 ):
     """One sequence drawn from P(y | x)^(1 / temperature), cut to the likeliest tokens.
 
@@ -27,7 +30,8 @@ def sample_search(
     draws the same sequence for the same row of a batch of that size.
 
     Args:
-        step, state, batch_size, max_length, skip, min_length, prompt: as in `greedy_search`.
+        step, state, batch_size, max_length, skip, min_length, prompt, repetition_penalty,
+            no_repeat_ngram, stop: as in `greedy_search`.
         seed: an integer or int32 scalar.
         temperature: positive. Default 1.
         top_k: 0 keeps all. Default 0.
@@ -68,7 +72,8 @@ def sample_search(
         noise = -tf.math.log(-tf.math.log(tf.gather(uniform, rows)))
         return tf.argmax(kept + noise, -1, output_type=tf.int32)
 
-    return search_one(step, state, batch_size, max_length, choose, skip, min_length, prompt)
+    rules = Rules(min_length, repetition_penalty, no_repeat_ngram, stop)
+    return search_one(step, state, batch_size, max_length, choose, skip, prompt, rules)
 
 
 def keep_likeliest(logits, top_k, top_p):
