@@ -3,10 +3,20 @@
 import tensorflow as tf
 
 from tfformer import search
+from tfformer.search.options import SAMPLING
 from tfformer.service.checks import option_in, scalar
 from tfformer.service.signature import Signature, graph_with_options, texts
 
-OPTIONS = {"seed": 0, "temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_length": 0}
+OPTIONS = {"seed": 0, **{o.name: o.default for o in SAMPLING.values()}, "max_length": 0}
+
+
+def asked_sampling(asked, vocabulary_size):
+    """The options of a draw as a request says them: INVALID_ARGUMENT on a server for a number that
+    breaks its rule. {name: scalar}, `seed` among them."""
+    bounds = {name: (option.least, option.most) for name, option in SAMPLING.items()}
+    bounds["top_k"] = 0, vocabulary_size
+    found = {name: option_in(name, asked[name], *bounds[name]) for name in bounds}
+    return {"seed": scalar(asked["seed"]), **found}
 
 
 def sample(generation):
@@ -14,9 +24,7 @@ def sample(generation):
     `truncated`, which texts were cut."""
 
     def answer(text, asked):
-        temperature = option_in("temperature", asked["temperature"], 1e-3, 1e3)
-        top_k = option_in("top_k", asked["top_k"], 0, generation.config.target_vocabulary_size)
-        top_p = option_in("top_p", asked["top_p"], 1e-6, 1.0)
+        drawn = asked_sampling(asked, generation.config.target_vocabulary_size)
         source_ids, truncated = generation.source_ids(text)
         blank = generation.blank(source_ids)
         inference = generation.inference()
@@ -26,12 +34,9 @@ def sample(generation):
             inference.start(source_ids, width=1),
             tf.shape(source_ids)[0],
             generation.limit(source_ids, factor, asked["max_length"]),
-            scalar(asked["seed"]),
-            temperature,
-            top_k,
-            top_p,
-            blank,
+            skip=blank,
             min_length=generation.options["min_length"],
+            **drawn,
         )
         return {
             "translation": generation.best(found, blank)["translation"],

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from tfformer.config import whole
 from tfformer.inference.fuse import fuse
 from tfformer.search.options import first_names
 
@@ -46,6 +47,8 @@ class Service(abc.ABC):
     """
 
     max_target_length, shortlist, xla = 0, None, False
+    # The output of `serving_default` that a command prints, string [B].
+    output = ""
 
     @abc.abstractmethod
     def served(self, fused, shortlist):
@@ -55,6 +58,11 @@ class Service(abc.ABC):
             fused: a function that gives what `fuse` does; it is called in each graph.
             shortlist: the arrays of the shortlist, tensors or variables; empty without one.
         """
+
+    @abc.abstractmethod
+    def answer(self, texts, batch_size=None, greedy=False):
+        """What `serving_default` answers, its `output`, of texts in any number: a list of strings;
+        `greedy`: by the likeliest token at each step, where tokens are searched."""
 
     @abc.abstractmethod
     def limits(self):
@@ -83,8 +91,44 @@ class Service(abc.ABC):
 
     def fused(self, dtype=None):
         """The twin of the model and its weights as they are now."""
-        most = max(self.max_source_length, self.max_target_length)
-        return fuse(self.model, most, dtype or self.dtype)
+        return self.fused_for(max(self.max_source_length, self.max_target_length), dtype)
+
+    def fused_for(self, positions, dtype=None):
+        """The same, with tables of so many positions."""
+        return fuse(self.model, positions, dtype or self.dtype)
+
+    def in_batches(self, texts, batch_size, function):
+        """What a function answers of texts in any number, in order: a list of strings.
+
+        Args:
+            texts: strings.
+            batch_size: how many at once, at most `max_batch_size`; None: 32, if there may be so
+                many.
+            function: of a string tensor [B], which gives another.
+
+        Raises:
+            ValueError: `texts` is one string, or has what is none; or `batch_size` is not in
+                [1, max_batch_size].
+        """
+        if isinstance(texts, str):
+            raise ValueError(f"texts must be a list of strings, got the string {texts!r}")
+        if batch_size is None:
+            batch_size = min(32, self.max_batch_size)
+        if not 1 <= whole("batch_size", batch_size, least=0) <= self.max_batch_size:
+            raise ValueError(f"batch_size must be in [1, {self.max_batch_size}], got {batch_size}")
+        texts = list(texts) if hasattr(texts, "__iter__") else [texts]
+        for text in texts:
+            if not isinstance(text, (str, bytes)):
+                raise ValueError(f"texts must be a list of strings, got {text!r} among them")
+        # Texts of like length together: less padding, fewer idle steps.
+        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+        answers = [""] * len(texts)
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            found = function(tf.constant([texts[n] for n in chosen])).numpy()
+            for n, answer in zip(chosen, found, strict=True):
+                answers[n] = answer.decode()
+        return answers
 
     def arrays(self, made):
         """The arrays of the shortlist, each as `made` gives it back; none without one."""

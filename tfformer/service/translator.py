@@ -3,8 +3,6 @@
 `Translator` calls them in-process; `Translator.save` writes them as a SavedModel.
 """
 
-import tensorflow as tf
-
 from tfformer.config import whole
 from tfformer.models import Transformer
 from tfformer.search.options import OPTIONS, takes_second_names
@@ -84,6 +82,8 @@ class Translator(Service):
         >>> len(translations), translations[1]
         (2, '')
     """
+
+    output = "translation"
 
     @takes_second_names
     def __init__(
@@ -167,26 +167,10 @@ class Translator(Service):
             ValueError: `texts` is one string, or has what is none; or `batch_size` is not in
                 [1, max_batch_size].
         """
-        if isinstance(texts, str):
-            raise ValueError(f"texts must be a list of strings, got the string {texts!r}")
-        if batch_size is None:
-            batch_size = min(32, self.max_batch_size)
-        if not 1 <= whole("batch_size", batch_size, least=0) <= self.max_batch_size:
-            raise ValueError(f"batch_size must be in [1, {self.max_batch_size}], got {batch_size}")
-        texts = list(texts) if hasattr(texts, "__iter__") else [texts]
-        for text in texts:
-            if not isinstance(text, (str, bytes)):
-                raise ValueError(f"texts must be a list of strings, got {text!r} among them")
         function = self._greedy if greedy else self.functions["serving_default"]
-        # Sentences of like length together: less padding, fewer idle steps.
-        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
-        translations = [""] * len(texts)
-        for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            found = function(tf.constant([texts[n] for n in chosen]))["translation"].numpy()
-            for n, translation in zip(chosen, found, strict=True):
-                translations[n] = translation.decode()
-        return translations
+        return self.in_batches(texts, batch_size, lambda texts: function(texts)["translation"])
+
+    answer = translate
 
     def served(self, fused, shortlist):
         generation = self._generation(fused, shortlist)

@@ -1,0 +1,307 @@
+"""The signatures of a language model: `serving_default`, `generate`, `beam_search` and `score`."""
+
+import tensorflow as tf
+
+from tfformer import search
+from tfformer.config import BOS, EOS, PAD
+from tfformer.inference.language_model import LanguageModelInference
+from tfformer.inference.masks import padding_mask
+from tfformer.search.options import OPTIONS, SAMPLING
+from tfformer.service.checks import option_in, require_in, scalar
+from tfformer.service.generation import (
+    CHARACTERS_PER_TOKEN,
+    USUAL_WIDTH,
+    encode_texts,
+    finite,
+)
+from tfformer.service.sample import asked_sampling
+from tfformer.service.signature import Signature, graph, graph_with_options, texts
+from tfformer.text.sides import clean
+
+# Of a text so many times as many tokens are scored as a prompt may have.
+SCORED_SOURCES = 64
+RULES = ("repetition_penalty", "no_repeat_ngram")
+OF_BEAM = ("beam_width", "length_penalty", "min_length", *RULES)
+OFF = {name: OPTIONS[name].off for name in RULES}
+
+
+class Writing:
+    """A language model, its tokenizer and its limits, as the signatures use them.
+
+    Args:
+        config: the model's `LanguageModelConfig`.
+        fused: a function that gives what `fuse` does; it is called in each graph.
+        tokenizer: a `Tokenizer`.
+        options: {name: number} of the searches.
+        limits: `Limits`; its numbers are attributes here.
+        penalty_form: of the beam search.
+    """
+
+    def __init__(self, config, fused, tokenizer, options, limits, penalty_form):
+        self.config, self.fused, self.tokenizer = config, fused, tokenizer
+        self.options, self.penalty_form = options, penalty_form
+        self.max_source_length, self.max_target_length, self.max_batch_size = limits
+
+    def inference(self):
+        return LanguageModelInference(*self.fused())
+
+    def prompts(self, text):
+        """string [B] -> int32 [B, P], bos and the text's last tokens, padded on the left; and which
+        texts were cut, boolean [B].
+
+        A text is cut before it is tokenised, at its beginning: what follows depends on its end.
+        """
+        text = clean(tf.ensure_shape(text, [None]))
+        rows = require_in("the number of texts", tf.shape(text)[0], 0, self.max_batch_size)
+        longest = self.max_source_length - 1
+        size = tf.strings.length(text, unit="UTF8_CHAR")
+        first = tf.maximum(size - longest * CHARACTERS_PER_TOKEN, 0)
+        kept = tf.strings.substr(text, first, size - first, unit="UTF8_CHAR")
+        ids = self.tokenizer.encode_source(kept)[:, :-1]  # without eos
+        truncated = (first > 0) | (ids.row_lengths() > longest)
+        ids = tf.reverse(ids[:, -longest:] if longest else ids[:, :0], [1])
+        with tf.control_dependencies([rows]):
+            bos = tf.fill([tf.shape(text)[0], 1], BOS)
+        ids = tf.concat([ids, bos], axis=1).to_tensor(PAD)
+        ids = tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])  # of no rows too
+        return tf.reverse(ids, [1]), truncated
+
+    def text_after(self, prompt, token_ids):
+        """What ids [B, T] add to the text of a prompt, string [B], its leading space too."""
+        before = self.tokenizer.decode(prompt)
+        whole = self.tokenizer.decode(tf.concat([prompt, token_ids], axis=1))
+        size = tf.strings.length(before)
+        return tf.strings.substr(whole, size, tf.strings.length(whole) - size)
+
+    def limit(self, max_length):
+        """Tokens to write at most; `max_length` 0 stands for the own limit."""
+        most = self.max_target_length
+        if not tf.is_tensor(max_length):
+            return max_length or most
+        max_length = option_in("max_length", max_length, 0, most)
+        return tf.where(tf.equal(max_length, 0), most, max_length)
+
+    def start(self, prompt, width):
+        """The forward pass, and its state after a prompt."""
+        inference = self.inference()
+        return inference, inference.prefill(prompt, width)
+
+    def drawn(self, text, options, stop=None):
+        """The outputs of a draw: `options` are those of `generate`, numbers or tensors."""
+        prompt, truncated = self.prompts(text)
+        inference, state = self.start(prompt, 1)
+        drawing = {name: options[name] for name in ("seed", *SAMPLING)}
+
+        def unless_off(name):
+            value = options[name]
+            return None if not tf.is_tensor(value) and value == OFF[name] else value
+
+        found = search.sample_search(
+            inference.step,
+            state,
+            tf.shape(prompt)[0],
+            self.limit(options["max_length"]),
+            min_length=options["min_length"],
+            prompt=prompt,
+            stop=None if stop is None else self.stops(stop),
+            **{name: unless_off(name) for name in RULES},
+            **drawing,
+        )
+        token_ids = found.token_ids[:, 0]
+        text = self.text_after(prompt, token_ids)
+        ended = tf.reduce_any(token_ids == EOS, axis=1)
+        if stop is not None:
+            text, stopped = until(text, stop)
+            ended |= stopped
+        return {
+            "continuation": text,
+            "log_prob": found.log_probs[:, 0],
+            "length": found.lengths[:, 0],
+            "finished": ended,
+            "truncated": truncated,
+        }
+
+    def stops(self, stop):
+        """The `stop` of a search: whether the newest tokens, as text, have a string; none is ""."""
+
+        def ends(newest):
+            return tf.cond(
+                tf.equal(stop, ""),
+                lambda: tf.zeros([tf.shape(newest)[0]], tf.bool),
+                lambda: until(self.tokenizer.decode(newest), stop)[1],
+            )
+
+        return ends
+
+
+def until(text, stop):
+    """Texts, string [B], up to where a string stands in them, and whether it does; none is ""."""
+    is_asked = tf.not_equal(stop, "")
+    # Of nothing, `split` would split at white space.
+    parts = tf.strings.split(text, tf.where(is_asked, stop, "-"))
+    first = tf.strings.reduce_join(parts[:, :1], axis=1)
+    return tf.where(is_asked, first, text), is_asked & (parts.row_lengths() > 1)
+
+
+def serving_default(writing):
+    """`text` [B] -> `continuation`, drawn by the export's own options and seed 0, and what
+    `generate` gives besides."""
+
+    @graph(texts("text"))
+    def serving_default(text):
+        options = {**writing.options, "seed": 0, "max_length": 0}
+        return writing.drawn(text, options)
+
+    return Signature("serving_default", serving_default, _examples)
+
+
+def generate(writing):
+    """`text` [B] and options -> `continuation`, without the text, its `log_prob` and `length`,
+    `finished`, whether it ended by itself or at `stop`, and `truncated`, which texts were cut."""
+    names = [*SAMPLING, "min_length", *RULES]
+    options = {"seed": 0, "max_length": 0, **{name: writing.options[name] for name in names}}
+
+    def answer(text, asked):
+        options = asked_sampling(asked, writing.config.vocabulary_size)
+        options["max_length"] = asked["max_length"]
+        options["min_length"] = option_in(
+            "min_length", asked["min_length"], 0, writing.max_target_length
+        )
+        for name in RULES:
+            option = OPTIONS[name]
+            options[name] = option_in(name, asked[name], option.least, option.most)
+        stop = scalar(asked["stop"])
+        on = [tf.not_equal(options[name], off) for name, off in OFF.items()]
+        # The rules cost something at each step: where they are on, a loop of its own.
+        return tf.cond(
+            tf.reduce_any(on),
+            lambda: writing.drawn(text, options, stop),
+            lambda: writing.drawn(text, {**options, **OFF}, stop),
+        )
+
+    def examples(samples):
+        narrow = {"seed": 7, "temperature": 0.5, "top_k": 5, "top_p": 0.9}
+        rules = {"repetition_penalty": 1.3, "no_repeat_ngram": 2, "stop": "e"}
+        text = {"text": samples.texts}
+        return [text, {**text, **narrow}, {**text, **narrow, **rules}]
+
+    function = graph_with_options("generate", texts("text"), {**options, "stop": ""}, answer)
+    return Signature("generate", function, examples)
+
+
+def beam_search(writing):
+    """`text` [B] and options -> `continuations` [B, W], `scores`, `token_ids`, `lengths` and
+    `token_log_probs` of W hypotheses, best first; and `truncated`, which texts were cut."""
+    options = {name: writing.options[name] for name in OF_BEAM}
+
+    def answer(text, asked):
+        bounds = {name: (OPTIONS[name].least, OPTIONS[name].most) for name in OF_BEAM}
+        bounds["min_length"] = 0, writing.max_target_length
+        options = {name: option_in(name, asked[name], *bounds[name]) for name in OF_BEAM}
+        width, most = options["beam_width"], writing.max_batch_size
+        most *= max(USUAL_WIDTH, writing.options["beam_width"])
+        prompt, truncated = writing.prompts(text)
+        rows = tf.shape(prompt)[0] * width
+        rows = require_in("the number of texts * beam_width", rows, 0, most)
+        with tf.control_dependencies([rows]):
+            prompt = tf.identity(prompt)
+        inference, state = writing.start(prompt, width)
+
+        def found_with(**changes):
+            return search.beam_search(
+                inference.step,
+                state,
+                tf.shape(prompt)[0],
+                writing.limit(asked["max_length"]),
+                length_penalty_form=writing.penalty_form,
+                prompt=prompt,
+                keep=("token_log_probs",),
+                **{**options, **changes},
+            )
+
+        on = [tf.not_equal(options[name], off) for name, off in OFF.items()]
+        off = {name: None for name in OFF}
+        found = tf.cond(tf.reduce_any(on), found_with, lambda: found_with(**off))
+        shape = tf.shape(found.token_ids)
+        flat = tf.reshape(found.token_ids, [shape[0] * shape[1], shape[2]])  # [B * W, T]
+        written = writing.text_after(tf.repeat(prompt, width, axis=0), flat)
+        nothing = tf.zeros([shape[0]], tf.bool)
+        return {
+            "continuations": tf.reshape(written, shape[:2]),  # [B, W]
+            "scores": finite(found.scores, nothing),
+            "token_ids": found.token_ids,
+            "lengths": found.lengths,
+            "token_log_probs": found.token_log_probs,
+            "truncated": truncated,
+        }
+
+    def examples(samples):
+        text = {"text": samples.texts}
+        small = {"beam_width": 2, "length_penalty": 0.0, "max_length": 7}
+        return [text, {**text, **small}, {**text, **small, "no_repeat_ngram": 2}]
+
+    options = {**options, "max_length": 0}
+    function = graph_with_options("beam_search", texts("text"), options, answer)
+    return Signature("beam_search", function, examples)
+
+
+def score(writing):
+    """`text` [B] -> `log_prob` of the whole text and of its end, its `length`, eos counted; and
+    `truncated`, which texts were cut.
+
+    A text of more tokens than the model reads at once is read in windows that overlap by half: each
+    token is scored by a window in which at least half of it stands before.
+    """
+
+    @graph(texts("text"))
+    def score(text):
+        log_probs, real, truncated = scored(writing, text)
+        return {
+            "log_prob": tf.reduce_sum(tf.where(real, log_probs, 0.0), axis=1),
+            "length": tf.reduce_sum(tf.cast(real, tf.int32), axis=1),
+            "truncated": truncated,
+        }
+
+    return Signature("score", score, _examples)
+
+
+def scored(writing, text, stride=None):
+    """log P of each token of texts, float32 [B, T]; where there is a token, and which texts were
+    cut, boolean [B, T] and [B].
+
+    Args:
+        writing: a `Writing`.
+        text: string [B].
+        stride: tokens from one window to the next, at most a window's. Default: half of it.
+    """
+    window = writing.max_source_length
+    stride = max(1, window // 2) if stride is None else stride
+    rows = require_in("the number of texts", tf.shape(text)[0], 0, writing.max_batch_size)
+    with tf.control_dependencies([rows]):
+        text = tf.identity(text)
+    encode = writing.tokenizer.encode_source
+    labels, truncated = encode_texts(text, encode, SCORED_SOURCES * window)
+    real = padding_mask(labels)
+    ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
+    ids = tf.where(real, ids, PAD)  # [B, T]
+    size = tf.shape(labels)[1]
+    window = tf.minimum(window, size)
+    more = (size - window + stride - 1) // stride  # windows after the first
+    missing = [[0, 0], [0, window + more * stride - size]]
+    padded, padded_labels = tf.pad(ids, missing), tf.pad(labels, missing)
+    inference = writing.inference()
+
+    def log_probs(n):
+        inside = slice(n * stride, n * stride + window)
+        return inference.log_probs(padded[:, inside], padded_labels[:, inside], {})
+
+    found = tf.map_fn(
+        log_probs, tf.range(1 + more), parallel_iterations=1, fn_output_signature=tf.float32
+    )  # [N, B, window]
+    later = tf.transpose(found[1:, :, window - stride :], [1, 0, 2])  # [B, N - 1, stride]
+    later = tf.reshape(later, [tf.shape(text)[0], more * stride])  # [B, (N - 1) * stride]
+    return tf.concat([found[0], later], axis=1)[:, :size], real, truncated
+
+
+def _examples(samples):
+    return [{"text": samples.texts}, {"text": samples.texts[:1]}]
