@@ -39,21 +39,21 @@ ARROWS = {
     "training/reader": "training/data",
     "training/interrupt": "",
     "training/bleu": "",
-    "training/tasks": "tfformer training/bleu training/translating",
+    "training/tasks": "tfformer training/bleu training/data training/translating",
     "training/recipe": "tfformer training/data training/tasks",
     "training/report": "tfformer training/bar training/data training/recipe training/prepare "
     "training/tasks",
     "training/checkpoint": "tfformer",
-    "training/plan": "training/data training/recipe",
+    "training/plan": "training/recipe",
     "training/prepare": "tfformer training/bar training/data training/plan training/recipe "
     "training/tasks",
-    "training/step": "tfformer training/data training/recipe training/prepare training/report",
+    "training/step": "tfformer training/recipe training/prepare training/report",
     "training/state": "training/checkpoint training/report",
-    "training/validation": "training/bar training/data",
+    "training/validation": "training/bar",
     "training/selection": "tfformer training/report",
     "training/setup": "tfformer training/bar training/data training/step training/report "
     "training/recipe training/prepare training/state training/tasks training/validation",
-    "training/fit": "tfformer training/data training/plan training/prepare training/step "
+    "training/fit": "tfformer training/plan training/prepare training/step "
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",
     "training/dates": "training/command",

@@ -3,11 +3,12 @@
     python -m training.evaluate runs/dates --recipe dates
     python -m training.evaluate runs/multi30k --recipe multi30k --data data/multi30k
     python -m training.evaluate runs/mine --source test.en --target test.de
+    python -m training.evaluate runs/stories --text test.txt
 
 It prints a table and writes RUN/evaluation.json: BLEU (of a --language in the Multi30K literature's
 protocol too) and chrF with sacreBLEU's signatures, exact match, perplexity under teacher forcing,
 and the speed of the search. A third column of a TSV, or a recipe's own groups, gives a line to each
-group.
+group. Of a language model: perplexity a token and bits a byte.
 
 RUN/scores.json and the model card RUN/README.md have all test sets and searches that the model was
 scored with; the same ones again replace what was there.
@@ -37,6 +38,7 @@ def parser():
     )
     parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
     parser.add_argument("--target", type=Path, help="its reference, line by line")
+    parser.add_argument("--text", type=Path, help="plain text, for a language model")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
     add_search(parser)
     parser.add_argument("--batch-size", type=count(), default=64, help="default 64")
@@ -90,6 +92,25 @@ def search_options(arguments):
     return given
 
 
+def read_texts(arguments):
+    """The texts of --text as pairs without a target, which show something.
+
+    Raises:
+        ValueError: for arguments that make no sense.
+        CorpusError: for a file that cannot be read, or that has no text.
+    """
+    from training.data.reader import CorpusError, Pair, is_blank, read_lines
+
+    others = ("recipe", "data", "source", "target", "greedy", "translations", "language")
+    for name in others:
+        if getattr(arguments, name):
+            raise ValueError(f"--text is for a language model, and --{name} is not: give one")
+    pairs = [Pair(line, "") for line in read_lines(arguments.text) if not is_blank(line)]
+    if not pairs:
+        raise CorpusError(f"{arguments.text} has no text to be scored")
+    return pairs
+
+
 def read_test_set(arguments, run):
     """The pairs to be scored, checked, and the target's language or "".
 
@@ -125,7 +146,8 @@ def name_of(arguments):
     """The test set by its name: a recipe and a split, or files without their folders."""
     if arguments.recipe:
         return f"{Path(arguments.recipe).name} {arguments.split}"
-    return ", ".join(path.name for path in (arguments.source, arguments.target) if path)
+    paths = (arguments.text, arguments.source, arguments.target)
+    return ", ".join(path.name for path in paths if path)
 
 
 def exact_match(translations, references):
@@ -256,13 +278,18 @@ def main(arguments=None):
 def _run(command, arguments):
     try:
         options = search_options(arguments)
-        pairs, language = read_test_set(arguments, arguments.run)
+        if arguments.text:
+            pairs, language = read_texts(arguments), ""
+        else:
+            pairs, language = read_test_set(arguments, arguments.run)
     except (ValueError, OSError) as error:
         wrong_usage = type(error) is ValueError
         return command.fail(error, 2 if wrong_usage else 1)
 
     from tfformer.files import write_atomically, write_json
-    from tfformer.run import load_translator, read_config
+    from tfformer.models import LANGUAGE_MODEL
+    from tfformer.run import load_service, load_translator, read_config, require_family
+    from training.perplexity import evaluate_texts, print_perplexity
     from training.report.card import update_card
     from training.report.scores import add_scores
 
@@ -278,16 +305,23 @@ def _run(command, arguments):
     try:
         # Read first: a training that publishes right now leaves scores of what was there before.
         weights = read_config(arguments.run)["weights"]
-        translator = load_translator(arguments.run, **options)
-        say(f"translating {len(pairs):,} sources ...")
-        scores, translations = evaluate(
-            translator,
-            pairs,
-            greedy=arguments.greedy,
-            batch_size=arguments.batch_size,
-            language=language,
-        )
-        print_scores(scores, str(arguments.run))
+        if arguments.text:
+            require_family(arguments.run, read_config(arguments.run), LANGUAGE_MODEL)
+            texts = [pair.source for pair in pairs]
+            service = load_service(arguments.run, **options)
+            scores = evaluate_texts(service, texts, arguments.batch_size)
+            print_perplexity(scores, str(arguments.run))
+        else:
+            translator = load_translator(arguments.run, **options)
+            say(f"translating {len(pairs):,} sources ...")
+            scores, translations = evaluate(
+                translator,
+                pairs,
+                greedy=arguments.greedy,
+                batch_size=arguments.batch_size,
+                language=language,
+            )
+            print_scores(scores, str(arguments.run))
         writable = os.access(arguments.run, os.W_OK)
         if arguments.output or writable:
             write_json(arguments.output or arguments.run / "evaluation.json", scores)

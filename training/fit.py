@@ -23,7 +23,6 @@ from tfformer.files import RunError, sweep
 from tfformer.text.tokenizer import FILES
 from training import plan
 from training.checkpoint import EpochWeights
-from training.data.batches import uniform_batch
 from training.interrupt import Signals
 from training.prepare import PREPARED, read_settings
 from training.report.card import CARD
@@ -127,7 +126,7 @@ class Training:
                 # The first step makes the variables of optimizer and metrics; without one, they
                 # are made here, from a batch that is not learned from.
                 with self.strategy.scope():
-                    self.model.test_on_batch(*uniform_batch(self.task, 1, 2, PAD))
+                    self.model.test_on_batch(*self.task.uniform(1, 2, PAD))
                 self.state.restore()
                 self.strategy.spread_dropout(self.model)
         elif len(read_history(self.directory)) > 1:  # the first is logged before it is saved
@@ -171,8 +170,8 @@ class Training:
         ):
             self._sweep()
             self.selection.update_search()
-            pairs, steps = len(self.batches.corpus), len(self.batches)
-            for line in plan.lines(recipe, pairs, steps, self.model.count_params()):
+            what = f"{len(self.batches.corpus):,} {self.task.unit}s"
+            for line in plan.lines(recipe, what, len(self.batches), self.model.count_params()):
                 self.say(line)
             # A half epoch is brought to its end, whatever the time.
             while state.progress["epoch"] < recipe.epochs:

@@ -11,11 +11,13 @@ from pathlib import Path
 from training import options_file
 from training.command import LARGEST, Number, Parser, without_its_package
 from training.data.reader import require_files
-from training.own_files import file_pairs, origin_of
+from training.own_files import file_pairs, origin_of, plain_texts
 from training.recipe import (
     AUTO,
     CHOSEN,
+    FAMILY_TASKS,
     FOR_SMALL,
+    PLAIN_TASKS,
     SEARCH,
     SETTLED_BY_INIT,
     Recipe,
@@ -46,6 +48,9 @@ def parser(text):
         "--init", type=Path, metavar="RUN",
         help="fine-tuning: begin with the sizes, the vocabulary and the weights of this run",
     )  # fmt: skip
+    parser.add_argument(
+        "--family", choices=FAMILY_TASKS, help="of the model; default the recipe's, or transformer"
+    )
     corpus = parser.add_argument_group("corpus")
     corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
     corpus.add_argument(
@@ -59,6 +64,13 @@ def parser(text):
         "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
     )
     corpus.add_argument("--val-target", type=Path)
+    corpus.add_argument(
+        "--text", type=Path, nargs="+", metavar="FILE",
+        help="plain text, for a language model: a line is a text, however long; or several files",
+    )  # fmt: skip
+    corpus.add_argument(
+        "--val-text", type=Path, help="for validation; default: 1 line in 20 is held out"
+    )
     model = parser.add_argument_group(
         "model", "Each replaces the preset's value, and the recipe's own. A run keeps its own."
     )
@@ -109,7 +121,8 @@ def as_file(recipe, arguments):
     """
     left_out = {*recipe.choose, *(SETTLED_BY_INIT if arguments.init else ())}
     paths = ("run", "init", "data", "source", "target", "val_source", "val_target")
-    values = {"files": {"recipe": arguments.recipe}}
+    paths += ("text", "val_text")
+    values = {"files": {"recipe": arguments.recipe, "family": arguments.family}}
     values["files"] |= {name: getattr(arguments, name) for name in paths}
     values["model"] = {} if arguments.init else recipe.model_changes
     for name, title in groups().items():
@@ -154,10 +167,24 @@ def require_usage(arguments):
         raise ValueError("--val-target needs --val-source")
     if (arguments.target or arguments.val_source) and not arguments.source:
         raise ValueError("--target and --val-source need --source")
-    if arguments.source and arguments.data:
-        raise ValueError("--data is for a recipe's own corpus and --source for another: give one")
-    if not (arguments.source or arguments.recipe or _goes_on(arguments)):
+    if arguments.val_text and not arguments.text:
+        raise ValueError("--val-text needs --text")
+    own = [name for name in ("source", "text") if getattr(arguments, name)]
+    if len(own) > 1:
+        raise ValueError("--text is for plain text and --source for pairs: give one")
+    if own and arguments.data:
+        raise ValueError(
+            f"--data is for a recipe's own corpus and --{own[0]} for another: give one"
+        )
+    if not (own or arguments.recipe or _goes_on(arguments)):
         raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
+    if own and not _goes_on(arguments):
+        task = FAMILY_TASKS[arguments.family or "transformer"]
+        if arguments.recipe is None and (task in PLAIN_TASKS) != (own == ["text"]):
+            needs = "--text" if task in PLAIN_TASKS else "--source and --target"
+            raise ValueError(
+                f"--family {arguments.family or 'transformer'} needs {needs}, got --{own[0]}"
+            )
     _, val_files = _files(arguments)
     require_files(corpus_files(arguments))
     if val_files and bool(arguments.val_target) != bool(arguments.target):
@@ -167,7 +194,8 @@ def require_usage(arguments):
 def corpus_files(arguments):
     """All files of the user's own corpus."""
     files, val_files = _files(arguments)
-    return [path for pair in (*files, val_files or ()) for path in pair if path]
+    texts = [*(arguments.text or ()), arguments.val_text]
+    return [path for pair in (*files, val_files or (), texts) for path in pair if path]
 
 
 def _files(arguments):
@@ -186,15 +214,9 @@ def read_recipe(arguments):
     """The recipe that the arguments describe. Raises ValueError."""
     require_usage(arguments)
     recipe = load_recipe(arguments.recipe) if arguments.recipe else None
-    if arguments.source:
-        files, val_files = _files(arguments)
-        corpus = {
-            "pairs": functools.partial(file_pairs, files, val_files),
-            "origin": origin_of(files, val_files),
-            # Those of the recipe's own corpus are not theirs.
-            "source_language": "",
-            "language": "",
-        }
+    task = {"task": FAMILY_TASKS[arguments.family]} if arguments.family else {}
+    if arguments.source or arguments.text:
+        corpus = {**_own_corpus(arguments), **task}
         if recipe:
             recipe = dataclasses.replace(recipe, **corpus)
         else:
@@ -204,9 +226,9 @@ def read_recipe(arguments):
             recipe = Recipe(**corpus, **small, choose=choose)
     elif recipe:
         origin = f"the recipe `{Path(arguments.recipe).name}`"
-        recipe = dataclasses.replace(recipe, origin=recipe.origin or origin)
+        recipe = dataclasses.replace(recipe, origin=recipe.origin or origin, **task)
     else:
-        recipe = Recipe(pairs=lambda split, data: ())
+        recipe = Recipe(pairs=lambda split, data: (), **task)
     search = recipe.search | given_search(arguments)
     recipe = dataclasses.replace(recipe, **changed_settings(arguments), search=search)
     if _goes_on(arguments):
@@ -214,6 +236,19 @@ def read_recipe(arguments):
         return recipe
     sizes = given_sizes(arguments)
     return dataclasses.replace(recipe, model_changes=recipe.model_changes | sizes)
+
+
+def _own_corpus(arguments):
+    """The fields of a recipe for the user's own files."""
+    if arguments.text:
+        pairs = functools.partial(plain_texts, arguments.text, arguments.val_text)
+        named = [(path,) for path in arguments.text], arguments.val_text and (arguments.val_text,)
+        origin = origin_of(*named, unit="lines")
+    else:
+        files = _files(arguments)
+        pairs, origin = functools.partial(file_pairs, *files), origin_of(*files)
+    # The languages of a recipe's own corpus are not theirs.
+    return {"pairs": pairs, "origin": origin, "source_language": "", "language": ""}
 
 
 def to_choose(arguments):

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from training.data.batches import Batches
 from training.recipe import AUTO, FOR_LARGE, FOR_SMALL
 
 # With fewer pairs a corpus is small: the paper's base model would learn it by heart, and take hours
@@ -21,7 +20,7 @@ def chosen(recipe, task, corpus, tokenizer):
     Args:
         recipe: a `Recipe`.
         task: its `Task`.
-        corpus: the `Corpus` of training.
+        corpus: that of training.
         tokenizer: of the run.
 
     Raises:
@@ -32,7 +31,7 @@ def chosen(recipe, task, corpus, tokenizer):
     recipe = dataclasses.replace(recipe, **known)
     # What fits on the device is found later.
     tokens = table["batch_tokens"] if recipe.batch_tokens == AUTO else recipe.batch_tokens
-    steps = len(Batches(task, corpus, tokenizer, tokens, recipe.seed)) * recipe.epochs
+    steps = len(task.batches(corpus, tokenizer, tokens, recipe.max_tokens)) * recipe.epochs
     if "warmup_steps" in recipe.choose:
         warmup = min(WARMUP_MOST, _warmup(steps))
         recipe = dataclasses.replace(recipe, warmup_steps=warmup)
@@ -44,12 +43,12 @@ def chosen(recipe, task, corpus, tokenizer):
     return dataclasses.replace(recipe, choose=())
 
 
-def lines(recipe, pairs, steps, parameters):
+def lines(recipe, what, steps, parameters):
     """What a training is about to do, in words.
 
     Args:
         recipe: a `Recipe`.
-        pairs: of the corpus.
+        what: how large the corpus is, in words.
         steps: of an epoch.
         parameters: of the model.
 
@@ -58,7 +57,7 @@ def lines(recipe, pairs, steps, parameters):
     """
     every, rises = steps * recipe.epochs, recipe.warmup_steps
     yield (
-        f"plan: {pairs:,} pairs; {steps:,} steps an epoch, {every:,} in {recipe.epochs} epochs; "
+        f"plan: {what}; {steps:,} steps an epoch, {every:,} in {recipe.epochs} epochs; "
         f"{parameters:,} parameters"
     )
     if rises < every:

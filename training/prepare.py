@@ -25,9 +25,8 @@ from tfformer.files import (
 from tfformer.text.tokenizer import FILES, SIDES, Tokenizer
 from training import plan
 from training.bar import Bar
-from training.data.corpus import Corpus, write_corpus
 from training.data.noise import Noise
-from training.data.reader import CorpusReport, clean_pairs
+from training.data.reader import CorpusReport
 from training.recipe import SETTLED_BY_INIT, TRANSLATION, options, require_positions
 from training.tasks import TASKS
 
@@ -40,7 +39,7 @@ BY_PIECE = (
 )
 CORPUS = "corpus.json"
 SETTINGS = "recipe.json"
-# All texts of a split, whose sha256 tells one corpus from another.
+# All texts of a split; their sha256 is the one that older runs know.
 TEXT = {"train": "train/text.bin", "val": "val/text.bin"}
 
 
@@ -57,21 +56,16 @@ def prepare(folder, recipe, data, say, init=None):
     Raises:
         RunError, CorpusError, ValueError: nothing is left behind.
     """
-    partial = folder.with_name(f"{PREPARED}.partial")
+    task, partial = TASKS[recipe.task], folder.with_name(f"{PREPARED}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
 
         def cleaned(split, report):
-            return clean_pairs(
-                recipe.read(split, data, report),
-                report,
-                max_characters=recipe.max_characters,
-                max_length_ratio=recipe.max_length_ratio,
-            )
+            return task.clean(recipe.read(split, data, report), report, recipe)
 
         def side(name):
-            report = CorpusReport()
+            report = CorpusReport(unit=task.unit)
             yield from (getattr(pair, name) for pair in cleaned("train", report))
             report.require_some("the training corpus")
 
@@ -82,7 +76,7 @@ def prepare(folder, recipe, data, say, init=None):
             say("learning the vocabulary ...")
             with Bar("learning the vocabulary", unit="texts") as bar:
                 sides = (bar.over(side(name)) for name in SIDES)
-                tokenizer = TASKS[recipe.task].vocabulary(*sides, recipe)
+                tokenizer = task.vocabulary(*sides, recipe)
         # A vocabulary that came with `init` may not allow what the recipe asks for.
         recipe.require_vocabulary(tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
@@ -91,22 +85,24 @@ def prepare(folder, recipe, data, say, init=None):
             write_atomically(partial / f"{name}{own.suffix}", own.content)
         facts = {"origin": recipe.origin, "init": _named(init)}
         for split in ("train", "val"):
-            report = CorpusReport()
+            report = CorpusReport(unit=task.unit)
             pairs = cleaned(split, report)
-            with Bar(f"preparing {split}", unit="pairs") as bar:
+            with Bar(f"preparing {split}", unit=f"{task.unit}s") as bar:
                 pairs = bar.over(pairs)
-                write_corpus(partial / split, pairs, tokenizer, recipe.max_tokens, report, split)
+                task.write_corpus(
+                    partial / split, pairs, tokenizer, recipe.max_tokens, report, split
+                )
             say(f"{split}: {report}")
             facts[split] = dataclasses.asdict(report)
         if recipe.choose:
-            task, corpus = TASKS[recipe.task], Corpus(partial / "train")
+            corpus = task.corpus(partial / "train")
             names, recipe = recipe.choose, plan.chosen(recipe, task, corpus, tokenizer)
             found = (f"--{name.replace('_', '-')} {getattr(recipe, name)}" for name in names)
             say(f"chosen from the corpus: {', '.join(found)}")
         write_json(partial / SETTINGS, _settings(partial, recipe), checked=True)
         facts["files"] = _checksums(partial)
-        for split, name in TEXT.items():
-            facts[split]["sha256"] = facts["files"][name]
+        for split in ("train", "val"):
+            facts[split]["sha256"] = facts["files"][f"{split}/{task.corpus.content}"]
         write_json(partial / CORPUS, facts, checked=True)
         sync(*partial.rglob("*"), partial)
         os.replace(partial, folder)

@@ -35,6 +35,10 @@ STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 AUTO = "auto"
 # The task of a recipe that names none.
 TRANSLATION = "translation"
+# The tasks by the families of models that are trained for them, as `--family` names these.
+FAMILY_TASKS = {"transformer": TRANSLATION, "language-model": "language-model"}
+# Those whose corpus is plain text.
+PLAIN_TASKS = {"language-model"}
 
 
 # The groups of settings, as the command's help shows them.

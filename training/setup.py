@@ -6,8 +6,6 @@ import keras
 
 from tfformer.files import RunError
 from training.bar import console
-from training.data.batches import Batches
-from training.data.corpus import Corpus
 from training.data.noise import Noise
 from training.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
 from training.recipe import AUTO
@@ -83,7 +81,7 @@ class Setup:
     Attributes:
         task: the recipe's `Task`.
         tokenizer: of the run.
-        batches: the `Batches` of the training corpus.
+        batches: those of the training corpus.
         model: compiled, with the weights that it begins with.
         search: how it is to be served.
         validation: a `Validation`.
@@ -94,7 +92,7 @@ class Setup:
         prepared = directory / PREPARED
         self.tokenizer = read_tokenizer(prepared)
         recipe.require_vocabulary(self.tokenizer.is_shared)
-        train, val = Corpus(prepared / "train"), Corpus(prepared / "val")
+        train, val = (self.task.corpus(prepared / split) for split in ("train", "val"))
         keep_freed_memory()
         tokens = recipe.max_tokens if recipe.batch_tokens == AUTO else recipe.batch_tokens
         self.batches = self._batches(train, tokens)
@@ -111,6 +109,7 @@ class Setup:
             self.task.served(self.model, self.tokenizer, self.search),
             strategy,
             tokens // recipe.accumulate,
+            recipe.max_tokens,
             packed=self._can_pack() and strategy.is_none and not has_gpu(),
         )
 
@@ -122,12 +121,12 @@ class Setup:
             recipe.word_dropout,
             sampling_from=recipe.subword_sampling_from,
         )
-        return Batches(
-            self.task,
+        return self.task.batches(
             corpus,
             self.tokenizer,
             tokens,
-            recipe.seed,
+            recipe.max_tokens,
+            seed=recipe.seed,
             parts=recipe.accumulate * recipe.cores,
             # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
             packed=self._packs() and self._is_simple(),

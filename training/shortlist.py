@@ -221,7 +221,8 @@ def _run(command, arguments):
 
 
 def _learn(command, arguments):
-    from tfformer.run import load_tokenizer
+    from tfformer.models import ENCODER_DECODER
+    from tfformer.run import load_tokenizer, read_config, require_family
     from training.data.reader import CorpusReport, clean_pairs, read_pairs
 
     if not arguments.out.parent.is_dir():
@@ -230,6 +231,7 @@ def _learn(command, arguments):
     def progress(line):
         print(line, file=sys.stderr)
 
+    require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
     tokenizer, report = load_tokenizer(arguments.run), CorpusReport()
     progress("reading the corpus ...")
     pairs = clean_pairs(read_pairs(arguments.source, arguments.target, report=report), report)

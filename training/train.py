@@ -162,6 +162,48 @@ def _refuse(command, recipe, error, code):
     return code
 
 
+class _Fixed(ValueError):
+    """What a run that was begun cannot become."""
+
+
+def _goes_on_with(arguments, recipe):
+    """The recipe of a run that was begun, and the settings that are given anew.
+
+    Raises:
+        _Fixed: what it was prepared with is another.
+        RunError: a file of the run is damaged.
+    """
+    from training.prepare import read_origin, read_settings, read_sizes
+
+    changes, stored = changed_settings(arguments), read_settings(arguments.run, recipe)
+    if arguments.family and recipe.task != stored.task:
+        raise _Fixed(
+            f"--family of {arguments.run} is that of the task {stored.task}, got "
+            f"{arguments.family}: choose another --run"
+        )
+    origin = read_origin(arguments.run)
+    own = arguments.recipe or arguments.source or arguments.text
+    if own and origin not in (recipe.origin, None):
+        raise _Fixed(
+            f"{arguments.run} was begun with {origin} and goes on with it, not with "
+            f"{recipe.origin}: choose another --run"
+        )
+    given = {name: changes[name] for name in changes if name in PREPARED_SETTINGS}
+    fixed = {name: getattr(stored, name) for name in given}
+    if sizes := given_sizes(arguments):
+        given |= sizes
+        fixed |= read_sizes(arguments.run, stored)
+    for name, after in sorted(given.items()):
+        if after != (before := fixed.get(name)) and before != AUTO:
+            raise _Fixed(
+                f"{flag(name)} was {before!r} when the run was begun and cannot become "
+                f"{after!r}: choose another --run"
+            )
+    if search := given_search(arguments):
+        changes["search"] = stored.search | search
+    return dataclasses.replace(stored, **changes), changes
+
+
 def _train(command, arguments, recipe, begun):
     # Here, not above: TensorFlow begins its work only for a command line that makes sense.
     import tensorflow as tf
@@ -169,35 +211,12 @@ def _train(command, arguments, recipe, begun):
     from tfformer.files import RunError
     from training import fit
     from training.interrupt import Interrupted
-    from training.prepare import read_origin, read_settings, read_sizes, write_settings
+    from training.prepare import write_settings
     from training.report.progress import Diverged
 
     try:
         if begun:
-            changes = changed_settings(arguments)
-            origin = read_origin(arguments.run)
-            if (arguments.recipe or arguments.source) and origin not in (recipe.origin, None):
-                return command.fail(
-                    f"{arguments.run} was begun with {origin} and goes on with it, not with "
-                    f"{recipe.origin}: choose another --run",
-                    2,
-                )
-            recipe = read_settings(arguments.run, recipe)
-            given = {name: changes[name] for name in changes if name in PREPARED_SETTINGS}
-            fixed = {name: getattr(recipe, name) for name in given}
-            if sizes := given_sizes(arguments):
-                given |= sizes
-                fixed |= read_sizes(arguments.run, recipe)
-            for name, after in sorted(given.items()):
-                if after != (before := fixed[name]) and before != AUTO:
-                    return command.fail(
-                        f"{flag(name)} was {before!r} when the run was begun and "
-                        f"cannot become {after!r}: choose another --run",
-                        2,
-                    )
-            if search := given_search(arguments):
-                changes["search"] = recipe.search | search
-            recipe = dataclasses.replace(recipe, **changes)
+            recipe, changes = _goes_on_with(arguments, recipe)
         training = fit.Training(arguments.run, recipe, arguments.data, arguments.init)
         if recipe.batch_tokens == AUTO:
             tokens = training.largest_batch()
@@ -210,6 +229,8 @@ def _train(command, arguments, recipe, begun):
         training.resume()
         if begun and changes and training.strategy.is_chief:
             write_settings(arguments.run, training.recipe)
+    except _Fixed as error:
+        return command.fail(error, 2)
     except (ValueError, OSError, WorkerError, MemoryError, tf.errors.OpError) as error:
         return command.fail(error, 1)
     try:

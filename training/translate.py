@@ -1,4 +1,6 @@
-"""Translates standard input, a line at a time, with a run: `python -m training.translate RUN`.
+"""Asks a run, a line of standard input at a time: `python -m training.translate RUN`.
+
+An encoder-decoder translates each line, a language model writes how it goes on.
 
     echo "4 July 2031" | python -m training.translate runs/dates
     python -m training.translate runs/mine < text.en > text.de
@@ -41,19 +43,23 @@ def _run(command, arguments):
     except ValueError as error:
         return command.fail(error, 2)
 
-    from tfformer.run import load_translator
+    from tfformer.models import ENCODER_DECODER
+    from tfformer.run import load_service, read_config, require_family
 
     try:
-        translator = load_translator(arguments.run, **options)
+        if arguments.picture:
+            require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
+        service = load_service(arguments.run, **options)
         # Whoever types wants an answer to each line.
         batch_size = 1 if sys.stdin.isatty() else arguments.batch_size
         lines = stdin_lines()
         picture = arguments.picture
         while chunk := list(itertools.islice(lines, batch_size)):
-            translations = translator.translate(chunk, batch_size, arguments.greedy)
-            print(*translations, sep="\n", flush=True)
+            answers = service.answer(chunk, batch_size, arguments.greedy)
+            # A byte that a model writes may be the end of a line.
+            print(*(" ".join(one.splitlines()) for one in answers), sep="\n", flush=True)
             if picture:
-                draw_attention(translator, chunk[0], translations[0], picture)
+                draw_attention(service, chunk[0], answers[0], picture)
                 picture = None
     except BrokenPipeError:
         close_stdout()

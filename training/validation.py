@@ -3,7 +3,6 @@
 import keras
 
 from training.bar import Bar, console
-from training.data.batches import Batches
 
 SHOWN = 3  # texts at each validation
 
@@ -13,12 +12,13 @@ class Validation:
 
     Args:
         task: a `Task`, which says what the figures are.
-        corpus: a `Corpus`.
+        corpus: of the task.
         model: the compiled model.
         tokenizer: its `Tokenizer`.
         served: what serves the model as it is, see `Task.served`.
         strategy: a `Strategy`: all workers compute the losses, the chief what is served.
         batch_tokens: tokens a side in a batch.
+        max_tokens: of a text, or of a row.
         packed: whether padding is left out.
 
     Attributes:
@@ -26,16 +26,33 @@ class Validation:
         signature: how the last score was computed; None before.
     """
 
-    def __init__(self, task, corpus, model, tokenizer, served, strategy, batch_tokens, packed):
+    def __init__(
+        self,
+        task,
+        corpus,
+        model,
+        tokenizer,
+        served,
+        strategy,
+        batch_tokens,
+        max_tokens,
+        packed,
+    ):
         self.task, self.model, self.served, self.strategy = task, model, served, strategy
-        self.batches = Batches(task, corpus, tokenizer, batch_tokens, shuffle=False, packed=packed)
-        self.sources, self.references = (
-            [text.decode() for text in side] for side in corpus.texts(slice(None))
+        self.batches = task.batches(
+            corpus, tokenizer, batch_tokens, max_tokens, shuffle=False, packed=packed
         )
+        self.sources, self.references = task.asked(corpus, tokenizer)
         self.signature = None
 
     def figures(self):
         """What to log of the model as it is: the task's figures by name."""
+        results = self._results()
+        score = None if self.task.by_metrics else self.score()
+        return self.task.validation(results, score, self.batches.corpus)
+
+    def _results(self):
+        """Of the model's metrics, over the whole corpus."""
         # Without R-Drop: without dropout the two would agree anyway.
         loss = self.model.loss
         weight, loss.r_drop = loss.r_drop, 0.0
@@ -52,7 +69,7 @@ class Validation:
                 callbacks=[counting] if bar.shown else None,
             )
         loss.r_drop = weight
-        return self.task.validation(results, self.score())
+        return results
 
     def shown(self):
         """Yields lines: the first texts, their references and what the model makes of them."""
@@ -64,6 +81,10 @@ class Validation:
 
     def score(self):
         """The deciding figure of the model as it is: the same number for all workers."""
+        if self.task.by_metrics:
+            return self.task.validation(self._results(), None, self.batches.corpus)[
+                self.task.figure
+            ]
         score = 0.0
         if self.strategy.is_chief:
             score, self.signature = self.task.score(self.served, self.sources, self.references)

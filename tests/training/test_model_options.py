@@ -46,10 +46,12 @@ def arguments(run, *given):
 def test_every_field_of_the_configuration_is_an_option():
     fields = {field.name for field in dataclasses.fields(TransformerConfig)}
     sizes = {"source_vocabulary_size", "target_vocabulary_size"}
-    assert {name for name, *_ in model_options()} == fields - sizes
-    # The help reads the table without its package; what trains, the families of the tasks.
-    served = {FAMILIES[task.family].configuration for task in TASKS.values()}
-    assert set(model_options()) == {option for kind in served for option in fields_of(kind)}
+    assert {name for name, *_ in model_options()} >= fields - sizes
+    # The help reads the table without its package; what trains, the families of the tasks. What two
+    # configurations call the same is one option, whose help is that of the first.
+    served = [FAMILIES[task.family].configuration for task in TASKS.values()]
+    known = {name: (kind, help) for of in reversed(served) for name, kind, help in fields_of(of)}
+    assert {name: (kind, help) for name, kind, help in model_options()} == known
     assert not fields & {name for name, *_ in options()}
     assert OTHERS.keys() <= fields - sizes
     shown = " ".join(train.parser().format_help().split())

@@ -88,11 +88,13 @@ def test_of_an_optimizer_and_its_weight_decay_both_are_chosen_or_none(command):
 def test_the_plan_says_what_there_is_to_do(command):
     recipe = train.read_recipe(train.parser().parse_args(command))
     recipe = dataclasses.replace(recipe, epochs=20, warmup_steps=268)
-    assert list(plan.lines(recipe, 27_612, 134, 1_671_552)) == [
+    assert list(plan.lines(recipe, "27,612 pairs", 134, 1_671_552)) == [
         "plan: 27,612 pairs; 134 steps an epoch, 2,680 in 20 epochs; 1,671,552 parameters",
         "the learning rate rises until step 268",
     ]
-    late = list(plan.lines(dataclasses.replace(recipe, warmup_steps=4000), 27_612, 134, 1))[1]
+    late = list(plan.lines(dataclasses.replace(recipe, warmup_steps=4000), "27,612 pairs", 134, 1))[
+        1
+    ]
     assert "rise until step 4,000, after the end" in late and "--warmup-steps 268" in late
 
 

@@ -16,6 +16,11 @@ from training.data.noise import Noise
 
 EDGES = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 CHUNK = 65_536
+# Nothing of a dataset is AUTOTUNE. And an iterator's destructor waits for the tuning thread, which
+# sleeps 10 ms, 20 ms, 40 ms, ... up to a minute: up to that each epoch's end would stall (measured:
+# an epoch took 142 s where it takes 105).
+NO_AUTOTUNE = tf.data.Options()
+NO_AUTOTUNE.autotune.enabled = False
 
 
 def permuted(positions, size, key):
@@ -193,12 +198,7 @@ class Batches:
         dataset = dataset.map(lambda n: tf.numpy_function(texts, [n], types))
         element = functools.partial(self._element, epoch)
         dataset = dataset.map(element, num_parallel_calls=2, deterministic=True).prefetch(4)
-        # Nothing here is AUTOTUNE. And an iterator's destructor waits for the tuning thread, which
-        # sleeps 10 ms, 20 ms, 40 ms, ... up to a minute: up to that each epoch's end would stall
-        # (measured: an epoch took 142 s where it takes 105).
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        return dataset.with_options(options)
+        return dataset.with_options(NO_AUTOTUNE)
 
     @tf.autograph.experimental.do_not_convert
     def _element(self, epoch, sources, targets, size, seed):
@@ -225,11 +225,3 @@ class Batches:
         if not self.packed:
             return inputs, labels
         return self.task.without_padding(inputs, labels, self.passes)
-
-
-def uniform_batch(task, rows, columns, token):
-    """A batch of a task whose texts are this token alone: for a step that teaches nothing."""
-    ids = tf.RaggedTensor.from_tensor(tf.fill([rows, columns], token))
-    return task.example(
-        ids, ids, lambda ids, columns=columns: ids.to_tensor(PAD, shape=[rows, columns])
-    )

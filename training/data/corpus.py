@@ -26,10 +26,13 @@ class Corpus:
         index: int64 [N, 5], mapped; see the columns above. Tokens count eos.
     """
 
+    # The file that tells one corpus from another.
+    content = "text.bin"
+
     def __init__(self, folder):
         folder = Path(folder)
         self.index = np.load(folder / "index.npy", mmap_mode="r")
-        self.text = np.memmap(folder / "text.bin", dtype=np.uint8, mode="r")
+        self.text = np.memmap(folder / self.content, dtype=np.uint8, mode="r")
 
     def __len__(self):
         return len(self.index)

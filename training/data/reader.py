@@ -69,7 +69,7 @@ class Pair(NamedTuple):
 
 @dataclass
 class CorpusReport:
-    """How many pairs were kept, and how many were dropped for each reason.
+    """How many pairs, or texts, were kept, and how many were dropped for each reason.
 
     Attributes:
         kept: pairs that are used.
@@ -79,6 +79,7 @@ class CorpusReport:
         too_many_tokens: dropped later, when the tokenizer has counted; not by this file. Whoever
             adds one here takes one from `kept`.
         invalid_utf8: lines (not pairs) in which U+FFFD stands for invalid bytes.
+        unit: what is counted, `"pair"` or `"text"`.
     """
 
     kept: int = 0
@@ -87,6 +88,7 @@ class CorpusReport:
     ratio: int = 0
     too_many_tokens: int = 0
     invalid_utf8: int = 0
+    unit: str = "pair"
 
     def __str__(self) -> str:
         counts = {
@@ -96,16 +98,16 @@ class CorpusReport:
             "of too many tokens": self.too_many_tokens,
         }
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
-        text = f"{_count(self.kept, 'pair')} kept; "
+        text = f"{_count(self.kept, self.unit)} kept; "
         text += f"dropped {dropped}" if dropped else "nothing dropped"
         if self.invalid_utf8:
             text += f"; {_count(self.invalid_utf8, 'line')} with invalid UTF-8, replaced by U+FFFD"
         return text
 
     def require_some(self, what: str) -> None:
-        """Raises `CorpusError` if no pair is left of `what`, the names of the files."""
+        """Raises `CorpusError` if nothing is left of `what`, the names of the files."""
         if self.kept == 0:
-            raise CorpusError(f"no pair to use in {what}: {self}")
+            raise CorpusError(f"no {self.unit} to use in {what}: {self}")
 
 
 def read_lines(
@@ -216,6 +218,16 @@ def clean_pairs(
         return False
 
     return filter(fit, pairs)
+
+
+def clean_texts(pairs: Iterable[Pair], report: CorpusReport) -> Iterator[Pair]:
+    """Yields the pairs whose source shows something, and counts them and all others."""
+    for pair in pairs:
+        if is_blank(pair.source):
+            report.blank += 1
+        else:
+            report.kept += 1
+            yield pair
 
 
 def is_blank(text: str) -> bool:

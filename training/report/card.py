@@ -39,6 +39,7 @@ MEASURES = {
     "chrf": ("chrF2", "{:.2f}"),
     "exact_match": ("exact match, %", "{:.2f}"),
     "perplexity": ("perplexity, teacher forcing", "{:.3f}"),
+    "bits_per_byte": ("bits a byte", "{:.3f}"),
 }
 COLUMNS = {
     "epoch": ("epoch", "{:.0f}"),
@@ -87,7 +88,7 @@ def card(directory):
         _model(task, config, settings, count_parameters(directory / config["weights"])),
         _use(task, name, config),
         _scores(task, config, history, read_scores(directory)),
-        _data(_facts(directory / PREPARED / CORPUS)),
+        _data(task, _facts(directory / PREPARED / CORPUS)),
         _training(task, read_sessions(directory), history),
         _settings(settings),
         _limitations(task, config, settings),
@@ -185,9 +186,11 @@ def _scores(task, config, history, tested):
         name, search = entry["test_set"], entry["search"]
         if len({other["sha256"] for other in tested if other["test_set"] == name}) > 1:
             name += f" `{entry['sha256'][:8]}`"
-        if search != "greedy":
+        if "length_penalty" in entry and search != "greedy":
             search += f", length penalty {entry['length_penalty']:g}"
-        rows += _measures(f"{name}, {entry['pairs']:,} pairs, {entry['date']}", search, entry)
+        rows += _measures(
+            f"{name}, {entry['pairs']:,} {task.unit}s, {entry['date']}", search, entry
+        )
     if rows:
         yield "## Scores"
         yield from _table(["text", "search", "measure", "score", "signature"], rows)
@@ -200,7 +203,7 @@ def _measures(text, search, scores):
             yield text, search, name, form.format(scores[key]), f"`{signature}`" * bool(signature)
 
 
-def _data(corpus):
+def _data(task, corpus):
     if not corpus:
         return
     yield "## Data"
@@ -213,7 +216,8 @@ def _data(corpus):
         report = dict(corpus[split])
         digest = report.pop("sha256")
         rows.append([split, CorpusReport(**report), f"`{digest}`"])
-    yield from _table(["", "pairs", f"sha256 of `{PREPARED}/*/text.bin`"], rows)
+    heads = ["", f"{task.unit}s", f"sha256 of `{PREPARED}/*/{task.corpus.content}`"]
+    yield from _table(heads, rows)
     yield ""
     yield "**Licence.** A model inherits the terms of its data, which this card does not know."
 

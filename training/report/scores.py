@@ -56,6 +56,6 @@ def add_scores(directory, scores, test_set, pairs, weights):
     kept = [
         other
         for other in read_scores(directory)
-        if any(other.get(name) != entry[name] for name in IDENTITY)
+        if any(other.get(name) != entry.get(name) for name in IDENTITY)
     ]
     write_json(Path(directory) / SCORES, [*kept, entry])

@@ -9,7 +9,6 @@ bucket, where attention's B x h x S x T is largest, and with weights that are th
 import tensorflow as tf
 
 from tfformer.config import EOS
-from training.data.batches import uniform_batch
 
 # Steps of an epoch: fewer teach too little, however fast they are.
 LEAST_STEPS = 100
@@ -55,6 +54,6 @@ def training_step(model, task, edge, passes=1):
     """A function of a number of tokens that makes a step of `model`, of rows of `edge` tokens."""
 
     def step(tokens):
-        model.train_on_batch(*uniform_batch(task, passes * max(1, tokens // edge), edge, EOS))
+        model.train_on_batch(*task.uniform(passes * max(1, tokens // edge), edge, EOS))
 
     return step

@@ -4,14 +4,20 @@ import abc
 import math
 from collections.abc import Mapping
 
+import tensorflow as tf
+
+from tfformer.config import PAD
 from tfformer.models import FAMILIES
+from training.data.batches import Batches
+from training.data.corpus import Corpus, write_corpus
+from training.data.reader import clean_pairs
 
 
 class Task(abc.ABC):
     """A task: what is learned, by which model, and which of two results is better.
 
-    A corpus has two sides, source and target, texts both; what the target is, the task says. A
-    subclass has the attributes and the abstract methods.
+    A corpus has two sides, source and target, texts both; what the target is, the task says (of
+    plain texts, nothing). A subclass has the attributes and the abstract methods.
 
     Attributes:
         family: the name in `tfformer.models.FAMILIES` of the model that is trained.
@@ -23,15 +29,29 @@ class Task(abc.ABC):
         columns: {name: (title, format)} of the deciding figure, and of others of a validation
             that the card's table has.
         parts: those of the model's `parts` that `--freeze` may name, though not all of them.
+        unit: what a corpus has many of.
     """
 
-    parts = ()
+    parts, unit = (), "pair"
 
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
     figure_most = 1.0
     columns: Mapping = {}
 
     # What is prepared.
+
+    # How its corpus lies on the disk: a class, and a function of its folder, pairs, tokenizer,
+    # `max_tokens`, a `CorpusReport` and the split's name that writes one.
+    corpus, write_corpus = Corpus, staticmethod(write_corpus)
+
+    def clean(self, pairs, report, recipe):
+        """Yields the pairs that are fit to be learned from, and counts in `report` all others."""
+        limits = recipe.max_characters, recipe.max_length_ratio
+        return clean_pairs(pairs, report, max_characters=limits[0], max_length_ratio=limits[1])
+
+    def batches(self, corpus, tokenizer, batch_tokens, max_tokens, **options):
+        """The `Batches` of a corpus, or what has their methods."""
+        return Batches(self, corpus, tokenizer, batch_tokens, **options)
 
     @abc.abstractmethod
     def vocabulary(self, sources, targets, recipe):
@@ -72,6 +92,13 @@ class Task(abc.ABC):
             what is padding there counts nothing.
         """
 
+    def uniform(self, rows, columns, token):
+        """A batch whose texts are this token alone: for a step that teaches nothing."""
+        ids = tf.RaggedTensor.from_tensor(tf.fill([rows, columns], token))
+        return self.example(
+            ids, ids, lambda ids, columns=columns: ids.to_tensor(PAD, shape=[rows, columns])
+        )
+
     # A function of (inputs, labels, passes) that gives them with padding left out, as
     # `tfformer.layers.rows.without_padding` does; None: the model takes them padded alone.
     without_padding = None
@@ -105,18 +132,26 @@ class Task(abc.ABC):
     def served(self, model, tokenizer, search):
         """What serves the model as it is at each moment."""
 
-    @abc.abstractmethod
+    # Whether the deciding figure is one of the metrics, and not a score of what is served.
+    by_metrics = False
+
     def score(self, served, sources, references):
         """(the deciding figure, how it was computed) of what is served."""
+        raise NotImplementedError
+
+    def asked(self, corpus, tokenizer):
+        """What a validation asks of what is served, and what it should answer: lists of texts."""
+        return [[text.decode() for text in side] for side in corpus.texts(slice(None))]
 
     def shown(self, served, sources):
         """What is shown of these texts at each validation: a text for each, or nothing."""
         return []
 
-    def validation(self, results, score):
-        """The figures of a validation for `log.csv`, of the metrics' results and the score."""
+    def validation(self, results, score, corpus):
+        """The figures of a validation for `log.csv`: of the metrics' results and the score."""
         found = self.figures(results) | {"perplexity": results["perplexity"]}
-        return {f"val_{name}": value for name, value in found.items()} | {self.figure: score}
+        found = {f"val_{name}": value for name, value in found.items()}
+        return found if self.by_metrics else found | {self.figure: score}
 
     def better(self, score, than):
         """Whether the first of two scores is the better one."""
@@ -124,11 +159,9 @@ class Task(abc.ABC):
 
     def sentence(self, figures):
         """The figures of a validation in a line."""
-        title, form = self.columns[self.figure]
-        return (
-            f"loss {figures['val_loss']:.3f}, perplexity {figures['val_perplexity']:.2f}, "
-            f"{title} {form.format(figures[self.figure])}"
-        )
+        shown = {**self.columns, "val_perplexity": ("perplexity", "{:.2f}")}
+        shown = [f"{title} {form.format(figures[name])}" for name, (title, form) in shown.items()]
+        return ", ".join([f"loss {figures['val_loss']:.3f}", *shown])
 
     # What a run is described by, from its files alone.
 

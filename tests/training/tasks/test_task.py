@@ -11,7 +11,6 @@ from killing_recipe import RECIPE
 
 from tfformer.files import RunError
 from tfformer.run import read_config
-from training.data.batches import uniform_batch
 from training.fit import Training
 from training.prepare import read_settings
 from training.report.card import write_card
@@ -115,7 +114,7 @@ def test_an_example_is_a_target_behind_bos_and_its_labels_end_with_eos():
 
 
 def test_a_uniform_batch_is_full():
-    inputs, labels = uniform_batch(TASKS["translation"], 3, 5, 7)
+    inputs, labels = TASKS["translation"].uniform(3, 5, 7)
     assert inputs["source_ids"].numpy().tolist() == labels.numpy().tolist() == [[7] * 5] * 3
     assert inputs["target_ids"].numpy().tolist() == [[2, 7, 7, 7, 7]] * 3
 
@@ -123,7 +122,7 @@ def test_a_uniform_batch_is_full():
 def test_the_figures_are_of_all_tokens():
     task, results = TASKS["translation"], {"loss": 9.0, "accuracy": 0.3, "perplexity": math.e**2}
     assert task.figures(results) == {"loss": pytest.approx(2), "accuracy": 0.3}
-    found = task.validation(results, 37.9)
+    found = task.validation(results, 37.9, None)
     assert list(found) == ["val_loss", "val_accuracy", "val_perplexity", "val_bleu"]
     assert task.sentence(found) == "loss 2.000, perplexity 7.39, greedy BLEU 37.90"
 

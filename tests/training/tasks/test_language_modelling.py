@@ -1,0 +1,199 @@
+"""A language model's road: trained, killed, resumed, scored, exported, verified and asked."""
+
+import csv
+import math
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from paths import ROOT
+from shared import once
+from workers import last_state
+
+from tfformer import run as runs
+from tfformer.config import PAD
+from training import evaluate, train, translate
+from training.data.joined import JoinedBatches
+from training.tasks import TASKS
+
+TASK = TASKS["language-model"]
+SIZES = ["--preset", "test", "--vocabulary-size", "300", "--vocabulary-kind", "char"]
+OPTIONS = [
+    *SIZES, "--max-tokens", "23", "--batch-tokens", "256", "--epochs", "2", "--cores", "1",
+    "--warmup-steps", "5", "--checkpoint-steps", "3", "--optimizer", "adam",
+]  # fmt: skip
+
+
+def texts(count, seed):
+    """Each word is followed by the next of a circle, from anywhere on: what follows is known."""
+    words = "alpha beta gamma delta epsilon zeta eta theta".split()
+    chosen = random.Random(seed)
+    starts = (chosen.randrange(len(words)) for _ in range(count))
+    return [" ".join((words * 2)[n : n + chosen.randint(2, 6)]) for n in starts]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    def make(folder):
+        folder.mkdir()
+        for name, count in (("train.txt", 211), ("val.txt", 37)):
+            (folder / name).write_text("".join(f"{text}\n" for text in texts(count, count)))
+        code = train.main(words(folder, folder / "run"))
+        assert code == 0
+
+    return once(tmp_path_factory, "language-model", make)
+
+
+def words(folder, run, *options):
+    files = ["--text", str(folder / "train.txt"), "--val-text", str(folder / "val.txt")]
+    family = ["--family", "language-model", "--run", str(run)]
+    return [*family, *files, *OPTIONS, *options]
+
+
+def test_a_run_has_perplexity_and_bits_of_its_validation(folder):
+    with (folder / "run" / "log.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    corpus = TASK.corpus(folder / "run" / "prepared" / "val")
+    for row in rows:
+        perplexity, bits = float(row["val_perplexity"]), float(row["val_bits_per_byte"])
+        assert bits == pytest.approx(math.log2(perplexity) / corpus.bytes_per_token)
+    config = runs.read_config(folder / "run")
+    assert config["family"] == "language-model"
+    best = min(float(row["val_perplexity"]) for row in rows)
+    assert config["training"]["val_perplexity"] <= best + 1e-9
+    card = (folder / "run" / "README.md").read_text()
+    assert "pipeline_tag: text-generation" in card and "211 texts kept" in card
+
+
+def test_the_logged_loss_is_the_models_own(folder):
+    """Over the rows as they were joined, each text of a row alone in a row of its own."""
+    model, tokenizer = runs.load(folder / "run")
+    corpus = TASK.corpus(folder / "run" / "prepared" / "val")
+    batches = TASK.batches(corpus, tokenizer, 256, 23, shuffle=False)
+    total = count = 0
+    for inputs, labels in batches.dataset().as_numpy_iterator():
+        for ids, numbers, of_row in zip(inputs["ids"], inputs["texts"], labels, strict=True):
+            for number in set(numbers.tolist()) - {PAD}:
+                own = numbers == number
+                log_probs = tf.nn.log_softmax(model(ids[own][None], training=False))[0].numpy()
+                total -= log_probs[np.arange(own.sum()), of_row[own]].sum()
+                count += own.sum()
+    expected = runs.read_config(folder / "run")["training"]["val_perplexity"]
+    assert math.exp(total / count) == pytest.approx(expected, rel=1e-4)
+
+
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
+    """Stopped in the middle of an epoch, and resumed by the same words."""
+    run, tokens = tmp_path / "run", JoinedBatches.tokens
+
+    def stopping(self, epoch, skip=0):
+        for n, count in enumerate(tokens(self, epoch, skip)):
+            if epoch == 1 and n == 7:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield count
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JoinedBatches, "tokens", stopping)
+        assert train.main(words(folder, run)) == 128 + signal.SIGTERM
+    stopped = last_state(run)[1]
+    assert stopped["epoch"] == 1 and stopped["batch"] > 6
+    assert train.main(words(folder, run, "--resume")) == 0
+    (ours, progress), (others, _) = last_state(run), last_state(folder / "run")
+    assert progress["epoch"] == 2 and ours.keys() == others.keys()
+    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+
+
+def test_evaluating_scores_each_text_alone(folder, capsys):
+    code = evaluate.main([str(folder / "run"), "--text", str(folder / "val.txt")])
+    assert code == 0
+    shown = capsys.readouterr().out
+    model, tokenizer = runs.load(folder / "run")
+    total = count = size = 0
+    for text in (folder / "val.txt").read_text().splitlines():
+        ids = tokenizer.encode_source([text])[0].numpy()
+        read = np.concatenate([[2], ids[:-1]])
+        if len(ids) > 23:
+            return  # windows: tests/service/test_text_generator.py
+        log_probs = tf.nn.log_softmax(model(read[None], training=False))[0].numpy()
+        total -= log_probs[np.arange(len(ids)), ids].sum()
+        count, size = count + len(ids), size + len(text.encode())
+    assert f"{math.exp(total / count):.3f}" in shown
+    assert f"{total / math.log(2) / size:.3f}" in shown
+
+
+def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
+    program = f"from training.translate import main; raise SystemExit(main(['{folder}/run']))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, input="alpha\n\nbeta gamma\n",
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--family", "language-model", "--source", "FILE", "--target", "FILE"], "needs --text"),
+        (["--text", "FILE"], "--family transformer needs --source and --target, got --text"),
+        (["--text", "FILE", "--source", "FILE"], "--text is for plain text and --source for pairs"),
+        (["--text", "FILE", "--data", "."], "--data is for a recipe's own corpus and --text"),
+        (["--val-text", "FILE"], "--val-text needs --text"),
+        (["--family", "language-model", "--text", "FILE", "--subword-sampling", "0.1"],
+         "subword_sampling must be 0.0 for the family language-model, got 0.1"),
+        (["--family", "language-model", "--text", "FILE", "--num-encoder-layers", "3"],
+         "num_encoder_layers"),
+        (["--family", "language-model", "--text", "missing.txt"], "cannot read missing.txt"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
+    given = [str(folder / "train.txt") if word == "FILE" else word for word in given]
+    assert train.main([*given, "--run", str(tmp_path / "run")]) in (1, 2)
+    said = capsys.readouterr().err
+    assert message in said and said.count("error:") == 1 and "Traceback" not in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
+    run, text = str(folder / "run"), str(folder / "val.txt")
+    said = "must be a run of the family 'encoder-decoder', got 'language-model'"
+    asked = [
+        (evaluate.main, [run, "--source", text, "--target", text]),
+        (translate.main, [run, "--picture", str(tmp_path / "x.png")]),
+    ]
+    for main, arguments in asked:
+        assert main(arguments) == 1
+        assert said in capsys.readouterr().err
+    assert evaluate.main([run, "--text", text, "--greedy"]) == 2
+    assert "--greedy is not" in capsys.readouterr().err
+    other = ["--run", run, "--family", "transformer", "--source", text, "--target", text]
+    assert train.main([*other, "--resume"]) == 2
+    assert re.search("--family .* language-model, got transformer", capsys.readouterr().err)
+
+
+@pytest.mark.slow
+def test_what_follows_is_learned_exported_and_served(folder, tmp_path):
+    """The next word is known; after thirty epochs it is written."""
+    from export import saved_model, translate_files
+    from tfformer import TextGenerator
+
+    run = tmp_path / "run"
+    learn = ["--epochs", "30", "--norm", "pre", "--d-model", "32", "--dropout", "0"]
+    assert train.main(words(folder, run, *learn)) == 0
+    generator = TextGenerator(*runs.load(run), max_source_length=23, max_target_length=23)
+    found = generator.generate(["alpha be", "eta"], top_k=1, stop=" ")
+    assert found[0] == "ta"
+    assert runs.read_config(run)["training"]["val_perplexity"] < 2.5
+    assert saved_model.main([str(run), str(tmp_path / "exported")]) == 0
+    out = tmp_path / "out"
+    assert (
+        translate_files.main([str(tmp_path / "exported"), str(out), str(folder / "val.txt")]) == 0
+    )
+    lines = (out / "val.txt").read_text().split("\n")
+    assert len(lines) == 37 + 1

@@ -1,0 +1,200 @@
+"""A corpus of plain texts as ids, and batches of it whose rows are full.
+
+    ids.bin      int32, all texts end to end, each ending with eos
+    index.npy    int64 [N, 2]: the tokens of a text, eos counted, and its bytes in UTF-8
+
+A text is as long as it is. An epoch puts all of them one behind the other, in an order of its own,
+and cuts that into rows: no place is padding but behind the last text, and a text may go on in the
+next row, which then does not see what stood before (`tfformer.layers.rows.Joined`).
+
+Both files are mapped into memory, as those of `training.data.corpus`.
+"""
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from tfformer.config import BOS, PAD
+from training.data.batches import CHUNK, NO_AUTOTUNE, permuted
+from training.data.corpus import BATCH
+
+TOKENS, BYTES = range(2)
+
+
+class JoinedCorpus:
+    """The texts of a folder that `write` has filled.
+
+    Attributes:
+        index: int64 [N, 2], mapped; see the columns above.
+        ids: int32, mapped.
+        starts: int64 [N + 1], where in `ids` each text begins, and the last one ends.
+    """
+
+    # The file that tells one corpus from another.
+    content = "ids.bin"
+
+    def __init__(self, folder):
+        folder = Path(folder)
+        self.index = np.load(folder / "index.npy", mmap_mode="r")
+        self.ids = np.memmap(folder / self.content, dtype=np.int32, mode="r")
+        self.starts = np.concatenate([[0], np.cumsum(self.index[:, TOKENS])])
+
+    def __len__(self):
+        return len(self.index)
+
+    @property
+    def tokens(self):
+        """Of all texts, eos counted."""
+        return int(self.starts[-1])
+
+    @property
+    def bytes_per_token(self):
+        """Bytes of the texts in UTF-8, of each token of theirs."""
+        return float(self.index[:, BYTES].sum() / self.tokens)
+
+    def text_ids(self, number):
+        """int32 [n], the ids of a text, eos last."""
+        return self.ids[self.starts[number] : self.starts[number + 1]]
+
+    @classmethod
+    def write(cls, folder, pairs, tokenizer, max_tokens, report, split="train"):
+        """Writes texts into a new folder; see `training.data.corpus.write_corpus`.
+
+        None is too long, so `max_tokens` drops none; of a `Pair` the source is the text.
+        """
+        folder = Path(folder)
+        folder.mkdir(parents=True)
+        index, pairs = [], iter(pairs)
+        with open(folder / cls.content, "wb") as file:
+            while chunk := list(itertools.islice(pairs, BATCH)):
+                texts = [pair.source.encode() for pair in chunk]
+                ids = tokenizer.encode_source(tf.constant(texts))
+                file.write(ids.flat_values.numpy().tobytes())
+                sizes = [len(text) for text in texts]
+                index.append(np.stack([ids.row_lengths().numpy(), sizes], axis=1))
+        if index:
+            np.save(folder / "index.npy", np.concatenate(index).astype("int64"))
+        report.require_some(
+            "the corpus" if split == "train" else "the validation corpus (--val-text)"
+        )
+        return cls(folder)
+
+
+class JoinedBatches:
+    """The batches of a `JoinedCorpus`: rows of `task.row_length` tokens, texts behind texts.
+
+    Which tokens a batch has does not depend on who computes it: a shard is every `count`th row.
+
+    Args:
+        task, corpus, batch_tokens, seed, shuffle, parts, noise: see
+            `training.data.batches.Batches`. Of the noise there is `drop_words` alone: ids are
+            prepared once.
+        row_length: T, tokens of a row.
+
+    Attributes:
+        passes, padded_tokens: see `Batches`.
+    """
+
+    def __init__(
+        self,
+        task,
+        corpus,
+        batch_tokens,
+        seed=0,
+        shuffle=True,
+        parts=1,
+        noise=None,
+        *,
+        row_length,
+    ):
+        self.task, self.corpus, self.seed, self.shuffle = task, corpus, seed, shuffle
+        self.parts, self.passes, self.noise = parts, 1, noise
+        self.row_length = row_length
+        self.rows = max(1, batch_tokens // row_length)
+        self.buckets = [0]
+        self.padded_tokens = corpus.tokens
+        self.count = -(-corpus.tokens // (self.rows * row_length))
+
+    def __len__(self):
+        """Batches in an epoch: the same in every epoch."""
+        return self.count
+
+    def shape(self, bucket=0, count=1):
+        """(rows, tokens of a row) of a batch, or of one of its `count` shards."""
+        parts = count * self.parts
+        return -(-self.rows // parts) * self.parts, self.row_length
+
+    def order(self, epoch):
+        """Yields the numbers of the texts, in the order of the epoch, in arrays."""
+        size = len(self.corpus)
+        for start in range(0, size, CHUNK):
+            numbers = np.arange(start, min(start + CHUNK, size))
+            yield permuted(numbers, size, (self.seed, epoch)) if self.shuffle else numbers
+
+    def stream(self, epoch, skip=0):
+        """Yields (ids, labels, texts) of each batch from `skip` on, int32 [n] each, n tokens or
+        fewer in the last one: what is read, what follows each, and of which text it is."""
+        size = self.rows * self.row_length
+        before, pieces, held, text = skip * size, [], 0, 0
+        for numbers in self.order(epoch):
+            for number, length in zip(numbers, self.corpus.index[numbers, TOKENS], strict=True):
+                if length <= before:  # all of it is in a batch that is skipped
+                    before -= length
+                    continue
+                text += 1
+                labels = self.corpus.text_ids(number)
+                ids = np.concatenate([[BOS], labels[:-1]])
+                pieces.append(np.stack([ids, labels, np.full(length, text)])[:, before:])
+                held, before = held + length - before, 0
+                while held >= size:
+                    joined = np.concatenate(pieces, axis=1)
+                    yield joined[:, :size].astype("int32")
+                    pieces, held = [joined[:, size:]], held - size
+        if held:
+            yield np.concatenate(pieces, axis=1).astype("int32")
+
+    def tokens(self, epoch, skip=0):
+        """Yields the real tokens of each batch of the epoch from `skip` on."""
+        size = self.rows * self.row_length
+        for n in range(skip, len(self)):
+            yield min(size, self.corpus.tokens - n * size)
+
+    def dataset(self, epoch=0, skip=0, shards=(0,), count=1):
+        """The epoch from batch `skip` on, as a `tf.data.Dataset` of known cardinality.
+
+        An element is (inputs, labels) as the task's `joined` gives them, of its `shape`. The
+        arguments are those of `Batches.dataset`.
+        """
+        stream, batch = iter(()), None
+
+        def rows(n):
+            nonlocal stream, batch
+            number, place = divmod(int(n), len(shards))
+            if n == skip * len(shards):
+                stream = self.stream(epoch, skip)  # a new pass over the dataset begins
+            if place == 0:
+                batch = next(stream)
+                missing = self.rows * self.row_length - batch.shape[1]
+                batch = np.pad(batch, [[0, 0], [0, missing]], constant_values=PAD)
+                batch = batch.reshape(3, self.rows, self.row_length)
+            own = batch[:, shards[place] :: count]
+            missing = self.shape(0, count)[0] - own.shape[1]
+            own = np.pad(own, [[0, 0], [0, missing], [0, 0]], constant_values=PAD)
+            noise = np.random.default_rng((self.seed, epoch, number, shards[place]))
+            return own.astype("int32"), noise.integers(2**32 - 1, size=2)
+
+        types = (tf.int32, tf.int64)
+        dataset = tf.data.Dataset.range(skip * len(shards), len(self) * len(shards))
+        dataset = dataset.map(lambda n: tf.numpy_function(rows, [n], types))
+        dataset = dataset.map(self._element, num_parallel_calls=2, deterministic=True)
+        return dataset.prefetch(4).with_options(NO_AUTOTUNE)
+
+    @tf.autograph.experimental.do_not_convert
+    def _element(self, rows, seed):
+        rows, seed = tf.ensure_shape(rows, [3, None, self.row_length]), tf.ensure_shape(seed, [2])
+        ids, labels, texts = (tf.tile(one, [self.passes, 1]) for one in tf.unstack(rows))
+        if self.noise is not None:
+            ids = self.noise.drop_words(ids, seed)
+        return self.task.joined(ids, labels, texts, seed)

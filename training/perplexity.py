@@ -1,0 +1,63 @@
+"""How well a language model knows texts: `training.evaluate RUN --text FILE`."""
+
+import math
+import time
+
+
+def evaluate_texts(service, texts, batch_size):
+    """The scores of a language model on texts.
+
+    Args:
+        service: a `TextGenerator`.
+        texts: a list of strings, at least one.
+        batch_size: texts at once; changes no score.
+
+    Returns:
+        A dict that JSON can hold: `perplexity`, exp(-log P / tokens), eos counted; and
+        `bits_per_byte`, -log2 P / bytes of UTF-8, which vocabularies of other sizes can be
+        compared by.
+    """
+    import tensorflow as tf
+
+    from training.bar import Bar
+
+    batch_size = min(batch_size, service.max_batch_size)
+    log_prob, tokens, cut = 0.0, 0, 0
+    started = time.monotonic()
+    order = sorted(texts, key=len)
+    with Bar("scoring the texts", len(order)) as bar:
+        for start in range(0, len(order), batch_size):
+            chunk = order[start : start + batch_size]
+            scored = service.functions["score"](tf.constant(chunk))
+            log_prob += float(tf.reduce_sum(scored["log_prob"]))
+            tokens += int(tf.reduce_sum(scored["length"]))
+            cut += int(tf.math.count_nonzero(scored["truncated"]))
+            bar.advance(len(chunk))
+    seconds = time.monotonic() - started
+    return {
+        "perplexity": math.exp(-log_prob / tokens),
+        "bits_per_byte": -log_prob / math.log(2) / sum(len(text.encode()) for text in texts),
+        "pairs": len(texts),
+        "cut": cut,
+        "search": "scored",
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+    }
+
+
+def print_perplexity(scores, name):
+    """The scores as a table on standard output."""
+    from rich import print as show
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(f"{name}: {scores['pairs']:,} texts"))
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    table.add_column("how it is counted", overflow="fold")
+    table.add_row("perplexity", f"{scores['perplexity']:.3f}", "a token, eos counted")
+    table.add_row("bits a byte", f"{scores['bits_per_byte']:.3f}", "of UTF-8")
+    if scores["cut"]:
+        table.add_row("texts cut", f"{scores['cut']:,}", "the beginnings alone are scored")
+    table.add_row("speed", f"{scores['tokens_per_second']:,.0f} tokens/s", "")
+    show(table)
