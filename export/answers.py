@@ -73,15 +73,27 @@ def plain(message, token=None):
     return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]} ..."
 
 
+def text_output(names):
+    """The output of `serving_default` that is printed: of a translator, of a language model.
+
+    Raises:
+        AnswerError: there is none.
+    """
+    for name in ("translation", "continuation"):
+        if name in names:
+            return name
+    raise AnswerError("the server's answer has no list `translation`")
+
+
 def texts_of(outputs, rows):
-    """The translations of so many texts.
+    """The translations of so many texts, or what else their model answers.
 
     Raises:
         AnswerError: there is another number of them, or they are no text.
     """
-    found = outputs.get("translation")
+    found = outputs[text_output(outputs)]
     if not isinstance(found, list):
-        raise AnswerError("the server's answer has no list `translation`")
+        raise AnswerError(f"the server's answer has no list `{text_output(outputs)}`")
     if len(found) != rows:
         raise AnswerError(f"the server answered {rows} texts with {len(found)} translations")
     if not all(isinstance(text, str) and is_text(text) for text in found):
@@ -136,7 +148,7 @@ def _defaults(signature):
     return {
         name: scalar(proto)
         for name, proto in (signature.get("defaults") or {}).items()
-        if proto["dtype"] in KINDS
+        if proto["dtype"] in (*KINDS, "DT_STRING")
     }
 
 
@@ -152,7 +164,11 @@ def _declared(signature):
 
 
 def scalar(proto):
-    """The number in a TensorProto of rank 0, as JSON has it."""
+    """The number or the text in a TensorProto of rank 0, as JSON has it."""
+    if proto["dtype"] == "DT_STRING":
+        return as_text(
+            base64.b64decode((proto.get("stringVal") or proto.get("string_val") or [""])[0])
+        )
     for name, value in proto.items():
         if name.endswith("_val") and value:
             if type(value[0]) not in (int, float):

@@ -4,6 +4,7 @@ import concurrent.futures
 
 import numpy as np
 
+from export.answers import text_output
 from export.lines import batches
 from export.serving.worker import Worker
 from export.verification.graph import find_saved_model, text_signature
@@ -38,7 +39,7 @@ class BulkTranslator:
         name = "translate_document" if document else "serving_default"
         signature = text_signature(self.path, name)
         self._text = signature.inputs["text"].name
-        self._translation = signature.outputs["translation"].name
+        self._translation = signature.outputs[text_output(signature.outputs)].name
         self.batch_size = batch_size
         self._worker = Worker(self.path, intra_op_threads, inter_op_threads)
         self._threads = concurrent.futures.ThreadPoolExecutor(requests)

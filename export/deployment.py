@@ -257,7 +257,7 @@ def page_values(name, report, batching, xla):
         "operations": f"{sum(report['graph']['ops'].values()):,}",
         "batches": " / ".join(latency),
         "milliseconds": " / ".join(f"{value:g}" for value in latency.values()),
-        "sample": f"{known['sample_source_tokens']:.0f} source tokens in the mean",
+        "sample": f"{known['sample_source_tokens']:.0f} tokens in the mean",
         "machine": known["latency"]["machine"],
         "memory": f"{memory_limit(known):,}",
         "peak": _peak(known["memory"]["peak_bytes"]),
@@ -296,7 +296,7 @@ def _described(key, info, defaults=None):
     """An input or output: its name, type, shape and default value."""
     sizes = ["B" if n == 0 else "?" if size is None else str(size)
              for n, size in enumerate(info["shape"] or [])]  # fmt: skip
-    default = f" = {defaults[key]:g}" if defaults and key in defaults else ""
+    default = f" = {_shown(defaults[key])}" if defaults and key in defaults else ""
     return f"`{key}` {info['dtype']} [{', '.join(sizes)}]{default}"
 
 
@@ -312,3 +312,7 @@ def _with_flags(template, flags):
 def _fill(template, values):
     """The template with each @name@ replaced, once: a value may hold what looks like one."""
     return re.sub("@([a-z_]+)@", lambda match: values[match[1]], template)
+
+
+def _shown(value):
+    return json.dumps(value) if isinstance(value, str) else f"{value:g}"

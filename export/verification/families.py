@@ -1,8 +1,9 @@
 """What is compared of a family's answers, besides that they are those of its service here."""
 
-from export.verification import translation
-from tfformer.models import ENCODER_DECODER
+from export.verification import language_model, translation
+from tfformer.models import ENCODER_DECODER, LANGUAGE_MODEL
 
 COMPARISONS = {
     ENCODER_DECODER: translation.compare,
+    LANGUAGE_MODEL: language_model.compare,
 }

@@ -76,12 +76,18 @@ class Graph:
                 name: {
                     "inputs": tensors(signature.inputs),
                     "outputs": tensors(signature.outputs),
-                    "defaults": {k: v.tolist() for k, v in signature.defaults.items()},
+                    "defaults": {k: _plain(v) for k, v in signature.defaults.items()},
                 }
                 for name, signature in self.signatures.items()
             },
             "ops": {op: places.total() for op, places in sorted(self.ops.items())},
         }
+
+
+def _plain(default: np.ndarray):
+    """A default as JSON has it: a number, or a text."""
+    value = default.tolist()
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def find_saved_model(directory) -> Path:

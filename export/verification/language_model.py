@@ -1,0 +1,54 @@
+"""What a language model serves, compared with the model itself, whole and without a cache."""
+
+import numpy as np
+import tensorflow as tf
+
+from export.verification.compare import TOLERANCE, answer
+from tfformer.config import PAD
+
+# Of numbers that are multiplied in bfloat16, which has 8 bits.
+HALF = 0.05
+
+
+def compare(service, requests, report, run, options, progress):
+    """Adds to the report whether the served log-probabilities are those of the model.
+
+    The arguments are those of `export.verification.translation.compare`.
+    """
+    progress("comparing with the model, token by token ...")
+    model = tf.function(
+        lambda ids: tf.nn.log_softmax(tf.cast(service.model(ids, training=False), tf.float32)),
+        input_signature=[tf.TensorSpec([None, None], tf.int32)],
+        autograph=False,
+    )
+    faults, count = [], 0
+    asked = requests["beam_search"]
+    answers = report.served.get("beam_search")
+    if answers is None:  # not exported
+        answers = [answer(service, "beam_search", request) for request in asked]
+    penalty = service.options["repetition_penalty"]
+    for request, served in zip(asked, answers, strict=True):
+        if request.get("repetition_penalty", penalty) != 1.0:  # these are not the model's own
+            continue
+        prompts, _ = service.writing.prompts(tf.constant(request["text"]))
+        for row, prompt in enumerate(prompts.numpy()):
+            prompt = prompt[prompt != PAD]
+            for place, (tokens, own) in enumerate(
+                zip(served["token_ids"][row], served["token_log_probs"][row], strict=True)
+            ):
+                tokens = tokens[: served["lengths"][row, place]]
+                gap = _gap(model, prompt, tokens, own[: len(tokens)])
+                if gap > (HALF if service.dtype == "bfloat16" else TOLERANCE):
+                    faults.append(f"text {row}, place {place} differs by {gap:.2g} a token")
+                count += 1
+    report.add("the model, without a cache", faults, f"{count} texts")
+
+
+def _gap(model, prompt, tokens, own):
+    """How far the log-probability of what was found is from the model's own, a token."""
+    if not len(tokens):
+        return 0.0
+    ids = np.concatenate([prompt, tokens])[None].astype("int32")
+    log_probs = model(ids[:, :-1]).numpy()[0, len(prompt) - 1 :]
+    found = log_probs[np.arange(len(tokens)), tokens]
+    return float(np.abs(found - own).sum() / len(tokens))
