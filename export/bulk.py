@@ -4,10 +4,10 @@ import concurrent.futures
 
 import numpy as np
 
-from export.answers import text_output
+from export.answers import AnswerError, text_output
 from export.lines import batches
 from export.serving.worker import Worker
-from export.verification.graph import find_saved_model, text_signature
+from export.verification.graph import UsageError, find_saved_model, text_signature
 
 
 class BulkTranslator:
@@ -39,7 +39,10 @@ class BulkTranslator:
         name = "translate_document" if document else "serving_default"
         signature = text_signature(self.path, name)
         self._text = signature.inputs["text"].name
-        self._translation = signature.outputs[text_output(signature.outputs)].name
+        try:
+            self._translation = signature.outputs[text_output(signature.outputs)].name
+        except AnswerError as error:
+            raise UsageError(f"{directory} must answer texts: {error}") from error
         self.batch_size = batch_size
         self._worker = Worker(self.path, intra_op_threads, inter_op_threads)
         self._threads = concurrent.futures.ThreadPoolExecutor(requests)
@@ -47,7 +50,8 @@ class BulkTranslator:
     def translate(self, lines):
         """The translations of a list of lines, in order.
 
-        Lines of like length go together. A line's translation does not depend on its batch-mates.
+        Lines of like length go together. A translation does not depend on its batch-mates; what a
+        language model draws depends on its row.
 
         Raises:
             ServingError: a request failed, or the process has died.

@@ -217,6 +217,8 @@ def read_recipe(arguments):
     task = {"task": FAMILY_TASKS[arguments.family]} if arguments.family else {}
     if arguments.source or arguments.text:
         corpus = {**_own_corpus(arguments), **task}
+        if recipe and (corpus.get("task", recipe.task) in PLAIN_TASKS) != bool(arguments.text):
+            raise ValueError("--text is for a language model (--family), --source for all others")
         if recipe:
             recipe = dataclasses.replace(recipe, **corpus)
         else:

@@ -15,7 +15,7 @@ def evaluate_texts(service, texts, batch_size):
     Returns:
         A dict that JSON can hold: `perplexity`, exp(-log P / tokens), eos counted; and
         `bits_per_byte`, -log2 P / bytes of UTF-8, which vocabularies of other sizes can be
-        compared by.
+        compared by: not where texts were cut, whose rest nobody has scored.
     """
     import tensorflow as tf
 
@@ -34,9 +34,11 @@ def evaluate_texts(service, texts, batch_size):
             cut += int(tf.math.count_nonzero(scored["truncated"]))
             bar.advance(len(chunk))
     seconds = time.monotonic() - started
+    size = sum(len(text.encode()) for text in texts)
+    bits = {} if cut else {"bits_per_byte": -log_prob / math.log(2) / size}
     return {
         "perplexity": math.exp(-log_prob / tokens),
-        "bits_per_byte": -log_prob / math.log(2) / sum(len(text.encode()) for text in texts),
+        **bits,
         "pairs": len(texts),
         "cut": cut,
         "search": "scored",
@@ -56,7 +58,8 @@ def print_perplexity(scores, name):
     table.add_column("value", justify="right")
     table.add_column("how it is counted", overflow="fold")
     table.add_row("perplexity", f"{scores['perplexity']:.3f}", "a token, eos counted")
-    table.add_row("bits a byte", f"{scores['bits_per_byte']:.3f}", "of UTF-8")
+    if "bits_per_byte" in scores:
+        table.add_row("bits a byte", f"{scores['bits_per_byte']:.3f}", "of UTF-8")
     if scores["cut"]:
         table.add_row("texts cut", f"{scores['cut']:,}", "the beginnings alone are scored")
     table.add_row("speed", f"{scores['tokens_per_second']:,.0f} tokens/s", "")

@@ -246,7 +246,7 @@ def test_coverage_needs_attention(model, source_ids):
         (ValueError, r"prompt must be rows of ids, got shape \(1, 1, 2\)",
          {"prompt": np.ones([1, 1, 2], int)}),
         (ValueError, r"source_ids must be rows of ids, got shape \(2,\)", {"source_ids": [5, 3]}),
-        (ValueError, "model must be a model, or a function of ids, got None",
+        (ValueError, "model must be a Transformer, a LanguageModel or a function of ids, got None",
          {"model": None}),
     ],
 )  # fmt: skip

@@ -95,6 +95,14 @@ def test_a_seed_draws_the_same_and_another_does_not(generator):
     )
 
 
+def test_batches_are_drawn_by_seeds_of_their_own(generator):
+    """And the first of them as a request by that seed is."""
+    found = generator.generate([""] * 6, batch_size=3, seed=5)
+    assert found[:3] != found[3:]
+    asked = ask(generator, "generate", [b""] * 3, seed=5)["continuation"]
+    assert found[:3] == [text.decode() for text in asked]
+
+
 def test_no_answer_depends_on_batch_mates(generator):
     for name in ("beam_search", "score"):
         together = ask(generator, name)
@@ -153,13 +161,13 @@ def test_a_score_is_the_model_own_log_probability(generator, model, tokenizer):
     assert not found["truncated"].any()
 
 
-@pytest.mark.parametrize("stride", [None, 1, 4, 11])
+@pytest.mark.parametrize("stride", [None, 1, 7, 23])
 def test_a_long_text_is_scored_by_windows(generator, model, tokenizer, stride):
     """By hand: each window alone, and of it what no window before has scored."""
-    text = " ".join(tiny.sentences(9, seed=3))
+    text = " ".join(tiny.sentences(19, seed=3))
     [ids] = tokenizer.encode_source([text]).to_list()
     found, real, cut = scored(generator.writing, tf.constant([text, "a house"]), stride)
-    window, step = LIMITS["max_source_length"], stride or 5
+    window, step = 23, stride or 11  # of prompt and continuation together
     assert len(ids) > 3 * window and real[0].numpy().all() and not cut.numpy().any()
     inputs = [BOS, *ids[:-1]]
     expected = []

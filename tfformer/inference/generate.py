@@ -78,7 +78,9 @@ def generate(
     if search not in tuple(SEARCHES):
         raise ValueError(f"search must be one of {tuple(SEARCHES)}, got {search!r}")
     if not callable(model):
-        raise ValueError(f"model must be a model, or a function of ids, got {model!r}")
+        raise ValueError(
+            f"model must be a Transformer, a LanguageModel or a function of ids, got {model!r}"
+        )
     special = SpecialIds() if special_ids is None else SpecialIds(*special_ids)
     special.check()
     if prompt is not None:

@@ -1,5 +1,7 @@
 """What a language model is asked: how a text goes on, and how likely a text is."""
 
+import itertools
+
 import tensorflow as tf
 
 from tfformer.config import whole
@@ -10,6 +12,7 @@ from tfformer.service.service import Page, Service
 from tfformer.service.writing import Writing, beam_search, generate, score, serving_default
 from tfformer.text.tokenizer import Tokenizer
 
+BATCH_SEED = 1_000_003  # between the seeds of two batches
 # In the order in which a page of a model lists them.
 SIGNATURES = (serving_default, generate, beam_search, score)
 
@@ -127,28 +130,29 @@ class TextGenerator(Service):
                 `max_length` and `stop`. Default: the service's own.
 
         Returns:
-            A list of strings.
+            A list of strings. A draw depends on the seed, on the batch and on the row in it.
 
         Raises:
             ValueError: `prompts` is one string, or has what is none; there is no such option; or
                 `batch_size` is not in [1, max_batch_size].
         """
-        function = self.functions["generate"]
+        function, drawn = self.functions["generate"], itertools.count()
         specs = {spec.name: spec.dtype for spec in function.input_signature if spec.name != "text"}
         if unknown := sorted(set(options) - set(specs)):
             raise ValueError(f"options must be of {sorted(specs)}, got {unknown[0]!r}")
+        first = options.pop("seed", 0)
         options = {name: tf.constant(value, specs[name]) for name, value in options.items()}
-        return self.in_batches(
-            prompts, batch_size, lambda texts: function(texts, **options)["continuation"]
-        )
+
+        def write(texts):
+            # Two batches with one seed would be drawn alike, row by row.
+            seed = tf.constant((first + BATCH_SEED * next(drawn)) % 2**31, tf.int32)
+            return function(texts, seed=seed, **options)[self.output]
+
+        return self.in_batches(prompts, batch_size, write)
 
     def answer(self, texts, batch_size=None, greedy=False):
         """What `serving_default` answers, of texts in any number; greedily if it is asked for."""
-        if greedy:
-            return self.generate(texts, batch_size, top_k=1)
-        return self.in_batches(
-            texts, batch_size, lambda texts: self.functions["serving_default"](texts)[self.output]
-        )
+        return self.generate(texts, batch_size, **({"top_k": 1} if greedy else {}))
 
     def served(self, fused, shortlist):
         made = [make(self._writing(fused)) for make in SIGNATURES]

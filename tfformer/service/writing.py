@@ -18,8 +18,8 @@ from tfformer.service.sample import asked_sampling
 from tfformer.service.signature import Signature, graph, graph_with_options, texts
 from tfformer.text.sides import clean
 
-# Of a text so many times as many tokens are scored as a prompt may have.
-SCORED_SOURCES = 64
+# Of a text so many windows of tokens are scored.
+SCORED_WINDOWS = 64
 RULES = ("repetition_penalty", "no_repeat_ngram")
 OF_BEAM = ("beam_width", "length_penalty", "min_length", *RULES)
 OFF = {name: OPTIONS[name].off for name in RULES}
@@ -156,8 +156,9 @@ def serving_default(writing):
 
 
 def generate(writing):
-    """`text` [B] and options -> `continuation`, without the text, its `log_prob` and `length`,
-    `finished`, whether it ended by itself or at `stop`, and `truncated`, which texts were cut."""
+    """`text` [B] and options -> `continuation`, without the text, its `log_prob` and `length`, in
+    which the tokens of `stop` count, `finished`, whether it ended by itself or at `stop`, and
+    `truncated`, which texts were cut."""
     names = [*SAMPLING, "min_length", *RULES]
     options = {"seed": 0, "max_length": 0, **{name: writing.options[name] for name in names}}
 
@@ -274,13 +275,13 @@ def scored(writing, text, stride=None):
         text: string [B].
         stride: tokens from one window to the next, at most a window's. Default: half of it.
     """
-    window = writing.max_source_length
+    window = writing.max_source_length + writing.max_target_length - 1  # as long as a row
     stride = max(1, window // 2) if stride is None else stride
     rows = require_in("the number of texts", tf.shape(text)[0], 0, writing.max_batch_size)
     with tf.control_dependencies([rows]):
         text = tf.identity(text)
     encode = writing.tokenizer.encode_source
-    labels, truncated = encode_texts(text, encode, SCORED_SOURCES * window)
+    labels, truncated = encode_texts(text, encode, SCORED_WINDOWS * window)
     real = padding_mask(labels)
     ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
     ids = tf.where(real, ids, PAD)  # [B, T]

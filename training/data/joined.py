@@ -143,17 +143,19 @@ class JoinedBatches:
                 if length <= before:  # all of it is in a batch that is skipped
                     before -= length
                     continue
-                text += 1
+                text, place, before = text + 1, before, 0
                 labels = self.corpus.text_ids(number)
-                ids = np.concatenate([[BOS], labels[:-1]])
-                pieces.append(np.stack([ids, labels, np.full(length, text)])[:, before:])
-                held, before = held + length - before, 0
-                while held >= size:
-                    joined = np.concatenate(pieces, axis=1)
-                    yield joined[:, :size].astype("int32")
-                    pieces, held = [joined[:, size:]], held - size
+                while place < length:
+                    end = min(length, place + size - held)
+                    ids = labels[place - 1 : end - 1] if place else [BOS, *labels[: end - 1]]
+                    own = ids, labels[place:end], [text] * (end - place)
+                    pieces.append(np.array(own, "int32"))
+                    held, place = held + end - place, end
+                    if held == size:
+                        yield np.concatenate(pieces, axis=1)
+                        pieces, held = [], 0
         if held:
-            yield np.concatenate(pieces, axis=1).astype("int32")
+            yield np.concatenate(pieces, axis=1)
 
     def tokens(self, epoch, skip=0):
         """Yields the real tokens of each batch of the epoch from `skip` on."""

@@ -12,8 +12,12 @@ from training.data.joined import JoinedBatches, JoinedCorpus
 from training.data.reader import clean_texts
 from training.tasks.task import Task
 
-# Texts that a validation asks for: what follows their first words.
-ASKED = 32
+# Texts that a validation asks for, and tokens of each: what follows the first half of them.
+ASKED, ASKED_TOKENS = 32, 40
+# Options of a search that it is served with, besides those that are settings.
+SERVED = {"min_length", "repetition_penalty", "no_repeat_ngram", "length_penalty_form"}
+# Characters of what SentencePiece learns from at once: it leaves out what has over 16 KB.
+LEARNED = 4096
 
 
 class LanguageModelling(Task):
@@ -42,18 +46,29 @@ class LanguageModelling(Task):
     def vocabulary(self, sources, targets, recipe):
         from tfformer.text.tokenizer import Tokenizer
 
+        pieces = (
+            text[start : start + LEARNED]
+            for text in sources
+            for start in range(0, len(text), LEARNED)
+        )
         return Tokenizer.train(
-            sources,
+            pieces,
             vocabulary_size=recipe.vocabulary_size,
             kind=recipe.vocabulary_kind,
             split_digits=recipe.split_digits,
         )
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
-        for name, off in (("both_ways", 0), ("subword_sampling", 0.0), ("shared_vocabulary", True)):
-            if getattr(recipe, name) != off:
+        off = {"both_ways": 0, "new_pieces": 0, "subword_sampling": 0.0, "shared_vocabulary": True}
+        if unknown := sorted(set(recipe.search) - SERVED):
+            raise ValueError(
+                f"search of the family {self.family} must be of {sorted(SERVED)}, got "
+                f"{unknown[0]!r}"
+            )
+        for name, value in off.items():
+            if getattr(recipe, name) != value:
                 raise ValueError(
-                    f"{name} must be {off} for the family {self.family}, got "
+                    f"{name} must be {value} for the family {self.family}, got "
                     f"{getattr(recipe, name)}"
                 )
         try:
@@ -78,10 +93,15 @@ class LanguageModelling(Task):
         return [TokenAccuracy(), Perplexity()]
 
     def search(self, recipe):
+        """A prompt and what follows it have together as many places as a row: others were never
+        learned."""
+        prompt = (recipe.max_tokens + 1) // 2
         return {
             **recipe.search,
-            "max_source_length": recipe.max_tokens,
-            "max_target_length": recipe.max_tokens,
+            "beam_width": recipe.beam_width,
+            "length_penalty": recipe.length_penalty,
+            "max_source_length": prompt,
+            "max_target_length": recipe.max_tokens + 1 - prompt,
         }
 
     def served(self, model, tokenizer, search):
@@ -92,13 +112,10 @@ class LanguageModelling(Task):
     def asked(self, corpus, tokenizer):
         """The beginnings of the first texts, and how they go on."""
         count = min(ASKED, len(corpus))
-        texts = tf.ragged.constant([corpus.text_ids(n).tolist() for n in range(count)], tf.int32)
-        words = [text.decode().split(" ") for text in tokenizer.decode(texts).numpy()]
-        halves = [(len(text) + 1) // 2 for text in words]
-        parts = (slice(half) for half in halves), (slice(half, None) for half in halves)
-        return [
-            [" ".join(text[part]) for text, part in zip(words, side, strict=True)] for side in parts
-        ]
+        texts = [corpus.text_ids(n)[:ASKED_TOKENS].tolist() for n in range(count)]
+        sides = [ids[: len(ids) // 2] for ids in texts], [ids[len(ids) // 2 :] for ids in texts]
+        ragged = (tf.ragged.constant(side, tf.int32, ragged_rank=1) for side in sides)
+        return [[text.decode() for text in tokenizer.decode(side).numpy()] for side in ragged]
 
     def shown(self, served, sources):
         return served.generate(sources, top_k=1)

@@ -65,6 +65,9 @@ def test_a_run_has_perplexity_and_bits_of_its_validation(folder):
         assert bits == pytest.approx(math.log2(perplexity) / corpus.bytes_per_token)
     config = runs.read_config(folder / "run")
     assert config["family"] == "language-model"
+    # Together as many places as a row of 23 tokens, and the last, which nobody reads.
+    limits = {"max_source_length": 12, "max_target_length": 12}
+    assert config["search"] == {"beam_width": 4, "length_penalty": 0.6, **limits}
     best = min(float(row["val_perplexity"]) for row in rows)
     assert config["training"]["val_perplexity"] <= best + 1e-9
     card = (folder / "run" / "README.md").read_text()
@@ -137,6 +140,14 @@ def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
     assert done.stdout.count("\n") == 3
 
 
+def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):
+    """64 windows of 23 tokens are scored, half of each anew."""
+    (tmp_path / "long.txt").write_text(" ".join(["alpha"] * 400))
+    assert evaluate.main([str(folder / "run"), "--text", str(tmp_path / "long.txt")]) == 0
+    shown = capsys.readouterr().out
+    assert "texts cut" in shown and "bits a byte" not in shown
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -147,13 +158,19 @@ def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
         (["--val-text", "FILE"], "--val-text needs --text"),
         (["--family", "language-model", "--text", "FILE", "--subword-sampling", "0.1"],
          "subword_sampling must be 0.0 for the family language-model, got 0.1"),
+        (["--family", "language-model", "--text", "FILE", "--coverage-penalty", "0.1"],
+         "search of the family language-model must be of"),
+        (["--family", "language-model", "--text", "FILE", "--new-pieces", "7", "--init", "RUN"],
+         "new_pieces must be 0 for the family language-model, got 7"),
+        (["dates", "--text", "FILE"], "--text is for a language model (--family)"),
         (["--family", "language-model", "--text", "FILE", "--num-encoder-layers", "3"],
          "num_encoder_layers"),
         (["--family", "language-model", "--text", "missing.txt"], "cannot read missing.txt"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
-    given = [str(folder / "train.txt") if word == "FILE" else word for word in given]
+    names = {"FILE": str(folder / "train.txt"), "RUN": str(folder / "run")}
+    given = [names.get(word, word) for word in given]
     assert train.main([*given, "--run", str(tmp_path / "run")]) in (1, 2)
     said = capsys.readouterr().err
     assert message in said and said.count("error:") == 1 and "Traceback" not in said
