@@ -163,6 +163,8 @@ def _serve():
     """A line in, a job; a line out, the number of its process."""
     from training import train as command
 
+    # Who began the tests in the background may ignore it, and children inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, value in command.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     # What the commands import when they train and evaluate, and the recipe.
