@@ -1,11 +1,13 @@
 """Greedy search is the plain one, and a beam of one."""
 
+import functools
+
 import numpy as np
 import pytest
 import search_oracle as oracle
 from toy import Toy, V, assert_complete, assert_found, sequences
 
-from tfformer import beam_search, greedy_search
+from tfformer import beam_search, greedy_search, sample_search
 from tfformer.search import (
     SearchResult,
 )
@@ -25,6 +27,21 @@ def test_greedy_is_plain_greedy(max_length):
         ids = oracle.greedy(toy.log_probs_of(b), V, max_length)
         total = oracle.log_prob(toy.log_probs_of(b), ids)
         assert_found(found, b, [(ids, total, total)])
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"no_repeat_ngram": 9}, "no_repeat_ngram must be at most 8, got 9"),
+        ({"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 0, got -1"),
+        ({"repetition_penalty": 0.5}, "repetition_penalty must be at least 1, got 0.5"),
+    ],
+)
+def test_a_rule_is_kept_to_its_bounds_as_in_a_beam_search(rule, message):
+    toy = Toy(seed=1, batch=2)
+    for search in (beam_search, greedy_search, functools.partial(sample_search, seed=5)):
+        with pytest.raises(ValueError, match=message):
+            search(toy.step, toy.state(), toy.batch, 7, **rule)
 
 
 @penalties

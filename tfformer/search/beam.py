@@ -7,10 +7,18 @@ import tensorflow as tf
 
 from tfformer.config import EOS, PAD
 from tfformer.search import hypotheses
-from tfformer.search.hypotheses import IMPOSSIBLE, Hypotheses, check, limits, prompt_ids, result
+from tfformer.search.hypotheses import (
+    IMPOSSIBLE,
+    Hypotheses,
+    check,
+    check_rules,
+    limits,
+    prompt_ids,
+    result,
+)
 from tfformer.search.loop import search_in_blocks
 from tfformer.search.loop_xla import search_by_doubling
-from tfformer.search.options import LARGEST_NGRAM, OPTIONS, takes_second_names
+from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.search.rules import (
     ban_ngrams,
     coverage_scores,
@@ -159,17 +167,12 @@ class Beam:
             raise ValueError(
                 f"num_results must be at most beam_width = {self.width}, got {self.wanted}"
             )
-        for name, least in (
-            ("coverage_penalty", 0),
-            ("repetition_penalty", 1),
-            ("no_repeat_ngram", 0),
-        ):
-            value = getattr(self, name)
-            if value is not None:
-                check(max_length, **{name: (value, least)})
-        ngram = self.no_repeat_ngram
-        if not tf.is_tensor(ngram) and (ngram or 0) > LARGEST_NGRAM:
-            raise ValueError(f"no_repeat_ngram must be at most {LARGEST_NGRAM}, got {ngram}")
+        check_rules(
+            max_length,
+            coverage_penalty=self.coverage_penalty,
+            repetition_penalty=self.repetition_penalty,
+            no_repeat_ngram=self.no_repeat_ngram,
+        )
         if self.coverage_penalty is not None and source_mask is None:
             raise ValueError("source_mask is needed with coverage_penalty, got None")
         if not set(self.keep) <= set(KEPT):

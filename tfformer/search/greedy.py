@@ -7,7 +7,14 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
-from tfformer.search.hypotheses import Hypotheses, check, limits, prompt_ids, result
+from tfformer.search.hypotheses import (
+    Hypotheses,
+    check,
+    check_rules,
+    limits,
+    prompt_ids,
+    result,
+)
 from tfformer.search.loop import search_in_blocks
 from tfformer.search.rules import allowed_log_probs, ban_ngrams, penalise_repetition
 
@@ -45,9 +52,9 @@ def greedy_search(
         A `SearchResult` with W = 1 and without a length penalty.
 
     Raises:
-        ValueError: `max_length` is no integer of at least 1, `min_length`, `no_repeat_ngram` or
-            `batch_size` none of at least 0, `repetition_penalty` is below 1, or the prompt is not
-            [B, P].
+        ValueError: `max_length` is no integer of at least 1, `min_length` or `batch_size` none of
+            at least 0, `no_repeat_ngram` none in [0, 8], `repetition_penalty` is below 1, or the
+            prompt is not [B, P].
 
     Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
         >>> after = tf.constant([0, 0, 5, 0, 3, 4])
@@ -76,9 +83,11 @@ class Rules(NamedTuple):
     def check(self, max_length):
         """A ValueError for a number that breaks a rule; tensors are checked by whoever serves."""
         check(max_length, min_length=(self.min_length, 0))
-        for name, least in (("repetition_penalty", 1), ("no_repeat_ngram", 0)):
-            if (value := getattr(self, name)) is not None:
-                check(max_length, **{name: (value, least)})
+        check_rules(
+            max_length,
+            repetition_penalty=self.repetition_penalty,
+            no_repeat_ngram=self.no_repeat_ngram,
+        )
 
     def log_probs(self, logits, position, found, h):
         """log P of each next token, float32 [B, 1, V], -inf for what may not follow; `found` tokens

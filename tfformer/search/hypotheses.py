@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, PAD
-from tfformer.search.options import OPTIONS, PENALTY_FORMS
+from tfformer.search.options import LARGEST_NGRAM, OPTIONS, PENALTY_FORMS
 
 IMPOSSIBLE = float("-inf")
 FRACTIONS = ("temperature", "top_p")  # numbers beside the options of the table
@@ -185,6 +185,17 @@ def check(max_length, **at_least):
         check_number(name, value)
         if not tf.is_tensor(value) and not np.all(np.asarray(value) >= least):
             raise ValueError(f"{name} must be at least {least}, got {value}")
+
+
+def check_rules(max_length, **rules):
+    """The rules of a search by name, None where one is off: `coverage_penalty`,
+    `repetition_penalty` and `no_repeat_ngram`. Checked as by `check`."""
+    for name, value in rules.items():
+        if value is not None:
+            check(max_length, **{name: (value, OPTIONS[name].least)})
+    ngram = rules.get("no_repeat_ngram")
+    if not tf.is_tensor(ngram) and (ngram or 0) > LARGEST_NGRAM:
+        raise ValueError(f"no_repeat_ngram must be at most {LARGEST_NGRAM}, got {ngram}")
 
 
 def check_number(name, value):
