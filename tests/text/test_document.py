@@ -14,7 +14,7 @@ from tfformer.config import EOS
 from tfformer.inference.fuse import fuse
 from tfformer.inference.transformer import Inference
 from tfformer.service.document import DOCUMENT_SOURCES
-from tfformer.service.generation import CHARACTERS_PER_TOKEN
+from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.text.abbreviations import WORDS, alternation
 from tfformer.text.document import (
     cut_documents,

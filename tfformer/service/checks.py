@@ -19,6 +19,18 @@ def require_in(name, value, least, most):
     return after(inside, [f"{name} must be in [{least}, {most}], got", value], value)
 
 
+def counted(values, *counts):
+    """A tensor; INVALID_ARGUMENT on the server where there is more than a request may have.
+
+    Args:
+        values: the tensor.
+        counts: (what is counted, in the plural; how many there are; how many there may be), each.
+    """
+    checked = [require_in(f"the number of {name}", n, 0, most) for name, n, most in counts]
+    with tf.control_dependencies(checked):
+        return tf.identity(values)
+
+
 def require_equal_batches(**texts):
     """The two texts; INVALID_ARGUMENT on the server unless they have as many rows."""
     (name, text), (other, second) = texts.items()

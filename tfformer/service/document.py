@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
-from tfformer.service.checks import require_in
-from tfformer.service.generation import CHARACTERS_PER_TOKEN
+from tfformer.service.checks import counted
+from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.text.document import (
     cut_documents,
@@ -75,9 +75,8 @@ def _translate(generation, text):
 def _checked(windows, most):
     """The windows, if a request may have so many."""
     count = tf.cast(windows.nrows(), tf.int32)
-    checked = require_in("the number of pieces of all texts", count, 0, most)
-    with tf.control_dependencies([checked]):
-        return windows.with_flat_values(tf.identity(windows.flat_values))
+    ids = counted(windows.flat_values, ("pieces of all texts", count, most))
+    return windows.with_flat_values(ids)
 
 
 def _search_windows(generation, windows):

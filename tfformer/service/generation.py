@@ -1,8 +1,6 @@
 """What the signatures of an encoder-decoder share: from texts to ids, the forward pass, the search,
 and back to text."""
 
-from typing import NamedTuple
-
 import tensorflow as tf
 
 from tfformer import search
@@ -12,39 +10,24 @@ from tfformer.inference.shortlist import ShortlistInference
 from tfformer.inference.transformer import Inference
 from tfformer.inference.xla import CompiledInference, in_bucket
 from tfformer.search.options import OPTIONS
-from tfformer.service.checks import option_in, require_equal_batches, require_in
+from tfformer.service.checks import require_equal_batches, require_in
+from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.text.sides import clean
 
 # What a request may say of a beam search, and which of it costs something at each step.
 ASKED = [option for option in OPTIONS.values() if option.asked]
 OFF = {option.name: option.off for option in ASKED if option.off is not None}
-# A piece of SentencePiece has at most 16 characters: more than this many for each token are cut
-# before they are tokenised, which takes 6 seconds for 8 MB.
-CHARACTERS_PER_TOKEN = 16
-# With this many beams a request may have `max_batch_size` rows, whatever the export's own number.
-USUAL_WIDTH = 4
 
 
-class Limits(NamedTuple):
-    """How large a request may be: see `tfformer.service.translator.Translator`."""
-
-    max_source_length: int
-    max_target_length: int
-    max_batch_size: int
-
-
-class Generation:
-    """A model, its tokenizer and its limits, as the signatures use them.
+class Generation(Limited):
+    """An encoder-decoder, its tokenizer and its limits, as the signatures use them.
 
     Args:
-        config: the model's `TransformerConfig`.
-        fused: a function that gives what `fuse` does; it is called in each graph.
-        tokenizer: a `Tokenizer`.
+        config, fused, tokenizer, limits, penalty_form: see `Limited`.
         options: {name: number} for each of `ASKED`.
-        limits: `Limits`; its numbers are attributes here.
-        penalty_form, xla: see `Translator`.
         shortlist: the two arrays of a `Shortlist`, tensors or variables, for the searches that
             nothing is forced upon. Default: none.
+        xla: see `Translator`.
     """
 
     def __init__(
@@ -58,9 +41,7 @@ class Generation:
         shortlist=(),
         xla=False,
     ):
-        self.config, self.fused, self.tokenizer = config, fused, tokenizer
-        self.options, self.penalty_form = options, penalty_form
-        self.max_source_length, self.max_target_length, self.max_batch_size = limits
+        super().__init__(config, fused, tokenizer, options, limits, penalty_form)
         self.shortlist, self.xla = shortlist, xla
 
     def inference(self, source_ids=None):
@@ -99,16 +80,6 @@ class Generation:
         length = require_in("the length of source_ids", tf.shape(source_ids)[1], 0, longest)
         return require_in("source_ids", source_ids[:, :length], 0, size - 1)
 
-    def checked_rows(self, name, rows, width=None):
-        """`rows`, if a request may have so many; and so many times `width`, if it is given."""
-        count = tf.shape(rows)[0]
-        checked = require_in(f"the number of {name}", count, 0, self.max_batch_size)
-        if width is not None:
-            most = self.max_batch_size * max(USUAL_WIDTH, self.options["beam_width"])
-            checked = require_in(f"the number of {name} * beam_width", count * width, 0, most)
-        with tf.control_dependencies([checked]):
-            return tf.identity(rows)
-
     @staticmethod
     def blank(source_ids):
         """The rows without a token, boolean [B]."""
@@ -118,10 +89,7 @@ class Generation:
 
     def limit(self, source_ids, factor, max_length=0):
         """Target tokens at most, a number or int32 [B]; `max_length` 0 stands for the own limit."""
-        limit = self.max_target_length
-        if tf.is_tensor(max_length):
-            max_length = option_in("max_length", max_length, 0, limit)
-            limit = tf.where(tf.equal(max_length, 0), limit, max_length)
+        limit = self.longest_written(max_length)
         if not tf.is_tensor(factor) and not factor:
             return limit
         tokens = tf.cast(tf.math.count_nonzero(padding_mask(source_ids), axis=1), tf.float32)
@@ -139,11 +107,6 @@ class Generation:
             inference = self.inference(source_ids if short else None)
             state = inference, inference.start(source_ids, width)
         inference, state = state
-
-        def unless_off(name):
-            value = options[name]
-            return None if not tf.is_tensor(value) and value == OFF[name] else value
-
         found = search.beam_search(
             inference.step,
             state,
@@ -154,10 +117,8 @@ class Generation:
             self.penalty_form,
             skip=blank,
             min_length=options["min_length"],
-            coverage_penalty=unless_off("coverage_penalty"),
-            repetition_penalty=unless_off("repetition_penalty"),
-            no_repeat_ngram=unless_off("no_repeat_ngram"),
             source_mask=padding_mask(source_ids),
+            **unless_off(options, OFF),
             **more,
         )
         return in_vocabulary(found, inference), blank

@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from tfformer.config import whole
 from tfformer.inference.fuse import fuse
-from tfformer.search.options import first_names
+from tfformer.search.options import OPTIONS, first_names
+from tfformer.service.limits import USUAL_WIDTH
 
 
 class Page(NamedTuple):
@@ -71,6 +72,13 @@ class Service(abc.ABC):
     @abc.abstractmethod
     def page(self):
         """The `Page` of an export."""
+
+    @staticmethod
+    def checked_dtype(dtype):
+        """The argument `dtype`, if it may be that."""
+        if dtype not in (None, "float32", "bfloat16"):
+            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        return dtype
 
     @classmethod
     def unknown(cls, options):
@@ -168,3 +176,28 @@ class Service(abc.ABC):
         served = self.served(lambda: (twin, root.weights), root.shortlist)
         chosen = {name: served[name].function for name in signatures or served}
         tf.saved_model.save(root, directory, signatures=chosen)
+
+
+class Searching(Service):
+    """A service whose answers are searched, token by token, in beams.
+
+    Attributes:
+        options: {name: number} of the searches.
+    """
+
+    def largest_request(self):
+        """Bytes, besides the weights, of a request that is as large as it may be; at most.
+
+        The worse of two corners: as many rows as there may be, or as wide a beam.
+        """
+        usual = max(self.options["beam_width"], USUAL_WIDTH)
+        most = self.max_batch_size * usual  # rows * width of a request
+        widest = int(min(OPTIONS["beam_width"].most, most))
+        return max(
+            self.request_bytes(self.max_batch_size, usual),
+            self.request_bytes(most // widest, widest),
+        )
+
+    @abc.abstractmethod
+    def request_bytes(self, rows, width):
+        """Bytes, besides the weights, of a request of so many rows and beams; at most."""

@@ -7,8 +7,8 @@ import tensorflow as tf
 from tfformer.config import whole
 from tfformer.models.language_model import LanguageModel
 from tfformer.search.options import OPTIONS, SAMPLING, takes_second_names
-from tfformer.service.generation import CHARACTERS_PER_TOKEN, USUAL_WIDTH, Limits
-from tfformer.service.service import Page, Service
+from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
+from tfformer.service.service import Page, Searching
 from tfformer.service.writing import Writing, beam_search, generate, score, serving_default
 from tfformer.text.tokenizer import Tokenizer
 
@@ -17,7 +17,7 @@ BATCH_SEED = 1_000_003  # between the seeds of two batches
 SIGNATURES = (serving_default, generate, beam_search, score)
 
 
-class TextGenerator(Service):
+class TextGenerator(Searching):
     """A language model and its tokenizer as functions of text.
 
     Args:
@@ -76,8 +76,7 @@ class TextGenerator(Service):
         dtype=None,
     ):
         _check_tokenizer(model, tokenizer)
-        if dtype not in (None, "float32", "bfloat16"):
-            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        self.dtype = self.checked_dtype(dtype)
         self.length_penalty_form = OPTIONS["length_penalty_form"].checked(length_penalty_form)
         longest = model.config.longest
         for name, value in (
@@ -112,7 +111,7 @@ class TextGenerator(Service):
         self.options = {name: known[name].checked(value) for name, value in given.items()}
         self.model, self.tokenizer = model, tokenizer
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
-        self.max_batch_size, self.dtype = max_batch_size, dtype
+        self.max_batch_size = max_batch_size
         self.make_signatures()
         self.writing = self._writing(self.fused)
 
@@ -172,14 +171,7 @@ class TextGenerator(Service):
             "largest_request_bytes": self.largest_request(),
         }
 
-    def largest_request(self):
-        """Bytes, besides the weights, of a request that is as large as it may be; at most."""
-        usual = max(self.options["beam_width"], USUAL_WIDTH)
-        most = self.max_batch_size * usual
-        widest = int(min(OPTIONS["beam_width"].most, most))
-        return max(self._bytes(self.max_batch_size, usual), self._bytes(most // widest, widest))
-
-    def _bytes(self, rows, width):
+    def request_bytes(self, rows, width):
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         positions = (self.max_source_length + self.max_target_length) * width
         caches = 2 * rows * positions * 2 * config.num_layers * config.d_model * size

@@ -9,11 +9,12 @@ from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.service.align import align
 from tfformer.service.complete import complete
 from tfformer.service.document import document_limits, translate_document
-from tfformer.service.generation import CHARACTERS_PER_TOKEN, USUAL_WIDTH, Generation, Limits
+from tfformer.service.generation import Generation
+from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.sample import sample
 from tfformer.service.score import score
-from tfformer.service.service import Page, Service
+from tfformer.service.service import Page, Searching
 from tfformer.service.translation import greedy, serving_default
 from tfformer.text.tokenizer import Tokenizer
 
@@ -30,7 +31,7 @@ SIGNATURES = (
 )
 
 
-class Translator(Service):
+class Translator(Searching):
     """A model and its tokenizer as functions of text.
 
     Args:
@@ -109,8 +110,7 @@ class Translator(Service):
         _check_tokenizer(model, tokenizer)
         config = model.config
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
-        if dtype not in (None, "float32", "bfloat16"):
-            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        self.dtype = self.checked_dtype(dtype)
         if shortlist is not None:
             if config.copy:
                 raise ValueError("shortlist must be None with copy=True: any word may be copied")
@@ -146,7 +146,7 @@ class Translator(Service):
         self.beam_width, self.length_penalty = beam_width, float(length_penalty)
         self.length_penalty_form = length_penalty_form
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
-        self.max_batch_size, self.dtype = max_batch_size, dtype
+        self.max_batch_size = max_batch_size
         self.shortlist, self.xla = shortlist, xla
         self.make_signatures()
         self._greedy = greedy(self._generation(self.fused, self._constants))
@@ -200,17 +200,7 @@ class Translator(Service):
             "largest_request_bytes": self.largest_request(),
         }
 
-    def largest_request(self):
-        """Bytes, besides the weights, of a request that is as large as it may be; at most.
-
-        The worse of two corners: as many rows as there may be, or as wide a beam.
-        """
-        usual = max(self.beam_width, USUAL_WIDTH)
-        most = self.max_batch_size * usual  # rows * width of a request
-        widest = int(min(OPTIONS["beam_width"].most, most))
-        return max(self._bytes(self.max_batch_size, usual), self._bytes(most // widest, widest))
-
-    def _bytes(self, rows, width):
+    def request_bytes(self, rows, width):
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         # Twice: between two blocks of the search a cache and its longer copy are there together.
         positions = self.max_target_length * width + self.max_source_length

@@ -7,13 +7,9 @@ from tfformer.config import BOS, EOS, PAD
 from tfformer.inference.language_model import LanguageModelInference
 from tfformer.inference.masks import padding_mask
 from tfformer.search.options import OPTIONS, SAMPLING
-from tfformer.service.checks import option_in, require_in, scalar
-from tfformer.service.generation import (
-    CHARACTERS_PER_TOKEN,
-    USUAL_WIDTH,
-    encode_texts,
-    finite,
-)
+from tfformer.service.checks import option_in, scalar
+from tfformer.service.generation import encode_texts, finite
+from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.service.sample import asked_sampling
 from tfformer.service.signature import Signature, graph, graph_with_options, texts
 from tfformer.text.sides import clean
@@ -25,22 +21,8 @@ OF_BEAM = ("beam_width", "length_penalty", "min_length", *RULES)
 OFF = {name: OPTIONS[name].off for name in RULES}
 
 
-class Writing:
-    """A language model, its tokenizer and its limits, as the signatures use them.
-
-    Args:
-        config: the model's `LanguageModelConfig`.
-        fused: a function that gives what `fuse` does; it is called in each graph.
-        tokenizer: a `Tokenizer`.
-        options: {name: number} of the searches.
-        limits: `Limits`; its numbers are attributes here.
-        penalty_form: of the beam search.
-    """
-
-    def __init__(self, config, fused, tokenizer, options, limits, penalty_form):
-        self.config, self.fused, self.tokenizer = config, fused, tokenizer
-        self.options, self.penalty_form = options, penalty_form
-        self.max_source_length, self.max_target_length, self.max_batch_size = limits
+class Writing(Limited):
+    """A language model, its tokenizer and its limits, as the signatures use them: see `Limited`."""
 
     def inference(self):
         return LanguageModelInference(*self.fused())
@@ -51,8 +33,7 @@ class Writing:
 
         A text is cut before it is tokenised, at its beginning: what follows depends on its end.
         """
-        text = clean(tf.ensure_shape(text, [None]))
-        rows = require_in("the number of texts", tf.shape(text)[0], 0, self.max_batch_size)
+        text = clean(self.checked_rows("texts", tf.ensure_shape(text, [None])))
         longest = self.max_source_length - 1
         size = tf.strings.length(text, unit="UTF8_CHAR")
         first = tf.maximum(size - longest * CHARACTERS_PER_TOKEN, 0)
@@ -60,8 +41,7 @@ class Writing:
         ids = self.tokenizer.encode_source(kept)[:, :-1]  # without eos
         truncated = (first > 0) | (ids.row_lengths() > longest)
         ids = tf.reverse(ids[:, -longest:] if longest else ids[:, :0], [1])
-        with tf.control_dependencies([rows]):
-            bos = tf.fill([tf.shape(text)[0], 1], BOS)
+        bos = tf.fill([tf.shape(text)[0], 1], BOS)
         ids = tf.concat([ids, bos], axis=1).to_tensor(PAD)
         ids = tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])  # of no rows too
         return tf.reverse(ids, [1]), truncated
@@ -73,14 +53,6 @@ class Writing:
         size = tf.strings.length(before)
         return tf.strings.substr(whole, size, tf.strings.length(whole) - size)
 
-    def limit(self, max_length):
-        """Tokens to write at most; `max_length` 0 stands for the own limit."""
-        most = self.max_target_length
-        if not tf.is_tensor(max_length):
-            return max_length or most
-        max_length = option_in("max_length", max_length, 0, most)
-        return tf.where(tf.equal(max_length, 0), most, max_length)
-
     def start(self, prompt, width):
         """The forward pass, and its state after a prompt."""
         inference = self.inference()
@@ -91,20 +63,15 @@ class Writing:
         prompt, truncated = self.prompts(text)
         inference, state = self.start(prompt, 1)
         drawing = {name: options[name] for name in ("seed", *SAMPLING)}
-
-        def unless_off(name):
-            value = options[name]
-            return None if not tf.is_tensor(value) and value == OFF[name] else value
-
         found = search.sample_search(
             inference.step,
             state,
             tf.shape(prompt)[0],
-            self.limit(options["max_length"]),
+            self.longest_written(options["max_length"]),
             min_length=options["min_length"],
             prompt=prompt,
             stop=None if stop is None else self.stops(stop),
-            **{name: unless_off(name) for name in RULES},
+            **unless_off(options, OFF),
             **drawing,
         )
         token_ids = found.token_ids[:, 0]
@@ -199,13 +166,9 @@ def beam_search(writing):
         bounds = {name: (OPTIONS[name].least, OPTIONS[name].most) for name in OF_BEAM}
         bounds["min_length"] = 0, writing.max_target_length
         options = {name: option_in(name, asked[name], *bounds[name]) for name in OF_BEAM}
-        width, most = options["beam_width"], writing.max_batch_size
-        most *= max(USUAL_WIDTH, writing.options["beam_width"])
+        width = options["beam_width"]
         prompt, truncated = writing.prompts(text)
-        rows = tf.shape(prompt)[0] * width
-        rows = require_in("the number of texts * beam_width", rows, 0, most)
-        with tf.control_dependencies([rows]):
-            prompt = tf.identity(prompt)
+        prompt = writing.checked_rows("texts", prompt, width)
         inference, state = writing.start(prompt, width)
 
         def found_with(**changes):
@@ -213,7 +176,7 @@ def beam_search(writing):
                 inference.step,
                 state,
                 tf.shape(prompt)[0],
-                writing.limit(asked["max_length"]),
+                writing.longest_written(asked["max_length"]),
                 length_penalty_form=writing.penalty_form,
                 prompt=prompt,
                 keep=("token_log_probs",),
@@ -277,9 +240,7 @@ def scored(writing, text, stride=None):
     """
     window = writing.max_source_length + writing.max_target_length - 1  # as long as a row
     stride = max(1, window // 2) if stride is None else stride
-    rows = require_in("the number of texts", tf.shape(text)[0], 0, writing.max_batch_size)
-    with tf.control_dependencies([rows]):
-        text = tf.identity(text)
+    text = writing.checked_rows("texts", text)
     encode = writing.tokenizer.encode_source
     labels, truncated = encode_texts(text, encode, SCORED_WINDOWS * window)
     real = padding_mask(labels)
