@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, PAD
-from training.data.batches import CHUNK, NO_AUTOTUNE, permuted
 from training.data.corpus import BATCH
+from training.data.epochs import Epochs
 
 TOKENS, BYTES = range(2)
 
@@ -82,8 +82,8 @@ class JoinedCorpus:
         return cls(folder)
 
 
-class JoinedBatches:
-    """The batches of a `JoinedCorpus`: rows of `task.row_length` tokens, texts behind texts.
+class JoinedBatches(Epochs):
+    """The batches of a `JoinedCorpus`: rows of `row_length` tokens, texts behind texts.
 
     Which tokens a batch has does not depend on who computes it: a shard is every `count`th row.
 
@@ -96,6 +96,8 @@ class JoinedBatches:
     Attributes:
         passes, padded_tokens: see `Batches`.
     """
+
+    types = (tf.int32,)
 
     def __init__(
         self,
@@ -110,28 +112,15 @@ class JoinedBatches:
         row_length,
     ):
         self.task, self.corpus, self.seed, self.shuffle = task, corpus, seed, shuffle
-        self.parts, self.passes, self.noise = parts, 1, noise
-        self.row_length = row_length
+        self.parts, self.noise, self.row_length = parts, noise, row_length
         self.rows = max(1, batch_tokens // row_length)
         self.buckets = [0]
         self.padded_tokens = corpus.tokens
         self.count = -(-corpus.tokens // (self.rows * row_length))
 
-    def __len__(self):
-        """Batches in an epoch: the same in every epoch."""
-        return self.count
-
     def shape(self, bucket=0, count=1):
         """(rows, tokens of a row) of a batch, or of one of its `count` shards."""
-        parts = count * self.parts
-        return -(-self.rows // parts) * self.parts, self.row_length
-
-    def order(self, epoch):
-        """Yields the numbers of the texts, in the order of the epoch, in arrays."""
-        size = len(self.corpus)
-        for start in range(0, size, CHUNK):
-            numbers = np.arange(start, min(start + CHUNK, size))
-            yield permuted(numbers, size, (self.seed, epoch)) if self.shuffle else numbers
+        return self.rows_of(self.rows, count), self.row_length
 
     def stream(self, epoch, skip=0):
         """Yields (ids, labels, texts) of each batch from `skip` on, int32 [n] each, n tokens or
@@ -163,38 +152,21 @@ class JoinedBatches:
         for n in range(skip, len(self)):
             yield min(size, self.corpus.tokens - n * size)
 
-    def dataset(self, epoch=0, skip=0, shards=(0,), count=1):
-        """The epoch from batch `skip` on, as a `tf.data.Dataset` of known cardinality.
+    def batches(self, epoch, skip):
+        """Full ones, int32 [3, rows, T]: the last one is filled up with padding."""
+        for batch in self.stream(epoch, skip):
+            missing = self.rows * self.row_length - batch.shape[1]
+            batch = np.pad(batch, [[0, 0], [0, missing]], constant_values=PAD)
+            yield batch.reshape(3, self.rows, self.row_length)
 
-        An element is (inputs, labels) as the task's `joined` gives them, of its `shape`. The
-        arguments are those of `Batches.dataset`.
-        """
-        stream, batch = iter(()), None
-
-        def rows(n):
-            nonlocal stream, batch
-            number, place = divmod(int(n), len(shards))
-            if n == skip * len(shards):
-                stream = self.stream(epoch, skip)  # a new pass over the dataset begins
-            if place == 0:
-                batch = next(stream)
-                missing = self.rows * self.row_length - batch.shape[1]
-                batch = np.pad(batch, [[0, 0], [0, missing]], constant_values=PAD)
-                batch = batch.reshape(3, self.rows, self.row_length)
-            own = batch[:, shards[place] :: count]
-            missing = self.shape(0, count)[0] - own.shape[1]
-            own = np.pad(own, [[0, 0], [0, missing], [0, 0]], constant_values=PAD)
-            noise = np.random.default_rng((self.seed, epoch, number, shards[place]))
-            return own.astype("int32"), noise.integers(2**32 - 1, size=2)
-
-        types = (tf.int32, tf.int64)
-        dataset = tf.data.Dataset.range(skip * len(shards), len(self) * len(shards))
-        dataset = dataset.map(lambda n: tf.numpy_function(rows, [n], types))
-        dataset = dataset.map(self._element, num_parallel_calls=2, deterministic=True)
-        return dataset.prefetch(4).with_options(NO_AUTOTUNE)
+    def shard(self, batch, shard, count, epoch):
+        own = batch[:, shard::count]
+        missing = self.shape(0, count)[0] - own.shape[1]
+        own = np.pad(own, [[0, 0], [0, missing], [0, 0]], constant_values=PAD)
+        return (own.astype("int32"),)
 
     @tf.autograph.experimental.do_not_convert
-    def _element(self, rows, seed):
+    def element(self, epoch, rows, seed):
         rows, seed = tf.ensure_shape(rows, [3, None, self.row_length]), tf.ensure_shape(seed, [2])
         ids, labels, texts = (tf.tile(one, [self.passes, 1]) for one in tf.unstack(rows))
         if self.noise is not None:

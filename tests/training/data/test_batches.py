@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
-from training.data.batches import EDGES, Batches, permuted
+from training.data.batches import EDGES, Batches
 from training.data.corpus import COLUMNS, write_corpus
+from training.data.epochs import permuted
 from training.data.noise import Noise
 from training.data.reader import CorpusReport, Pair
 from training.tasks import TASKS
