@@ -158,25 +158,10 @@ def exact_match(translations, references):
 
 def forced_perplexity(translator, pairs, batch_size):
     """exp(total -log P(target | source) / total tokens), each target under teacher forcing."""
-    import math
+    from training.perplexity import scored
 
-    import tensorflow as tf
-
-    from training.bar import Bar
-
-    log_prob, length = 0.0, 0
-    pairs = sorted(pairs, key=lambda pair: len(pair.target))
-    with Bar("scoring the references", len(pairs)) as bar:
-        for start in range(0, len(pairs), batch_size):
-            chunk = pairs[start : start + batch_size]
-            scored = translator.functions["score"](
-                tf.constant([pair.source for pair in chunk]),
-                tf.constant([pair.target for pair in chunk]),
-            )
-            log_prob += float(tf.reduce_sum(scored["log_prob"]))
-            length += int(tf.reduce_sum(scored["length"]))
-            bar.advance(len(chunk))
-    return math.exp(-log_prob / length)
+    rows = [(pair.source, pair.target) for pair in pairs]
+    return scored(translator, rows, batch_size, "scoring the references").perplexity
 
 
 def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):

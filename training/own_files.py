@@ -1,5 +1,6 @@
 """The user's own files as a corpus: which of their pairs are learned from, which validate."""
 
+import functools
 import itertools
 import zlib
 
@@ -37,44 +38,57 @@ def _held_out_once(pairs, options, plain=False):
         )
 
 
+def _split(read, read_val, options, split, report, plain=False):
+    """The pairs of a split of the user's files.
+
+    Args:
+        read: a function of a `CorpusReport`, or None, that yields the pairs of the corpus.
+        read_val: the same of the files for validation; None: pairs are held out of the corpus, and
+            with them every other pair of the same source, so that none is on both sides. What is
+            counted is then counted of training and validation together, for training.
+        options, plain: see `_held_out_once`.
+        split: "train" or "val".
+        report: a `CorpusReport`, or None.
+    """
+    if read_val is not None:
+        return (read_val if split == "val" else read)(report)
+
+    def held_out_ones():
+        return itertools.islice(_held_out_once(read(None), options, plain), HELD_OUT)
+
+    if split == "val":
+        return held_out_ones()
+    sources = {pair.source for pair in held_out_ones()}
+    return (pair for pair in read(report) if pair.source not in sources)
+
+
 def file_pairs(files, val_files, split, data, report=None):
     """The pairs of the user's files, (source, target) each, or (TSV, None).
 
-    Without validation files 1 pair in 20, at most 1,000, is held out of the corpus; and with it
-    every other pair of the same source, so that none is on both sides. What is counted is then
-    counted of training and validation together, for training.
+    Without validation files 1 pair in 20, at most 1,000, is held out of the corpus.
     """
 
-    def corpus(report=None):
+    def read(files, report):
         return itertools.chain.from_iterable(read_pairs(*pair, report=report) for pair in files)
 
-    if val_files:
-        return read_pairs(*val_files, report=report) if split == "val" else corpus(report)
-    if split == "val":
-        options = "--val-source and --val-target"
-        return itertools.islice(_held_out_once(corpus(), options), HELD_OUT)
-    sources = {pair.source for pair in file_pairs(files, val_files, "val", data)}
-    return (pair for pair in corpus(report) if pair.source not in sources)
+    corpus = functools.partial(read, files)
+    val = functools.partial(read, [val_files]) if val_files else None
+    return _split(corpus, val, "--val-source and --val-target", split, report)
 
 
 def plain_texts(files, val_file, split, data, report=None):
     """The lines of the user's files as pairs without a target; a line is a text.
 
-    Without a file for validation 1 line in 20, at most 1,000, is held out, and every line like it.
+    Without a file for validation 1 line in 20, at most 1,000, is held out of the corpus.
     """
 
-    def corpus(report=None):
+    def read(files, report):
         lines = itertools.chain.from_iterable(read_lines(path, report=report) for path in files)
         return (Pair(line, "") for line in lines)
 
-    if val_file:
-        if split == "val":
-            return (Pair(line, "") for line in read_lines(val_file, report=report))
-        return corpus(report)
-    if split == "val":
-        return itertools.islice(_held_out_once(corpus(), "--val-text", plain=True), HELD_OUT)
-    texts = {pair.source for pair in plain_texts(files, val_file, "val", data)}
-    return (pair for pair in corpus(report) if pair.source not in texts)
+    corpus = functools.partial(read, files)
+    val = functools.partial(read, [val_file]) if val_file else None
+    return _split(corpus, val, "--val-text", split, report, plain=True)
 
 
 def origin_of(files, val_files, unit="pairs"):

@@ -1,7 +1,47 @@
-"""How well a language model knows texts: `training.evaluate RUN --text FILE`."""
+"""How well a model knows texts, and of a language model `training.evaluate RUN --text FILE`."""
 
 import math
 import time
+from typing import NamedTuple
+
+
+class Scored(NamedTuple):
+    """Of texts: log P of all their tokens, how many these are, and how many texts were cut."""
+
+    log_prob: float
+    tokens: int
+    cut: int
+
+    @property
+    def perplexity(self):
+        """exp(-log P / tokens), eos counted."""
+        return math.exp(-self.log_prob / self.tokens)
+
+
+def scored(service, rows, batch_size, what):
+    """What a service's signature `score` says of texts in any number, all together: `Scored`.
+
+    Args:
+        service: a `Service`.
+        rows: a list of the inputs of `score`, a tuple of strings each.
+        batch_size: texts at once; changes no score.
+        what: is done, for the bar.
+    """
+    import tensorflow as tf
+
+    from training.bar import Bar
+
+    log_prob, tokens, cut = 0.0, 0, 0
+    rows = sorted(rows, key=lambda row: len(row[-1]))
+    with Bar(what, len(rows)) as bar:
+        for start in range(0, len(rows), batch_size):
+            chunk = rows[start : start + batch_size]
+            found = service.functions["score"](*map(tf.constant, zip(*chunk, strict=True)))
+            log_prob += float(tf.reduce_sum(found["log_prob"]))
+            tokens += int(tf.reduce_sum(found["length"]))
+            cut += int(tf.math.count_nonzero(found["truncated"]))
+            bar.advance(len(chunk))
+    return Scored(log_prob, tokens, cut)
 
 
 def evaluate_texts(service, texts, batch_size):
@@ -17,33 +57,20 @@ def evaluate_texts(service, texts, batch_size):
         `bits_per_byte`, -log2 P / bytes of UTF-8, which vocabularies of other sizes can be
         compared by: not where texts were cut, whose rest nobody has scored.
     """
-    import tensorflow as tf
-
-    from training.bar import Bar
-
     batch_size = min(batch_size, service.max_batch_size)
-    log_prob, tokens, cut = 0.0, 0, 0
     started = time.monotonic()
-    order = sorted(texts, key=len)
-    with Bar("scoring the texts", len(order)) as bar:
-        for start in range(0, len(order), batch_size):
-            chunk = order[start : start + batch_size]
-            scored = service.functions["score"](tf.constant(chunk))
-            log_prob += float(tf.reduce_sum(scored["log_prob"]))
-            tokens += int(tf.reduce_sum(scored["length"]))
-            cut += int(tf.math.count_nonzero(scored["truncated"]))
-            bar.advance(len(chunk))
+    found = scored(service, [(text,) for text in texts], batch_size, "scoring the texts")
     seconds = time.monotonic() - started
     size = sum(len(text.encode()) for text in texts)
-    bits = {} if cut else {"bits_per_byte": -log_prob / math.log(2) / size}
+    bits = {} if found.cut else {"bits_per_byte": -found.log_prob / math.log(2) / size}
     return {
-        "perplexity": math.exp(-log_prob / tokens),
+        "perplexity": found.perplexity,
         **bits,
         "pairs": len(texts),
-        "cut": cut,
+        "cut": found.cut,
         "search": "scored",
         "seconds": seconds,
-        "tokens_per_second": tokens / seconds,
+        "tokens_per_second": found.tokens / seconds,
     }
 
 
