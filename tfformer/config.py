@@ -239,11 +239,8 @@ class TransformerConfig(NumberedOptions):
         Raises:
             ValueError: there is no such preset or field, or a value breaks its rule.
         """
-        if name not in tuple(PRESETS):
-            raise ValueError(f"name must be one of {tuple(PRESETS)}, got {name!r}")
-        return cls.from_dict(
-            {"source_vocabulary_size": source_vocabulary_size, **PRESETS[name], **changes}
-        )
+        sizes = _preset(name)
+        return cls.from_dict({"source_vocabulary_size": source_vocabulary_size, **sizes, **changes})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -280,12 +277,11 @@ class LanguageModelConfig(NumberedOptions):
         Raises:
             ValueError: there is no such preset or field, or a value breaks its rule.
         """
-        if name not in tuple(PRESETS):
-            raise ValueError(f"name must be one of {tuple(PRESETS)}, got {name!r}")
+        sizes = _preset(name)
         known = {field.name for field in dataclasses.fields(StackOptions)}
-        sizes = {key: value for key, value in PRESETS[name].items() if key in known}
-        sizes["num_layers"] = PRESETS[name].get("num_decoder_layers", cls.num_layers)
-        return cls.from_dict({"vocabulary_size": vocabulary_size, **sizes, **changes})
+        own = {key: value for key, value in sizes.items() if key in known}
+        own["num_layers"] = sizes.get("num_decoder_layers", cls.num_layers)
+        return cls.from_dict({"vocabulary_size": vocabulary_size, **own, **changes})
 
 
 PRESETS = {
@@ -304,3 +300,10 @@ PRESETS = {
         num_encoder_layers=2, num_decoder_layers=3, d_model=14, d_ff=29, num_heads=2, dropout=0.1
     ),
 }
+
+
+def _preset(name):
+    """The fields of a preset by its name. Raises ValueError: there is none."""
+    if name not in tuple(PRESETS):  # a tuple: a name may be what cannot be hashed
+        raise ValueError(f"name must be one of {tuple(PRESETS)}, got {name!r}")
+    return PRESETS[name]

@@ -1,5 +1,7 @@
 """The forward pass of a stack that writes one token after the other, over a cache."""
 
+import abc
+
 import tensorflow as tf
 
 from tfformer.config import PAD
@@ -7,7 +9,7 @@ from tfformer.inference.masks import attention_bias, causal_bias
 from tfformer.search.step import State, StepResult
 
 
-class Cached:
+class Cached(abc.ABC):
     """What the forward passes of the encoder-decoder and of the language model share; what
     `tfformer.search` asks of a model.
 
@@ -22,6 +24,7 @@ class Cached:
         self.weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
         self.vocabulary_size = twin.vocabulary_size
 
+    @abc.abstractmethod
     def _through(self, x, batch, length, attend, memory):
         """Rows [B * T, D] through the layers: rows, and the attention [B, T, S] or None.
 
@@ -30,7 +33,6 @@ class Cached:
                 gives rows: the attention of what is written to itself.
             memory: of the `State`.
         """
-        raise NotImplementedError
 
     # All positions at once.
 

@@ -137,7 +137,8 @@ class Task(abc.ABC):
 
     def score(self, served, sources, references):
         """(the deciding figure, how it was computed) of what is served."""
-        raise NotImplementedError
+        # Not abstract: a task `by_metrics` has no such figure, and is never asked for one.
+        raise NotImplementedError(f"{type(self).__name__} is chosen by its metrics")
 
     def asked(self, corpus, tokenizer):
         """What a validation asks of what is served, and what it should answer: lists of texts."""
