@@ -107,9 +107,11 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
 
 def _forget(target):
     """Removes the record of a file that is whole, and what kills have left of writing it."""
+    from tfformer.files import sweep
+
     record = target.with_name(f"{target.name}.progress.json")
-    for left in (record, *target.parent.glob(f".{record.name}.*.partial")):
-        left.unlink(missing_ok=True)
+    record.unlink(missing_ok=True)
+    sweep(record)
 
 
 @contextlib.contextmanager
