@@ -46,7 +46,7 @@ def parser():
     parser = Parser("export.saved_model", __doc__)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
-    for option in without_its_package("tfformer.search.options").OPTIONS.values():
+    for option in without_its_package("tfformer.search.options").KEPT.values():
         parser.add_argument(
             option.flag,
             *option.second_flags,

@@ -45,7 +45,7 @@ def flattened(labels, logits):
     return ops.cast(labels, "int32"), ops.cast(logits, "float32")
 
 
-def _over_replicas(count):
+def over_replicas(count):
     """A number summed over the replicas of a `tf.distribute` strategy; elsewhere as it is."""
     if keras.backend.backend() != "tensorflow":
         return count
@@ -212,7 +212,7 @@ class SmoothedCrossEntropy(keras.losses.Loss):
         y_true = ops.cast(y_true, "int32")
         weights = token_weights(y_true, sample_weight)
         total = ops.sum(self.call(y_true, y_pred) * weights)
-        return total / ops.maximum(_over_replicas(ops.sum(weights)), 1e-9)
+        return total / ops.maximum(over_replicas(ops.sum(weights)), 1e-9)
 
     def call(self, y_true, y_pred):
         """The loss of each token, float32, of the shape of `y_true`."""
@@ -229,3 +229,36 @@ class SmoothedCrossEntropy(keras.losses.Loss):
             "smoothing": self.smoothing,
             "r_drop": self.r_drop,
         }
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class LengthCrossEntropy(SmoothedCrossEntropy):
+    """The loss of mask-predict: smoothed cross-entropy of the tokens, and cross-entropy, which is
+    not smoothed, of the length of the target.
+
+    Args:
+        smoothing, r_drop: of the tokens, see `SmoothedCrossEntropy`.
+
+    Call arguments:
+        y_true: integers [B, 1 + T], the id of the length, and ids of the vocabulary. Padding, id
+            0, counts nothing.
+        y_pred: logits [B, 1 + T, V], as a `NonAutoregressive` model gives them.
+
+    Returns:
+        A scalar, in nats a label. A batch without labels gives 0.
+
+    Example, 7 ids of which each is as likely:
+        >>> loss = LengthCrossEntropy(smoothing=0.1)
+        >>> round(float(loss([[5, 3, 0]], keras.ops.zeros((1, 3, 7)))), 4)
+        1.9459
+    """
+
+    def __init__(self, smoothing=0.1, r_drop=0.0, name="length_cross_entropy", **kwargs):
+        super().__init__(smoothing, r_drop, name, **kwargs)
+
+    def call(self, y_true, y_pred):
+        """The loss of each label, float32 [B, 1 + T]."""
+        tokens = super().call(y_true[:, 1:], y_pred[:, 1:])
+        # Smoothing would ask for lengths that are none.
+        lengths = smoothed_cross_entropy(*flattened(y_true[:, :1], y_pred[:, :1]), smoothing=0.0)
+        return ops.concatenate([lengths[:, None], tokens], axis=1)

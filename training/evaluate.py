@@ -50,7 +50,7 @@ def parser():
 
 def add_search(parser):
     """The options of the beam search; by default what the run is served with."""
-    known = without_its_package("tfformer.search.options").OPTIONS
+    known = without_its_package("tfformer.search.options").KEPT
     for option in (known["beam_width"], known["length_penalty"]):
         kind = option_number(option)
         parser.add_argument(option.flag, type=kind, help="default: the run's own")

@@ -320,6 +320,6 @@ def search_options():
     settings = {field.name for field in dataclasses.fields(Recipe)}
     return [
         (option.name, option.kind, f"{option.help}; default {option.default}")
-        for option in without_its_package("tfformer.search.options").OPTIONS.values()
+        for option in without_its_package("tfformer.search.options").KEPT.values()
         if option.name not in settings
     ]

@@ -36,7 +36,11 @@ AUTO = "auto"
 # The task of a recipe that names none.
 TRANSLATION = "translation"
 # The tasks by the families of models that are trained for them, as `--family` names these.
-FAMILY_TASKS = {"transformer": TRANSLATION, "language-model": "language-model"}
+FAMILY_TASKS = {
+    "transformer": TRANSLATION,
+    "language-model": "language-model",
+    "non-autoregressive": "non-autoregressive",
+}
 # Those whose corpus is plain text.
 PLAIN_TASKS = {"language-model"}
 
@@ -308,12 +312,14 @@ class Recipe:
         return [part.strip() for part in self.freeze.split(",") if part.strip()]
 
     def _require_search(self):
-        from tfformer.search.options import OPTIONS
+        from tfformer.search.options import KEPT
+        from training.tasks import TASKS
 
+        known = [name for name in KEPT if name in TASKS[self.task].searched]
         for name, value in self.search.items():
-            if name not in OPTIONS:
-                raise ValueError(f"search must be of {tuple(OPTIONS)}, got {name!r}")
-            OPTIONS[name].checked(value)
+            if name not in known:
+                raise ValueError(f"search of {self.task} must be of {known}, got {name!r}")
+            KEPT[name].checked(value)
         if self.search.get("min_length", 0) > self.max_tokens:
             raise ValueError(
                 f"min_length must be at most max_tokens={self.max_tokens}, got "

@@ -88,15 +88,17 @@ class Setup:
     """
 
     def __init__(self, directory, recipe, strategy, say):
-        self.recipe, self.strategy, self.task = recipe, strategy, TASKS[recipe.task]
+        self.recipe, self.strategy, task = recipe, strategy, TASKS[recipe.task]
         prepared = directory / PREPARED
         self.tokenizer = read_tokenizer(prepared)
+        config, weights = beginning(prepared, task, recipe, self.tokenizer)
+        self.task = task.of(config)
         recipe.require_vocabulary(self.tokenizer.is_shared)
         train, val = (self.task.corpus(prepared / split) for split in ("train", "val"))
         keep_freed_memory()
         tokens = recipe.max_tokens if recipe.batch_tokens == AUTO else recipe.batch_tokens
         self.batches = self._batches(train, tokens)
-        self.model = self._model(prepared, say)
+        self.model = self._model(config, weights, say)
         strategy.spread_dropout(self.model)
         self.search = self.task.search(recipe)
         # Validation takes no batch apart: there each of those that follow one another is a batch,
@@ -134,7 +136,7 @@ class Setup:
             both_ways=recipe.both_ways,
         )
 
-    def _model(self, prepared, say):
+    def _model(self, config, weights, say):
         recipe, dtype = self.recipe, self.recipe.dtype
         if dtype == AUTO:
             slow = self.strategy.any(not machine.has_bfloat16())
@@ -142,7 +144,8 @@ class Setup:
             say(f"dtype: {dtype}")
         with self.strategy.scope():
             return compiled_model(
-                *beginning(prepared, self.task, recipe, self.tokenizer),
+                config,
+                weights,
                 self.task,
                 dataclasses.replace(recipe, dtype=dtype),
                 steps=len(self.batches),

@@ -47,6 +47,14 @@ class Stack:
     def normed(self, weights, x):
         return x if self.final_norm is None else self.final_norm(weights, x)
 
+    def sees(self, bias):
+        """The `attend` of all positions at once; `bias` [B, 1, 1, S] hides padding."""
+
+        def attend(queries, keys, values, n):
+            return self.layers[n].self_attention.heads.attend(queries, keys, values, bias)
+
+        return attend
+
 
 class Encoder(Stack):
     """The stack of encoder layers; causal by what `attend` sees, that of a language model."""
@@ -57,14 +65,6 @@ class Encoder(Stack):
         for n, layer in enumerate(self.layers):
             x = layer(weights, x, batch, length, functools.partial(attend, n=n))
         return self.normed(weights, x)
-
-    def sees(self, bias):
-        """The `attend` of all positions at once; `bias` [B, 1, 1, S] hides padding."""
-
-        def attend(queries, keys, values, n):
-            return self.layers[n].self_attention.heads.attend(queries, keys, values, bias)
-
-        return attend
 
 
 TWINS = {encoder.EncoderLayer: EncoderLayer, encoder.Encoder: Encoder}

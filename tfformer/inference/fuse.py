@@ -9,22 +9,39 @@ from tfformer.inference import (
     encoder,
     feed_forward,
     language_model,
+    length,
+    non_autoregressive,
     norm,
     output,
     positions,
     residual,
     transformer,
+    upsampling,
 )
 from tfformer.models.language_model import LanguageModel
+from tfformer.models.non_autoregressive import NonAutoregressive
 from tfformer.models.transformer import Transformer
 
 # Each layer that can be served, and its twin: a class, or a function that makes one.
-FILES = (attention, decoder, embedding, encoder, feed_forward, norm, output, positions, residual)
+FILES = (
+    attention,
+    decoder,
+    embedding,
+    encoder,
+    feed_forward,
+    length,
+    norm,
+    output,
+    positions,
+    residual,
+    upsampling,
+)
 TWINS = {layer: twin for file in FILES for layer, twin in file.TWINS.items()}
 # A model may be trained by a subclass of its class.
 MODELS = {
     Transformer: transformer.Transformer,
     LanguageModel: language_model.LanguageModel,
+    NonAutoregressive: non_autoregressive.NonAutoregressive,
 }
 
 

@@ -28,22 +28,33 @@ class Transformer:
         self.vocabulary_size, self.dtype = self.output.size, fusing.dtype
 
 
-class Inference(Cached):
-    """The forward pass of a Transformer."""
+class ReadsSource:
+    """The forward pass of an encoder, over `twin` and `weights`."""
 
-    def memory(self, source_ids):
-        """source_ids [B, S] -> what the decoder needs of the source, as `State.memory`.
-
-        keys and values: N tensors [B, H, S, K] each. bias: float32 [B, 1, 1, S], added to the
-        scores of an attention. source_ids: as given, if the output layer reads them.
-        """
+    def encoded(self, source_ids):
+        """source_ids [B, S] -> the encoder's output, rows [B * S, D], and the bias [B, 1, 1, S]
+        that hides padding."""
         batch, length = tf.unstack(tf.shape(source_ids))
         bias = padding_bias(source_ids)  # [B, 1, 1, S]
         embedding, positions = self.twin.source_embedding, self.twin.source_positions
         x = embedded(source_ids, embedding, positions, self.weights)
-        x = self.twin.encoder(self.weights, x, batch, length, self.twin.encoder.sees(bias))
+        return self.twin.encoder(self.weights, x, batch, length, self.twin.encoder.sees(bias)), bias
+
+    def projected(self, x, bias):
+        """What the decoder needs of the encoder's output: N tensors of keys and of values
+        [B, H, S, K] each, and the bias."""
+        batch, length = tf.shape(bias)[0], tf.shape(bias)[3]
         keys, values = self.twin.decoder.project(self.weights, x, batch, length)
-        memory = {"keys": keys, "values": values, "bias": bias}
+        return {"keys": keys, "values": values, "bias": bias}
+
+
+class Inference(ReadsSource, Cached):
+    """The forward pass of a Transformer."""
+
+    def memory(self, source_ids):
+        """source_ids [B, S] -> what the decoder needs of the source, as `State.memory`: that of
+        `projected`; and source_ids, as given, if the output layer reads them."""
+        memory = self.projected(*self.encoded(source_ids))
         return {**memory, "source_ids": source_ids} if self.twin.output.reads_source else memory
 
     def start(self, source_ids, width):

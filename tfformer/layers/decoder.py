@@ -29,6 +29,8 @@ class DecoderLayer(Block):
         memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
         rows, memory_rows: how `x` and `memory` lie, `Padded` or `Packed`; they bring the masks.
             Default: both are padded.
+        causal: position t sees only the positions up to t. Default True; False is for a decoder
+            that writes all positions at once (Ghazvininejad et al. 2019).
 
     Returns:
         As `x`.
@@ -62,11 +64,12 @@ class DecoderLayer(Block):
         training=None,
         rows=None,
         memory_rows=None,
+        causal=True,
     ):
         rows, memory_rows = rows or Padded(x_mask), memory_rows or Padded(memory_mask)
-        return self.with_attention(x, memory, training, rows, memory_rows)[0]
+        return self.with_attention(x, memory, training, rows, memory_rows, causal)[0]
 
-    def with_attention(self, x, memory, training=None, rows=None, memory_rows=None):
+    def with_attention(self, x, memory, training=None, rows=None, memory_rows=None, causal=True):
         """What a call gives, and the weights of the attention to the memory.
 
         Returns:
@@ -75,7 +78,7 @@ class DecoderLayer(Block):
         rows, memory_rows = rows or Padded(), memory_rows or Padded()
 
         def attend_to_self(x):
-            return self.self_attention(x, causal=True, training=training, rows=rows)
+            return self.self_attention(x, causal=causal, training=training, rows=rows)
 
         keys, values = self.cross_attention.keys_and_values(memory, memory_rows)
         mask = attention_mask(memory_rows.mask)
@@ -159,6 +162,8 @@ class Decoder(Stack):
         memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
         rows, memory_rows: how `x` and `memory` lie, `Padded` or `Packed`; they bring the masks.
             Default: both are padded.
+        causal: position t sees only the positions up to t. Default True; False is for a decoder
+            that writes all positions at once (Ghazvininejad et al. 2019).
 
     Returns:
         As `x`.
@@ -191,10 +196,12 @@ class Decoder(Stack):
         training=None,
         rows=None,
         memory_rows=None,
+        causal=True,
     ):
         rows, memory_rows = rows or Padded(x_mask), memory_rows or Padded(memory_mask)
+        lie = {"rows": rows, "memory_rows": memory_rows}
         for layer in self.layers:
-            x = layer(x, memory, training=training, rows=rows, memory_rows=memory_rows)
+            x = layer(x, memory, training=training, **lie, causal=causal)
         return self.normed(x)
 
     def with_attention(self, x, memory, training=None, rows=None, memory_rows=None):

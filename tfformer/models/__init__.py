@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-from tfformer.config import LanguageModelConfig, TransformerConfig
+from tfformer.config import LanguageModelConfig, NonAutoregressiveConfig, TransformerConfig
 from tfformer.models.language_model import LanguageModel
+from tfformer.models.non_autoregressive import NonAutoregressive
 from tfformer.models.transformer import Transformer
 
 
@@ -17,9 +18,11 @@ class Family(NamedTuple):
 # The family of a run whose config.json names none.
 ENCODER_DECODER = "encoder-decoder"
 LANGUAGE_MODEL = "language-model"
+NON_AUTOREGRESSIVE = "non-autoregressive"
 FAMILIES = {
     ENCODER_DECODER: Family(TransformerConfig, Transformer),
     LANGUAGE_MODEL: Family(LanguageModelConfig, LanguageModel),
+    NON_AUTOREGRESSIVE: Family(NonAutoregressiveConfig, NonAutoregressive),
 }
 
 

@@ -4,18 +4,14 @@ import keras
 from keras import ops
 
 from tfformer.config import TransformerConfig
-from tfformer.layers import positions
-from tfformer.layers.decoder import Decoder
-from tfformer.layers.dropout import Dropout
-from tfformer.layers.embedding import TokenEmbedding
-from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.output import Dense, PointerGenerator
 from tfformer.layers.rows import Packed, Padded
+from tfformer.models.encoder_decoder import EncoderDecoder
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class Transformer(keras.Model):
+class Transformer(EncoderDecoder):
     """The encoder-decoder model of "Attention Is All You Need" (Vaswani et al. 2017, figure 1).
 
         memory = Encoder(Dropout(E_s[source] sqrt(D) + PE))
@@ -50,80 +46,16 @@ class Transformer(keras.Model):
         (2, 5, 17)
     """
 
+    configuration = TransformerConfig
+
     def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        if isinstance(config, dict):
-            config = TransformerConfig.from_dict(config)
-        if not isinstance(config, TransformerConfig):
-            raise ValueError(f"config must be a TransformerConfig, got {config!r}")
-        self.config = config
-        dtype = self.dtype_policy
-        stack = {**config.stack(), "dtype": dtype}
-        self.target_embedding = TokenEmbedding(
-            config.target_vocabulary_size, config.d_model, dtype=dtype, name="target_embedding"
-        )
-        if config.tie_embeddings == "all":
-            self.source_embedding = self.target_embedding
-        else:
-            self.source_embedding = TokenEmbedding(
-                config.source_vocabulary_size, config.d_model, dtype=dtype, name="source_embedding"
-            )
-        self.source_positions = positions.of_options(config, dtype=dtype, name="source_positions")
-        self.target_positions = positions.of_options(config, dtype=dtype, name="target_positions")
-        self.source_dropout = Dropout(config.dropout, dtype=dtype)
-        self.target_dropout = Dropout(config.dropout, dtype=dtype)
-        self.encoder = Encoder(config.num_encoder_layers, **stack, name="encoder")
-        self.decoder = Decoder(config.num_decoder_layers, **stack, name="decoder")
-        self.output_projection = (PointerGenerator if config.copy else Dense)(
-            config.target_vocabulary_size,
-            tied=config.tie_embeddings != "none",
-            dtype=dtype,
-            name="output_projection",
-        )
+        super().__init__(config, **kwargs)
         # The sizes are all in the configuration, so the weights exist from the start.
         self.build()
 
-    def parts(self):
-        """What the model is made of: lists of layers by name, of which a training can freeze some.
-
-        A layer that both sides share stands in its list once.
-        """
-        embeddings = [self.target_embedding, self.source_positions, self.target_positions]
-        if self.source_embedding is not self.target_embedding:
-            embeddings.insert(0, self.source_embedding)
-        return {
-            "embeddings": embeddings,
-            "encoder": [self.encoder],
-            "decoder": [self.decoder],
-            "output": [self.output_projection],
-        }
-
-    def flops(self):
-        """Floating-point operations of the forward pass: two for each multiplication and addition.
-
-        Those that do not grow with the length of a sentence. The products of attention's scores and
-        values come on top, 4 D for each pair of positions and attention.
-
-        Returns:
-            {"source_token", "target_token"}: of a token of the source, and of one of the target in
-            each beam.
-        """
-        output = self.config.d_model * self.config.target_vocabulary_size
-        sizes = {"source_token": 0, "target_token": 2 * output}
-        for stack, token in ((self.encoder, "source_token"), (self.decoder, "target_token")):
-            for matrix in stack.matrices():
-                rows, columns = matrix.variable.shape
-                sizes["source_token" if matrix.of_memory else token] += 2 * rows * columns
-        return sizes
-
-    def build(self, input_shape=None):
-        x_shape = (None, None, self.config.d_model)
-        for layer in self.parts()["embeddings"]:
-            layer.build((None, None) if isinstance(layer, TokenEmbedding) else x_shape)
-        self.encoder.build(x_shape)
-        self.decoder.build(x_shape, x_shape)
-        self.output_projection.build(x_shape)
-        self.built = True
+    @property
+    def output_layer(self):
+        return PointerGenerator if self.config.copy else Dense
 
     def call(self, inputs, training=None):
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= set(inputs):
@@ -147,13 +79,6 @@ class Transformer(keras.Model):
         memory = self.encode(source_ids, training, source)
         rows = {"rows": target, "memory_rows": source}
         return self.decode(target_ids, memory, None, training, **rows, source_ids=source_ids)
-
-    def encode(self, source_ids, training=None, rows=None):
-        """source_ids [B, S] -> memory [B, S, D]; [N, D] if the rows are `Packed`."""
-        rows = rows or Padded(padding_mask(source_ids))
-        x = self._embed(self.source_embedding, self.source_positions, source_ids, rows)
-        x = self.source_dropout(x, training=training)
-        return self.encoder(x, training=training, rows=rows)
 
     def decode(
         self,
@@ -182,11 +107,6 @@ class Transformer(keras.Model):
             return self.logits(x)
         x, attention = self.decoder.with_attention(x, memory, training, rows, memory_rows)
         return self.logits(x, attention, rows.of_sentences(self._given(source_ids)))
-
-    @staticmethod
-    def _embed(embedding, numbered, ids, rows):
-        """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of packed rows."""
-        return numbered(embedding(rows.pack(ids)), positions=rows.positions)
 
     def decode_step(self, ids, position, projected_memory, memory_mask, cache, source_ids=None):
         """One position of W targets a sentence, over a cache of those before.
@@ -252,6 +172,3 @@ class Transformer(keras.Model):
             x, own = layer.with_attention(x, memory, rows=rows, memory_rows=memory_rows)
             weights.append(own)
         return ops.stack(weights)
-
-    def get_config(self):
-        return {**super().get_config(), "config": self.config.to_dict()}

@@ -110,6 +110,16 @@ SAMPLING = {
         Option("top_p", 1.0, 1e-6, 1, "the probability that those which may be drawn share"),
     )
 }
+# Of decoding all tokens at once.
+PARALLEL = {
+    option.name: option
+    for option in (
+        Option("passes", 4, 1, 64, "of mask-predict: each later one writes the least sure again"),
+        Option("lengths", 3, 1, 16, "of mask-predict: likeliest lengths of a target, all tried"),
+    )
+}
+# What a run keeps of how it is served.
+KEPT = {**OPTIONS, **PARALLEL}
 SECOND_NAMES = {second: o.name for o in OPTIONS.values() for second in o.second_names}
 
 

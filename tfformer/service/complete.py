@@ -21,7 +21,10 @@ def complete(generation):
         found, blank = generation.beam_search(
             source_ids, generation.options, short=False, num_results=1, prefix=prefix_ids
         )
-        return {**generation.best(found, blank), "truncated": text_cut | prefix_cut}
+        return {
+            **generation.as_text(*generation.best(found, blank)),
+            "truncated": text_cut | prefix_cut,
+        }
 
     def examples(samples):
         prefixes = [target.split(" ")[0] for target in samples.pairs["target"]]

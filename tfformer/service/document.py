@@ -92,10 +92,7 @@ def _search_windows(generation, windows):
     def search_block(block, parts):
         chosen = tf.gather(windows, order[block * block_size :][:block_size])
         eos = tf.fill([chosen.nrows(), 1], EOS)
-        found, _ = generation.beam_search(
-            tf.concat([chosen, eos], axis=1).to_tensor(PAD), generation.options, num_results=1
-        )
-        ids = found.token_ids[:, 0]
+        ids, _, _ = generation.written(tf.concat([chosen, eos], axis=1).to_tensor(PAD))
         ids = tf.ragged.boolean_mask(ids, (ids != PAD) & (ids != EOS))
         values = (ids.flat_values, tf.cast(ids.row_lengths(), tf.int32))
         written = zip(parts, values, strict=True)

@@ -1,6 +1,8 @@
 """What the signatures of an encoder-decoder share: from texts to ids, the forward pass, the search,
 and back to text."""
 
+import abc
+
 import tensorflow as tf
 
 from tfformer import search
@@ -19,7 +21,34 @@ ASKED = [option for option in OPTIONS.values() if option.asked]
 OFF = {option.name: option.off for option in ASKED if option.off is not None}
 
 
-class Generation(Limited):
+class FromSource(Limited, abc.ABC):
+    """What reads texts and writes their translations, as the signatures use it."""
+
+    def source_ids(self, text):
+        """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""
+        text = self.checked_rows("texts", text)
+        return encode_texts(text, self.tokenizer.encode_source, self.max_source_length)
+
+    @staticmethod
+    def blank(source_ids):
+        """The rows without a token, boolean [B]."""
+        return tf.reduce_all((source_ids == PAD) | (source_ids == EOS), axis=1)
+
+    @abc.abstractmethod
+    def written(self, source_ids):
+        """The translations of source ids [B, S] by the own options: ids [B, T], with padding behind
+        them; their scores, float32 [B]; and the rows without a token, boolean [B]."""
+
+    def translated(self, source_ids):
+        """The same as text: `translation` and `score`, [B] each."""
+        return self.as_text(*self.written(source_ids))
+
+    def as_text(self, token_ids, scores, blank):
+        translation = tf.where(blank, "", self.tokenizer.decode(token_ids))
+        return {"translation": translation, "score": finite(scores[:, None], blank)[:, 0]}
+
+
+class Generation(FromSource):
     """An encoder-decoder, its tokenizer and its limits, as the signatures use them.
 
     Args:
@@ -52,11 +81,6 @@ class Generation(Limited):
 
     # From text to ids.
 
-    def source_ids(self, text):
-        """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""
-        text = self.checked_rows("texts", text)
-        return encode_texts(text, self.tokenizer.encode_source, self.max_source_length)
-
     def target_ids(self, text):
         """string [B] -> int32 [B, T] of at most `max_target_length`, each row ending with eos; and
         what was cut, bool [B]."""
@@ -79,11 +103,6 @@ class Generation(Limited):
         size, longest = self.config.source_vocabulary_size, self.max_source_length
         length = require_in("the length of source_ids", tf.shape(source_ids)[1], 0, longest)
         return require_in("source_ids", source_ids[:, :length], 0, size - 1)
-
-    @staticmethod
-    def blank(source_ids):
-        """The rows without a token, boolean [B]."""
-        return tf.reduce_all((source_ids == PAD) | (source_ids == EOS), axis=1)
 
     # The search.
 
@@ -123,22 +142,25 @@ class Generation(Limited):
         )
         return in_vocabulary(found, inference), blank
 
+    def written(self, source_ids):
+        return self.best(*self.beam_search(source_ids, self.options, num_results=1))
+
+    def translated(self, source_ids):
+        return self.by_xla(source_ids) if self.xla else super().translated(source_ids)
+
     def by_xla(self, source_ids):
-        """What `best` gives of a beam search that XLA compiles, in buckets of shapes."""
+        """What `translated` gives, by a beam search that XLA compiles, in buckets of shapes."""
         rows = tf.shape(source_ids)[0]
         source_ids = in_bucket(source_ids, self.max_source_length)
         inference = CompiledInference(*self.fused())
         state = inference, inference.start(source_ids, self.options["beam_width"])
-        found, blank = self.beam_search(source_ids, self.options, state, num_results=1, xla=True)
-        return {name: value[:rows] for name, value in self.best(found, blank).items()}
+        found = self.beam_search(source_ids, self.options, state, num_results=1, xla=True)
+        return {name: value[:rows] for name, value in self.as_text(*self.best(*found)).items()}
 
-    def best(self, found, blank):
-        """The text and the score of the best hypothesis of each row."""
-        translation = self.tokenizer.decode(found.token_ids[:, 0])
-        return {
-            "translation": tf.where(blank, "", translation),
-            "score": finite(found.scores, blank)[:, 0],
-        }
+    @staticmethod
+    def best(found, blank):
+        """The best hypothesis of each row, as `written` gives it."""
+        return found.token_ids[:, 0], found.scores[:, 0], blank
 
 
 def in_vocabulary(found, inference):

@@ -39,7 +39,7 @@ def sample(generation):
             **drawn,
         )
         return {
-            "translation": generation.best(found, blank)["translation"],
+            "translation": generation.as_text(*generation.best(found, blank))["translation"],
             "log_prob": found.log_probs[:, 0],
             "truncated": truncated,
         }

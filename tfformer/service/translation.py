@@ -15,10 +15,7 @@ def serving_default(generation):
     @graph(texts("text"))
     def serving_default(text):
         source_ids, truncated = generation.source_ids(text)
-        if generation.xla:
-            return {**generation.by_xla(source_ids), "truncated": truncated}
-        found, blank = generation.beam_search(source_ids, generation.options, num_results=1)
-        return {**generation.best(found, blank), "truncated": truncated}
+        return {**generation.translated(source_ids), "truncated": truncated}
 
     def examples(samples):
         return [{"text": samples.texts}, {"text": samples.texts[:1]}]
@@ -49,6 +46,6 @@ def greedy(generation):
             blank,
             min_length=generation.options["min_length"],
         )
-        return generation.best(in_vocabulary(found, inference), blank)
+        return generation.as_text(*generation.best(in_vocabulary(found, inference), blank))
 
     return greedy

@@ -107,7 +107,7 @@ class Translator(Searching):
         shortlist=None,
         xla=False,
     ):
-        _check_tokenizer(model, tokenizer)
+        check_sides(model, tokenizer, Transformer)
         config = model.config
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
         self.dtype = self.checked_dtype(dtype)
@@ -240,11 +240,11 @@ class Translator(Searching):
         )
 
 
-def _check_tokenizer(model, tokenizer):
-    """Raises a ValueError unless it can be the `Tokenizer` of this `Transformer`."""
-    if not isinstance(model, Transformer) or not isinstance(tokenizer, Tokenizer):
+def check_sides(model, tokenizer, kind):
+    """Raises a ValueError unless the model is of this class, and the tokenizer may be its own."""
+    if not isinstance(model, kind) or not isinstance(tokenizer, Tokenizer):
         kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
-        raise ValueError(f"model must be a Transformer, tokenizer a Tokenizer, got {kinds}")
+        raise ValueError(f"model must be a {kind.__name__}, tokenizer a Tokenizer, got {kinds}")
     config = model.config
     sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
     tokens = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)

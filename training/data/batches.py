@@ -136,7 +136,7 @@ class Batches(Epochs):
 
         x = self.noise.encode_source(sources, longest, seed, epoch)
         y = self.noise.encode_target(targets, longest, seed, epoch)
-        inputs, labels = self.task.example(x, y, padded)
+        inputs, labels = self.task.example(x, y, padded, seed)
         inputs = {
             name: in_passes(self.noise.drop_words(ids, seed + n))
             for n, (name, ids) in enumerate(inputs.items())

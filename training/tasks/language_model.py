@@ -14,8 +14,6 @@ from training.tasks.task import Task
 
 # Texts that a validation asks for, and tokens of each: what follows the first half of them.
 ASKED, ASKED_TOKENS = 32, 40
-# Options of a search that it is served with, besides those that are settings.
-SERVED = {"min_length", "repetition_penalty", "no_repeat_ngram", "length_penalty_form"}
 # Characters of what SentencePiece learns from at once: it leaves out what has over 16 KB.
 LEARNED = 4096
 
@@ -33,6 +31,7 @@ class LanguageModelling(Task):
         "val_bits_per_byte": ("bits a byte", "{:.3f}"),
     }
     parts, unit = ("decoder", "embeddings"), "text"
+    searched = ("min_length", "repetition_penalty", "no_repeat_ngram", "length_penalty_form")
     corpus, write_corpus = JoinedCorpus, staticmethod(JoinedCorpus.write)
 
     def clean(self, pairs, report, recipe):
@@ -60,11 +59,6 @@ class LanguageModelling(Task):
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
         off = {"both_ways": 0, "new_pieces": 0, "subword_sampling": 0.0, "shared_vocabulary": True}
-        if unknown := sorted(set(recipe.search) - SERVED):
-            raise ValueError(
-                f"search of the family {self.family} must be of {sorted(SERVED)}, got "
-                f"{unknown[0]!r}"
-            )
         for name, value in off.items():
             if getattr(recipe, name) != value:
                 raise ValueError(
@@ -81,7 +75,7 @@ class LanguageModelling(Task):
         each token is."""
         return {"ids": ids, "texts": texts}, labels
 
-    def example(self, source, target, padded):
+    def example(self, source, target, padded, seed=(0, 0)):
         """Texts that are no rows of a corpus: each in a row of its own."""
         labels = padded(source)
         return self.joined(labels, labels, tf.where(labels == PAD, PAD, 1), None)

@@ -30,9 +30,10 @@ class Task(abc.ABC):
             that the card's table has.
         parts: those of the model's `parts` that `--freeze` may name, though not all of them.
         unit: what a corpus has many of.
+        searched: the options of `tfformer.search.options` that a run is served with.
     """
 
-    parts, unit = (), "pair"
+    parts, unit, searched = (), "pair", ()
 
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
     figure_most = 1.0
@@ -77,8 +78,12 @@ class Task(abc.ABC):
 
     # What a step is made of.
 
+    def of(self, config):
+        """The task as the model of this configuration learns it."""
+        return self
+
     @abc.abstractmethod
-    def example(self, source, target, padded):
+    def example(self, source, target, padded, seed=(0, 0)):
         """A batch as the model and its loss take it.
 
         Args:
@@ -86,6 +91,7 @@ class Task(abc.ABC):
             padded: a function of such a tensor, that gives ids [B, S] with padding (id 0) after
                 them, and rows of padding where a batch is not full. `padded(ids, columns)` gives
                 [B, columns].
+            seed: integers [2], of what is drawn: of each batch others.
 
         Returns:
             (inputs, labels): ids by the name of the model's input, and the ids [B, ...] to learn;

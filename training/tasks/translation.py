@@ -7,6 +7,7 @@ from tfformer.layers.rows import without_padding
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER
+from tfformer.search.options import OPTIONS
 from training.tasks.task import Task
 from training.translating import translations_of
 
@@ -18,6 +19,7 @@ class Translation(Task):
     """The task of a `Transformer` and of its `Translator`."""
 
     family = ENCODER_DECODER
+    configuration_class = TransformerConfig
     figure, figure_name, figure_how, figure_most = "val_bleu", "BLEU", "greedy", 100.0
     pipeline_tag = "translation"
     description = "An encoder-decoder Transformer (Vaswani et al. 2017), text in and text out"
@@ -26,6 +28,7 @@ class Translation(Task):
         "val_bleu": ("greedy BLEU", "{:.2f}"),
     }
     parts = ("encoder", "decoder", "embeddings")
+    searched = tuple(OPTIONS)
     without_padding = staticmethod(without_padding)
 
     def vocabulary(self, sources, targets, recipe):
@@ -46,7 +49,7 @@ class Translation(Task):
             # Two vocabularies have no matrix in common.
             changes.setdefault("tie_embeddings", "target")
         try:
-            config = TransformerConfig.preset(
+            config = self.configuration_class.preset(
                 recipe.preset, source_size, target_vocabulary_size=target_size, **changes
             )
         except TypeError as error:
@@ -57,7 +60,7 @@ class Translation(Task):
             )
         return config
 
-    def example(self, source, target, padded):
+    def example(self, source, target, padded, seed=(0, 0)):
         """target_ids = bos + y, labels = y + eos."""
         bos = tf.fill([target.nrows(out_type=tf.int32), 1], BOS)
         inputs = {

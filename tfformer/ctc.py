@@ -1,0 +1,179 @@
+"""Connectionist temporal classification (Graves et al. 2006): a sequence of labels against the
+probabilities of more places than it has.
+
+Each place says a label or the blank, pad (id 0). Labels that stand side by side are one, and blanks
+are left out: of 4 4 0 4 5 5 remain 4 4 5. The probability of a sequence is the sum over all ways to
+say it, which dynamic programming finds in one pass over the places.
+"""
+
+import keras
+from keras import ops
+
+from tfformer.backend.gradients import upstream_gradient
+from tfformer.config import PAD
+from tfformer.loss import normalised, over_replicas, token_weights
+
+# What stands for log 0: minus infinity would make the gradients of sums NaN.
+IMPOSSIBLE = -1e30
+
+
+def collapse(ids):
+    """What the places say, integers [B, P] -> [B, P]: side by side equal ids are one, blanks are
+    left out, and padding follows.
+
+    Example:
+        >>> np.array(collapse(np.array([[4, 4, 0, 4, 5, 5]]))).tolist()
+        [[4, 4, 5, 0, 0, 0]]
+    """
+    ids = ops.convert_to_tensor(ids)
+    before = ops.pad(ids[:, :-1], ((0, 0), (1, 0)), constant_values=PAD)
+    kept = ops.not_equal(ids, PAD) & ops.not_equal(ids, before)
+    # To the place of its number; what is left out goes to one behind all, which is cut off.
+    length = ops.shape(ids)[1]
+    number = ops.cumsum(ops.cast(kept, "int32"), axis=1) - 1
+    places = ops.where(kept, number, length)
+    rows = ops.broadcast_to(ops.arange(ops.shape(ids)[0])[:, None], ops.shape(ids))
+    places = ops.reshape(ops.stack([rows, places], axis=-1), (-1, 2))  # [B * P, 2]
+    kept = ops.reshape(ops.where(kept, ids, PAD), (-1,))  # [B * P]
+    return ops.scatter(places, kept, (ops.shape(ids)[0], length + 1))[:, :length]
+
+
+def log_probs_of(ids, logits):
+    """log softmax(logits) at some ids of each row: integers [N, S], float32 [N, V] -> [N, S].
+
+    The gradient is written out: what comes back is scattered, less p times its sum.
+    """
+    size = logits.shape[-1]
+
+    @ops.custom_gradient
+    def chosen(logits):
+        p, log_total = normalised(logits)
+        rows = ops.arange(ops.shape(logits)[0], dtype=ids.dtype)[:, None]
+        flat = ops.reshape(logits, (-1,))  # [N V]
+        found = ops.take(flat, ops.reshape(rows * size + ids, (-1,)))  # [N S]
+        value = ops.reshape(found, ops.shape(ids)) - log_total[:, None]  # [N, S]
+
+        def gradient(*args, upstream=None):
+            upstream = upstream_gradient(args, upstream)
+            own = ops.broadcast_to(rows, ops.shape(ids))
+            places = ops.reshape(ops.stack([own, ids], axis=-1), (-1, 2))  # [N * S, 2]
+            values = ops.reshape(upstream, (-1,))  # [N * S]
+            scattered = ops.scatter(places, values, ops.shape(logits))
+            return scattered - p * ops.sum(upstream, axis=1, keepdims=True)
+
+        return value, gradient
+
+    return chosen(logits)
+
+
+def ctc_log_likelihood(labels, logits):
+    """log P(labels) of each row, summed over all ways to say them.
+
+    Args:
+        labels: integers [B, T]; 0 is padding after them.
+        logits: [B, P, V], those of the blank in [:, :, 0].
+
+    Returns:
+        float32 [B], in nats; `IMPOSSIBLE` or less where there is no way, for too few places.
+    """
+    labels = ops.cast(ops.convert_to_tensor(labels), "int32")
+    batch, length = ops.shape(labels)
+    places = ops.shape(logits)[1]
+    # What is said in order: blank, label, blank, label, ... blank; 2 T + 1 states.
+    states = ops.reshape(ops.stack([ops.zeros_like(labels), labels], axis=-1), (batch, 2 * length))
+    states = ops.pad(states, ((0, 0), (0, 1)))
+    count = 2 * length + 1
+    flat = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))  # [B * P, V]
+    said = ops.repeat(states, places, axis=0)  # [B * P, 2 T + 1]
+    emitted = ops.reshape(log_probs_of(said, flat), (batch, places, count))  # [B, P, 2 T + 1]
+    emitted = ops.transpose(emitted, (1, 0, 2))
+    # A blank may be left out between two labels, unless they are the same.
+    differ = ops.not_equal(states[:, 2:], states[:, :-2]) & ops.not_equal(states[:, 2:], PAD)
+    may_skip = ops.pad(differ, ((0, 0), (2, 0)))
+    first = ops.where(ops.arange(count) < 2, emitted[0], IMPOSSIBLE)
+
+    def step(alpha, emitted):
+        padded = ops.pad(alpha, ((0, 0), (2, 0)), constant_values=IMPOSSIBLE)
+        skipped = ops.where(may_skip, padded[:, :-2], IMPOSSIBLE)
+        alpha = ops.logsumexp(ops.stack([alpha, padded[:, 1:-1], skipped]), axis=0) + emitted
+        return alpha, alpha
+
+    alpha, _ = ops.scan(step, first, emitted[1:])
+    # The last label, or the blank behind it.
+    number = ops.sum(ops.cast(ops.not_equal(labels, PAD), "int32"), axis=1)  # [B]
+    at_end = ops.one_hot(2 * number, count) + ops.one_hot(2 * number - 1, count)
+    return ops.logsumexp(ops.where(at_end > 0, alpha, IMPOSSIBLE), axis=1)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class CTCLoss(keras.losses.Loss):
+    """-log P(labels) by CTC, divided by the labels of a batch (Graves et al. 2006, equation 8).
+
+    Call arguments:
+        y_true: integers [B, T]; 0 is padding after them, and the blank of the places.
+        y_pred: logits [B, P, V]. A row with fewer places than its labels need counts 0.
+        sample_weight: optional [B] or [B, T].
+
+    Returns:
+        A scalar, in nats a label. A batch without labels gives 0.
+
+    Example, two places that say 4 or the blank with equal probability: 4 4, 4 0 and 0 4 are 4:
+        >>> logits = [[[0.0, -99.0, -99.0, -99.0, 0.0]] * 2]
+        >>> round(float(CTCLoss()([[4]], keras.ops.array(logits))), 4)  # -log 3/4
+        0.2877
+    """
+
+    # The weight of R-Drop, which compares tokens: there is none.
+    r_drop = 0.0
+
+    def __init__(self, name="ctc_loss", **kwargs):
+        kwargs["reduction"] = "none"
+        super().__init__(name=name, **kwargs)
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.cast(y_true, "int32")
+        weights = token_weights(y_true, sample_weight)
+        total = ops.sum(self.call(y_true, y_pred) * weights)
+        return total / ops.maximum(over_replicas(ops.sum(weights)), 1e-9)
+
+    def call(self, y_true, y_pred):
+        """The loss of each row in equal parts for its labels: float32 [B, T]."""
+        found = ctc_log_likelihood(y_true, y_pred)
+        found = ops.where(found > IMPOSSIBLE / 2, found, 0.0)
+        number = ops.sum(token_weights(y_true), axis=1)
+        each = -found / ops.maximum(number, 1.0)
+        return ops.broadcast_to(each[:, None], ops.shape(y_true))
+
+    def get_config(self):
+        return {"name": self.name, "dtype": self.dtype}
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class CTCAccuracy(keras.metrics.Metric):
+    """The share of labels that stand at their place in what the likeliest ids collapse to.
+
+    Call arguments of `update_state`: those of `CTCLoss`.
+
+    Example:
+        >>> accuracy = CTCAccuracy()
+        >>> accuracy.update_state([[4, 5]], keras.ops.one_hot([[4, 4, 0, 6]], 7))
+        >>> float(accuracy.result())
+        0.5
+    """
+
+    def __init__(self, name="accuracy", **kwargs):
+        super().__init__(name=name, **kwargs)
+        self.correct = self.add_variable((), "zeros", name="correct")
+        self.total = self.add_variable((), "zeros", name="total")
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.cast(y_true, "int32")
+        weights, length = token_weights(y_true, sample_weight), ops.shape(y_true)[1]
+        found = collapse(ops.cast(ops.argmax(y_pred, axis=-1), "int32"))
+        found = ops.pad(found, ((0, 0), (0, length)))[:, :length]
+        hits = ops.cast(ops.equal(found, y_true), "float32")
+        self.correct.assign_add(ops.sum(hits * weights))
+        self.total.assign_add(ops.sum(weights))
+
+    def result(self):
+        return self.correct / ops.maximum(self.total, 1e-9)

@@ -1,0 +1,120 @@
+"""What every model of an encoder and a decoder is made of."""
+
+import keras
+
+from tfformer.layers import positions
+from tfformer.layers.decoder import Decoder
+from tfformer.layers.dropout import Dropout
+from tfformer.layers.embedding import TokenEmbedding
+from tfformer.layers.encoder import Encoder
+from tfformer.layers.masks import padding_mask
+from tfformer.layers.output import Dense
+from tfformer.layers.rows import Padded
+
+
+class EncoderDecoder(keras.Model):
+    """Two embeddings, perhaps one, an encoder, a decoder and an output layer; a subclass says what
+    a call makes of them, and ends its `__init__` with `build`.
+
+    Args:
+        config: of the class `configuration`, or its fields by name.
+
+    Raises:
+        ValueError: `config` is none.
+    """
+
+    configuration = None
+
+    def __init__(self, config, **kwargs):
+        super().__init__(**kwargs)
+        kind = self.configuration
+        if isinstance(config, dict):
+            config = kind.from_dict(config)
+        if not isinstance(config, kind):
+            raise ValueError(f"config must be a {kind.__name__}, got {config!r}")
+        self.config = config
+        dtype = self.dtype_policy
+        stack = {**config.stack(), "dtype": dtype}
+        self.target_embedding = TokenEmbedding(
+            config.target_vocabulary_size, config.d_model, dtype=dtype, name="target_embedding"
+        )
+        if config.tie_embeddings == "all":
+            self.source_embedding = self.target_embedding
+        else:
+            self.source_embedding = TokenEmbedding(
+                config.source_vocabulary_size, config.d_model, dtype=dtype, name="source_embedding"
+            )
+        self.source_positions = positions.of_options(config, dtype=dtype, name="source_positions")
+        self.target_positions = positions.of_options(config, dtype=dtype, name="target_positions")
+        self.source_dropout = Dropout(config.dropout, dtype=dtype)
+        self.target_dropout = Dropout(config.dropout, dtype=dtype)
+        self.encoder = Encoder(config.num_encoder_layers, **stack, name="encoder")
+        self.decoder = Decoder(config.num_decoder_layers, **stack, name="decoder")
+        self.output_projection = self.output_layer(
+            config.target_vocabulary_size,
+            tied=config.tie_embeddings != "none",
+            dtype=dtype,
+            name="output_projection",
+        )
+
+    @property
+    def output_layer(self):
+        """The class of the output layer."""
+        return Dense
+
+    def parts(self):
+        """What the model is made of: lists of layers by name, of which a training can freeze some.
+
+        A layer that both sides share stands in its list once.
+        """
+        embeddings = [self.target_embedding, self.source_positions, self.target_positions]
+        if self.source_embedding is not self.target_embedding:
+            embeddings.insert(0, self.source_embedding)
+        return {
+            "embeddings": embeddings,
+            "encoder": [self.encoder],
+            "decoder": [self.decoder],
+            "output": [self.output_projection],
+        }
+
+    def flops(self):
+        """Floating-point operations of the forward pass: two for each multiplication and addition.
+
+        Those that do not grow with the length of a sentence. The products of attention's scores and
+        values come on top, 4 D for each pair of positions and attention.
+
+        Returns:
+            {"source_token", "target_token"}: of a token of the source, and of one of the target in
+            each beam.
+        """
+        output = self.config.d_model * self.config.target_vocabulary_size
+        sizes = {"source_token": 0, "target_token": 2 * output}
+        for stack, token in ((self.encoder, "source_token"), (self.decoder, "target_token")):
+            for matrix in stack.matrices():
+                rows, columns = matrix.variable.shape
+                sizes["source_token" if matrix.of_memory else token] += 2 * rows * columns
+        return sizes
+
+    def build(self, input_shape=None):
+        x_shape = (None, None, self.config.d_model)
+        for layer in self.parts()["embeddings"]:
+            layer.build((None, None) if isinstance(layer, TokenEmbedding) else x_shape)
+        self.encoder.build(x_shape)
+        self.decoder.build(x_shape, x_shape)
+        self.output_projection.build(x_shape)
+        self.built = True
+
+    def encode(self, source_ids, training=None, rows=None):
+        """source_ids [B, S] -> memory [B, S, D]; [N, D] if the rows are `Packed`."""
+        rows = rows or Padded(padding_mask(source_ids))
+        x = self._embed(self.source_embedding, self.source_positions, source_ids, rows)
+        x = self.source_dropout(x, training=training)
+        return self.encoder(x, training=training, rows=rows)
+
+    @staticmethod
+    def _embed(embedding, numbered, ids, rows):
+        """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of packed rows."""
+        return numbered(embedding(rows.pack(ids)), positions=rows.positions)
+
+    def get_config(self):
+        return {**super().get_config(), "config": self.config.to_dict()}

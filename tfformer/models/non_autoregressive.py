@@ -1,0 +1,128 @@
+"""The non-autoregressive model: all tokens of a target at once."""
+
+import keras
+from keras import ops
+
+from tfformer.config import MASK_PREDICT, NonAutoregressiveConfig
+from tfformer.layers.length import LengthPredictor
+from tfformer.layers.masks import padding_mask
+from tfformer.layers.rows import Padded
+from tfformer.layers.upsampling import Upsampling
+from tfformer.models.encoder_decoder import EncoderDecoder
+
+# The logit of what cannot be: its probability is 0, also of half precision.
+NEVER = -1e4
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class NonAutoregressive(EncoderDecoder):
+    """The Transformer whose decoder sees all places of the target, and writes them at once: T steps
+    that wait for each other become one (Gu et al. 2018).
+
+        memory = Encoder(Dropout(E_s[source] sqrt(D) + PE))
+        logits = W_out Decoder(Dropout(x + PE), memory), not causal
+
+    With `decoding="mask-predict"`, x = E_t[target] sqrt(D), in which bos (2) stands for what is to
+    be written, and the number of tokens is predicted beside (Ghazvininejad et al. 2019). With
+    `"ctc"` and `"eos"`, x is the memory, split into k places for each (Libovický and Helcl 2018).
+
+    Args:
+        config: a `NonAutoregressiveConfig`.
+
+    Call arguments:
+        inputs: {"source_ids": integers [B, S]}, which end with eos (3), 0 is padding after them;
+            with `"mask-predict"` also "target_ids": integers [B, T], tokens without eos, of which
+            some are bos, 0 is padding.
+
+    Returns:
+        Logits, with `"ctc"` and `"eos"` [B, k S, V] of the tokens at each place; behind a source, a
+        place is surely padding, id 0, the blank of CTC. With `"mask-predict"` [B, 1 + T, V]:
+        [:, 1 + t] of the token at place t, and [:, 0] of the target's length: id n + 1 + d means d
+        tokens more than the source has (of both, eos is not counted), |d| <= n.
+
+    Raises:
+        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
+            ones than `max_positions`.
+
+    Example:
+        >>> config = NonAutoregressiveConfig.preset("test", 17, max_length_difference=5)
+        >>> model = NonAutoregressive(config)
+        >>> source_ids = np.array([[5, 4, 3], [7, 3, 0]])
+        >>> target_ids = np.array([[2, 9, 2, 6, 5], [2, 2, 7, 0, 0]])
+        >>> tuple(model({"source_ids": source_ids, "target_ids": target_ids}).shape)
+        (2, 6, 17)
+    """
+
+    configuration = NonAutoregressiveConfig
+
+    def __init__(self, config, **kwargs):
+        super().__init__(config, **kwargs)
+        config, dtype = self.config, self.dtype_policy
+        self.length = self.upsampling = None
+        if config.decoding == MASK_PREDICT:
+            difference = config.max_length_difference
+            self.length = LengthPredictor(difference, dtype=dtype, name="length")
+        else:
+            sizes = config.d_model, config.upsampling
+            self.upsampling = Upsampling(*sizes, dtype=dtype, name="upsampling")
+        self.build()
+
+    @property
+    def places(self):
+        """Places of a target for each token of its source; 1 where they are as many as tokens."""
+        return 1 if self.upsampling is None else self.upsampling.factor
+
+    def parts(self):
+        parts, own = super().parts(), self.upsampling or self.length
+        return {**parts, "output": [own, *parts["output"]]}
+
+    def build(self, input_shape=None):
+        (self.upsampling or self.length).build((None, None, self.config.d_model))
+        super().build()
+
+    def call(self, inputs, training=None):
+        wanted = {"source_ids", "target_ids"} if self.length else {"source_ids"}
+        if not isinstance(inputs, dict) or set(inputs) != wanted:
+            names = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
+            raise ValueError(f"inputs must be a dict of {sorted(wanted)}, got {names}")
+        ids = {name: ops.convert_to_tensor(value) for name, value in inputs.items()}
+        for name, value in ids.items():
+            if len(value.shape) != 2:
+                raise ValueError(f"{name} must be [B, T], got shape {tuple(value.shape)}")
+        source_ids = ids["source_ids"]
+        memory, source = self.encode(source_ids, training), Padded(padding_mask(source_ids))
+        if self.upsampling:
+            return self._all_places(memory, source, training)
+        logits = self.decode(ids["target_ids"], memory, source.mask, training)
+        return ops.concatenate([self.length_logits(memory, source.mask), logits], axis=1)
+
+    def decode(self, target_ids, memory, memory_mask=None, training=None):
+        """target_ids [B, T], bos where a token is to be written, and memory [B, S, D] -> logits
+        [B, T, V]. Of mask-predict."""
+        rows = Padded(padding_mask(target_ids))
+        x = self._embed(self.target_embedding, self.target_positions, target_ids, rows)
+        return self._written(x, memory, rows, Padded(memory_mask), training)
+
+    def length_logits(self, memory, memory_mask=None):
+        """Of the target's length, [B, 1, V]: see `NonAutoregressive`. Of mask-predict."""
+        logits = self.length(memory, mask=memory_mask)
+        others = self.config.target_vocabulary_size - 1 - self.config.num_lengths
+        logits = ops.pad(logits, ((0, 0), (1, others)), constant_values=NEVER)
+        return logits[:, None]
+
+    def _all_places(self, memory, source, training):
+        """Logits [B, k S, V] of a memory [B, S, D]."""
+        k, size = self.config.upsampling, self.config.target_vocabulary_size
+        mask = ops.repeat(source.mask, k, axis=1)  # [B, k S]
+        x = self.target_positions(self.upsampling(memory))
+        logits = self._written(x, memory, Padded(mask), source, training)
+        padding = ops.where(ops.equal(ops.arange(size), 0), 0.0, NEVER)  # [V]
+        return ops.where(mask[:, :, None], logits, ops.cast(padding, logits.dtype))
+
+    def _written(self, x, memory, rows, memory_rows, training):
+        """The decoder and the output layer: x [B, T, D] -> [B, T, V]."""
+        x = self.target_dropout(x, training=training)
+        lie = {"rows": rows, "memory_rows": memory_rows}
+        x = self.decoder(x, memory, training=training, causal=False, **lie)
+        tied = self.output_projection.tied
+        return self.output_projection(x, embedding=self.target_embedding if tied else None)

@@ -1,0 +1,186 @@
+"""Text in, text out, by a model that writes all tokens of a translation at once."""
+
+from tfformer.config import CTC, MASK_PREDICT, whole
+from tfformer.inference.non_autoregressive import ParallelInference, best_of
+from tfformer.models.non_autoregressive import NonAutoregressive
+from tfformer.search.options import PARALLEL
+from tfformer.service.document import document_limits, translate_document
+from tfformer.service.generation import FromSource
+from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
+from tfformer.service.service import Page, Service
+from tfformer.service.translation import serving_default
+from tfformer.service.translator import check_sides
+
+# In the order in which a page of a model lists them.
+SIGNATURES = (serving_default, translate_document)
+
+
+class ParallelGeneration(FromSource):
+    """A non-autoregressive model, its tokenizer and its limits, as the signatures use them.
+
+    Args:
+        config, fused, tokenizer, options, limits: see `Limited`.
+    """
+
+    def __init__(self, config, fused, tokenizer, options, limits):
+        super().__init__(config, fused, tokenizer, options, limits, penalty_form=None)
+
+    def written(self, source_ids):
+        blank = self.blank(source_ids)
+        inference = ParallelInference(*self.fused())
+        if self.config.decoding != MASK_PREDICT:
+            found = inference.from_places(source_ids, self.config.decoding != CTC)
+            # What is longer is cut: there are more places than tokens of a target.
+            found = type(found)(*[part[:, : self.max_target_length] for part in found])
+            return found.token_ids, found.mean, blank
+        passes, count = self.options["passes"], self.options["lengths"]
+        # eos is counted among the tokens of a target, and is none of these.
+        longest = self.max_target_length - 1
+        found = inference.by_mask_predict(source_ids, passes, count, longest)
+        found, scores = best_of(found, found.mean, count)
+        return found.token_ids, scores, blank
+
+
+class ParallelTranslator(Service):
+    """A non-autoregressive model and its tokenizer as functions of text.
+
+    Args:
+        model: a `NonAutoregressive`.
+        tokenizer: its `Tokenizer`; the vocabulary sizes must be the model's.
+        passes: of mask-predict, in [1, 64]: the first writes all tokens, each later one the least
+            sure again. Default 4.
+        lengths: of mask-predict, in [1, 16]: so many of the likeliest lengths are written side by
+            side, and that of the greatest mean log-probability is taken. Default 3.
+        max_source_length: source tokens, eos counted; a longer text is cut. Default 256.
+        max_target_length: target tokens, eos counted. Default 256.
+        max_batch_size: rows of a request, at least 1. Default 256.
+        dtype: see `Translator`.
+
+    Attributes:
+        signatures: {name: `Signature`} of all that is served: `serving_default` and
+            `translate_document`, as a `Translator` has them. A score is the mean log-probability
+            of the tokens.
+        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+
+    Raises:
+        ValueError: an option breaks its rule, which it names with the value received; or the
+            tokenizer is not that of the model.
+
+    Example, with a model that has learned nothing (`load_service` gives that of a run):
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> config = NonAutoregressiveConfig.preset("test", tokenizer.source_vocabulary_size)
+        >>> translator = ParallelTranslator(NonAutoregressive(config), tokenizer, passes=2)
+        >>> translations = translator.translate(["ein Haus", ""])
+        >>> len(translations), translations[1]
+        (2, '')
+    """
+
+    output = "translation"
+
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        *,
+        passes=4,
+        lengths=3,
+        max_source_length=256,
+        max_target_length=256,
+        max_batch_size=256,
+        dtype=None,
+    ):
+        check_sides(model, tokenizer, NonAutoregressive)
+        self.dtype = self.checked_dtype(dtype)
+        given = {"passes": passes, "lengths": lengths}
+        self.options = {name: PARALLEL[name].checked(value) for name, value in given.items()}
+        longest = model.config.longest
+        limits = {"max_source_length": max_source_length, "max_target_length": max_target_length}
+        for name, value in limits.items():
+            if not 2 <= whole(name, value, least=0) <= longest:
+                raise ValueError(f"{name} must be in [2, {longest}], got {value}")
+        if max_source_length * model.places > longest:
+            raise ValueError(
+                f"max_source_length must be at most {longest // model.places}, of which each "
+                f"token has {model.places} places, got {max_source_length}"
+            )
+        whole("max_batch_size", max_batch_size)
+        self.model, self.tokenizer = model, tokenizer
+        self.max_source_length, self.max_target_length = max_source_length, max_target_length
+        self.max_batch_size = max_batch_size
+        self.make_signatures()
+
+    def fused(self, dtype=None):
+        """The twin of the model and its weights as they are now."""
+        places = self.max_source_length * self.model.places
+        return self.fused_for(max(places, self.max_target_length), dtype)
+
+    def translate(self, texts, batch_size=None, greedy=False):
+        """Texts in any number -> their translations, in order.
+
+        Args:
+            texts: strings.
+            batch_size: how many are written at once, at most `max_batch_size`; the result does
+                not depend on it. Default: 32, if there may be so many.
+            greedy: as without: nothing is searched.
+
+        Returns:
+            A list of strings.
+
+        Raises:
+            ValueError: `texts` is one string, or has what is none; or `batch_size` is not in
+                [1, max_batch_size].
+        """
+        function = self.functions["serving_default"]
+        return self.in_batches(texts, batch_size, lambda texts: function(texts)["translation"])
+
+    answer = translate
+
+    def served(self, fused, shortlist):
+        limits = Limits(self.max_source_length, self.max_target_length, self.max_batch_size)
+        known = self.model.config, fused, self.tokenizer, self.options, limits
+        made = [make(ParallelGeneration(*known)) for make in SIGNATURES]
+        return {signature.name: signature for signature in made}
+
+    def limits(self):
+        return {
+            "max_batch_size": self.max_batch_size,
+            "max_source_length": self.max_source_length,
+            "max_target_length": self.max_target_length,
+            "max_characters": self.max_source_length * CHARACTERS_PER_TOKEN,
+            **document_limits(self.max_source_length, self.max_batch_size),
+            "largest_request_bytes": self.largest_request(),
+        }
+
+    def largest_request(self):
+        """Bytes, besides the weights, of a request that is as large as it may be; at most."""
+        config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
+        if config.decoding == MASK_PREDICT:
+            rows, places = self.max_batch_size * self.options["lengths"], self.max_target_length
+        else:
+            rows, places = self.max_batch_size, self.max_source_length * config.upsampling
+        memory = 2 * rows * self.max_source_length * config.num_decoder_layers * config.d_model
+        # Of one layer, and of the output layer: logits and what is made of them.
+        inside = 3 * config.num_heads * places * (places + self.max_source_length)
+        return rows * (4 * (inside + 6 * places * config.target_vocabulary_size)) + memory * size
+
+    def page(self):
+        limits, flops = self.limits(), self.model.flops()
+        largest = limits["largest_request_bytes"] / 2**20
+        return Page(
+            about="Text in, text out, all tokens at once: a non-autoregressive Transformer",
+            asked=["echo @text@ | python -m export.client --model @name@"],
+            inputs="An empty or blank text gives an empty translation. Bytes that are not UTF-8 "
+            "are replaced. A text over\nthe limit is cut, and flagged in `truncated`.",
+            limits={
+                "tokens of a source; of a translation": f"{limits['max_source_length']:,}; "
+                f"{limits['max_target_length']:,}; what is longer is cut",
+                "characters of a source; of a document": f"{limits['max_characters']:,}; "
+                f"{limits['max_document_characters']:,}; what is longer is cut",
+                "memory of the largest request": f"at most {largest:,.0f} MiB, besides the weights",
+            },
+            costs={
+                "FLOPs of a source token; of a target token and pass": "{:.1f} M; {:.1f} M".format(
+                    flops["source_token"] / 1e6, flops["target_token"] / 1e6
+                )
+            },
+        )

@@ -1,0 +1,128 @@
+"""Non-autoregressive translation: all tokens of a target at once, by the same pairs."""
+
+import copy
+import math
+
+import tensorflow as tf
+
+from tfformer.config import BOS, CTC, EOS, FIRST_EOS, MASK_PREDICT, PAD, NonAutoregressiveConfig
+from tfformer.ctc import CTCAccuracy, CTCLoss
+from tfformer.loss import LengthCrossEntropy
+from tfformer.models import NON_AUTOREGRESSIVE
+from tfformer.search.options import PARALLEL
+from training.tasks.translation import Translation
+
+
+class NonAutoregressiveTranslation(Translation):
+    """The task of a `NonAutoregressive` model and of its `ParallelTranslator`.
+
+    Attributes:
+        config: the model's configuration, which `of` sets.
+    """
+
+    family = NON_AUTOREGRESSIVE
+    configuration_class = NonAutoregressiveConfig
+    figure_how = "all tokens at once"
+    description = (
+        "A non-autoregressive Transformer, which writes all tokens at once (Gu et al. 2018)"
+    )
+    columns = {**Translation.columns, "val_bleu": ("BLEU", "{:.2f}")}
+    searched = tuple(PARALLEL)
+    without_padding = None
+    config = None
+
+    def of(self, config):
+        task = copy.copy(self)
+        task.config = config
+        return task
+
+    def configuration(self, recipe, source_size, target_size=None, shared=True):
+        config = super().configuration(recipe, source_size, target_size, shared)
+        if config.decoding == CTC and recipe.r_drop:
+            raise ValueError(f"r_drop must be 0 with decoding='ctc', got {recipe.r_drop}")
+        return config
+
+    def example(self, source, target, padded, seed=(0, 0)):
+        y = target[:, :-1]  # without eos
+        source_ids, labels = padded(source), padded(y)
+        if self.config.decoding == MASK_PREDICT:
+            target_ids, hidden = masked(labels, seed)
+            inputs = {"source_ids": source_ids, "target_ids": target_ids}
+            lengths = length_ids(source_ids, labels, self.config.max_length_difference)
+            return inputs, tf.concat([lengths, tf.where(hidden, labels, PAD)], axis=1)
+        if self.config.decoding == FIRST_EOS:
+            labels = filled_up(source_ids, labels, self.config.upsampling)
+        return {"source_ids": source_ids}, labels
+
+    def loss(self, recipe):
+        if self.config.decoding == MASK_PREDICT:
+            return LengthCrossEntropy(recipe.smoothing)
+        return CTCLoss() if self.config.decoding == CTC else super().loss(recipe)
+
+    def metrics(self, recipe):
+        # Of the sum over all ways, Keras's own running loss is the only measure: another would go
+        # through them twice.
+        return [CTCAccuracy()] if self.config.decoding == CTC else super().metrics(recipe)
+
+    def figures(self, results):
+        if self.config.decoding == CTC:
+            return {"loss": results["loss"], "accuracy": results["accuracy"]}
+        return super().figures(results)
+
+    def validation(self, results, score, corpus):
+        if self.config.decoding == CTC:
+            results = {**results, "perplexity": math.exp(min(results["loss"], 700.0))}
+        return super().validation(results, score, corpus)
+
+    def search(self, recipe):
+        return {
+            **recipe.search,
+            "max_source_length": recipe.max_tokens,
+            "max_target_length": recipe.max_tokens,
+        }
+
+    def served(self, model, tokenizer, search):
+        from tfformer.service.parallel_translator import ParallelTranslator
+
+        return ParallelTranslator(model, tokenizer, **search)
+
+    def sizes(self, config, settings):
+        yield "decoding", config["model"]["decoding"]
+        yield from super().sizes(config, settings)
+
+
+def masked(ids, seed):
+    """Ids [B, T] of which some are bos, and which, boolean [B, T]: of N tokens a number that is
+    drawn from 1 ... N (Ghazvininejad et al. 2019, section 3.1); `seed` are integers [2]."""
+    real = ids != PAD
+    seed = tf.cast(tf.convert_to_tensor(seed), tf.int64)
+    count = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
+    share = tf.random.stateless_uniform([tf.shape(ids)[0]], seed)
+    chosen = tf.cast(1.0 + tf.floor(share * count), tf.int32)  # [B]
+    order = tf.random.stateless_uniform(tf.shape(ids), seed + 1)
+    order = tf.where(real, order, 2.0)
+    rank = tf.argsort(tf.argsort(order, axis=1), axis=1)
+    hidden = real & (rank < chosen[:, None])
+    return tf.where(hidden, BOS, ids), hidden
+
+
+def length_ids(source_ids, target_ids, most):
+    """How many tokens a target has more than its source, as the ids that a `NonAutoregressive`
+    model scores, [B, 1]: 1 means `most` less, 2 most + 1 as many more; padding for a row without
+    tokens."""
+    sizes = [
+        tf.math.count_nonzero(ids, axis=1, keepdims=True, dtype=tf.int32)
+        for ids in (source_ids, target_ids)
+    ]
+    difference = tf.clip_by_value(sizes[1] - (sizes[0] - 1), -most, most)  # eos is not counted
+    return tf.where(sizes[1] > 0, difference + most + 1, PAD)
+
+
+def filled_up(source_ids, labels, places):
+    """Labels [B, T] without eos as [B, k S]: eos after them, up to `places` for each token of the
+    source; what is longer is cut."""
+    most = places * tf.math.count_nonzero(source_ids, axis=1, keepdims=True, dtype=tf.int32)
+    size = places * tf.shape(source_ids)[1]
+    labels = tf.pad(labels, [[0, 0], [0, tf.maximum(size - tf.shape(labels)[1], 0)]])[:, :size]
+    filled = tf.where(labels == PAD, EOS, labels)
+    return tf.where(tf.range(size) < most, filled, PAD)
