@@ -20,6 +20,7 @@ ARROWS = {
     "tfformer/layers": "tfformer/config tfformer/backend",
     "tfformer/loss": "tfformer/config tfformer/backend",
     "tfformer/metrics": "tfformer/loss",
+    "tfformer/ctc": "tfformer/backend tfformer/config tfformer/loss",
     "tfformer/models": "tfformer/config tfformer/layers",
     "tfformer/search": "tfformer/config",
     "tfformer/text": "tfformer/config",
@@ -45,15 +46,17 @@ ARROWS = {
     "training/tasks",
     "training/checkpoint": "tfformer",
     "training/plan": "training/recipe",
-    "training/prepare": "tfformer training/bar training/data training/plan training/recipe "
-    "training/tasks",
-    "training/step": "tfformer training/recipe training/prepare training/report",
+    "training/inherited": "tfformer training/recipe training/tasks",
+    "training/distillation": "tfformer",
+    "training/prepare": "tfformer training/bar training/data training/distillation "
+    "training/inherited training/plan training/recipe training/tasks",
+    "training/step": "tfformer training/inherited training/recipe training/report",
     "training/state": "training/checkpoint training/report",
     "training/validation": "training/bar",
     "training/selection": "tfformer training/report",
     "training/setup": "tfformer training/bar training/data training/step training/report "
     "training/recipe training/prepare training/state training/tasks training/validation",
-    "training/fit": "tfformer training/plan training/prepare training/step "
+    "training/fit": "tfformer training/inherited training/plan training/prepare training/step "
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",
     "training/dates": "training/command",
@@ -61,7 +64,8 @@ ARROWS = {
     "training/recipes": "training/data training/recipe training/dates training/multi30k",
     "training": "tfformer training/bar training/translating training/command training/lock "
     "training/data training/recipe "
-    "training/report training/bleu training/prepare training/step training/interrupt "
+    "training/report training/bleu training/inherited training/prepare training/step "
+    "training/interrupt "
     "training/fit",
     # What makes a service.
     "export/command": "",
@@ -73,7 +77,7 @@ ARROWS = {
     # What people build with it.
     "examples": "tfformer",
 }
-KERAS_ALONE = "config files schedule backend layers loss metrics models __init__ run".split()
+KERAS_ALONE = "config ctc files schedule backend layers loss metrics models __init__ run".split()
 TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
 # TensorFlow's own part of a Keras-only room: each says so, and is imported only where that backend
 # runs.

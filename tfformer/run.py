@@ -183,9 +183,12 @@ def load_model(directory, dtype="float32"):
     return model
 
 
-def set_weights(model, weights):
-    """Puts arrays by name into a model; every weight, and no other, must be there."""
+def set_weights(model, weights, partly=False):
+    """Puts arrays by name into a model; every weight, and no other, must be there, or `partly` some
+    of them, and the others stay as they are."""
     variables = {variable_name(v): v for v in model.weights}
+    if partly:
+        variables = {name: v for name, v in variables.items() if name in weights}
     if set(variables) != set(weights):
         missing = sorted(set(variables) - set(weights)) or sorted(set(weights) - set(variables))
         raise RunError(f"weights must be the model's own, got a difference at {missing[0]}")

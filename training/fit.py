@@ -23,6 +23,7 @@ from tfformer.files import RunError, sweep
 from tfformer.text.tokenizer import FILES
 from training import plan
 from training.checkpoint import EpochWeights
+from training.inherited import NO_RUNS
 from training.interrupt import Signals
 from training.prepare import PREPARED, read_settings
 from training.report.card import CARD
@@ -57,8 +58,8 @@ class Training:
             goes on with what it has prepared.
         recipe: a `Recipe`. Of a run that goes on, only the settings are used.
         data: the folder that the recipe's corpus is read from, if it needs one.
-        init: a run to begin with: its sizes, vocabulary and weights. Default: random weights of
-            the recipe's preset.
+        runs: other runs that it takes something from, see `training.inherited`. Default: none;
+            it begins with random weights.
 
     Attributes:
         setup: a `Setup`: the model, its batches, its validation.
@@ -72,17 +73,18 @@ class Training:
             not here.
     """
 
-    def __init__(self, directory, recipe, data=None, init=None):
+    def __init__(self, directory, recipe, data=None, runs=NO_RUNS):
         self.directory = Path(directory)
         self.recipe, self.strategy, self.console = take_devices(recipe)
         self.say = self.console.print
-        # One seed for the initial weights and the generators of dropout. Before there is a
-        # tokenizer: seeding clears TensorFlow's kernels, and with them SentencePiece's models.
-        keras.utils.set_random_seed(recipe.seed)
         with self.strategy.together():
             self.strategy.chief_first(
-                lambda: make_folders(self.directory, self.recipe, data, self.say, init)
+                lambda: make_folders(self.directory, self.recipe, data, self.say, runs)
             )
+            # One seed for the initial weights and the generators of dropout: after a teacher, which
+            # has drawn some, and before there is a tokenizer. Seeding clears TensorFlow's kernels,
+            # and with them SentencePiece's models.
+            keras.utils.set_random_seed(recipe.seed)
             if self.recipe.choose:
                 # What is chosen from the corpus stands in what was prepared.
                 stored = read_settings(self.directory, self.recipe)

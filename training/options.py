@@ -20,12 +20,16 @@ from training.recipe import (
     PLAIN_TASKS,
     SEARCH,
     SETTLED_BY_INIT,
+    VOCABULARY,
     Recipe,
     load_recipe,
     options,
     recipe_names,
     tokens,
 )
+
+# The options that name other runs, in the order of `training.inherited.Runs`.
+RUNS = ("init", "init_encoder", "init_decoder", "distill")
 
 
 def parser(text):
@@ -47,6 +51,17 @@ def parser(text):
     parser.add_argument(
         "--init", type=Path, metavar="RUN",
         help="fine-tuning: begin with the sizes, the vocabulary and the weights of this run",
+    )  # fmt: skip
+    for half in ("encoder", "decoder"):
+        parser.add_argument(
+            f"--init-{half}", type=Path, metavar="RUN",
+            help=f"begin with the {half} of this run, also of one of another family, and with its "
+            "vocabulary",
+        )  # fmt: skip
+    parser.add_argument(
+        "--distill", type=Path, metavar="RUN",
+        help="learn this translator's vocabulary, and what it says of the sources in place of the "
+        "targets",
     )  # fmt: skip
     parser.add_argument(
         "--family", choices=FAMILY_TASKS, help="of the model; default the recipe's, or transformer"
@@ -117,10 +132,10 @@ class _Parser(Parser):
 def as_file(recipe, arguments):
     """All that holds, as a file for `--config`.
 
-    What the corpus will decide is left out, and what the run of `--init` settles.
+    What the corpus will decide is left out, and what other runs settle.
     """
-    left_out = {*recipe.choose, *(SETTLED_BY_INIT if arguments.init else ())}
-    paths = ("run", "init", "data", "source", "target", "val_source", "val_target")
+    left_out = {*recipe.choose, *settled(arguments)}
+    paths = ("run", *RUNS, "data", "source", "target", "val_source", "val_target")
     paths += ("text", "val_text")
     values = {"files": {"recipe": arguments.recipe, "family": arguments.family}}
     values["files"] |= {name: getattr(arguments, name) for name in paths}
@@ -251,6 +266,23 @@ def _own_corpus(arguments):
         pairs, origin = functools.partial(file_pairs, *files), origin_of(*files)
     # The languages of a recipe's own corpus are not theirs.
     return {"pairs": pairs, "origin": origin, "source_language": "", "language": ""}
+
+
+def settled(arguments, begun=False):
+    """The settings, and the sizes of the model, that other runs bring, by name; of a run that was
+    `begun`, what one to begin with has brought."""
+    if arguments.init or begun:
+        # Dropout has no weights: that of the run may be replaced, where another run begins.
+        return SETTLED_BY_INIT | {name for name, *_ in model_options() if name != "dropout"}
+    halves = [half for half in ("encoder", "decoder") if getattr(arguments, f"init_{half}")]
+    found = set()
+    if arguments.distill or len(halves) == 2 or (halves and arguments.shared_vocabulary is None):
+        found |= VOCABULARY
+    if halves:
+        options = without_its_package("tfformer.config").NumberedOptions
+        found |= {name for name, *_ in fields_of(options) if not name.endswith("dropout")}
+        found |= {f"num_{half}_layers" for half in halves}
+    return found
 
 
 def to_choose(arguments):

@@ -10,15 +10,11 @@ import os
 import shutil
 from pathlib import Path
 
-from tfformer import run
 from tfformer.files import (
     CHECKSUM,
     RunError,
-    pack,
-    read_arrays,
     read_json,
     sync,
-    unpack,
     write_atomically,
     write_json,
 )
@@ -27,31 +23,34 @@ from training import plan
 from training.bar import Bar
 from training.data.noise import Noise
 from training.data.reader import CorpusReport
-from training.recipe import SETTLED_BY_INIT, TRANSLATION, options, require_positions
+from training.distillation import distilled
+from training.inherited import NO_RUNS, WHOLE, read_init_configuration, take_over
+from training.recipe import SETTLED_BY_INIT, TRANSLATION, options
 from training.tasks import TASKS
 
 PREPARED = "prepared"
-# The weights with a row, or a column, for each piece of the vocabulary.
-BY_PIECE = (
-    "source_embedding/embeddings",
-    "target_embedding/embeddings",
-    "output_projection/kernel",
-)
 CORPUS = "corpus.json"
 SETTINGS = "recipe.json"
+# What is done with another run, in words.
+DOES = {
+    "init": "beginning with {} ...",
+    "encoder": "beginning with the encoder of {} ...",
+    "decoder": "beginning with the decoder of {} ...",
+    "teacher": "the targets are translations by {} ...",
+}
 # All texts of a split; their sha256 is the one that older runs know.
 TEXT = {"train": "train/text.bin", "val": "val/text.bin"}
 
 
-def prepare(folder, recipe, data, say, init=None):
-    """Writes settings, tokenizer and corpus, and the weights of `init` if it is given.
+def prepare(folder, recipe, data, say, runs=NO_RUNS):
+    """Writes settings, tokenizer and corpus, and what other runs bring.
 
     Args:
         folder: where; it appears when all is there.
         recipe: the `Recipe`.
         data: the folder of its corpus, or None.
         say: called with a line for each step.
-        init: a run directory whose vocabulary, sizes and weights the training begins with.
+        runs: other runs that the training takes something from. Default: none.
 
     Raises:
         RunError, CorpusError, ValueError: nothing is left behind.
@@ -69,24 +68,28 @@ def prepare(folder, recipe, data, say, init=None):
             yield from (getattr(pair, name) for pair in cleaned("train", report))
             report.require_some("the training corpus")
 
-        if init is not None:
-            say(f"beginning with {init} ...")
-            tokenizer = _begin_with(partial, init, recipe, side)
-        else:
+        def learn():
             say("learning the vocabulary ...")
             with Bar("learning the vocabulary", unit="texts") as bar:
                 sides = (bar.over(side(name)) for name in SIDES)
-                tokenizer = task.vocabulary(*sides, recipe)
+                return task.vocabulary(*sides, recipe)
+
+        for what, directory in runs._asdict().items():
+            if directory is not None:
+                say(DOES[what].format(directory))
+        tokenizer = take_over(partial, runs, recipe, side, learn)
         # A vocabulary that came with `init` may not allow what the recipe asks for.
         recipe.require_vocabulary(tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
         for name in SIDES:
             own = getattr(tokenizer, name)
             write_atomically(partial / f"{name}{own.suffix}", own.content)
-        facts = {"origin": recipe.origin, "init": _named(init)}
+        facts = {"origin": recipe.origin, **runs.facts()}
         for split in ("train", "val"):
             report = CorpusReport(unit=task.unit)
             pairs = cleaned(split, report)
+            if split == "train" and runs.teacher is not None:
+                pairs = distilled(pairs, runs.teacher, report)
             with Bar(f"preparing {split}", unit=f"{task.unit}s") as bar:
                 pairs = bar.over(pairs)
                 task.write_corpus(
@@ -154,82 +157,6 @@ def _checksums(folder):
 def _sha256(folder, name):
     with open(folder / name, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _begin_with(folder, init, recipe, side):
-    """Writes a run's sizes and weights into `folder`; returns its tokenizer.
-
-    With new pieces, the embedding of each begins as the mean of those of the pieces that its text
-    was before. Dropout has no weights: where the recipe's model has one of its own, it is that.
-    """
-    # Read, not built: a model would draw from the generators that the run's own is made of.
-    known, old = run.read_config(init), run.load_tokenizer(init)
-    task = TASKS[recipe.task]
-    run.require_family(init, known, task.family)
-    config = _configuration(task, known["model"], Path(init) / "config.json")
-    config = dataclasses.replace(
-        config, dropout=recipe.model_changes.get("dropout", config.dropout)
-    )
-    require_positions(config, recipe.max_tokens)
-    weights = unpack(run.read_checked(init, known, known["weights"]))
-    tokenizer = old
-    if recipe.new_pieces:
-        tokenizer = old.extended(side("source"), side("target"), recipe.new_pieces)
-        sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
-        config = dataclasses.replace(
-            config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1]
-        )
-        made_of = {"source": tokenizer.made_of(old, "source")}
-        made_of["target"] = tokenizer.made_of(old, "target")
-        weights = {name: _longer(name, weight, made_of) for name, weight in weights.items()}
-    write_json(folder / "init.json", config.to_dict())
-    write_atomically(folder / "init.npz", pack(weights))
-    return tokenizer
-
-
-def _named(init):
-    """The run that a training begins with, by its name and its weights; None without one."""
-    if init is None:
-        return None
-    return {"run": Path(init).resolve().name, "weights": run.read_config(init)["weights"]}
-
-
-def _longer(name, weight, made_of):
-    """A weight with a row (or, in the output projection, a column) for each new piece."""
-    import numpy as np
-
-    if name not in BY_PIECE:
-        return weight
-    layer = name.split("/")[0]
-    side = "source" if layer == "source_embedding" else "target"
-    rows = weight.T if layer == "output_projection" else weight
-    new = [rows[ids].mean(axis=0) for ids in made_of[side]]
-    rows = np.concatenate([rows, np.array(new, rows.dtype).reshape(-1, rows.shape[1])])
-    return rows.T if layer == "output_projection" else rows
-
-
-def read_init(folder, task):
-    """What a training begins with: (configuration, weights by name), or None.
-
-    Raises:
-        RunError: it is damaged.
-    """
-    config = read_init_configuration(folder, task)
-    return None if config is None else (config, read_arrays(folder / "init.npz"))
-
-
-def read_init_configuration(folder, task):
-    """The configuration of what a training begins with, or None. Raises RunError."""
-    path = folder / "init.json"
-    return _configuration(task, read_json(path), path) if path.exists() else None
-
-
-def _configuration(task, fields, path):
-    """The configuration of the fields that a file has. Raises RunError, which names the file."""
-    try:
-        return task.read_configuration(fields)
-    except (TypeError, ValueError) as error:
-        raise RunError(f"{path} is damaged: {error}") from error
 
 
 def read_tokenizer(folder):
@@ -304,5 +231,5 @@ def write_settings(directory, recipe):
 
 def _settings(folder, recipe):
     """The recipe's, but for those that a run which was begun with has settled."""
-    settled = SETTLED_BY_INIT if (folder / "init.json").exists() else ()
+    settled = SETTLED_BY_INIT if (folder / WHOLE).exists() else ()
     return {name: value for name, value in recipe.settings().items() if name not in settled}

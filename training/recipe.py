@@ -11,15 +11,9 @@ from pathlib import Path
 from training.data.reader import Pair
 
 RECIPES = Path(__file__).with_name("recipes")
-# What the run of --init brings with it.
-SETTLED_BY_INIT = {
-    "preset",
-    "model_changes",
-    "vocabulary_size",
-    "vocabulary_kind",
-    "shared_vocabulary",
-    "split_digits",
-}
+# What a tokenizer brings with it that is learned already, and what the run of --init does.
+VOCABULARY = {"vocabulary_size", "vocabulary_kind", "shared_vocabulary", "split_digits"}
+SETTLED_BY_INIT = {"preset", "model_changes"} | VOCABULARY
 # What is chosen where neither a recipe nor an option has, see `training.plan`: for a small corpus
 # nearly what the recipe multi30k has; `FOR_LARGE`, below, for a large one.
 FOR_SMALL = {
@@ -315,10 +309,13 @@ class Recipe:
         from tfformer.search.options import KEPT
         from training.tasks import TASKS
 
-        known = [name for name in KEPT if name in TASKS[self.task].searched]
+        task = TASKS[self.task]
         for name, value in self.search.items():
-            if name not in known:
-                raise ValueError(f"search of {self.task} must be of {known}, got {name!r}")
+            if name not in task.searched:
+                raise ValueError(
+                    f"search of the family {task.family} must be of {sorted(task.searched)}, got "
+                    f"{name!r}"
+                )
             KEPT[name].checked(value)
         if self.search.get("min_length", 0) > self.max_tokens:
             raise ValueError(

@@ -50,7 +50,7 @@ def take_devices(recipe):
     return recipe, strategy, output
 
 
-def make_folders(directory, recipe, data, say, init):
+def make_folders(directory, recipe, data, say, runs):
     """What one worker does for all: the folders of a run, with all that is prepared once.
 
     Raises:
@@ -63,7 +63,7 @@ def make_folders(directory, recipe, data, say, init):
                 f"{directory} holds a model, and not what it was trained with "
                 f"({PREPARED}): choose another run directory"
             )
-        prepare(prepared, recipe, data, say, init)
+        prepare(prepared, recipe, data, say, runs)
     else:
         require_undamaged(prepared)
     checkpoints.mkdir(exist_ok=True)
@@ -91,14 +91,14 @@ class Setup:
         self.recipe, self.strategy, task = recipe, strategy, TASKS[recipe.task]
         prepared = directory / PREPARED
         self.tokenizer = read_tokenizer(prepared)
-        config, weights = beginning(prepared, task, recipe, self.tokenizer)
-        self.task = task.of(config)
+        begun = beginning(prepared, task, recipe, self.tokenizer)
+        self.task = task.of(begun.config)
         recipe.require_vocabulary(self.tokenizer.is_shared)
         train, val = (self.task.corpus(prepared / split) for split in ("train", "val"))
         keep_freed_memory()
         tokens = recipe.max_tokens if recipe.batch_tokens == AUTO else recipe.batch_tokens
         self.batches = self._batches(train, tokens)
-        self.model = self._model(config, weights, say)
+        self.model = self._model(begun, say)
         strategy.spread_dropout(self.model)
         self.search = self.task.search(recipe)
         # Validation takes no batch apart: there each of those that follow one another is a batch,
@@ -136,7 +136,7 @@ class Setup:
             both_ways=recipe.both_ways,
         )
 
-    def _model(self, config, weights, say):
+    def _model(self, begun, say):
         recipe, dtype = self.recipe, self.recipe.dtype
         if dtype == AUTO:
             slow = self.strategy.any(not machine.has_bfloat16())
@@ -144,8 +144,7 @@ class Setup:
             say(f"dtype: {dtype}")
         with self.strategy.scope():
             return compiled_model(
-                config,
-                weights,
+                begun,
                 self.task,
                 dataclasses.replace(recipe, dtype=dtype),
                 steps=len(self.batches),

@@ -34,7 +34,7 @@ from training.command import CLOSED
 from training.data.reader import CorpusError, require_readable
 from training.lock import alone
 from training.options import changed_settings, flag, given_search, given_sizes, read_recipe
-from training.recipe import AUTO, SETTLED_BY_INIT
+from training.recipe import AUTO
 from training.step.allocator import take_huge_pages
 from training.step.worker import WorkerError, is_chief
 
@@ -92,13 +92,15 @@ def _begin(command, arguments):
     if begun and arguments.batch_tokens == AUTO:
         # Found when the run was begun, or to be found now: both are in its settings.
         arguments.batch_tokens = None
-    if arguments.init or (prepared / "init.json").exists():
-        # Dropout has no weights: that of the run may be replaced, where another run begins.
-        settled = set(given_sizes(arguments)) - {"dropout"}
-        for name in sorted((set(changed_settings(arguments)) & SETTLED_BY_INIT) | settled):
-            return command.fail(
-                f"{flag(name)} cannot be given with --init, whose run settles it", 2
-            )
+    others = [name for name in options.RUNS if getattr(arguments, name)]
+    if arguments.init and ("init_encoder" in others or "init_decoder" in others):
+        return command.fail("--init is for a whole run, --init-encoder for a half: give one", 2)
+    inherited = (prepared / "init.npz").exists()
+    if others or inherited:
+        given = {**changed_settings(arguments), **given_sizes(arguments)}
+        for name in sorted(set(given) & options.settled(arguments, inherited)):
+            by = flag(others[0] if others else "init")
+            return command.fail(f"{flag(name)} cannot be given with {by}, whose run settles it", 2)
     try:
         recipe = read_recipe(arguments)
         if begun and not arguments.strategy:
@@ -117,8 +119,8 @@ def _begin(command, arguments):
     if not chief:
         return _train(command, arguments, recipe, begun)
     # Of several workers the others wait for this one, and find what it has begun just now.
-    if begun and arguments.init:
-        error = f"--init is for a run that begins; {arguments.run} was begun"
+    if begun and others:
+        error = f"{flag(others[0])} is for a run that begins; {arguments.run} was begun"
         return _refuse(command, recipe, error, 2)
     if not begun:
         try:
@@ -210,6 +212,7 @@ def _train(command, arguments, recipe, begun):
 
     from tfformer.files import RunError
     from training import fit
+    from training.inherited import Runs
     from training.interrupt import Interrupted
     from training.prepare import write_settings
     from training.report.progress import Diverged
@@ -217,7 +220,8 @@ def _train(command, arguments, recipe, begun):
     try:
         if begun:
             recipe, changes = _goes_on_with(arguments, recipe)
-        training = fit.Training(arguments.run, recipe, arguments.data, arguments.init)
+        runs = Runs(*[getattr(arguments, name) for name in options.RUNS])
+        training = fit.Training(arguments.run, recipe, arguments.data, runs)
         if recipe.batch_tokens == AUTO:
             tokens = training.largest_batch()
             recipe = dataclasses.replace(training.recipe, batch_tokens=tokens)

@@ -15,6 +15,7 @@ from tfformer import Tokenizer, run
 from training import train
 from training.data.reader import Pair
 from training.fit import Training
+from training.inherited import Runs
 
 # Minutes, all together.
 pytestmark = pytest.mark.slow
@@ -95,7 +96,7 @@ def test_what_a_new_piece_was_made_of(old):
 
 def test_it_begins_with_the_weights_of_the_run(first, tmp_path):
     recipe = dataclasses.replace(RECIPE, preset="base", vocabulary_size=999)  # neither is used
-    training = Training(tmp_path / "second", recipe, init=first)
+    training = Training(tmp_path / "second", recipe, runs=Runs(init=first))
     expected = run.model_weights(run.load_model(first))
     found = run.model_weights(training.model)
     assert set(found) == set(expected)
@@ -106,7 +107,7 @@ def test_it_begins_with_the_weights_of_the_run(first, tmp_path):
 
 def test_new_pieces_begin_as_the_mean_of_what_they_were(first, tmp_path):
     recipe = dataclasses.replace(RECIPE, pairs=snowy, new_pieces=5)
-    training = Training(tmp_path / "second", recipe, init=first)
+    training = Training(tmp_path / "second", recipe, runs=Runs(init=first))
     old, tokenizer = run.load_tokenizer(first), training.setup.tokenizer
     size = old.source_vocabulary_size
     assert tokenizer.source_vocabulary_size > size
@@ -130,7 +131,7 @@ def test_new_pieces_begin_as_the_mean_of_what_they_were(first, tmp_path):
 @pytest.mark.parametrize("freeze", ["encoder", "decoder, embeddings"])
 def test_frozen_parts_do_not_learn_and_the_others_do(first, tmp_path, freeze):
     recipe = dataclasses.replace(RECIPE, pairs=snowy, freeze=freeze)
-    training = Training(tmp_path / "second", recipe, init=first)
+    training = Training(tmp_path / "second", recipe, runs=Runs(init=first))
     before = run.model_weights(training.model)
     training.run()
     after = run.model_weights(training.model)
@@ -148,7 +149,7 @@ def test_it_goes_on_without_the_run_that_it_began_with(first, tmp_path):
     copy = tmp_path / "copy"
     shutil.copytree(first, copy)
     recipe = dataclasses.replace(RECIPE, pairs=snowy, new_pieces=3, epochs=1)
-    Training(tmp_path / "second", recipe, init=copy).run()
+    Training(tmp_path / "second", recipe, runs=Runs(init=copy)).run()
     shutil.rmtree(copy)
     longer = dataclasses.replace(recipe, epochs=2)
     training = Training(tmp_path / "second", longer)
@@ -159,7 +160,7 @@ def test_it_goes_on_without_the_run_that_it_began_with(first, tmp_path):
 def test_the_generators_are_those_of_a_run_that_was_prepared_before(first, tmp_path):
     states = []
     for _ in range(2):  # the second time it finds what the first has prepared
-        training = Training(tmp_path / "second", RECIPE, init=first)
+        training = Training(tmp_path / "second", RECIPE, runs=Runs(init=first))
         generators = [v for v in training.model.variables if "seed_generator" in v.path]
         states.append([v.numpy().tolist() for v in generators])
     assert states[0] == states[1] != []
@@ -169,13 +170,13 @@ def test_dropout_may_be_another_and_sizes_may_not(first, tmp_path):
     changes = {"dropout": 0.47, "num_encoder_layers": 3}
     recipe = dataclasses.replace(RECIPE, model_changes=changes)
     for _ in range(2):  # begun, and gone on with
-        config = Training(tmp_path / "second", recipe, init=first).model.config
+        config = Training(tmp_path / "second", recipe, runs=Runs(init=first)).model.config
         assert config.dropout == 0.47
         assert config.num_encoder_layers == 1
 
 
 def test_a_damaged_beginning_is_named(first, tmp_path):
-    Training(tmp_path / "second", RECIPE, init=first)
+    Training(tmp_path / "second", RECIPE, runs=Runs(init=first))
     path = tmp_path / "second" / "prepared" / "init.npz"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(run.RunError, match="init.npz is damaged"):

@@ -10,6 +10,7 @@ from tfformer.config import TransformerConfig
 from tfformer.models import FAMILIES
 from tfformer.run import load_model, read_config
 from training import fit, train
+from training.inherited import Runs
 from training.options import fields_of, model_options
 from training.recipe import load_recipe, options
 from training.tasks import TASKS
@@ -147,7 +148,7 @@ def test_the_run_of_init_settles_the_sizes(finished, tmp_path, capsys, given):
 def test_dropout_of_a_run_that_began_with_another(finished, tmp_path, capsys):
     run = tmp_path / "run"
     recipe = train.read_recipe(arguments(run, "--dropout", "0.47"))
-    assert fit.Training(run, recipe, init=finished).model.config.dropout == 0.47
+    assert fit.Training(run, recipe, runs=Runs(init=finished)).model.config.dropout == 0.47
     resume = [RECIPE, "--run", str(run), "--resume"]
     said = fails([*resume, "--dropout", "0.3"], capsys, 2)
     assert "--dropout was 0.47 when the run was begun and cannot become 0.3" in said

@@ -203,13 +203,23 @@ def _measures(text, search, scores):
             yield text, search, name, form.format(scores[key]), f"`{signature}`" * bool(signature)
 
 
+# What a training has taken from another run, by its name in `corpus.json`.
+TAKEN = {
+    "init": "Training began with the weights `{weights}` of the run `{run}`.",
+    "encoder": "Its encoder began with the weights `{weights}` of the run `{run}`.",
+    "decoder": "Its decoder began with the weights `{weights}` of the run `{run}`.",
+    "teacher": "Its targets are translations by the run `{run}`, weights `{weights}`.",
+}
+
+
 def _data(task, corpus):
     if not corpus:
         return
     yield "## Data"
     yield f"From {corpus['origin'] or 'a corpus without a name'}."
-    if init := corpus["init"]:
-        yield f"Training began with the weights `{init['weights']}` of the run `{init['run']}`."
+    for name, words in TAKEN.items():
+        if taken := corpus.get(name):
+            yield words.format(**taken)
     yield ""
     rows = []
     for split in ("train", "val"):

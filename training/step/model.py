@@ -3,14 +3,14 @@
 from tfformer import run
 from tfformer.models import FAMILIES
 from tfformer.schedule import WarmupSchedule
-from training.prepare import read_init
+from training.inherited import Beginning, read_init
 from training.step.adam import Adam
 from training.step.muon import Muon, matrices_of
 from training.step.parallel import in_parts
 
 
 def beginning(prepared, task, recipe, tokenizer):
-    """The model's configuration, and the weights it begins with; None: random ones.
+    """The `Beginning` of a training.
 
     Args:
         prepared: the folder of what a training was prepared with.
@@ -21,15 +21,14 @@ def beginning(prepared, task, recipe, tokenizer):
     if (begun := read_init(prepared, task)) is not None:
         return begun
     sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
-    return task.configuration(recipe, *sizes, tokenizer.is_shared), None
+    return Beginning(task.configuration(recipe, *sizes, tokenizer.is_shared))
 
 
-def compiled_model(config, weights, task, recipe, steps, simple=True, packed=False):
+def compiled_model(begun, task, recipe, steps, simple=True, packed=False):
     """The task's model, that `fit` trains by the recipe.
 
     Args:
-        config: the model's configuration.
-        weights: what it begins with; None: random weights.
+        begun: a `Beginning`.
         task: a `Task`.
         recipe: a `Recipe`.
         steps: of an epoch.
@@ -38,17 +37,17 @@ def compiled_model(config, weights, task, recipe, steps, simple=True, packed=Fal
     """
     kind = FAMILIES[task.family].model
     if simple:
-        model = kind(config, dtype=recipe.dtype)
+        model = kind(begun.config, dtype=recipe.dtype)
     else:
         model = in_parts(kind)(
-            config,
+            begun.config,
             parts=recipe.accumulate,
             cores=recipe.cores,
             without_padding=task.without_padding if packed else None,
             dtype=recipe.dtype,
         )
-    if weights is not None:
-        run.set_weights(model, weights)
+    if begun.weights is not None:
+        run.set_weights(model, begun.weights, begun.partly)
     for part in recipe.frozen():
         for layer in part_of(model, part):
             layer.trainable = False

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfformer.config import PAD
-from tfformer.models import FAMILIES
 from training.data.batches import Batches
 from training.data.corpus import Corpus, write_corpus
 from training.data.reader import clean_pairs
@@ -212,7 +211,3 @@ class Task(abc.ABC):
             if self.better(score, scores[found]):
                 found = number
         return found
-
-    def read_configuration(self, fields):
-        """The configuration of fields by name. Raises ValueError or TypeError."""
-        return FAMILIES[self.family].configuration.from_dict(fields)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from tfformer import TransformerConfig
+from training.inherited import Beginning
 from training.recipe import Recipe
 from training.step.model import compiled_model
 from training.tasks import TASKS
@@ -28,7 +29,7 @@ def test_weight_decay_takes_its_share_of_matrices_alone(optimizer, decay, dtype)
     config = TransformerConfig.preset(
         "test", 31, tie_embeddings="none", num_encoder_layers=1, num_decoder_layers=1
     )
-    model = compiled_model(config, None, TASKS["translation"], recipe, 7)
+    model = compiled_model(Beginning(config), TASKS["translation"], recipe, 7)
     for weight in model.weights:
         weight.assign(weight + 0.5)  # biases begin as zeros
     before = {weight.path: weight.numpy() for weight in model.weights}

@@ -1,0 +1,292 @@
+"""What a training takes over from other runs: all of one (`--init`), a half each (`--init-encoder`,
+`--init-decoder`), or what another says (`--distill`).
+
+`init.json` in the prepared folder is the configuration of a model that begins with another's
+weights; `init.npz` has all of them, `halves.npz` those of its halves, and the others begin random.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import NamedTuple
+
+from tfformer import run
+from tfformer.config import NumberedOptions
+from tfformer.files import (
+    RunError,
+    pack,
+    read_arrays,
+    read_json,
+    unpack,
+    write_atomically,
+    write_json,
+)
+from tfformer.models import FAMILIES
+from tfformer.text.tokenizer import Tokenizer
+from training.recipe import require_positions
+from training.tasks import TASKS
+
+# The weights with a row, or a column, for each piece of the vocabulary.
+BY_PIECE = (
+    "source_embedding/embeddings",
+    "target_embedding/embeddings",
+    "output_projection/kernel",
+)
+WHOLE, HALVES, CONFIGURATION = "init.npz", "halves.npz", "init.json"
+# What a layer of a decoder is called where it is one of a language model.
+IN_A_LANGUAGE_MODEL = {"/self_residual/": "/attention_residual/"}
+# Numbers that no weight depends on.
+WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "activation_dropout")
+
+
+class Runs(NamedTuple):
+    """Other runs that a training takes something from, as run directories; None: of none.
+
+    init: its sizes, vocabulary and weights.
+    encoder, decoder: the sizes, the vocabulary and the weights of one half.
+    teacher: its vocabulary, and its translations as targets.
+    """
+
+    init: Path | None = None
+    encoder: Path | None = None
+    decoder: Path | None = None
+    teacher: Path | None = None
+
+    @property
+    def halves(self):
+        """{the half: its run} of those that are given."""
+        given = {"encoder": self.encoder, "decoder": self.decoder}
+        return {half: directory for half, directory in given.items() if directory is not None}
+
+    def facts(self):
+        """{what: the name and the weights of a run, or None}, for the model card."""
+        return {name: _named(directory) for name, directory in self._asdict().items()}
+
+
+NO_RUNS = Runs()
+
+
+def _named(directory):
+    if directory is None:
+        return None
+    return {
+        "run": Path(directory).resolve().name,
+        "weights": run.read_config(directory)["weights"],
+    }
+
+
+def take_over(folder, runs, recipe, side, learn):
+    """Writes what a training begins with into `folder`, if it is not random; returns the tokenizer.
+
+    Args:
+        folder: where it is prepared.
+        runs: a `Runs`.
+        recipe: a `Recipe`.
+        side: a function of `"source"` or `"target"` that gives the texts of the corpus.
+        learn: a function that gives the tokenizer of a training without other runs.
+
+    Raises:
+        RunError, ValueError: the runs do not fit each other or the recipe.
+    """
+    if runs.init is not None:
+        tokenizer = _begin_with(folder, runs.init, recipe, side)
+    elif runs.halves:
+        tokenizer = _begin_with_halves(folder, runs.halves, recipe, learn)
+    elif runs.teacher is not None:
+        return run.load_tokenizer(runs.teacher)
+    else:
+        return learn()
+    if runs.teacher is not None and run.load_tokenizer(runs.teacher).sha256 != tokenizer.sha256:
+        raise RunError(f"the vocabulary of {runs.teacher} must be that of the run to begin with")
+    return tokenizer
+
+
+def _begin_with(folder, init, recipe, side):
+    """Writes a run's sizes and weights into `folder`; returns its tokenizer.
+
+    With new pieces, the embedding of each begins as the mean of those of the pieces that its text
+    was before. Dropout has no weights: where the recipe's model has one of its own, it is that.
+    """
+    # Read, not built: a model would draw from the generators that the run's own is made of.
+    known, old = run.read_config(init), run.load_tokenizer(init)
+    task = TASKS[recipe.task]
+    run.require_family(init, known, task.family)
+    config = _configuration(task.family, known["model"], Path(init) / "config.json")
+    config = dataclasses.replace(
+        config, dropout=recipe.model_changes.get("dropout", config.dropout)
+    )
+    require_positions(config, recipe.max_tokens)
+    weights = unpack(run.read_checked(init, known, known["weights"]))
+    tokenizer = old
+    if recipe.new_pieces:
+        tokenizer = old.extended(side("source"), side("target"), recipe.new_pieces)
+        sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+        config = dataclasses.replace(
+            config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1]
+        )
+        made_of = {"source": tokenizer.made_of(old, "source")}
+        made_of["target"] = tokenizer.made_of(old, "target")
+        weights = {name: _longer(name, weight, made_of) for name, weight in weights.items()}
+    write_json(folder / CONFIGURATION, config.to_dict())
+    write_atomically(folder / WHOLE, pack(weights))
+    return tokenizer
+
+
+def _longer(name, weight, made_of):
+    """A weight with a row (or, in the output projection, a column) for each new piece."""
+    import numpy as np
+
+    if name not in BY_PIECE:
+        return weight
+    layer = name.split("/")[0]
+    side = "source" if layer == "source_embedding" else "target"
+    rows = weight.T if layer == "output_projection" else weight
+    new = [rows[ids].mean(axis=0) for ids in made_of[side]]
+    rows = np.concatenate([rows, np.array(new, rows.dtype).reshape(-1, rows.shape[1])])
+    return rows.T if layer == "output_projection" else rows
+
+
+# The halves.
+
+
+def _begin_with_halves(folder, halves, recipe, learn):
+    """Writes sizes and weights of one half, or of both, into `folder`; returns the tokenizer.
+
+    A side has the vocabulary of the run that its half is from; the other side has the same, or
+    learns its own with `shared_vocabulary=False`. Both embeddings come with their halves, so two
+    runs need two of them. Cross-attention begins random, unless both halves are of one run.
+    """
+    task = TASKS[recipe.task]
+    found = {half: _Half(half, directory) for half, directory in halves.items()}
+    tokenizer = _tokenizer(found, recipe, learn)
+    sizes = {}
+    for half in found.values():
+        for name, value in half.sizes().items():
+            if sizes.setdefault(name, value) != value:
+                raise RunError(
+                    f"{name} of both halves must be one, got {sizes[name]!r} of the encoder's run "
+                    f"and {value!r} of the decoder's"
+                )
+    is_one = len({Path(directory).resolve() for directory in halves.values()}) == 1
+    changes = dict(recipe.model_changes)
+    if not is_one:
+        changes.setdefault("tie_embeddings", "target")
+    recipe = dataclasses.replace(recipe, model_changes={**changes, **sizes})
+    vocabularies = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
+    config = task.configuration(recipe, *vocabularies, tokenizer.is_shared)
+    if config.tie_embeddings == "all" and len(found) == 2 and not is_one:
+        raise RunError(
+            "tie_embeddings must be 'target' or 'none' with halves of two runs, whose embeddings "
+            "are two, got 'all'"
+        )
+    require_positions(config, recipe.max_tokens)
+    weights = {}
+    for half in found.values():
+        weights |= half.weights(config, with_cross_attention=is_one and len(found) == 2)
+    write_json(folder / CONFIGURATION, config.to_dict())
+    write_atomically(folder / HALVES, pack(weights))
+    return tokenizer
+
+
+def _tokenizer(halves, recipe, learn):
+    """The tokenizer of a model with these halves."""
+    sides = {half.side: half.vocabulary for half in halves.values()}
+    if len(sides) == 1 and not recipe.shared_vocabulary:
+        learned = learn()
+        sides = {"source": learned.source, "target": learned.target, **sides}
+    source = sides.get("source") or sides["target"]
+    return Tokenizer(source, sides.get("target") or source)
+
+
+class _Half:
+    """The encoder or the decoder of a run."""
+
+    def __init__(self, half, directory):
+        self.half, self.directory = half, directory
+        self.side = "source" if half == "encoder" else "target"
+        self.known = run.read_config(directory)
+        self.family = run.read_family(directory, self.known)
+        path = Path(directory) / "config.json"
+        self.config = _configuration(self.family, self.known["model"], path)
+        self.has_two = hasattr(self.config, "num_encoder_layers")
+        self._weights = unpack(run.read_checked(directory, self.known, self.known["weights"]))
+        if not any(name.startswith(f"{half}/") for name in self._weights):
+            raise RunError(f"{directory} is a run of the family {self.family!r}: it has no {half}")
+        tokenizer = run.load_tokenizer(directory)
+        # A model of one side reads the tokenizer's source.
+        self.vocabulary = getattr(tokenizer, self.side if self.has_two else "source")
+
+    def sizes(self):
+        """The options that its weights depend on, by name."""
+        options = dataclasses.fields(NumberedOptions)
+        found = {f.name: getattr(self.config, f.name) for f in options}
+        layers = f"num_{self.half}_layers" if self.has_two else "num_layers"
+        found[f"num_{self.half}_layers"] = getattr(self.config, layers)
+        return {name: value for name, value in found.items() if name not in WITHOUT_WEIGHTS}
+
+    def weights(self, config, with_cross_attention):
+        """Its weights by the names that they have in an encoder-decoder of this configuration."""
+        found = {}
+        for name, weight in self._weights.items():
+            if name.startswith(f"{self.half}/"):
+                if not self.has_two and self.half == "decoder":
+                    for own, its in IN_A_LANGUAGE_MODEL.items():
+                        name = name.replace(its, own)
+                if "/cross_" not in name or with_cross_attention:
+                    found[name] = weight
+        side = self.side if config.tie_embeddings != "all" else "target"
+        found[f"{side}_embedding/embeddings"] = self._of_side("embedding")
+        if config.positions == "learned":
+            found[f"{self.side}_positions/embeddings"] = self._of_side("positions")
+        kernel = "output_projection/kernel"
+        if self.half == "decoder" and config.tie_embeddings == "none" and kernel in self._weights:
+            found[kernel] = self._weights[kernel]
+        return found
+
+    def _of_side(self, what):
+        """The embedding, or the positions, of its side."""
+        names = [f"{self.side}_{what}", f"target_{what}"] if self.has_two else [what]
+        return next(
+            self._weights[n] for name in names if (n := f"{name}/embeddings") in self._weights
+        )
+
+
+# What was written.
+
+
+class Beginning(NamedTuple):
+    """What a training begins with.
+
+    config: the model's configuration.
+    weights: by name; None: random ones.
+    partly: whether these are some of its weights, and the others random.
+    """
+
+    config: object
+    weights: dict | None = None
+    partly: bool = False
+
+
+def read_init(folder, task):
+    """The `Beginning` that was taken over from other runs, or None.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    config, partly = read_init_configuration(folder, task), (folder / HALVES).exists()
+    if config is None:
+        return None
+    return Beginning(config, read_arrays(folder / (HALVES if partly else WHOLE)), partly)
+
+
+def read_init_configuration(folder, task):
+    """The configuration of what a training begins with, or None. Raises RunError."""
+    path = folder / CONFIGURATION
+    return _configuration(task.family, read_json(path), path) if path.exists() else None
+
+
+def _configuration(family, fields, path):
+    """The configuration of the fields that a file has. Raises RunError, which names the file."""
+    try:
+        return FAMILIES[family].configuration.from_dict(fields)
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{path} is damaged: {error}") from error
