@@ -18,6 +18,10 @@ KERAS_ALONE = [
     "Transformer",
     "LanguageModelConfig",
     "LanguageModel",
+    "NonAutoregressiveConfig",
+    "NonAutoregressive",
+    "CTCLoss",
+    "LengthCrossEntropy",
     "TokenEmbedding",
     "SinusoidalPositionalEncoding",
     "LearnedPositionalEmbedding",
@@ -40,6 +44,7 @@ KERAS_ALONE = [
     "without_padding",
 ]
 WITH_TENSORFLOW = [
+    "ParallelTranslator",
     "TextGenerator",
     "Tokenizer",
     "Translator",

@@ -16,7 +16,8 @@ except ModuleNotFoundError as error:
         "pip install 'tfformer[tensorflow]', or install jax and set KERAS_BACKEND=jax"
     ) from None
 
-from tfformer.config import LanguageModelConfig, TransformerConfig
+from tfformer.config import LanguageModelConfig, NonAutoregressiveConfig, TransformerConfig
+from tfformer.ctc import CTCLoss
 from tfformer.files import RunError
 from tfformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
 from tfformer.layers.decoder import Decoder, DecoderLayer
@@ -25,9 +26,10 @@ from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.rows import without_padding
-from tfformer.loss import SmoothedCrossEntropy
+from tfformer.loss import LengthCrossEntropy, SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models.language_model import LanguageModel
+from tfformer.models.non_autoregressive import NonAutoregressive
 from tfformer.models.transformer import Transformer
 from tfformer.run import load, load_translator, save
 from tfformer.schedule import WarmupSchedule
@@ -36,6 +38,7 @@ from tfformer.shortlist import Shortlist
 __version__ = "0.1.0"
 
 _NEED_TENSORFLOW = {
+    "ParallelTranslator": "tfformer.service.parallel_translator",
     "SpecialIds": "tfformer.search",
     "State": "tfformer.search",
     "StepResult": "tfformer.search",
@@ -50,6 +53,7 @@ _NEED_TENSORFLOW = {
 }
 
 __all__ = [
+    "CTCLoss",
     "Decoder",
     "DecoderLayer",
     "Encoder",
@@ -58,7 +62,11 @@ __all__ = [
     "LanguageModel",
     "LanguageModelConfig",
     "LearnedPositionalEmbedding",
+    "LengthCrossEntropy",
     "MultiHeadAttention",
+    "NonAutoregressive",
+    "NonAutoregressiveConfig",
+    "ParallelTranslator",
     "Perplexity",
     "RunError",
     "Shortlist",

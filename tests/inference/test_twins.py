@@ -15,10 +15,12 @@ from tfformer.layers.decoder import Decoder, DecoderLayer
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.length import LengthPredictor
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense, PointerGenerator
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.residual import Residual
+from tfformer.layers.upsampling import Upsampling
 from tfformer.models.transformer import Transformer, TransformerConfig
 
 B, S, T, D, H, V, L = 2, 5, 3, 14, 7, 11, 13
@@ -84,6 +86,10 @@ def pointer_case(layer, x, memory):
     return expected, lambda twin, w: twin(w, rows(x), rows(attention), of_rows)
 
 
+def length_case(layer, x, memory):
+    return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), MASK)
+
+
 def residual_case(layer, x, memory):
     return layer(x, sublayer=tf.tanh), lambda twin, w: twin(w, rows(x), tf.tanh)
 
@@ -104,6 +110,8 @@ CASES = {
     "pre-norm": (Residual, lambda: Residual(norm="pre"), residual_case),
     **{name: (FeedForward, lambda name=name: FeedForward(D, 17, name), plain_case)
        for name in ACTIVATIONS},
+    "upsampling": (Upsampling, lambda: Upsampling(D, 3), plain_case),
+    "length": (LengthPredictor, lambda: LengthPredictor(5), length_case),
     "attention": (MultiHeadAttention, lambda: MultiHeadAttention(D, H), attention_case),
     "embedding": (TokenEmbedding, lambda: TokenEmbedding(V, D), embedding_case),
     "sinusoids": (

@@ -116,8 +116,8 @@ def encoder_layer(layer, x, mask=None, causal=False):
     return residual(layer.feed_forward_residual, x, lambda x: feed_forward(layer.feed_forward, x))
 
 
-def decoder_self_attention(layer, x, x_mask=None):
-    allowed = self_mask(x_mask, x.shape[1], causal=True)
+def decoder_self_attention(layer, x, x_mask=None, causal=True):
+    allowed = self_mask(x_mask, x.shape[1], causal)
     return residual(
         layer.self_residual,
         x,
@@ -125,9 +125,9 @@ def decoder_self_attention(layer, x, x_mask=None):
     )
 
 
-def decoder_layer(layer, x, memory, x_mask=None, memory_mask=None):
+def decoder_layer(layer, x, memory, x_mask=None, memory_mask=None, causal=True):
     allowed = None if memory_mask is None else memory_mask[:, None, :]
-    x = decoder_self_attention(layer, x, x_mask)
+    x = decoder_self_attention(layer, x, x_mask, causal)
     x = residual(
         layer.cross_residual,
         x,
@@ -142,9 +142,9 @@ def encoder(layer, x, mask=None, causal=False):
     return layer_norm(layer.final_norm, x) if layer.options.ends_with_norm else x
 
 
-def decoder(layer, x, memory, x_mask=None, memory_mask=None):
+def decoder(layer, x, memory, x_mask=None, memory_mask=None, causal=True):
     for one in layer.layers:
-        x = decoder_layer(one, x, memory, x_mask, memory_mask)
+        x = decoder_layer(one, x, memory, x_mask, memory_mask, causal)
     return layer_norm(layer.final_norm, x) if layer.options.ends_with_norm else x
 
 
@@ -189,6 +189,28 @@ def transformer(model, source_ids, target_ids):
     gate = sigmoid(dense(model.output_projection.gate, x))
     attention = cross_attention_weights(model, source_ids, target_ids)[-1].mean(axis=1)
     return np.log(pointer_generator(gate, softmax(logits), attention, source_ids))
+
+
+def non_autoregressive(model, source_ids, target_ids=None):
+    """(logits [B, T, V] of what is written, and, of mask-predict, logits [B, 2 n + 1] of the
+    lengths); of places alone, T = k S."""
+    source = source_ids != 0
+    x = embed_with_positions(model.source_embedding, model.source_positions, source_ids)
+    memory, lengths = encoder(model.encoder, x, source), None
+    if model.length is not None:
+        means = [row[real].mean(axis=0) for row, real in zip(memory, source, strict=True)]
+        lengths = dense(model.length.projection, np.stack(means))
+        target = target_ids != 0
+        x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)
+    else:
+        places = model.upsampling.factor
+        target = np.repeat(source, places, axis=1)
+        x = dense(model.upsampling.projection, memory).reshape(len(source), -1, memory.shape[2])
+        x = x + sinusoids(x.shape[1], x.shape[2])
+    x = decoder(model.decoder, x, memory, target, source, causal=False)
+    if model.config.tie_embeddings == "none":
+        return dense(model.output_projection, x), lengths
+    return x @ array(model.target_embedding.embeddings).T, lengths
 
 
 def language_model(model, ids):

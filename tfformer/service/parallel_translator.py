@@ -7,7 +7,7 @@ from tfformer.search.options import PARALLEL
 from tfformer.service.document import document_limits, translate_document
 from tfformer.service.generation import FromSource
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
-from tfformer.service.service import Page, Service
+from tfformer.service.service import Page, Service, checked_dtype
 from tfformer.service.translation import serving_default
 from tfformer.service.translator import check_sides
 
@@ -90,7 +90,7 @@ class ParallelTranslator(Service):
         dtype=None,
     ):
         check_sides(model, tokenizer, NonAutoregressive)
-        self.dtype = self.checked_dtype(dtype)
+        self.dtype = checked_dtype(dtype)
         given = {"passes": passes, "lengths": lengths}
         self.options = {name: PARALLEL[name].checked(value) for name, value in given.items()}
         longest = model.config.longest

@@ -73,13 +73,6 @@ class Service(abc.ABC):
     def page(self):
         """The `Page` of an export."""
 
-    @staticmethod
-    def checked_dtype(dtype):
-        """The argument `dtype`, if it may be that."""
-        if dtype not in (None, "float32", "bfloat16"):
-            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
-        return dtype
-
     @classmethod
     def unknown(cls, options):
         """Those of these names, first or second ones, that are no arguments of the class."""
@@ -176,6 +169,13 @@ class Service(abc.ABC):
         served = self.served(lambda: (twin, root.weights), root.shortlist)
         chosen = {name: served[name].function for name in signatures or served}
         tf.saved_model.save(root, directory, signatures=chosen)
+
+
+def checked_dtype(dtype):
+    """The argument `dtype` of a service; a ValueError if it cannot be that."""
+    if dtype not in (None, "float32", "bfloat16"):
+        raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+    return dtype
 
 
 class Searching(Service):

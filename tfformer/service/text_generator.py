@@ -8,7 +8,7 @@ from tfformer.config import whole
 from tfformer.models.language_model import LanguageModel
 from tfformer.search.options import OPTIONS, SAMPLING, takes_second_names
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
-from tfformer.service.service import Page, Searching
+from tfformer.service.service import Page, Searching, checked_dtype
 from tfformer.service.writing import Writing, beam_search, generate, score, serving_default
 from tfformer.text.tokenizer import Tokenizer
 
@@ -76,7 +76,7 @@ class TextGenerator(Searching):
         dtype=None,
     ):
         _check_tokenizer(model, tokenizer)
-        self.dtype = self.checked_dtype(dtype)
+        self.dtype = checked_dtype(dtype)
         self.length_penalty_form = OPTIONS["length_penalty_form"].checked(length_penalty_form)
         longest = model.config.longest
         for name, value in (

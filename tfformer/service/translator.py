@@ -14,7 +14,7 @@ from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.sample import sample
 from tfformer.service.score import score
-from tfformer.service.service import Page, Searching
+from tfformer.service.service import Page, Searching, checked_dtype
 from tfformer.service.translation import greedy, serving_default
 from tfformer.text.tokenizer import Tokenizer
 
@@ -110,7 +110,7 @@ class Translator(Searching):
         check_sides(model, tokenizer, Transformer)
         config = model.config
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
-        self.dtype = self.checked_dtype(dtype)
+        self.dtype = checked_dtype(dtype)
         if shortlist is not None:
             if config.copy:
                 raise ValueError("shortlist must be None with copy=True: any word may be copied")

@@ -1,0 +1,133 @@
+"""CTC: every way to say a text, one by one, and a peer's loss."""
+
+import itertools
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from keras import ops
+
+from tfformer.ctc import IMPOSSIBLE, CTCAccuracy, CTCLoss, collapse, ctc_log_likelihood
+
+B, P, V = 3, 5, 4
+
+
+def said(places):
+    """What these places say, in plain Python: the second route."""
+    grouped = [place for place, _ in itertools.groupby(places)]
+    return [place for place in grouped if place != 0]
+
+
+@pytest.fixture
+def logits(rng):
+    return rng.normal(size=(B, P, V)).astype("float32")
+
+
+LABELS = np.array([[1, 1, 0], [2, 3, 1], [0, 0, 0]])
+
+
+def test_the_likelihood_is_the_sum_over_all_ways(logits):
+    log_probs = logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+    found = ctc_log_likelihood(LABELS, logits)
+    assert found.shape == (B,)
+    for row, labels in enumerate(LABELS):
+        ways = [
+            sum(log_probs[row, place, token] for place, token in enumerate(way))
+            for way in itertools.product(range(V), repeat=P)
+            if said(way) == [label for label in labels if label]
+        ]
+        assert float(found[row]) == pytest.approx(np.log(np.exp(ways).sum()), abs=1e-5)
+
+
+def test_all_texts_of_a_row_together_have_probability_one(logits):
+    texts = {tuple(said(way)) for way in itertools.product(range(V), repeat=P)}
+    padded = np.array([[*text, *[0] * (P - len(text))] for text in texts])
+    for row in range(B):
+        found = ctc_log_likelihood(padded, np.repeat(logits[row : row + 1], len(padded), axis=0))
+        assert np.exp(found).sum() == pytest.approx(1.0, abs=1e-5)
+
+
+def test_places_of_padding_behind_change_nothing(logits):
+    """As a `NonAutoregressive` model pads: a place that surely says blank."""
+    blank = np.tile(np.where(np.arange(V) == 0, 0.0, -1e4), (B, 3, 1))
+    longer = np.concatenate([logits, blank], axis=1)
+    np.testing.assert_allclose(
+        ctc_log_likelihood(LABELS, longer), ctc_log_likelihood(LABELS, logits), rtol=1e-5
+    )
+
+
+def test_loss_and_gradient_are_those_of_tensorflow(rng):
+    logits = tf.constant(rng.normal(size=(7, 29, 13)), tf.float32)
+    lengths = np.array([11, 5, 1, 7, 2, 3, 9])
+    labels = rng.integers(1, 13, size=(7, 11))
+    labels = np.where(np.arange(11) < lengths[:, None], labels, 0).astype("int32")
+    loss = CTCLoss()
+
+    @tf.function
+    def ours(logits):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            value = loss(labels, logits)
+        return value, tape.gradient(value, logits)
+
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        rows = tf.nn.ctc_loss(
+            labels, logits, lengths, np.full(7, 29), logits_time_major=False, blank_index=0
+        )
+        value = tf.reduce_sum(rows) / lengths.sum()
+    found, gradient = ours(logits)
+    assert float(found) == pytest.approx(float(value), rel=1e-5)
+    np.testing.assert_allclose(gradient, tape.gradient(value, logits), atol=1e-6)
+
+
+def test_a_text_with_too_few_places_counts_nothing(logits):
+    """Three times the same label needs two blanks between: five places."""
+    labels = np.array([[2, 2, 2]] * B)
+    assert (np.array(ctc_log_likelihood(labels, logits[:, :4])) <= IMPOSSIBLE / 2).all()
+    assert np.isfinite(ctc_log_likelihood(labels, logits)).all()
+    with tf.GradientTape() as tape:
+        x = tf.constant(logits[:, :4])
+        tape.watch(x)
+        loss = CTCLoss()(labels, x)
+    assert float(loss) == 0.0
+    np.testing.assert_array_equal(tape.gradient(loss, x), 0.0)
+
+
+def test_the_loss_of_a_row_is_shared_by_its_labels(logits):
+    each = np.array(CTCLoss().call(LABELS, logits))
+    assert each.shape == LABELS.shape
+    expected = -np.array(ctc_log_likelihood(LABELS, logits))
+    np.testing.assert_allclose(each[1], expected[1] / 3, rtol=1e-5)
+    np.testing.assert_allclose(each[0, :2], expected[0] / 2, rtol=1e-5)
+    total = float(CTCLoss()(LABELS, logits))
+    assert total == pytest.approx((expected[0] + expected[1]) / 5, rel=1e-5)
+    weighted = CTCLoss()(LABELS, logits, sample_weight=np.array([1.0, 0.0, 1.0]))
+    assert float(weighted) == pytest.approx(expected[0] / 2, rel=1e-5)
+    assert float(CTCLoss()(np.zeros_like(LABELS), logits)) == 0.0
+    assert keras.losses.deserialize(keras.losses.serialize(CTCLoss())).name == "ctc_loss"
+
+
+def test_what_collapses_is_what_was_said(rng):
+    ids = rng.integers(0, 3, size=(97, 7))
+    found = np.array(collapse(ids))
+    for row, places in zip(found, ids, strict=True):
+        expected = said(places.tolist())
+        assert row.tolist() == expected + [0] * (7 - len(expected))
+
+
+def test_accuracy_by_hand():
+    accuracy = CTCAccuracy()
+    places = np.array([[4, 4, 0, 4, 0], [5, 0, 6, 6, 6]])  # 4 4 and 5 6
+    accuracy.update_state([[4, 5, 0], [5, 6, 6]], ops.one_hot(places, 7))
+    assert float(accuracy.result()) == pytest.approx(3 / 5)
+    accuracy.update_state([[4, 4, 0], [0, 0, 0]], ops.one_hot(places, 7))
+    assert float(accuracy.result()) == pytest.approx(5 / 7)
+
+
+def test_equal_places_have_a_loss_known_by_hand():
+    """V equal ids, 2 places: 3 of V^2 ways say one label."""
+    found = CTCLoss()([[3]], np.zeros((1, 2, 5), "float32"))
+    assert float(found) == pytest.approx(-math.log(3 / 25))
