@@ -30,7 +30,8 @@ ARROWS = {
     "tfformer/run": "tfformer/files tfformer/models tfformer/text tfformer/service",
     "tfformer/shortlist": "tfformer/config tfformer/files",
     "tfformer/__init__": "tfformer/config tfformer/ctc tfformer/files tfformer/layers "
-    "tfformer/loss tfformer/metrics tfformer/models tfformer/run tfformer/schedule tfformer/shortlist",
+    "tfformer/loss tfformer/metrics tfformer/models tfformer/run tfformer/schedule "
+    "tfformer/shortlist",
     # What makes weights.
     "training/command": "",
     "training/lock": "",
