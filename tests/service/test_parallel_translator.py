@@ -102,12 +102,11 @@ def test_a_blank_text_is_blank_and_a_long_one_is_cut(make, variant):
     assert found["truncated"].tolist() == [False, False, True]
 
 
-@pytest.mark.parametrize("variant", ["ctc", "eos"])
-def test_more_tokens_than_the_limit_are_cut(make, variant):
-    translator = make(variant, max_target_length=2)
+def test_more_tokens_than_the_limit_are_cut(make):
+    translator = make("eos", max_target_length=2)
     source = translator.tokenizer.encode_source(tf.constant(TEXTS[:1])).to_tensor()
     inference = ParallelInference(*translator.fused())
-    whole = inference.from_places(source, variant == "eos").token_ids
+    whole = inference.from_places(source, up_to_first_eos=True).token_ids
     assert whole.shape[1] > 2
     expected = translator.tokenizer.decode(whole[:, :2]).numpy()
     assert ask(translator, "serving_default", TEXTS[:1])["translation"] == expected
