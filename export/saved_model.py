@@ -83,6 +83,13 @@ def parser():
         "large vocabularies, and changes some translations. Default: among all pieces",
     )
     parser.add_argument(
+        "--rerank",
+        type=Path,
+        metavar="RUN",
+        help="of a model that writes several lengths at once: this translator of the same "
+        "vocabulary chooses among them, and is written into the same SavedModel",
+    )
+    parser.add_argument(
         "--xla",
         action="store_true",
         help="serving_default compiled by XLA: for a server with --xla_cpu_compilation_enabled; a "
@@ -241,6 +248,7 @@ def _run(command, arguments):
 
 def _options(arguments):
     """What was given on the command line besides the two directories."""
+    from tfformer.run import load_translator
     from tfformer.shortlist import Shortlist
 
     # A flag that is not there is False; another family may not know it.
@@ -248,6 +256,8 @@ def _options(arguments):
     del given["run"], given["directory"]
     if "shortlist" in given:
         given["shortlist"] = Shortlist.load(given["shortlist"])
+    if "rerank" in given:
+        given["rerank"] = load_translator(given["rerank"])
     return given
 
 

@@ -1,15 +1,22 @@
 """Text in, text out, by a model that writes all tokens of a translation at once."""
 
-from tfformer.config import CTC, MASK_PREDICT, whole
+import tensorflow as tf
+
+from tfformer.config import BOS, CTC, EOS, MASK_PREDICT, PAD, whole
+from tfformer.inference.fuse import fuse
+from tfformer.inference.masks import padding_mask
 from tfformer.inference.non_autoregressive import ParallelInference, best_of
+from tfformer.inference.transformer import Inference
 from tfformer.models.non_autoregressive import NonAutoregressive
+from tfformer.search import length_penalty
 from tfformer.search.options import PARALLEL
+from tfformer.search.parallel import Written
 from tfformer.service.document import document_limits, translate_document
 from tfformer.service.generation import FromSource
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
 from tfformer.service.service import Page, Service, checked_dtype
 from tfformer.service.translation import serving_default
-from tfformer.service.translator import check_sides
+from tfformer.service.translator import Translator, check_sides
 
 # In the order in which a page of a model lists them.
 SIGNATURES = (serving_default, translate_document)
@@ -19,26 +26,49 @@ class ParallelGeneration(FromSource):
     """A non-autoregressive model, its tokenizer and its limits, as the signatures use them.
 
     Args:
-        config, fused, tokenizer, options, limits: see `Limited`.
+        config, fused, tokenizer, options, limits: see `Limited`; with `rerank`, `fused` gives
+            ((twin, its twin), (weights, its weights)).
+        rerank: the `Translator` that chooses among several lengths, or None.
     """
 
-    def __init__(self, config, fused, tokenizer, options, limits):
+    def __init__(self, config, fused, tokenizer, options, limits, rerank=None):
         super().__init__(config, fused, tokenizer, options, limits, penalty_form=None)
+        self.rerank = rerank
 
     def written(self, source_ids):
-        blank = self.blank(source_ids)
-        inference = ParallelInference(*self.fused())
+        blank, (twin, weights) = self.blank(source_ids), self.fused()
+        if self.rerank is not None:
+            (twin, ranks), (weights, others) = twin, weights
+        inference = ParallelInference(twin, weights)
         if self.config.decoding != MASK_PREDICT:
             found = inference.from_places(source_ids, self.config.decoding != CTC)
             # What is longer is cut: there are more places than tokens of a target.
-            found = type(found)(*[part[:, : self.max_target_length] for part in found])
+            found = Written(*[part[:, : self.max_target_length] for part in found])
             return found.token_ids, found.mean, blank
         passes, count = self.options["passes"], self.options["lengths"]
         # eos is counted among the tokens of a target, and is none of these.
         longest = self.max_target_length - 1
         found = inference.by_mask_predict(source_ids, passes, count, longest)
-        found, scores = best_of(found, found.mean, count)
+        if self.rerank is None:
+            found, scores = best_of(found, found.mean, count)
+        else:
+            ranking = Inference(ranks, others)
+            found, scores = best_of(found, self._ranked(ranking, source_ids, found, count), count)
         return found.token_ids, scores, blank
+
+    def _ranked(self, inference, source_ids, found, count):
+        """The scores, float32 [B * count], that the other model gives what was written."""
+        ids = tf.pad(found.token_ids, [[0, 0], [0, 1]])
+        lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
+        labels = tf.where(tf.range(tf.shape(ids)[1]) == lengths[:, None], EOS, ids)
+        target_ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
+        target_ids = tf.where(padding_mask(labels), target_ids, PAD)
+        memory = inference.memory(source_ids)
+        memory = tf.nest.map_structure(lambda part: tf.repeat(part, count, axis=0), memory)
+        log_probs = inference.log_probs(target_ids, labels, memory)
+        total = tf.reduce_sum(tf.where(padding_mask(labels), log_probs, 0.0), axis=1)
+        alpha, form = self.rerank.length_penalty, self.rerank.length_penalty_form
+        return total / length_penalty(tf.cast(lengths + 1, tf.float32), alpha, form)
 
 
 class ParallelTranslator(Service):
@@ -55,16 +85,18 @@ class ParallelTranslator(Service):
         max_target_length: target tokens, eos counted. Default 256.
         max_batch_size: rows of a request, at least 1. Default 256.
         dtype: see `Translator`.
+        rerank: a `Translator` of the same tokenizer, by whose score the best of several lengths is
+            chosen, with its own length penalty; for mask-predict. Default None: by their own.
 
     Attributes:
         signatures: {name: `Signature`} of all that is served: `serving_default` and
             `translate_document`, as a `Translator` has them. A score is the mean log-probability
-            of the tokens.
+            of the tokens; with `rerank`, the score that this one gives.
         functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
 
     Raises:
         ValueError: an option breaks its rule, which it names with the value received; or the
-            tokenizer is not that of the model.
+            tokenizer is not that of the model, or of `rerank`.
 
     Example, with a model that has learned nothing (`load_service` gives that of a run):
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
@@ -88,6 +120,7 @@ class ParallelTranslator(Service):
         max_target_length=256,
         max_batch_size=256,
         dtype=None,
+        rerank=None,
     ):
         check_sides(model, tokenizer, NonAutoregressive)
         self.dtype = checked_dtype(dtype)
@@ -104,6 +137,9 @@ class ParallelTranslator(Service):
                 f"token has {model.places} places, got {max_source_length}"
             )
         whole("max_batch_size", max_batch_size)
+        if rerank is not None:
+            _check_rerank(rerank, model, tokenizer)
+        self.rerank = rerank
         self.model, self.tokenizer = model, tokenizer
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
         self.max_batch_size = max_batch_size
@@ -111,8 +147,12 @@ class ParallelTranslator(Service):
 
     def fused(self, dtype=None):
         """The twin of the model and its weights as they are now."""
-        places = self.max_source_length * self.model.places
-        return self.fused_for(max(places, self.max_target_length), dtype)
+        places = max(self.max_source_length * self.model.places, self.max_target_length)
+        own = self.fused_for(places, dtype)
+        if self.rerank is None:
+            return own
+        other = fuse(self.rerank.model, places, dtype or self.dtype)
+        return tuple(zip(own, other, strict=True))
 
     def translate(self, texts, batch_size=None, greedy=False):
         """Texts in any number -> their translations, in order.
@@ -137,7 +177,7 @@ class ParallelTranslator(Service):
 
     def served(self, fused, shortlist):
         limits = Limits(self.max_source_length, self.max_target_length, self.max_batch_size)
-        known = self.model.config, fused, self.tokenizer, self.options, limits
+        known = self.model.config, fused, self.tokenizer, self.options, limits, self.rerank
         made = [make(ParallelGeneration(*known)) for make in SIGNATURES]
         return {signature.name: signature for signature in made}
 
@@ -184,3 +224,16 @@ class ParallelTranslator(Service):
                 )
             },
         )
+
+
+def _check_rerank(rerank, model, tokenizer):
+    """Raises a ValueError unless this `Translator` can choose among what the model writes."""
+    if not isinstance(rerank, Translator):
+        raise ValueError(f"rerank must be a Translator, got {type(rerank).__name__}")
+    if model.config.decoding != MASK_PREDICT:
+        raise ValueError(
+            f"rerank must be None with decoding={model.config.decoding!r}, which writes one "
+            "target for each source"
+        )
+    if rerank.tokenizer.sha256 != tokenizer.sha256:
+        raise ValueError("rerank must have the vocabulary of the model, got another")

@@ -1,0 +1,49 @@
+"""What writes a translation at once, compared with the model itself."""
+
+import numpy as np
+import tensorflow as tf
+
+from export.verification.compare import TOLERANCE
+from tfformer.config import BOS, PAD
+from tfformer.inference.non_autoregressive import ParallelInference
+
+# Of numbers that are multiplied in bfloat16, which has 8 bits.
+HALF = 0.05
+# Places of a target that are to be written, where the model does not say how many.
+PLACES = 7
+
+
+def compare(service, requests, report, run, options, progress):
+    """Adds to the report whether the probabilities of all places are those of the model.
+
+    What is chosen from them, the comparison in this process has compared already.
+
+    The arguments are those of `export.verification.translation.compare`.
+    """
+    progress("comparing with the model, place by place ...")
+    texts = requests["serving_default"][0]["text"]
+    ids = service.tokenizer.encode_source(tf.constant(texts))[:, : service.max_source_length]
+    ids = ids.to_tensor(PAD)
+    twin, weights = service.fused_for(ids.shape[1] * service.model.places + PLACES)
+    inference = ParallelInference(twin, weights)
+    with tf.device("CPU:0"):  # where the served answers come from
+        memory = inference.start(ids)
+        inputs, real = {"source_ids": ids}, np.ones([len(texts), PLACES], bool)
+        if service.model.upsampling is not None:
+            found = inference.logits_of_places(ids, memory)
+            real = np.repeat(ids.numpy() != PAD, service.model.places, axis=1)
+            expected = service.model(inputs, training=False)
+        else:
+            hidden = tf.fill(real.shape, BOS)
+            found = inference.logits(hidden, memory)
+            expected = service.model({**inputs, "target_ids": hidden}, training=False)[:, 1:]
+    found, expected = (tf.nn.log_softmax(tf.cast(x, tf.float32)) for x in (found, expected))
+    gaps = tf.abs(found - expected) / tf.maximum(1.0, tf.abs(expected))
+    gaps = np.where(real, tf.reduce_max(gaps, axis=-1), 0.0).max(axis=1)
+    most = HALF if service.dtype == "bfloat16" else TOLERANCE
+    faults = [
+        f"text {row} differs by {gap:.2g}"
+        for row, gap in enumerate(gaps)
+        if not gap <= most  # nan neither
+    ]
+    report.add("the model, place by place", faults, f"{len(texts)} texts")
