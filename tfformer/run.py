@@ -159,11 +159,12 @@ def read_family(directory, config):
     return name
 
 
-def require_family(directory, config, wanted):
-    """Raises a RunError unless a run's `config` is of the family `wanted`."""
+def require_family(directory, config, *wanted):
+    """Raises a RunError unless a run's `config` is of one of the families `wanted`."""
     family = read_family(directory, config)
-    if family != wanted:
-        raise RunError(f"{directory} must be a run of the family {wanted!r}, got {family!r}")
+    if family not in wanted:
+        names = " or ".join(repr(name) for name in wanted)
+        raise RunError(f"{directory} must be a run of the family {names}, got {family!r}")
 
 
 def load_model(directory, dtype="float32"):

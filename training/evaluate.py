@@ -26,6 +26,9 @@ from pathlib import Path
 from training.command import Parser, count, option_number, without_its_package
 from training.recipe import load_recipe, recipe_names
 
+# The options of how a run is served that the commands take which ask it.
+SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
+
 
 def parser():
     """The command's arguments."""
@@ -49,11 +52,12 @@ def parser():
 
 
 def add_search(parser):
-    """The options of the beam search; by default what the run is served with."""
+    """The options of a search, or of decoding at once; by default what the run is served with."""
     known = without_its_package("tfformer.search.options").KEPT
-    for option in (known["beam_width"], known["length_penalty"]):
-        kind = option_number(option)
-        parser.add_argument(option.flag, type=kind, help="default: the run's own")
+    for name in SEARCHED:
+        option = known[name]
+        text = f"{option.help}; default: the run's own"
+        parser.add_argument(option.flag, type=option_number(option), help=text)
 
 
 def add_languages(parser):
@@ -79,15 +83,14 @@ def languages(arguments, run):
 
 
 def search_options(arguments):
-    """The options of the beam search that were given, by their names in `Translator`.
+    """The options of `SEARCHED` that were given, by name.
 
     Raises:
         ValueError: there is none to be made.
     """
-    names = ("beam_width", "length_penalty")
-    given = {name: getattr(arguments, name) for name in names}
+    given = {name: getattr(arguments, name) for name in SEARCHED}
     given = {name: value for name, value in given.items() if value is not None}
-    if given and arguments.greedy:
+    if arguments.greedy and {"beam_width", "length_penalty"} & set(given):
         raise ValueError("--beam-width and --length-penalty are of beam search, got --greedy")
     return given
 
@@ -156,6 +159,14 @@ def exact_match(translations, references):
     return 100 * hits / len(references)
 
 
+def repeated_words(translations):
+    """The share, in percent, of words that are the word before: what writes all words at once says
+    some of them twice (Gu et al. 2018, "the multimodality problem")."""
+    words = [text.split() for text in translations]
+    twice = sum(a == b for row in words for a, b in zip(row, row[1:], strict=False))
+    return 100 * twice / max(sum(map(len, words)), 1)
+
+
 def forced_perplexity(translator, pairs, batch_size):
     """exp(total -log P(target | source) / total tokens), each target under teacher forcing."""
     from training.perplexity import scored
@@ -168,7 +179,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     """The scores of a translator on pairs with references.
 
     Args:
-        translator: a `Translator`.
+        translator: a `Translator`, or a `ParallelTranslator`, which has no perplexity.
         pairs: a list of `Pair`, at least one.
         greedy: greedy search in place of the translator's own. Default False.
         batch_size: sentences at once; changes no score. Default 64.
@@ -198,14 +209,15 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
         scores["bleu_multi30k"], scores["bleu_multi30k_signature"] = score, signature
     scores |= {
         "exact_match": exact_match(translations, references),
-        "perplexity": forced_perplexity(translator, pairs, batch_size),
+        "repeated_words": repeated_words(translations),
         "pairs": len(pairs),
-        "search": "greedy" if greedy else f"beam {translator.beam_width}",
-        "length_penalty": 0.0 if greedy else translator.length_penalty,
+        **translator.search_facts(greedy),
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
         "sentences_per_second": len(pairs) / seconds,
     }
+    if "score" in translator.signatures:
+        scores["perplexity"] = forced_perplexity(translator, pairs, batch_size)
     groups = sorted({pair.group for pair in pairs} - {""})
     if groups:
         scores["groups"] = {group: _group_scores(group, pairs, translations) for group in groups}
@@ -240,7 +252,11 @@ def print_scores(scores, name):
         table.add_row("BLEU (Multi30K)", f"{scores['bleu_multi30k']:.2f}", signature)
     table.add_row("chrF2", f"{scores['chrf']:.2f}", scores["chrf_signature"])
     table.add_row("exact match", f"{scores['exact_match']:.2f} %", "to the letter")
-    table.add_row("perplexity", f"{scores['perplexity']:.3f}", "a target token, teacher forcing")
+    repeated = f"{scores['repeated_words']:.2f} %"
+    table.add_row("repeated words", repeated, "words that are the word before")
+    if "perplexity" in scores:
+        perplexity = f"{scores['perplexity']:.3f}"
+        table.add_row("perplexity", perplexity, "a target token, teacher forcing")
     speed = f"{scores['tokens_per_second']:,.0f} tokens/s"
     table.add_row("speed", speed, f"{scores['sentences_per_second']:.1f} sentences/s, warm")
     show(table)
@@ -272,8 +288,8 @@ def _run(command, arguments):
         return command.fail(error, 2 if wrong_usage else 1)
 
     from tfformer.files import write_atomically, write_json
-    from tfformer.models import LANGUAGE_MODEL
-    from tfformer.run import load_service, load_translator, read_config, require_family
+    from tfformer.models import LANGUAGE_MODEL, TRANSLATING
+    from tfformer.run import load_service, read_config, require_family
     from training.perplexity import evaluate_texts, print_perplexity
     from training.report.card import update_card
     from training.report.scores import add_scores
@@ -297,7 +313,8 @@ def _run(command, arguments):
             scores = evaluate_texts(service, texts, arguments.batch_size)
             print_perplexity(scores, str(arguments.run))
         else:
-            translator = load_translator(arguments.run, **options)
+            require_family(arguments.run, read_config(arguments.run), *TRANSLATING)
+            translator = load_service(arguments.run, **options)
             say(f"translating {len(pairs):,} sources ...")
             scores, translations = evaluate(
                 translator,

@@ -25,6 +25,9 @@ FAMILIES = {
     NON_AUTOREGRESSIVE: Family(NonAutoregressiveConfig, NonAutoregressive),
 }
 
+# The families that make a translation of a source.
+TRANSLATING = (ENCODER_DECODER, NON_AUTOREGRESSIVE)
+
 
 def family_of(model):
     """The name of a model's family, by the nearest of its classes.

@@ -175,6 +175,13 @@ class ParallelTranslator(Service):
 
     answer = translate
 
+    def search_facts(self, greedy=False):
+        """How `translate` decodes, for a table of scores."""
+        words = [self.model.config.decoding]
+        if self.model.config.decoding == MASK_PREDICT:
+            words += [f"{name} {number}" for name, number in self.options.items()]
+        return {"search": ", ".join(words)}
+
     def served(self, fused, shortlist):
         limits = Limits(self.max_source_length, self.max_target_length, self.max_batch_size)
         known = self.model.config, fused, self.tokenizer, self.options, limits, self.rerank

@@ -172,6 +172,13 @@ class Translator(Searching):
 
     answer = translate
 
+    def search_facts(self, greedy=False):
+        """How `translate` searches, for a table of scores."""
+        return {
+            "search": "greedy" if greedy else f"beam {self.beam_width}",
+            "length_penalty": 0.0 if greedy else self.length_penalty,
+        }
+
     def served(self, fused, shortlist):
         generation = self._generation(fused, shortlist)
         made = [make(generation) for make in SIGNATURES]

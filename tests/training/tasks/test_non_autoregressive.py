@@ -1,0 +1,237 @@
+"""Non-autoregressive translation: what is masked, and the road from two files to a server."""
+
+import csv
+import os
+import random
+import signal
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from shared import once
+from workers import last_state
+
+from tfformer import run as runs
+from tfformer.config import NonAutoregressiveConfig
+from tfformer.files import read_json
+from training import evaluate, train, translate
+from training.data.batches import Batches
+from training.data.corpus import Corpus
+from training.tasks import TASKS
+from training.tasks.non_autoregressive import filled_up, length_ids, masked
+
+WORDS = {
+    "alpha": "eins", "beta": "zwei", "gamma": "drei", "delta": "vier", "epsilon": "fünf",
+    "zeta": "sechs", "eta": "sieben", "theta": "acht",
+}  # fmt: skip
+SIZES = ["--preset", "test", "--vocabulary-size", "300", "--vocabulary-kind", "char"]
+OPTIONS = [
+    "--max-tokens", "47", "--batch-tokens", "512", "--epochs", "2", "--cores", "1",
+    "--warmup-steps", "5", "--checkpoint-steps", "3", "--optimizer", "adam",
+]  # fmt: skip
+DECODINGS = ["mask-predict", "ctc", "eos"]
+
+
+def write_pairs(folder, name, count):
+    chosen = random.Random(count)
+    rows = [chosen.choices(list(WORDS), k=chosen.randint(1, 4)) for _ in range(count)]
+    sides = [" ".join(row) for row in rows], [" ".join(WORDS[word] for word in row) for row in rows]
+    for side, lines in zip(("en", "de"), sides, strict=True):
+        (folder / f"{name}.{side}").write_text("".join(f"{line}\n" for line in lines))
+
+
+def words(folder, run, *options, family="non-autoregressive"):
+    files = [
+        f"--{prefix}{side}={folder}/{name}.{language}"
+        for prefix, name in (("", "train"), ("val-", "val"))
+        for side, language in (("source", "en"), ("target", "de"))
+    ]
+    return ["--family", family, *files, "--run", str(run), *OPTIONS, *options]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A corpus, an autoregressive run, and one of each decoding."""
+
+    def make(folder):
+        folder.mkdir()
+        write_pairs(folder, "train", 211)
+        write_pairs(folder, "val", 37)
+        both = ["--max-length-difference", "20", "--tie-embeddings", "all"]
+        # It has learned next to nothing, and says something to each source all the same.
+        options = [*SIZES, "--min-length", "3"]
+        assert train.main(words(folder, folder / "teacher", *options, family="transformer")) == 0
+        for decoding in DECODINGS:
+            options = [*SIZES, "--decoding", decoding, *both]
+            assert train.main(words(folder, folder / decoding, *options)) == 0
+
+    return once(tmp_path_factory, "non-autoregressive", make)
+
+
+# What an example is.
+
+
+def test_any_number_of_tokens_is_masked_at_any_place():
+    ids = tf.constant([[9] * 5 + [0, 0]] * 4000 + [[7] + [0] * 6] + [[0] * 7])
+    found, hidden = (x.numpy() for x in masked(ids, [3, 5]))
+    np.testing.assert_array_equal(found, np.where(hidden, 2, ids))
+    assert not hidden[:, 5:].any() and hidden[4000, 0] and not hidden[4001].any()
+    counts = np.bincount(hidden[:4000].sum(axis=1), minlength=6)
+    assert counts[0] == 0
+    # Each number 1 ... 5 has a fifth of the rows; five standard deviations are 127.
+    assert np.abs(counts[1:] - 800).max() < 127
+    places = hidden[:4000, :5].mean(axis=0)  # 3 of 5, on average
+    assert np.abs(places - 0.6).max() < 5 * (0.24 / 4000) ** 0.5
+    again, _ = masked(ids, [3, 5])
+    other, _ = masked(ids, [3, 6])
+    np.testing.assert_array_equal(again, found)
+    assert (other.numpy() != found).any()
+
+
+def test_lengths_and_what_is_filled_up_by_hand():
+    source = tf.constant([[5, 6, 3, 0], [5, 3, 0, 0], [5, 6, 7, 3], [0, 0, 0, 0]])
+    target = tf.constant([[8, 9, 0, 0, 0], [8, 9, 4, 8, 9], [8, 0, 0, 0, 0], [0, 0, 0, 0, 0]])
+    # As many: 3 of 5; 4 more are 2 more at most; 2 less; none.
+    assert length_ids(source, target, 2).numpy().tolist() == [[3], [5], [1], [0]]
+    found = filled_up(source, target, 2).numpy().tolist()
+    assert found == [
+        [8, 9, 3, 3, 3, 3, 0, 0],
+        [8, 9, 4, 8, 0, 0, 0, 0],  # five do not fit into four places
+        [8, 3, 3, 3, 3, 3, 3, 3],
+        [0] * 8,
+    ]
+
+
+@pytest.mark.parametrize("decoding", DECODINGS)
+def test_a_batch_is_what_its_model_reads_and_its_loss_compares(folder, decoding):
+    """Rows of padding, for which there were no pairs, count nothing."""
+    model, tokenizer = runs.load(folder / decoding)
+    task = TASKS["non-autoregressive"].of(model.config)
+    corpus = Corpus(folder / decoding / "prepared" / "val")
+    count = 0
+    for inputs, labels in Batches(task, corpus, tokenizer, 512, shuffle=False).dataset():
+        logits = model(inputs, training=False)
+        assert set(inputs) == ({"source_ids", "target_ids"} if model.length else {"source_ids"})
+        empty = ~(inputs["source_ids"].numpy() != 0).any(axis=1)
+        assert not labels.numpy()[empty].any()
+        if decoding != "ctc":
+            assert logits.shape[:2] == labels.shape
+        if decoding == "mask-predict":
+            hidden, real = inputs["target_ids"].numpy() == 2, labels.numpy()[:, 1:] != 0
+            np.testing.assert_array_equal(hidden, real)
+            assert (labels.numpy()[~empty, 0] > 0).all()
+        count += (~empty).sum()
+    assert count == 37
+
+
+# The road.
+
+
+@pytest.mark.parametrize("decoding", DECODINGS)
+def test_a_run_knows_what_it_is(folder, decoding):
+    config = runs.read_config(folder / decoding)
+    assert config["family"] == "non-autoregressive"
+    assert NonAutoregressiveConfig.from_dict(config["model"]).decoding == decoding
+    assert config["search"] == {"max_source_length": 47, "max_target_length": 47}
+    with (folder / decoding / "log.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 and all(float(row["val_loss"]) > 0 for row in rows)
+    card = (folder / decoding / "README.md").read_text()
+    assert f"| decoding | {decoding} |" in card and "non-autoregressive" in card
+
+
+@pytest.mark.parametrize("decoding", ["mask-predict", "ctc"])
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch, decoding):
+    """Stopped in the middle of an epoch, and resumed: the same masks are drawn."""
+    run, tokens = tmp_path / "run", Batches.tokens
+    options = [*SIZES, "--decoding", decoding, "--max-length-difference", "20"]
+    options += ["--tie-embeddings", "all"]
+
+    def stopping(self, epoch, skip=0):
+        for n, count in enumerate(tokens(self, epoch, skip)):
+            if epoch == 1 and n == 7:
+                os.kill(os.getpid(), signal.SIGTERM)
+            yield count
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Batches, "tokens", stopping)
+        assert train.main(words(folder, run, *options)) == 128 + signal.SIGTERM
+    stopped = last_state(run)[1]
+    assert stopped["epoch"] == 1 and stopped["batch"] > 6
+    assert train.main(words(folder, run, *options, "--resume")) == 0
+    (ours, progress), (others, _) = last_state(run), last_state(folder / decoding)
+    assert progress["epoch"] == 2 and ours.keys() == others.keys()
+    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+
+
+def test_a_student_learns_what_its_teacher_says(folder, tmp_path):
+    """Its vocabulary is the teacher's; validation stays what people have written."""
+    run, teacher = tmp_path / "run", folder / "teacher"
+    options = ["--preset", "test", "--max-length-difference", "20", "--distill", str(teacher)]
+    assert train.main(words(folder, run, *options)) == 0
+    translator = runs.load_translator(teacher)
+    assert runs.load_tokenizer(run).sha256 == translator.tokenizer.sha256
+    sources = (folder / "train.en").read_text().splitlines()
+    expected = dict(zip(sources, translator.translate(sources), strict=True))
+    corpus = Corpus(run / "prepared" / "train")
+    found = zip(*corpus.texts(slice(None)), strict=True)
+    found = [(source.decode(), target.decode()) for source, target in found]
+    assert found == [(text, expected[text]) for text in sources if expected[text].strip()]
+    facts = read_json(run / "prepared" / "corpus.json")
+    assert facts["teacher"]["run"] == "teacher"
+    assert facts["train"]["kept"] + facts["train"]["blank"] == 211
+    _, references = Corpus(run / "prepared" / "val").texts(slice(None))
+    assert [text.decode() for text in references] == (folder / "val.de").read_text().splitlines()
+    assert "Its targets are translations by the run `teacher`" in (run / "README.md").read_text()
+
+
+def test_evaluating_says_how_it_was_decoded(folder, tmp_path, capsys):
+    pairs = ["--source", f"{folder}/val.en", "--target", f"{folder}/val.de"]
+    output = ["--output", str(tmp_path / "scores.json"), "--passes", "2", "--lengths", "5"]
+    assert evaluate.main([str(folder / "mask-predict"), *pairs, *output]) == 0
+    scores = read_json(tmp_path / "scores.json")
+    assert scores["search"] == "mask-predict, passes 2, lengths 5"
+    assert "perplexity" not in scores and 0 <= scores["repeated_words"] <= 100
+    assert evaluate.main([str(folder / "teacher"), *pairs, *output]) == 1
+    assert "is no option of the family 'encoder-decoder'" in capsys.readouterr().err
+
+
+def test_repeated_words_by_hand():
+    assert evaluate.repeated_words(["a a b", "b a", "", "c c c c"]) == pytest.approx(400 / 9)
+    assert evaluate.repeated_words([""]) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--decoding", "ctc", "--r-drop", "1"], "r_drop must be 0 with decoding='ctc', got 1.0"),
+        (["--decoding", "both"], "decoding must be one of ('mask-predict', 'ctc', 'eos'), got"),
+        (["--coverage-penalty", "1"], "search of the family non-autoregressive must be of"),
+        (["--distill", "FILE"], "is no directory"),
+        (["--distill", "ctc"], "must be a run of the family 'encoder-decoder'"),
+        (["--distill", "teacher", "--vocabulary-size", "300"],
+         "--vocabulary-size cannot be given with --distill, whose run settles it"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
+    known = {"FILE": f"{folder}/val.en", "teacher": f"{folder}/teacher"}
+    known["ctc"] = f"{folder}/ctc" if given[0] == "--distill" else "ctc"
+    given = [known.get(word, word) for word in given]
+    sizes = [] if "--distill" in given else SIZES[2:]
+    command = words(folder, tmp_path / "run", "--preset", "tiny", *sizes, *given)
+    try:
+        code = train.main(command)
+    except SystemExit as stop:
+        code = stop.code
+    assert code in (1, 2)
+    said = capsys.readouterr().err
+    assert message in said and said.count("error:") == 1 and "Traceback" not in said
+    assert not (tmp_path / "run" / "prepared").exists()
+
+
+def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
+    with open(folder / "val.en", "rb") as lines, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdin", type("Stdin", (), {"buffer": lines, "isatty": lambda: False}))
+        assert translate.main([str(folder / "eos")]) == 0
+    assert capsys.readouterr().out.count("\n") == 37
