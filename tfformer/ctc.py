@@ -80,13 +80,15 @@ def ctc_log_likelihood(labels, logits):
     batch, length = ops.shape(labels)
     places = ops.shape(logits)[1]
     # What is said in order: blank, label, blank, label, ... blank; 2 T + 1 states.
-    states = ops.reshape(ops.stack([ops.zeros_like(labels), labels], axis=-1), (batch, 2 * length))
+    states = ops.stack([ops.zeros_like(labels), labels], axis=-1)
+    states = ops.reshape(states, (batch, 2 * length))  # [B, 2 T]
     states = ops.pad(states, ((0, 0), (0, 1)))
     count = 2 * length + 1
     flat = ops.reshape(ops.cast(logits, "float32"), (-1, logits.shape[-1]))  # [B * P, V]
     said = ops.repeat(states, places, axis=0)  # [B * P, 2 T + 1]
-    emitted = ops.reshape(log_probs_of(said, flat), (batch, places, count))  # [B, P, 2 T + 1]
-    emitted = ops.transpose(emitted, (1, 0, 2))
+    emitted = log_probs_of(said, flat)
+    emitted = ops.reshape(emitted, (batch, places, count))  # [B, P, 2 T + 1]
+    emitted = ops.transpose(emitted, (1, 0, 2))  # [P, B, 2 T + 1]
     # A blank may be left out between two labels, unless they are the same.
     differ = ops.not_equal(states[:, 2:], states[:, :-2]) & ops.not_equal(states[:, 2:], PAD)
     may_skip = ops.pad(differ, ((0, 0), (2, 0)))

@@ -39,7 +39,8 @@ class Upsampling(Layer):
 
     def call(self, x):
         batch, length = ops.shape(x)[:2]
-        return ops.reshape(self.projection(x), (batch, length * self.factor, self.d_model))
+        x = self.projection(x)  # [B, S, k D]
+        return ops.reshape(x, (batch, length * self.factor, self.d_model))  # [B, k S, D]
 
     def compute_mask(self, x, mask=None):
         return None if mask is None else ops.repeat(mask, self.factor, axis=1)
