@@ -15,6 +15,8 @@ def pairs(split, data):
 RECIPE = Recipe(
     pairs=pairs,
     preset="tiny",
+    # Copying is what it shows (`--no-copy` is the same without it). What else there is to learn,
+    # fifteen dialogues, is little: a quarter of the preset's work a token, as for `dates`.
     model_changes={
         "copy": True,
         "num_encoder_layers": 2,
@@ -22,11 +24,18 @@ RECIPE = Recipe(
         "d_model": 64,
         "dropout": 0.1,
     },
+    # The 256 bytes, the letters, the words of the dialogues, and pieces of a letter or two for the
+    # names: these are to be written piece by piece, and no piece is a name.
     vocabulary_size=400,
+    # The longest side has 38 pieces.
     max_tokens=48,
+    # Small batches: they make more steps of few pairs, here 2,368.
     batch_tokens=1024,
+    # After 4 epochs 95.5 of validation's BLEU was there, after 7 99.6, after 8 100.0.
     epochs=8,
+    # An epoch and a half rises, the last half falls to zero.
     warmup_steps=400,
     cooldown=0.5,
+    # Of more epochs the average has some that knew less.
     average=3,
 )
