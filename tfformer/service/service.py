@@ -75,7 +75,11 @@ class Service(abc.ABC):
 
     @staticmethod
     def checked_dtype(dtype):
-        """The argument `dtype`, if it may be that."""
+        """The argument `dtype`, if it may be that.
+
+        Raises:
+            ValueError: it is neither None nor `"float32"` nor `"bfloat16"`.
+        """
         if dtype not in (None, "float32", "bfloat16"):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
         return dtype

@@ -1,4 +1,11 @@
-"""Small dialogues about people with unknown names, by a model that copies."""
+"""Small dialogues about people with unknown names, by a model that copies.
+
+    python -m training.train names --run runs/names
+    python -m training.evaluate runs/names --recipe names
+
+On 2 cores of an Intel Xeon with AMX (2026-11-24), beside other work: under 5 minutes, then 99.5 %
+of 1,000 dialogues with unseen names to the letter; without copying (`--no-copy`) 97.1 %.
+"""
 
 from training import names
 from training.data.reader import Pair
@@ -31,11 +38,11 @@ RECIPE = Recipe(
     max_tokens=48,
     # Small batches: they make more steps of few pairs, here 2,368.
     batch_tokens=1024,
-    # After 4 epochs 95.5 of validation's BLEU was there, after 7 99.6, after 8 100.0.
+    # Of validation's BLEU 95.5 was there after 4 of 8 epochs, 99.9 after the last.
     epochs=8,
     # An epoch and a half rises, the last half falls to zero.
     warmup_steps=400,
     cooldown=0.5,
-    # Of more epochs the average has some that knew less.
+    # Of more epochs the average would have some that knew less.
     average=3,
 )
