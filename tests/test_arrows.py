@@ -60,9 +60,12 @@ ARROWS = {
     "training/fit": "tfformer training/inherited training/plan training/prepare training/step "
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",
-    "training/dates": "training/command",
+    "training/embedded": "training/command",
+    "training/dates": "training/embedded",
+    "training/names": "training/embedded",
     "training/multi30k": "training/bar training/command training/data",
-    "training/recipes": "training/data training/recipe training/dates training/multi30k",
+    "training/recipes": "training/data training/recipe training/dates training/multi30k "
+    "training/names",
     "training": "tfformer training/bar training/translating training/command training/lock "
     "training/data training/recipe "
     "training/report training/bleu training/inherited training/prepare training/step "

@@ -31,9 +31,7 @@ Spain) has no right answer, so `pairs` never gives one: it keeps a text only if 
 tries the patterns of all languages together, finds exactly one day in it.
 """
 
-import argparse
 import datetime
-import hashlib
 import itertools
 import random
 import re
@@ -46,7 +44,8 @@ from typing import NamedTuple
 from babel import Locale
 from babel.dates import format_date, tokenize_pattern
 
-from training.command import Number, Parser
+from training import embedded
+from training.embedded import SPLITS, require_numbers, require_split
 
 # Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
 # Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and
@@ -56,8 +55,6 @@ LANGUAGES = (
 )  # fmt: skip
 
 FIRST_YEAR, LAST_YEAR = 1950, 2049  # a hundred years: every pair of last digits once
-
-SPLITS = ("train", "val", "test")
 
 
 class DatePair(NamedTuple):
@@ -114,8 +111,7 @@ def split_of(day: datetime.date) -> str:
 
     It depends on the day alone, so whatever the seeds and the counts, no day is in two splits.
     """
-    digest = hashlib.sha256(day.isoformat().encode()).digest()  # hash() differs between processes
-    return {0: "test", 1: "val"}.get(int.from_bytes(digest[:8], "big") % 10, "train")
+    return embedded.split_of(day.isoformat())
 
 
 def days(split: str) -> tuple[datetime.date, ...]:
@@ -127,8 +123,7 @@ def days(split: str) -> tuple[datetime.date, ...]:
     Raises:
         ValueError: `split` is none of them.
     """
-    if split not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+    require_split(split)
     return _calendar()[split]
 
 
@@ -161,14 +156,11 @@ def pairs(split: str, count: int, seed: int = 0) -> Iterator[DatePair]:
             first pair is asked for.
     """
     most = len(days(split)) * len(LANGUAGES)
-    if type(count) is not int or not 0 <= count <= most:
-        raise ValueError(
-            f"count must be a whole number from 0 to {most} (split {split!r} has "
-            f"{len(days(split))} days, each written once in {len(LANGUAGES)} languages), "
-            f"got {count!r}"
-        )
-    if type(seed) is not int:
-        raise ValueError(f"seed must be a whole number, got {seed!r}")
+    why = (
+        f"split {split!r} has {len(days(split))} days, each written once in {len(LANGUAGES)} "
+        "languages"
+    )
+    require_numbers(count, most, why, seed)
     return itertools.islice(_all_pairs(split, seed), count)
 
 
@@ -286,39 +278,12 @@ def _names(field: str, language: str) -> dict[str, int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints pairs as tab-separated lines: source, target, language.
-
-    Args:
-        arguments: the command line, without the program's name; by default that of the process.
-
-    Returns:
-        The exit status: 0; 1 or 130 after one line on stderr; wrong arguments leave by
-        `SystemExit(2)` with one line.
-    """
-    parser = Parser(
-        "training.dates",
+    """Prints pairs: source, target and language, with tabs; see `training.embedded.main`."""
+    description = (
         "Print date pairs, one a line: source, target, language, with tabs between.\n\n"
-        "example: python -m training.dates --split test --count 5 --seed 1\n\n"
-        "Exit codes: 0 printed; 1 the output is at fault; 2 wrong usage; 130 or 143 interrupted.",
-        prints=True,
+        "example: python -m training.dates --split test --count 5 --seed 1"
     )
-    parser.add_argument("--count", type=Number(int), default=20, help="pairs to print (default 20)")
-    parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
-    parser.add_argument(
-        "--seed", type=Number(int, 1 - 2**63, 2**63 - 1), default=0, help="default 0"
-    )
-    return parser.run(lambda options: _run(parser, options), arguments)
-
-
-def _run(parser: Parser, options: argparse.Namespace) -> int:
-    try:
-        chosen = pairs(options.split, options.count, options.seed)
-    except ValueError as error:
-        parser.error(str(error))
-    sys.stdout.reconfigure(encoding="utf-8")
-    for pair in chosen:
-        print(*pair, sep="\t")
-    return 0
+    return embedded.main("training.dates", description, pairs, arguments)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,10 @@ def parser():
     add_search(parser)
     parser.add_argument("--batch-size", type=count(), default=32, help="lines at once; default 32")
     parser.add_argument(
-        "--picture", type=Path, metavar="PNG", help="draw the attention of the first line"
+        "--picture",
+        type=Path,
+        metavar="PNG",
+        help="draw the attention of the first line, and what is copied",
     )
     return parser
 
@@ -77,11 +80,13 @@ def stdin_lines():
 
 
 def draw_attention(translator, source, target, path):
-    """A picture of which source pieces each target piece attended to, written as PNG."""
+    """A picture of which source pieces each target piece attended to, written as PNG; of a model
+    that copies, also of whether it was copied."""
     import tensorflow as tf
 
+    from training.report.attention import attention_figure
     from training.report.fonts import lettered
-    from training.report.picture import pyplot, write_picture
+    from training.report.picture import write_picture
     from training.report.pieces import by_character, characters
 
     aligned = translator.functions["align"](tf.constant([source]), tf.constant([target]))
@@ -90,19 +95,30 @@ def draw_attention(translator, source, target, path):
         for side in ("source", "target")
     ]
     attention = by_character(aligned["attention"][0].numpy(), *sides)
+    gate = None
+    if translator.model.config.copy:
+        mixture = mixture_of(translator, source, target)
+        gate = by_character(mixture.gate[0].numpy()[:, None], [("", 1)], sides[1])[:, 0]
     columns, rows = [[label for label, _ in side] for side in sides]
     with lettered([*columns, *rows], lambda line: print(line, file=sys.stderr)):
-        size = [2 + 0.35 * len(columns), 2 + 0.35 * len(rows)]
-        figure, axes = pyplot().subplots(figsize=size, layout="constrained")
-        image = axes.imshow(attention, cmap="Blues", vmin=0, vmax=1)
-        # A dollar is a piece, and begins no formula.
-        axes.set_xticks(range(len(columns)), columns, rotation=90, parse_math=False)
-        axes.set_yticks(range(len(rows)), rows, parse_math=False)
-        axes.set(xlabel="source", ylabel="target")
-        title = "attention to the source\n(last layer, mean over the heads)"
-        axes.set_title(title, fontsize="medium")
-        figure.colorbar(image, shrink=0.8)
-        write_picture(path, figure)
+        write_picture(path, attention_figure(attention, columns, rows, gate))
+
+
+def mixture_of(translator, source, target):
+    """What a model that copies mixes for each piece of a translation: see `Transformer.mixture`."""
+    import tensorflow as tf
+
+    from tfformer.config import BOS
+    from tfformer.service.generation import encode_texts
+
+    tokenizer = translator.tokenizer
+    known = (
+        ("source_ids", source, tokenizer.encode_source, translator.max_source_length),
+        ("target_ids", target, tokenizer.encode_target, translator.max_target_length),
+    )
+    ids = {name: encode_texts([text], encode, most)[0] for name, text, encode, most in known}
+    ids["target_ids"] = tf.concat([[[BOS]], ids["target_ids"][:, :-1]], axis=1)
+    return translator.model.mixture(ids)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from tfformer import load_translator
 from training import evaluate, train
+from training.translate import mixture_of
 
 
 @pytest.mark.slow
@@ -17,3 +21,25 @@ def test_dates_are_learned(tmp_path):
     assert scores["exact_match"] >= 99
     assert len(scores["groups"]) >= 12
     assert min(group["exact_match"] for group in scores["groups"].values()) >= 95
+
+
+@pytest.mark.slow
+def test_names_that_nobody_has_seen_are_copied(tmp_path):
+    """The recipe in fewer steps: three epochs of Muon in place of eight of Adam."""
+    run = str(tmp_path / "run")
+    few = ["--optimizer", "muon", "--warmup-steps", "150", "--epochs", "3", "--average", "1"]
+    assert train.main(["names", "--run", run, *few, "--validate-every", "3"]) == 0
+    assert evaluate.main([run, "--recipe", "names", "--split", "val", "--greedy"]) == 0
+    scores = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert scores["exact_match"] >= 90
+    # Each piece of the name is copied, not generated.
+    source, name, target = "Do you know Jorvik?", "Jorvik", "Yes, I met Jorvik last year."
+    translator = load_translator(run)
+    assert translator.translate([source], greedy=True) == [target]
+    aligned = translator.functions["align"](tf.constant([source]), tf.constant([target]))
+    pieces = [piece.decode() for piece in aligned["target_tokens"][0].numpy()]
+    ends = np.cumsum([len(piece) for piece in pieces])
+    first = "".join(pieces).index(name)
+    inside = (ends > first) & (ends <= first + len(name))
+    gate = mixture_of(translator, source, target).gate[0].numpy()
+    assert inside.sum() > 1 and gate[inside].max() < 0.5

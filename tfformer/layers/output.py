@@ -5,6 +5,8 @@ what each state attends to, and the ids that stand there. So a layer that copies
 is an output layer like any other, in training, in search and in the exported graph.
 """
 
+from typing import Any, NamedTuple
+
 import keras
 from keras import ops
 
@@ -75,6 +77,26 @@ class Dense(Layer):
         }
 
 
+class Mixture(NamedTuple):
+    """What a `PointerGenerator` mixes: P(w) = g generated_w + (1 - g) copied_w.
+
+    gate: float32 [...], g, the probability that a word is generated and not copied.
+    attention: float32 [..., S], what it is copied by: the probability of each place.
+    generated, copied: float32 [..., V], a distribution each.
+    """
+
+    gate: Any
+    attention: Any
+    generated: Any
+    copied: Any
+
+    @property
+    def probabilities(self):
+        """P, float32 [..., V]."""
+        gate = self.gate[..., None]
+        return gate * self.generated + (1 - gate) * self.copied
+
+
 @keras.saving.register_keras_serializable("tfformer")
 class PointerGenerator(Dense):
     """P(w) = g softmax(x W + b)_w + (1 - g) sum of a_s over the places s that hold w,
@@ -109,6 +131,17 @@ class PointerGenerator(Dense):
         self.gate.build(x_shape)
 
     def call(self, x, embedding=None, attention=None, source_ids=None):
+        gate, generated, copied = self._parts(x, embedding, attention, source_ids)
+        copied = ops.log(ops.maximum(copied, LEAST))
+        return ops.logaddexp(generated + ops.log_sigmoid(gate), copied + ops.log_sigmoid(-gate))
+
+    def mixture(self, x, embedding=None, attention=None, source_ids=None):
+        """The `Mixture` whose logarithm a call gives; for pictures. Takes what a call does."""
+        gate, generated, copied = self._parts(x, embedding, attention, source_ids)
+        return Mixture(ops.sigmoid(gate[..., 0]), attention, ops.exp(generated), copied)
+
+    def _parts(self, x, embedding, attention, source_ids):
+        """g before its sigmoid, [..., 1], log P of what is generated, P of what is copied."""
         if attention is None or source_ids is None:
             raise ValueError(
                 "attention and source_ids must be given to an output layer that copies, got "
@@ -117,9 +150,7 @@ class PointerGenerator(Dense):
         x = ops.cast(x, self.compute_dtype)
         generated = ops.log_softmax(ops.cast(super().call(x, embedding), "float32"))
         copied = attention_to_ids(attention, source_ids, self.vocabulary_size)
-        copied = ops.log(ops.maximum(copied, LEAST))
-        gate = ops.cast(self.gate(x), "float32")  # [..., 1]
-        return ops.logaddexp(generated + ops.log_sigmoid(gate), copied + ops.log_sigmoid(-gate))
+        return ops.cast(self.gate(x), "float32"), generated, copied
 
 
 def attention_to_ids(attention, source_ids, vocabulary_size):

@@ -172,3 +172,35 @@ class Transformer(EncoderDecoder):
             x, own = layer.with_attention(x, memory, rows=rows, memory_rows=memory_rows)
             weights.append(own)
         return ops.stack(weights)
+
+    def mixture(self, inputs):
+        """What a model with `copy` mixes at each position, for pictures: a `Mixture` of [B, T].
+
+        Position t belongs to the prediction of the token after target_ids[:, t]. Its attention is
+        the mean over the heads of the last layer of `cross_attention_weights`, and the logarithm of
+        its probabilities are the logits of a call.
+
+        Raises:
+            ValueError: the model does not copy.
+
+        Example:
+            >>> config = TransformerConfig.preset("test", 17, copy=True)
+            >>> ids = {"source_ids": [[5, 9, 6, 3]], "target_ids": [[2, 9, 5]]}
+            >>> mixture = Transformer(config).mixture(ids)
+            >>> tuple(mixture.gate.shape), tuple(mixture.attention.shape)
+            ((1, 3), (1, 3, 4))
+        """
+        if not self.output_projection.reads_source:
+            raise ValueError("mixture is of a model with copy=True, got copy=False")
+        source_ids = ops.convert_to_tensor(inputs["source_ids"])
+        target_ids = ops.convert_to_tensor(inputs["target_ids"])
+        rows = Padded(padding_mask(target_ids))
+        seen = {"rows": rows, "memory_rows": Padded(padding_mask(source_ids))}
+        x = self._embed(self.target_embedding, self.target_positions, target_ids, rows)
+        x, attention = self.decoder.with_attention(x, self.encode(source_ids), **seen)
+        return self.output_projection.mixture(
+            x,
+            self.target_embedding if self.output_projection.tied else None,
+            attention,
+            rows.of_sentences(source_ids),
+        )

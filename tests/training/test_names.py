@@ -1,0 +1,130 @@
+"""The corpus of names: the answer says what was said, and no name is in two splits."""
+
+import collections
+import itertools
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from paths import ROOT
+
+from training import names, train
+from training.embedded import SPLITS
+from training.names import DIALOGUES, NamesPair, pairs, split_of
+from training.options import read_recipe
+from training.recipes.names import COUNTS, RECIPE
+
+NAME = r"[A-Z][a-z]+"
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    """All pairs of the recipe, by split."""
+    return {split: list(pairs(split, COUNTS[split])) for split in SPLITS}
+
+
+def read(source):
+    """(the number of the dialogue, {"a": name, ...}) of what is said, by a second route."""
+    found = []
+    for number, (said, *_) in enumerate(DIALOGUES):
+        regex = re.escape(said).replace(r"\{a\}", f"(?P<a>{NAME})")
+        if match := re.fullmatch(regex.replace(r"\{b\}", f"(?P<b>{NAME})"), source):
+            found.append((number, match.groupdict()))
+    [one] = found  # it says one thing alone
+    return one
+
+
+def names_of(split):
+    return [name for pair in split for name in read(pair.source)[1].values()]
+
+
+def test_no_name_is_in_two_splits_or_comes_twice(corpus):
+    found = {split: names_of(corpus[split]) for split in SPLITS}
+    for split, own in found.items():
+        assert len(set(own)) == len(own) > COUNTS[split]
+        assert {split_of(name) for name in own} == {split}
+    for one, other in itertools.combinations(SPLITS, 2):
+        assert not set(found[one]) & set(found[other])
+
+
+def test_every_letter_of_val_and_test_can_be_learned_in_train(corpus):
+    """What is unseen is the name; its letters are not."""
+    seen = set("".join(names_of(corpus["train"])).lower())
+    for split in ("val", "test"):
+        assert set("".join(names_of(corpus[split])).lower()) <= seen
+
+
+def test_an_answer_is_what_the_dialogue_makes_of_the_names(corpus):
+    for pair in corpus["test"]:
+        number, known = read(pair.source)
+        _, answer, kind = DIALOGUES[number]
+        for who in re.findall(r"\{(.)\}", answer):
+            answer = answer.replace(f"{{{who}}}", known[who])
+        assert (pair.target, pair.kind) == (answer, kind)
+
+
+def test_the_dialogues_use_both_names_in_either_order_and_one_of_them():
+    orders = {tuple(re.findall(r"\{(.)\}", answer)) for _, answer, _ in DIALOGUES}
+    assert orders == {("a",), ("b",), ("a", "b"), ("b", "a")}
+    assert {kind for *_, kind in DIALOGUES} == {
+        "introduction", "greeting", "farewell", "question", "two",
+    }  # fmt: skip
+    assert len({source for source, *_ in DIALOGUES}) == len(DIALOGUES)
+
+
+def test_the_dialogues_come_in_equal_shares(corpus):
+    turns = 7
+    first = corpus["train"][: turns * len(DIALOGUES)]
+    counts = collections.Counter(read(pair.source)[0] for pair in first)
+    assert counts == dict.fromkeys(range(len(DIALOGUES)), turns)
+
+
+def test_fewer_pairs_are_the_first_of_more_and_seeds_differ(corpus):
+    assert list(pairs("val", 37)) == corpus["val"][:37]
+    assert list(pairs("val", 0)) == []
+    assert list(pairs("val", 20, seed=1)) != corpus["val"][:20]
+    for seed in range(3):
+        assert {split_of(name) for name in names_of(pairs("test", 50, seed))} == {"test"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("dev", 1), "split must be one of train, val, test, got 'dev'"),
+        (("test", -1), "count must be a whole number from 0 to 100000 .*, got -1"),
+        (("test", True), "count must be a whole number .*, got True"),
+        (("test", 1, "0"), "seed must be a whole number, got '0'"),
+    ],
+)
+def test_bad_arguments_are_refused_before_the_first_pair(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        pairs(*arguments)
+
+
+def test_the_command_prints_the_same_in_every_process():
+    done = subprocess.run(
+        [sys.executable, "-m", "training.names", "--split", "val", "--count", "31", "--seed", "3"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": "5"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+    )
+    assert done.returncode == 0
+    lines = [NamesPair(*line.split("\t")) for line in done.stdout.splitlines()]
+    assert lines == list(pairs("val", 31, seed=3))
+
+
+def test_wrong_usage_of_the_command_is_one_line(capsys):
+    with pytest.raises(SystemExit) as ended:
+        names.main(["--split", "dev"])
+    assert ended.value.code == 2
+    assert re.fullmatch("python -m training.names: error: .*\n", capsys.readouterr().err)
+
+
+def test_the_recipe_copies_unless_it_is_told_not_to():
+    for words, copy in ((["names"], True), (["names", "--no-copy"], False)):
+        recipe = read_recipe(train.parser().parse_args(words))
+        assert recipe.model_changes == {**RECIPE.model_changes, "copy": copy}

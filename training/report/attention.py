@@ -1,0 +1,42 @@
+"""A picture of the attention to the source, and of the gate of a model that copies."""
+
+from training.report.picture import pyplot
+
+
+def attention_figure(attention, source, target, gate=None):
+    """A figure: a row for each target piece, a column for each source piece.
+
+    Args:
+        attention: [T, S], each row sums to 1.
+        source, target: the labels of the pieces, S and T of them.
+        gate: [T], the probability that a piece was generated, of a model that copies: a column of
+            its own. Default: none.
+    """
+    size = [2 + 0.35 * len(source), 2 + 0.35 * len(target)]
+    panels = [(attention, source, "Blues", "source")]
+    title = "attention to the source\n(last layer, mean over the heads)"
+    if gate is not None:
+        size[0] += 2
+        panels.append((gate[:, None], ["generated"], "Oranges", ""))
+        title = "attention to the source, by which it copies\n(last layer, mean over the heads)"
+    figure, axes = pyplot().subplots(
+        1,
+        len(panels),
+        figsize=size,
+        layout="constrained",
+        squeeze=False,
+        width_ratios=[len(columns) for _, columns, *_ in panels],
+    )
+    for ax, (numbers, columns, colours, label) in zip(axes[0], panels, strict=True):
+        image = ax.imshow(numbers, cmap=colours, vmin=0, vmax=1)
+        # A dollar is a piece, and begins no formula.
+        ax.set_xticks(range(len(columns)), columns, rotation=90, parse_math=False)
+        ax.set_yticks(range(len(target)), target, parse_math=False)
+        ax.set_xlabel(label)
+        figure.colorbar(image, shrink=0.8)
+    axes[0, 0].set_ylabel("target")
+    axes[0, 0].set_title(title, fontsize="medium")
+    if gate is not None:
+        # What is not generated, is copied.
+        axes[0, 1].set_title("gate", fontsize="medium")
+    return figure
