@@ -41,8 +41,8 @@ class ParallelInference(ReadsSource):
     def start(self, source_ids):
         """source_ids [B, S] -> the memory; of mask-predict with `lengths`, logits float32
         [B, 2 n + 1] of the targets' lengths, else with `states`, rows [B * k S, D]."""
-        x, bias = self.encoded(source_ids)
-        memory = self.projected(x, bias)
+        x, bias, shape = self.encoded(source_ids)
+        memory = self.projected(x, bias, shape)
         if self.twin.length is not None:
             return {
                 **memory,

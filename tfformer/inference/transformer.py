@@ -32,19 +32,19 @@ class ReadsSource:
     """The forward pass of an encoder, over `twin` and `weights`."""
 
     def encoded(self, source_ids):
-        """source_ids [B, S] -> the encoder's output, rows [B * S, D], and the bias [B, 1, 1, S]
-        that hides padding."""
+        """source_ids [B, S] -> the encoder's output, rows [B * S, D], the bias [B, 1, 1, S] that
+        hides padding, and (B, S)."""
         batch, length = tf.unstack(tf.shape(source_ids))
         bias = padding_bias(source_ids)  # [B, 1, 1, S]
         embedding, positions = self.twin.source_embedding, self.twin.source_positions
         x = embedded(source_ids, embedding, positions, self.weights)
-        return self.twin.encoder(self.weights, x, batch, length, self.twin.encoder.sees(bias)), bias
+        x = self.twin.encoder(self.weights, x, batch, length, self.twin.encoder.sees(bias))
+        return x, bias, (batch, length)
 
-    def projected(self, x, bias):
+    def projected(self, x, bias, shape):
         """What the decoder needs of the encoder's output: N tensors of keys and of values
         [B, H, S, K] each, and the bias."""
-        batch, length = tf.shape(bias)[0], tf.shape(bias)[3]
-        keys, values = self.twin.decoder.project(self.weights, x, batch, length)
+        keys, values = self.twin.decoder.project(self.weights, x, *shape)
         return {"keys": keys, "values": values, "bias": bias}
 
 

@@ -45,7 +45,7 @@ class FromSource(Limited, abc.ABC):
 
     def as_text(self, token_ids, scores, blank):
         translation = tf.where(blank, "", self.tokenizer.decode(token_ids))
-        return {"translation": translation, "score": finite(scores[:, None], blank)[:, 0]}
+        return {"translation": translation, "score": finite(scores, blank)}
 
 
 class Generation(FromSource):
@@ -169,8 +169,9 @@ def in_vocabulary(found, inference):
 
 
 def finite(scores, blank):
-    """Scores [B, W], 0 for blank rows. An empty place has no finite one, and JSON no infinity."""
-    return tf.where(blank[:, None], 0.0, tf.maximum(scores, tf.float32.min))
+    """Scores, 0 where the mask `blank`, which broadcasts to them, is True. An empty place has no
+    finite one, and JSON no infinity."""
+    return tf.where(blank, 0.0, tf.maximum(scores, tf.float32.min))
 
 
 def encode_texts(text, encode, length):

@@ -87,7 +87,7 @@ def _n_best(generation, source_ids, asked):
     blank = generation.blank(source_ids)
     return {
         "token_ids": found.token_ids,
-        "scores": finite(found.scores, blank),
+        "scores": finite(found.scores, blank[:, None]),
         "lengths": found.lengths,
         "token_log_probs": found.token_log_probs,
         "alignment": found.alignment,

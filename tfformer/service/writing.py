@@ -192,7 +192,7 @@ def beam_search(writing):
         nothing = tf.zeros([shape[0]], tf.bool)
         return {
             "continuations": tf.reshape(written, shape[:2]),  # [B, W]
-            "scores": finite(found.scores, nothing),
+            "scores": finite(found.scores, nothing[:, None]),
             "token_ids": found.token_ids,
             "lengths": found.lengths,
             "token_log_probs": found.token_log_probs,
