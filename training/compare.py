@@ -82,12 +82,14 @@ def compare(runs, pairs, language=None, say=lambda line: None):
     Raises:
         ValueError, RunError: a run cannot be read.
     """
-    from tfformer.run import load_translator
+    from tfformer.models import TRANSLATING
+    from tfformer.run import load_service, read_config, require_family
 
     found, translations = {}, {}
     for name, run in zip(names_of(runs), runs, strict=True):
         say(f"{name}: translating {len(pairs):,} sources ...")
-        translator = load_translator(run)
+        require_family(run, read_config(run), *TRANSLATING)
+        translator = load_service(run)
         scores, translations[name] = evaluate(translator, pairs, language=language)
         scores["parameters"] = translator.model.count_params()
         scores["vocabulary"] = sha256(translator.tokenizer.target_model).hexdigest()
@@ -211,7 +213,7 @@ def write_curves(path, runs, corpora, say):
                 left.plot([row["epoch"] for row in validated], scores, label=name)
                 minutes = [row.get("seconds", 0) / 60 for row in validated]
                 right.plot(minutes, scores, label=name)
-            left.set(xlabel="epoch", ylabel="validation BLEU (greedy)")
+            left.set(xlabel="epoch", ylabel="validation BLEU")
             right.set(xlabel="minutes")
             if several:
                 left.set_title(f"validation corpus {number} of {len(groups)}")
@@ -232,6 +234,7 @@ def show(found, means):
         "p, against the first": ("p", "{:.3f}"),
         "chrF2": ("chrf", "{:.2f}"),
         "exact match, %": ("exact_match", "{:.2f}"),
+        "repeated words, %": ("repeated_words", "{:.2f}"),
         "perplexity": ("perplexity", "{:.3f}"),
         "parameters": ("parameters", "{:,}"),
         "minutes of training": ("minutes", "{:.1f}"),

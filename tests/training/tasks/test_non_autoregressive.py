@@ -15,7 +15,7 @@ from workers import last_state
 from tfformer import run as runs
 from tfformer.config import NonAutoregressiveConfig
 from tfformer.files import read_json
-from training import evaluate, train, translate
+from training import compare, evaluate, train, translate
 from training.data.batches import Batches
 from training.data.corpus import Corpus
 from training.tasks import TASKS
@@ -195,6 +195,18 @@ def test_evaluating_says_how_it_was_decoded(folder, tmp_path, capsys):
     assert "perplexity" not in scores and 0 <= scores["repeated_words"] <= 100
     assert evaluate.main([str(folder / "teacher"), *pairs, *output]) == 1
     assert "is no option of the family 'encoder-decoder'" in capsys.readouterr().err
+
+
+def test_runs_of_both_kinds_stand_side_by_side(folder, capsys):
+    pairs = ["--source", f"{folder}/val.en", "--target", f"{folder}/val.de"]
+    assert compare.main([str(folder / "teacher"), str(folder / "ctc"), *pairs]) == 0
+    rows = {row.split("│")[1].strip(): row.split("│")[2:4] for row in table_of(capsys)}
+    assert rows["perplexity"][0].strip() and not rows["perplexity"][1].strip()
+    assert all(cell.strip() for cell in rows["repeated words, %"])
+
+
+def table_of(capsys):
+    return [line for line in capsys.readouterr().out.splitlines() if line.count("│") > 2]
 
 
 def test_repeated_words_by_hand():
