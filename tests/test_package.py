@@ -18,6 +18,11 @@ KERAS_ALONE = [
     "Transformer",
     "LanguageModelConfig",
     "LanguageModel",
+    "Classifier",
+    "ClassifierConfig",
+    "LabelAccuracy",
+    "LabelCrossEntropy",
+    "LabelPerplexity",
     "TokenEmbedding",
     "SinusoidalPositionalEncoding",
     "LearnedPositionalEmbedding",
@@ -40,6 +45,7 @@ KERAS_ALONE = [
     "without_padding",
 ]
 WITH_TENSORFLOW = [
+    "TextClassifier",
     "TextGenerator",
     "Tokenizer",
     "Translator",

@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
         "pip install 'tfformer[tensorflow]', or install jax and set KERAS_BACKEND=jax"
     ) from None
 
-from tfformer.config import LanguageModelConfig, TransformerConfig
+from tfformer.config import ClassifierConfig, LanguageModelConfig, TransformerConfig
 from tfformer.files import RunError
 from tfformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
 from tfformer.layers.decoder import Decoder, DecoderLayer
@@ -25,8 +25,9 @@ from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.rows import without_padding
-from tfformer.loss import SmoothedCrossEntropy
-from tfformer.metrics import Perplexity, TokenAccuracy
+from tfformer.loss import LabelCrossEntropy, SmoothedCrossEntropy
+from tfformer.metrics import LabelAccuracy, LabelPerplexity, Perplexity, TokenAccuracy
+from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
 from tfformer.models.transformer import Transformer
 from tfformer.run import load, load_translator, save
@@ -40,6 +41,7 @@ _NEED_TENSORFLOW = {
     "State": "tfformer.search",
     "StepResult": "tfformer.search",
     "TextGenerator": "tfformer.service.text_generator",
+    "TextClassifier": "tfformer.service.text_classifier",
     "Tokenizer": "tfformer.text.tokenizer",
     "Translator": "tfformer.service.translator",
     "beam_search": "tfformer.search",
@@ -50,11 +52,16 @@ _NEED_TENSORFLOW = {
 }
 
 __all__ = [
+    "Classifier",
+    "ClassifierConfig",
     "Decoder",
     "DecoderLayer",
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "LabelAccuracy",
+    "LabelCrossEntropy",
+    "LabelPerplexity",
     "LanguageModel",
     "LanguageModelConfig",
     "LearnedPositionalEmbedding",
@@ -67,6 +74,7 @@ __all__ = [
     "SpecialIds",
     "State",
     "StepResult",
+    "TextClassifier",
     "TextGenerator",
     "TokenAccuracy",
     "TokenEmbedding",

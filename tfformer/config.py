@@ -12,6 +12,7 @@ TIED_OR_NOT = ("none", "all")
 NORMS = ("post", "pre")
 POSITIONS = ("sinusoidal", "learned")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
+POOLINGS = ("mean", "bos")
 
 
 def option(default, help, *, least=None, below=None, choices=None):
@@ -247,15 +248,46 @@ class TransformerConfig(NumberedOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class LanguageModelConfig(NumberedOptions):
-    """The configuration of a `LanguageModel`; frozen and validated.
+class OneStackOptions(NumberedOptions):
+    """Those of a model of one stack.
 
     Args:
         vocabulary_size: number of ids, the four special ones included.
         num_layers: N. Default 6.
+        **options: see `NumberedOptions` and `StackOptions`.
+    """
+
+    vocabulary_size: int = option(dataclasses.MISSING, "ids", least=5)
+    _: dataclasses.KW_ONLY
+    num_layers: int = option(6, "layers of a model of one stack", least=1)
+
+    # Of the stacks of a `TransformerConfig`, the one whose N a preset gives.
+    _LAYERS = "num_encoder_layers"
+
+    @classmethod
+    def preset(cls, name: str, vocabulary_size: int, **changes):
+        """The sizes of a `TransformerConfig` by its name; N is that of its stack of the same kind,
+        encoder or decoder. `changes` are fields that replace them.
+
+        Raises:
+            ValueError: there is no such preset or field, or a value breaks its rule.
+        """
+        if name not in tuple(PRESETS):
+            raise ValueError(f"name must be one of {tuple(PRESETS)}, got {name!r}")
+        known = {field.name for field in dataclasses.fields(StackOptions)}
+        sizes = {key: value for key, value in PRESETS[name].items() if key in known}
+        sizes["num_layers"] = PRESETS[name].get(cls._LAYERS, cls.num_layers)
+        return cls.from_dict({"vocabulary_size": vocabulary_size, **sizes, **changes})
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModelConfig(OneStackOptions):
+    """The configuration of a `LanguageModel`; frozen and validated.
+
+    Args:
+        vocabulary_size, num_layers, **options: see `OneStackOptions`.
         tie_embeddings: `"all"`, the embedding is the output layer's matrix too (default), or
             `"none"`.
-        **options: see `NumberedOptions` and `StackOptions`.
 
     Raises:
         ValueError: a value breaks its rule; it names the argument, the rule and the value received.
@@ -267,25 +299,39 @@ class LanguageModelConfig(NumberedOptions):
         (128, 4, 'all')
     """
 
-    vocabulary_size: int = option(dataclasses.MISSING, "ids", least=5)
     _: dataclasses.KW_ONLY
-    num_layers: int = option(6, "layers of a model of one stack", least=1)
     tie_embeddings: str = option("all", "matrices that are one", choices=TIED_OR_NOT)
 
-    @classmethod
-    def preset(cls, name: str, vocabulary_size: int, **changes) -> "LanguageModelConfig":
-        """The sizes of a `TransformerConfig` by its name; N is that of its decoder. `changes` are
-        fields that replace them.
+    _LAYERS = "num_decoder_layers"
 
-        Raises:
-            ValueError: there is no such preset or field, or a value breaks its rule.
-        """
-        if name not in tuple(PRESETS):
-            raise ValueError(f"name must be one of {tuple(PRESETS)}, got {name!r}")
-        known = {field.name for field in dataclasses.fields(StackOptions)}
-        sizes = {key: value for key, value in PRESETS[name].items() if key in known}
-        sizes["num_layers"] = PRESETS[name].get("num_decoder_layers", cls.num_layers)
-        return cls.from_dict({"vocabulary_size": vocabulary_size, **sizes, **changes})
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierConfig(OneStackOptions):
+    """The configuration of a `Classifier`; frozen and validated.
+
+    Args:
+        vocabulary_size, num_layers, **options: see `OneStackOptions`.
+        num_labels: C.
+        pooling: what a text's vector is: `"mean"` (default), the mean over its tokens, or `"bos"`,
+            that of a bos which is set before it.
+
+    Raises:
+        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+        TypeError: there is no such argument.
+
+    Example:
+        >>> config = ClassifierConfig.preset("tiny", 8000, num_labels=3, pooling="bos")
+        >>> config.d_model, config.num_layers, config.num_labels
+        (128, 4, 3)
+    """
+
+    num_labels: int = option(dataclasses.MISSING, "labels", least=1)
+    _: dataclasses.KW_ONLY
+    pooling: str = option("mean", "the vector of a text", choices=POOLINGS)
+
+    @property
+    def longest(self) -> float:
+        return super().longest - (self.pooling == "bos")
 
 
 PRESETS = {

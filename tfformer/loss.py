@@ -229,3 +229,56 @@ class SmoothedCrossEntropy(keras.losses.Loss):
             "smoothing": self.smoothing,
             "r_drop": self.r_drop,
         }
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class LabelCrossEntropy(SmoothedCrossEntropy):
+    """`SmoothedCrossEntropy` of labels that are no ids: 1 to C, of which label n is column n - 1 of
+    the logits, and 0 is none.
+
+    Args:
+        smoothing, r_drop: see `SmoothedCrossEntropy`.
+        weights: of each label, C numbers, for labels that are rare. Default: 1 each. The mean is
+            over the labels, and not over their weights.
+
+    Call arguments:
+        y_true: integers of any shape, in [0, C]; 0 counts nothing, and any other number makes the
+            loss NaN.
+        y_pred: logits [..., C].
+        sample_weight: see `SmoothedCrossEntropy`.
+
+    Returns:
+        A scalar, in nats a label. A batch without labels gives 0.
+
+    Raises:
+        ValueError: as `SmoothedCrossEntropy`.
+
+    Example, log 3, for 3 labels of which each is as likely:
+        >>> loss = LabelCrossEntropy(smoothing=0.1)
+        >>> round(float(loss([[2], [0]], keras.ops.zeros((2, 3)))), 4)
+        1.0986
+    """
+
+    def __init__(
+        self, smoothing=0.1, r_drop=0.0, weights=None, name="label_cross_entropy", **kwargs
+    ):
+        super().__init__(smoothing, r_drop, name, **kwargs)
+        self.weights = None if weights is None else [float(weight) for weight in weights]
+
+    def call(self, y_true, y_pred):
+        """The loss of each label, float32, of the shape of `y_true`."""
+        columns = label_columns(y_true)
+        loss = super().call(columns, y_pred)
+        if self.weights is None:
+            return loss
+        weights = ops.convert_to_tensor(self.weights, dtype="float32")
+        return loss * ops.take(weights, within(columns, len(self.weights)))
+
+    def get_config(self):
+        return {**super().get_config(), "weights": self.weights}
+
+
+def label_columns(labels):
+    """The column of each label in its logits, int32; of none, the first."""
+    labels = ops.cast(labels, "int32")
+    return ops.where(ops.equal(labels, PAD), 0, labels - 1)

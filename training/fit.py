@@ -126,7 +126,7 @@ class Training:
                 # The first step makes the variables of optimizer and metrics; without one, they
                 # are made here, from a batch that is not learned from.
                 with self.strategy.scope():
-                    self.model.test_on_batch(*self.task.uniform(1, 2, PAD))
+                    self.model.test_on_batch(*self.task.uniform(1, 2, PAD, self.model.config))
                 self.state.restore()
                 self.strategy.spread_dropout(self.model)
         elif len(read_history(self.directory)) > 1:  # the first is logged before it is saved

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from training.data.reader import Pair
+from training.families import TRANSLATION
 
 RECIPES = Path(__file__).with_name("recipes")
 # What the run of --init brings with it.
@@ -33,12 +34,6 @@ CHOSEN = (*FOR_SMALL, "warmup_steps", "learning_rate_scale")
 OPTIMIZERS = ("adam", "muon")
 STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 AUTO = "auto"
-# The task of a recipe that names none.
-TRANSLATION = "translation"
-# The tasks by the families of models that are trained for them, as `--family` names these.
-FAMILY_TASKS = {"transformer": TRANSLATION, "language-model": "language-model"}
-# Those whose corpus is plain text.
-PLAIN_TASKS = {"language-model"}
 
 
 # The groups of settings, as the command's help shows them.

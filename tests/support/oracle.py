@@ -199,6 +199,25 @@ def language_model(model, ids):
     return x @ array(model.embedding.embeddings).T
 
 
+def text_states(model, ids):
+    """The states of the tokens of texts, by the encoder of an encoder-only model."""
+    x = embed_with_positions(model.embedding, model.positions, ids)
+    return encoder(model.encoder, x, ids != 0)
+
+
+def text_vectors(model, ids):
+    """One row after the other: the mean over its tokens, or the state of the bos before it."""
+    if model.config.pooling == "bos":
+        ids = np.pad(ids, ((0, 0), (1, 0)), constant_values=2)
+        return text_states(model, ids)[:, 0]
+    states = text_states(model, ids)
+    return np.stack([row[own != 0].mean(axis=0) for row, own in zip(states, ids, strict=True)])
+
+
+def classifier(model, ids):
+    return dense(model.output_projection, text_vectors(model, ids))
+
+
 def cross_attention_weights(model, source_ids, target_ids):
     """Of each decoder layer, [B, H, T, S]."""
     source, target = source_ids != 0, target_ids != 0

@@ -11,20 +11,25 @@ from tfformer.inference import (
     language_model,
     norm,
     output,
+    pooling,
     positions,
     residual,
+    text_encoder,
     transformer,
 )
+from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
 from tfformer.models.transformer import Transformer
 
 # Each layer that can be served, and its twin: a class, or a function that makes one.
 FILES = (attention, decoder, embedding, encoder, feed_forward, norm, output, positions, residual)
+FILES += (pooling,)
 TWINS = {layer: twin for file in FILES for layer, twin in file.TWINS.items()}
 # A model may be trained by a subclass of its class.
 MODELS = {
     Transformer: transformer.Transformer,
     LanguageModel: language_model.LanguageModel,
+    Classifier: text_encoder.Classifier,
 }
 
 

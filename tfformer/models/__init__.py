@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from tfformer.config import LanguageModelConfig, TransformerConfig
+from tfformer.config import ClassifierConfig, LanguageModelConfig, TransformerConfig
+from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
 from tfformer.models.transformer import Transformer
 
@@ -17,9 +18,11 @@ class Family(NamedTuple):
 # The family of a run whose config.json names none.
 ENCODER_DECODER = "encoder-decoder"
 LANGUAGE_MODEL = "language-model"
+CLASSIFIER = "classifier"
 FAMILIES = {
     ENCODER_DECODER: Family(TransformerConfig, Transformer),
     LANGUAGE_MODEL: Family(LanguageModelConfig, LanguageModel),
+    CLASSIFIER: Family(ClassifierConfig, Classifier),
 }
 
 

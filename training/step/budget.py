@@ -54,6 +54,7 @@ def training_step(model, task, edge, passes=1):
     """A function of a number of tokens that makes a step of `model`, of rows of `edge` tokens."""
 
     def step(tokens):
-        model.train_on_batch(*task.uniform(passes * max(1, tokens // edge), edge, EOS))
+        rows = passes * max(1, tokens // edge)
+        model.train_on_batch(*task.uniform(rows, edge, EOS, model.config))
 
     return step

@@ -24,7 +24,7 @@ def beginning(prepared, task, recipe, tokenizer):
     return task.configuration(recipe, *sizes, tokenizer.is_shared), None
 
 
-def compiled_model(config, weights, task, recipe, steps, simple=True, packed=False):
+def compiled_model(config, weights, task, recipe, steps, simple=True, packed=False, corpus=None):
     """The task's model, that `fit` trains by the recipe.
 
     Args:
@@ -35,6 +35,7 @@ def compiled_model(config, weights, task, recipe, steps, simple=True, packed=Fal
         steps: of an epoch.
         simple: one device computes a batch at once; otherwise its class is that of `in_parts`.
         packed: that one leaves padding out. (A simple one does with batches that are packed.)
+        corpus: that of training, for a loss that depends on it.
     """
     kind = FAMILIES[task.family].model
     if simple:
@@ -54,7 +55,7 @@ def compiled_model(config, weights, task, recipe, steps, simple=True, packed=Fal
             layer.trainable = False
     model.compile(
         optimizer=_optimizer(model, recipe, steps),
-        loss=task.loss(recipe),
+        loss=task.loss(recipe, corpus),
         metrics=task.metrics(recipe),
     )
     model.optimizer.build(model.trainable_variables)

@@ -1,9 +1,11 @@
 """Tasks: what a model is trained to do. `TASKS` has them by the name that a recipe gives."""
 
+from training.tasks.classification import Classification
 from training.tasks.language_model import LanguageModelling
 from training.tasks.translation import Translation
 
 TASKS = {
     "translation": Translation(),
     "language-model": LanguageModelling(),
+    "classifier": Classification(),
 }

@@ -1,6 +1,7 @@
 """What a training has to know of its task, and of nothing else that is particular to it."""
 
 import abc
+import dataclasses
 import math
 from collections.abc import Mapping
 
@@ -92,8 +93,11 @@ class Task(abc.ABC):
             what is padding there counts nothing.
         """
 
-    def uniform(self, rows, columns, token):
-        """A batch whose texts are this token alone: for a step that teaches nothing."""
+    def uniform(self, rows, columns, token, config=None):
+        """A batch whose texts are this token alone: for a step that teaches nothing.
+
+        `config` is the model's configuration, for labels whose number it has.
+        """
         ids = tf.RaggedTensor.from_tensor(tf.fill([rows, columns], token))
         return self.example(
             ids, ids, lambda ids, columns=columns: ids.to_tensor(PAD, shape=[rows, columns])
@@ -104,8 +108,8 @@ class Task(abc.ABC):
     without_padding = None
 
     @abc.abstractmethod
-    def loss(self, recipe):
-        """A Keras loss whose `call` gives the loss of each label.
+    def loss(self, recipe, corpus=None):
+        """A Keras loss whose `call` gives the loss of each label; `corpus` is that of training.
 
         Its attribute `r_drop` is the weight of R-Drop, which the training sets.
         """
@@ -209,3 +213,33 @@ class Task(abc.ABC):
     def read_configuration(self, fields):
         """The configuration of fields by name. Raises ValueError or TypeError."""
         return FAMILIES[self.family].configuration.from_dict(fields)
+
+
+# Characters of what SentencePiece learns from at once: it leaves out what has over 16 KB.
+LEARNED = 4096
+
+
+def source_tokenizer(texts, recipe):
+    """The `Tokenizer` that a recipe learns from texts of any length, one for both sides."""
+    from tfformer.text.tokenizer import Tokenizer
+
+    pieces = (
+        text[start : start + LEARNED] for text in texts for start in range(0, len(text), LEARNED)
+    )
+    return Tokenizer.train(
+        pieces,
+        vocabulary_size=recipe.vocabulary_size,
+        kind=recipe.vocabulary_kind,
+        split_digits=recipe.split_digits,
+    )
+
+
+def require_defaults(task, recipe, names):
+    """Raises a ValueError unless these settings of a recipe, which say nothing to the task, are
+    what they are by default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
+    for name in names:
+        if (value := getattr(recipe, name)) != defaults[name]:
+            raise ValueError(
+                f"{name} must be {defaults[name]} for the family {task.family}, got {value}"
+            )
