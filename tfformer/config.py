@@ -13,6 +13,7 @@ NORMS = ("post", "pre")
 POSITIONS = ("sinusoidal", "learned")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 POOLINGS = ("mean", "bos")
+COMBINED = ("mean", "lstm", "transformer")
 
 
 def option(default, help, *, least=None, below=None, choices=None):
@@ -314,6 +315,11 @@ class ClassifierConfig(OneStackOptions):
         num_labels: C.
         pooling: what a text's vector is: `"mean"` (default), the mean over its tokens, or `"bos"`,
             that of a bos which is set before it.
+        multi_label: whether a text may have several labels, or none. Default False: it has one.
+        piece_length: a longer text is read in pieces of so many tokens. Default 0: at once.
+        piece_overlap: tokens that two neighbouring pieces share. Default 0.
+        pieces: how the vectors of the pieces become that of the text: `"mean"` (default), `"lstm"`
+            or `"transformer"`, a layer over the pieces.
 
     Raises:
         ValueError: a value breaks its rule; it names the argument, the rule and the value received.
@@ -328,9 +334,31 @@ class ClassifierConfig(OneStackOptions):
     num_labels: int = option(dataclasses.MISSING, "labels", least=1)
     _: dataclasses.KW_ONLY
     pooling: str = option("mean", "the vector of a text", choices=POOLINGS)
+    multi_label: bool = option(False, "a text has any number of labels, split at commas")
+    piece_length: int = option(0, "tokens of a piece of a long text; 0 reads it at once", least=0)
+    piece_overlap: int = option(0, "tokens that two neighbouring pieces share", least=0)
+    pieces: str = option("mean", "what makes one vector of those of the pieces", choices=COMBINED)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.piece_overlap >= max(self.piece_length, 1):
+            raise ValueError(
+                f"piece_overlap must be less than piece_length = {self.piece_length}, got "
+                f"{self.piece_overlap}"
+            )
+        if self.piece_length > self._numbered:
+            raise ValueError(
+                f"piece_length must be at most {self._numbered}, the places that the model can "
+                f"number, got {self.piece_length}"
+            )
 
     @property
     def longest(self) -> float:
+        return math.inf if self.piece_length else self._numbered
+
+    @property
+    def _numbered(self):
+        """The most tokens that are read at once; a bos before them takes a place."""
         return super().longest - (self.pooling == "bos")
 
 

@@ -17,6 +17,7 @@ from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense, PointerGenerator
+from tfformer.layers.pieces import Pieces, Recurrence
 from tfformer.layers.pooling import Pooling
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.residual import Residual
@@ -91,6 +92,18 @@ def pooling_case(layer, x, memory):
     return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), tf.constant(MASK))
 
 
+def pieces_case(layer, x, memory):
+    def flat(pieces):
+        ids, real = pieces
+        return tf.concat([tf.reshape(ids, [1, -1]), tf.cast(real[:1], ids.dtype)], axis=1)
+
+    return flat(layer(IDS)), lambda twin, w: flat(twin(w, tf.constant(IDS)))
+
+
+def recurrence_case(layer, x, memory):
+    return layer(memory, mask=MASK), lambda twin, w: twin(w, memory, tf.constant(MASK))
+
+
 def residual_case(layer, x, memory):
     return layer(x, sublayer=tf.tanh), lambda twin, w: twin(w, rows(x), tf.tanh)
 
@@ -126,6 +139,8 @@ CASES = {
     ),
     "mean": (Pooling, lambda: Pooling("mean"), pooling_case),
     "state of bos": (Pooling, lambda: Pooling("bos"), pooling_case),
+    "pieces": (Pieces, lambda: Pieces(3, 1), pieces_case),
+    "lstm": (Recurrence, lambda: Recurrence(D), recurrence_case),
     "encoder layer": (EncoderLayer, lambda: EncoderLayer(**SIZES), encoder_layer_case),
     "encoder": (Encoder, lambda: Encoder(2, **SIZES, norm="pre"), encoder_case),
     "decoder layer": (DecoderLayer, lambda: DecoderLayer(**SIZES), decoder_layer_case),

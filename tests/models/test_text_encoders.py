@@ -11,12 +11,16 @@ import tensorflow as tf
 from tfformer import Classifier, ClassifierConfig, LabelAccuracy, LabelCrossEntropy, LabelPerplexity
 from tfformer.inference.fuse import fuse
 from tfformer.inference.text_encoder import TextEncoderInference
+from tfformer.layers.pieces import Pieces
 
 B, S, V, C = 4, 7, 17, 5
 VARIANTS = {
     "mean": {},
     "bos": {"pooling": "bos", "norm": "pre"},
     "learned": {"pooling": "bos", "positions": "learned", "max_positions": 11, "last_norm": True},
+    "pieces": {"piece_length": 3, "piece_overlap": 1},
+    "lstm": {"piece_length": 3, "pieces": "lstm", "pooling": "bos", "multi_label": True},
+    "transformer": {"piece_length": 4, "piece_overlap": 3, "pieces": "transformer"},
 }
 variants = pytest.mark.parametrize("variant", VARIANTS)
 
@@ -44,8 +48,12 @@ def ids(rng):
 @variants
 def test_logits_and_vectors_equal_the_oracle(variant, ids, model_of):
     model = model_of(variant)
-    assert model(ids).shape == (B, C)
-    oracle.assert_close(model(ids), oracle.classifier(model, ids))
+    logits = model(ids)
+    if model.config.multi_label:
+        assert logits.shape == (B, C, 2) and not logits[..., 0].numpy().any()
+        logits = logits[..., 1]
+    assert logits.shape == (B, C)
+    oracle.assert_close(logits, oracle.classifier(model, ids))
     oracle.assert_close(model.embed({"ids": ids}), oracle.text_vectors(model, ids))
 
 
@@ -64,6 +72,28 @@ def test_the_twin_is_the_model(variant, ids, model_of):
     inference = TextEncoderInference(*fuse(model, 11))
     np.testing.assert_allclose(inference(ids), model(ids), atol=1e-5, rtol=1e-4)
     np.testing.assert_allclose(inference.embed(ids), model.embed(ids), atol=1e-5, rtol=1e-4)
+
+
+def test_pieces_by_hand():
+    ids = np.array([[*range(5, 15), 3], [7, 8, 9, 10, 11, 3, 0, 0, 0, 0, 0], [3] + [0] * 10])
+    pieces, real = Pieces(length=5, overlap=2)(ids)
+    assert pieces.numpy().tolist() == [
+        [[5, 6, 7, 8, 9], [8, 9, 10, 11, 12], [11, 12, 13, 14, 3]],
+        [[7, 8, 9, 10, 11], [10, 11, 3, 0, 0], [0, 0, 0, 0, 0]],
+        [[3, 0, 0, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]],
+    ]
+    assert real.numpy().tolist() == [[True] * 3, [True, True, False], [True, False, False]]
+    # Six tokens end with the second piece, though the third would hold some of them.
+    _, real = Pieces(length=5, overlap=4)(ids)
+    assert real.numpy().sum(axis=1).tolist() == [7, 2, 1]
+    pieces, real = Pieces(length=64)(ids[:, :4])
+    assert pieces.shape == (3, 1, 4) and real.numpy().all()
+
+
+def test_a_text_that_is_no_longer_than_a_piece_is_read_at_once(ids, randomise):
+    whole, cut = make("mean"), make("mean", piece_length=S)
+    cut.set_weights(randomise(whole).get_weights())
+    oracle.assert_close(cut(ids), whole(ids))
 
 
 def test_a_row_of_padding_is_a_number(model_of):
@@ -121,6 +151,12 @@ def test_what_is_no_input_is_refused():
         model(np.ones(3, int))
     with pytest.raises(ValueError, match="config must be a ClassifierConfig"):
         Classifier(None)
+    with pytest.raises(ValueError, match="piece_overlap must be less than piece_length = 3, got 3"):
+        make(piece_length=3, piece_overlap=3)
+    with pytest.raises(ValueError, match="piece_length must be at most 10, .* got 11"):
+        make("learned", piece_length=11)
+    with pytest.raises(ValueError, match=r"overlap must be in \[0, length = 3\), got 5"):
+        Pieces(3, 5)
     with pytest.raises(ValueError, match="pooling must be one of .* got 'max'"):
         make(pooling="max")
     config = make("learned").config

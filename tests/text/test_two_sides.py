@@ -81,7 +81,7 @@ def test_files_of_no_tokenizer_are_refused(tokenizer, content):
         ({"source.model": content, "source.pieces": table}, "got .*model.*pieces"),
         (
             {"source.model": content, "target.model": content, "target.pieces": table},
-            "target must have one file, target.model or target.pieces, got ",
+            "target must have one file, target.model or target.pieces or target.labels, got ",
         ),
         ({"source.model": table}, "source.model must be a SentencePiece model"),
         ({"source.model": content, "target.pieces": content}, "target.pieces.* must be "),

@@ -11,6 +11,7 @@ from tfformer.inference import (
     language_model,
     norm,
     output,
+    pieces,
     pooling,
     positions,
     residual,
@@ -23,7 +24,7 @@ from tfformer.models.transformer import Transformer
 
 # Each layer that can be served, and its twin: a class, or a function that makes one.
 FILES = (attention, decoder, embedding, encoder, feed_forward, norm, output, positions, residual)
-FILES += (pooling,)
+FILES += (pieces, pooling)
 TWINS = {layer: twin for file in FILES for layer, twin in file.TWINS.items()}
 # A model may be trained by a subclass of its class.
 MODELS = {

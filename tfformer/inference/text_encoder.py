@@ -3,7 +3,8 @@
 import tensorflow as tf
 
 from tfformer.inference.cached import embedded
-from tfformer.inference.masks import padding_bias, padding_mask
+from tfformer.inference.masks import attention_bias, padding_bias, padding_mask
+from tfformer.layers.pieces import Recurrence
 
 
 class TextEncoder:
@@ -32,15 +33,42 @@ class Classifier(TextEncoder):
         super().__init__(model, fusing)
         self.pooling = fusing.twin(model.pooling, "pooling")
         self.output = fusing.twin(model.output_projection, "output")
+        self.several, self.kind, self.pieces = model.config.multi_label, "mean", None
+        if model.pieces is not None:
+            self.pieces = fusing.twin(model.pieces, "pieces")
+            self.mean_of_pieces = fusing.twin(model.mean_of_pieces, "mean_of_pieces")
+        if model.combined is not None:
+            self.kind = "lstm" if isinstance(model.combined, Recurrence) else "transformer"
+            self.combined = fusing.twin(model.combined, "combined")
+        if self.kind == "transformer":
+            self.piece_positions = fusing.twin(model.piece_positions, "piece_positions")
 
     def vectors(self, weights, ids):
         """ids [B, S] -> [B, D]."""
+        if self.pieces is None:
+            return self._vectors(weights, ids)
+        ids, real = self.pieces(weights, ids)
+        batch, count, length = tf.unstack(tf.shape(ids))
+        rows = tf.reshape(ids, [batch * count, length])  # [B * P, L]
+        x = self._vectors(weights, rows)  # [B * P, D]
+        if self.kind == "lstm":
+            x = tf.reshape(x, [batch, count, x.shape[1]])  # [B, P, D]
+            return self.combined(weights, x, real)
+        if self.kind == "transformer":
+            x += tf.tile(self.piece_positions.table(weights)[:count], [batch, 1])
+            bias = attention_bias(real)[:, None, None]  # [B, 1, 1, P]
+            x = self.combined(weights, x, batch, count, self.combined.sees(bias))
+        return self.mean_of_pieces(weights, x, real)
+
+    def _vectors(self, weights, ids):
+        """The vector of each row of ids [B, S], [B, D]."""
         ids = self.pooling.read(ids)
         return self.pooling(weights, self.states(weights, ids), padding_mask(ids))
 
     def logits(self, weights, ids):
-        """ids [B, S] -> float32 [B, C]."""
-        return self.output(weights, self.vectors(weights, ids))
+        """ids [B, S] -> float32 [B, C], or [B, C, 2]."""
+        logits = self.output(weights, self.vectors(weights, ids))
+        return tf.stack([tf.zeros_like(logits), logits], axis=-1) if self.several else logits
 
 
 class TextEncoderInference:
