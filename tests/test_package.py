@@ -20,6 +20,8 @@ KERAS_ALONE = [
     "LanguageModel",
     "Classifier",
     "ClassifierConfig",
+    "MaskedLanguageModel",
+    "MaskedLanguageModelConfig",
     "LabelAccuracy",
     "LabelCrossEntropy",
     "LabelPerplexity",
@@ -46,6 +48,7 @@ KERAS_ALONE = [
 ]
 WITH_TENSORFLOW = [
     "TextClassifier",
+    "GapFiller",
     "TextGenerator",
     "Tokenizer",
     "Translator",

@@ -16,7 +16,12 @@ except ModuleNotFoundError as error:
         "pip install 'tfformer[tensorflow]', or install jax and set KERAS_BACKEND=jax"
     ) from None
 
-from tfformer.config import ClassifierConfig, LanguageModelConfig, TransformerConfig
+from tfformer.config import (
+    ClassifierConfig,
+    LanguageModelConfig,
+    MaskedLanguageModelConfig,
+    TransformerConfig,
+)
 from tfformer.files import RunError
 from tfformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
 from tfformer.layers.decoder import Decoder, DecoderLayer
@@ -29,6 +34,7 @@ from tfformer.loss import LabelCrossEntropy, SmoothedCrossEntropy
 from tfformer.metrics import LabelAccuracy, LabelPerplexity, Perplexity, TokenAccuracy
 from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
+from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.models.transformer import Transformer
 from tfformer.run import load, load_translator, save
 from tfformer.schedule import WarmupSchedule
@@ -37,6 +43,7 @@ from tfformer.shortlist import Shortlist
 __version__ = "0.1.0"
 
 _NEED_TENSORFLOW = {
+    "GapFiller": "tfformer.service.gap_filler",
     "SpecialIds": "tfformer.search",
     "State": "tfformer.search",
     "StepResult": "tfformer.search",
@@ -59,12 +66,15 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "GapFiller",
     "LabelAccuracy",
     "LabelCrossEntropy",
     "LabelPerplexity",
     "LanguageModel",
     "LanguageModelConfig",
     "LearnedPositionalEmbedding",
+    "MaskedLanguageModel",
+    "MaskedLanguageModelConfig",
     "MultiHeadAttention",
     "Perplexity",
     "RunError",

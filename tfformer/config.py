@@ -292,7 +292,6 @@ class LanguageModelConfig(OneStackOptions):
 
     Raises:
         ValueError: a value breaks its rule; it names the argument, the rule and the value received.
-        TypeError: there is no such argument.
 
     Example:
         >>> config = LanguageModelConfig.preset("tiny", 8000, norm="pre")
@@ -307,23 +306,46 @@ class LanguageModelConfig(OneStackOptions):
 
 
 @dataclasses.dataclass(frozen=True)
-class ClassifierConfig(OneStackOptions):
+class MaskedLanguageModelConfig(LanguageModelConfig):
+    """The configuration of a `MaskedLanguageModel`: that of a language model.
+
+    Example:
+        >>> config = MaskedLanguageModelConfig.preset("tiny", 8000)
+        >>> config.d_model, config.num_layers
+        (128, 4)
+    """
+
+    _LAYERS = "num_encoder_layers"
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanConfig(OneStackOptions):
+    """The configuration of a `SpanReader`; its arguments are those of one stack."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggerConfig(OneStackOptions):
+    """The configuration of a `Tagger`: that of one stack, and `num_labels`, C."""
+
+    num_labels: int = option(dataclasses.MISSING, "labels", least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierConfig(TaggerConfig):
     """The configuration of a `Classifier`; frozen and validated.
 
     Args:
-        vocabulary_size, num_layers, **options: see `OneStackOptions`.
-        num_labels: C.
+        vocabulary_size, num_layers, num_labels, **options: see `TaggerConfig`.
         pooling: what a text's vector is: `"mean"` (default), the mean over its tokens, or `"bos"`,
             that of a bos which is set before it.
         multi_label: whether a text may have several labels, or none. Default False: it has one.
-        piece_length: a longer text is read in pieces of so many tokens. Default 0: at once.
-        piece_overlap: tokens that two neighbouring pieces share. Default 0.
+        piece_length, piece_overlap: a longer text is read in pieces of so many tokens, of which
+            neighbours share so many. Default 0: at once.
         pieces: how the vectors of the pieces become that of the text: `"mean"` (default), `"lstm"`
             or `"transformer"`, a layer over the pieces.
 
     Raises:
         ValueError: a value breaks its rule; it names the argument, the rule and the value received.
-        TypeError: there is no such argument.
 
     Example:
         >>> config = ClassifierConfig.preset("tiny", 8000, num_labels=3, pooling="bos")
@@ -331,7 +353,6 @@ class ClassifierConfig(OneStackOptions):
         (128, 4, 3)
     """
 
-    num_labels: int = option(dataclasses.MISSING, "labels", least=1)
     _: dataclasses.KW_ONLY
     pooling: str = option("mean", "the vector of a text", choices=POOLINGS)
     multi_label: bool = option(False, "a text has any number of labels, split at commas")
@@ -346,20 +367,16 @@ class ClassifierConfig(OneStackOptions):
                 f"piece_overlap must be less than piece_length = {self.piece_length}, got "
                 f"{self.piece_overlap}"
             )
-        if self.piece_length > self._numbered:
+        most = super().longest - (self.pooling == "bos")  # which takes a place
+        if self.piece_length > most:
             raise ValueError(
-                f"piece_length must be at most {self._numbered}, the places that the model can "
-                f"number, got {self.piece_length}"
+                f"piece_length must be at most {most}, the places that the model can number, got "
+                f"{self.piece_length}"
             )
 
     @property
     def longest(self) -> float:
-        return math.inf if self.piece_length else self._numbered
-
-    @property
-    def _numbered(self):
-        """The most tokens that are read at once; a bos before them takes a place."""
-        return super().longest - (self.pooling == "bos")
+        return math.inf if self.piece_length else super().longest - (self.pooling == "bos")
 
 
 PRESETS = {
@@ -373,7 +390,7 @@ PRESETS = {
         num_heads=4,
         dropout=0.3,
         tie_embeddings="all",
-    ),
+    ),  # fmt: skip
     "test": dict(
         num_encoder_layers=2, num_decoder_layers=3, d_model=14, d_ff=29, num_heads=2, dropout=0.1
     ),

@@ -46,6 +46,9 @@ def parser():
     add_search(parser)
     parser.add_argument("--batch-size", type=count(), default=64, help="default 64")
     add_languages(parser)
+    parser.add_argument(
+        "--picture", type=Path, metavar="PNG", help="of labels: which was predicted for which"
+    )
     parser.add_argument("--output", type=Path, help="default: RUN/evaluation.json")
     parser.add_argument("--translations", type=Path, help="write the translations into this file")
     return parser
@@ -105,6 +108,7 @@ def read_texts(arguments):
     from training.data.reader import CorpusError, Pair, is_blank, read_lines
 
     others = ("recipe", "data", "source", "target", "labels", "greedy", "translations", "language")
+    others += ("picture",)
     for name in others:
         if getattr(arguments, name):
             raise ValueError(f"--text is for a language model, and --{name} is not: give one")
@@ -299,7 +303,7 @@ def _run(command, arguments):
     from training.report.scores import add_scores
 
     # Before the work, not after it.
-    for name in ("output", "translations"):
+    for name in ("output", "translations", "picture"):
         path = getattr(arguments, name)
         if path and not os.access(path.parent, os.W_OK):
             return command.fail(f"--{name}: {path.parent} is no folder that can be written")
@@ -333,22 +337,26 @@ def _scored(arguments, pairs, language, options, say):
     Raises:
         ValueError, OSError: what is wrong with the run or the corpus.
     """
-    from tfformer.models import ENCODER_DECODER, LANGUAGE_MODEL
+    from tfformer.models import ENCODER_DECODER, LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL
     from tfformer.run import load_service, read_config, read_family, require_family
-    from training.judging import evaluate_labels, print_labels, task_of
-    from training.perplexity import evaluate_texts, print_perplexity
+    from training.judging import draw_confusion, evaluate_labels, print_labels, task_of
+    from training.perplexity import evaluate_masked, evaluate_texts, print_perplexity
 
     run, size = arguments.run, arguments.batch_size
     config = read_config(run)
     if arguments.text:
-        require_family(run, config, LANGUAGE_MODEL)
-        scores = evaluate_texts(load_service(run, **options), [pair.source for pair in pairs], size)
+        masked = read_family(run, config) == MASKED_LANGUAGE_MODEL
+        require_family(run, config, MASKED_LANGUAGE_MODEL if masked else LANGUAGE_MODEL)
+        scored = evaluate_masked if masked else evaluate_texts
+        scores = scored(load_service(run, **options), [pair.source for pair in pairs], size)
         print_perplexity(scores, str(run))
         return scores, []
     family = read_family(run, config)
-    task = task_of(family)
+    task = task_of(family, config["model"])
     if task is None or arguments.target:
         require_family(run, config, ENCODER_DECODER)
+        if arguments.picture:
+            raise ValueError(f"--picture is of labels, and {run} has none")
         if arguments.labels:
             raise ValueError(f"--labels is for labelled texts, and {run} is of {family!r}")
         service = load_service(run, **options)
@@ -365,7 +373,9 @@ def _scored(arguments, pairs, language, options, say):
             )
     service = load_service(run, **options)
     say(f"reading {len(pairs):,} texts ...")
-    scores, answers = evaluate_labels(task, service, pairs, config["model"], size)
+    scores, answers, confused = evaluate_labels(task, service, pairs, config["model"], size)
+    if arguments.picture:
+        draw_confusion(arguments.picture, service.tokenizer, confused)
     print_labels(scores, str(run))
     return scores, answers
 

@@ -6,11 +6,20 @@ TRANSLATION = "translation"
 FAMILY_TASKS = {
     "transformer": TRANSLATION,
     "language-model": "language-model",
+    "masked-language-model": "masked-language-model",
     "classifier": "classifier",
 }
 # Those whose corpus is plain text, and those of texts and labels.
-PLAIN_TASKS = {"language-model"}
-LABELLED_TASKS = {"classifier"}
+PLAIN_TASKS = {"language-model", "masked-language-model"}
+LABELLED_TASKS = {"classifier", "multi-label-classifier"}
+# The task of a family whose texts have any number of labels: `--multi-label`.
+MULTI_LABEL_TASKS = {"classifier": "multi-label-classifier"}
+
+
+def task_of(family, multi_label=False):
+    """The task of a family; of texts that have any number of labels, another."""
+    task = FAMILY_TASKS[family]
+    return MULTI_LABEL_TASKS.get(task, task) if multi_label else task
 
 
 def files_of(task):

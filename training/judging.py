@@ -2,6 +2,8 @@
 
 import time
 
+import numpy as np
+
 from training.data.reader import CorpusError, CorpusReport
 from training.tasks import TASKS
 from training.tasks.labelled import LabelledTask
@@ -12,12 +14,18 @@ MEASURES = {
     "accuracy": ("accuracy", "{:.4f}", "of the labels"),
 }
 SHOWN = 40  # labels of a table at most
+WITH_COUNTS, DRAWN = 20, 100  # labels of a picture, with the counts in it, and at most
 
 
-def task_of(family):
-    """The `LabelledTask` of a family by its name; None if it is of another kind."""
-    found = [task for task in TASKS.values() if task.family == family]
-    return found[0] if isinstance(found[0], LabelledTask) else None
+def task_of(family, model):
+    """The `LabelledTask` of a family by its name; None if it is of another kind.
+
+    `model` has the fields of the model's configuration.
+    """
+    for task in TASKS.values():
+        if isinstance(task, LabelledTask) and task.family == family and task.is_of(model):
+            return task
+    return None
 
 
 def evaluate_labels(task, service, pairs, model, batch_size):
@@ -31,7 +39,8 @@ def evaluate_labels(task, service, pairs, model, batch_size):
         batch_size: texts at once; changes no score.
 
     Returns:
-        (scores, answers): a dict that JSON can hold, and a list of strings.
+        (scores, answers, confused): a dict that JSON can hold, a list of strings, and what
+        `LabelledTask.judged` gives besides.
 
     Raises:
         CorpusError: no pair can be used.
@@ -42,11 +51,45 @@ def evaluate_labels(task, service, pairs, model, batch_size):
         raise CorpusError(f"no {task.unit} of the test set can be used: {report}")
     service.answer([pairs[0].source])
     started = time.monotonic()
-    scores, answers = task.judged(service, pairs, batch_size)
+    scores, answers, confused = task.judged(service, pairs, batch_size)
     seconds = time.monotonic() - started
     more = {"pairs": len(pairs), "search": "as served", "seconds": seconds}
     more |= {"dropped": report.blank, "texts_per_second": len(pairs) / seconds}
-    return {**scores, **more}, answers
+    return {**scores, **more}, answers, confused
+
+
+def draw_confusion(path, tokenizer, confused):
+    """A picture of which label was predicted for which, written as PNG: the share of the texts of
+    each label, a row for each.
+
+    Raises:
+        ValueError: there are no labels, or too many.
+    """
+    if confused is None or len(confused) > DRAWN:
+        count = "none" if confused is None else f"{len(confused):,}"
+        raise ValueError(f"--picture is of at most {DRAWN} labels, got {count}")
+    names = tokenizer.target.labels
+    import sys
+
+    from training.report.fonts import lettered
+    from training.report.picture import pyplot, write_picture
+
+    shares = confused / np.maximum(confused.sum(axis=1, keepdims=True), 1)
+    with lettered(names, lambda line: print(line, file=sys.stderr)):
+        size = 2 + 0.4 * len(names)
+        figure, axes = pyplot().subplots(figsize=(size + 1, size), layout="constrained")
+        image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        # A dollar is a letter, and begins no formula.
+        axes.set_xticks(range(len(names)), names, rotation=90, parse_math=False)
+        axes.set_yticks(range(len(names)), names, parse_math=False)
+        axes.set(xlabel="predicted", ylabel="label")
+        if len(names) <= WITH_COUNTS:
+            for (row, column), count in np.ndenumerate(confused):
+                colour = "white" if shares[row, column] > 0.5 else "black"
+                axes.text(column, row, f"{count:,}", ha="center", va="center", color=colour)
+        axes.set_title("which label was predicted for which", fontsize="medium")
+        figure.colorbar(image, shrink=0.8)
+        write_picture(path, figure)
 
 
 def print_labels(scores, name):

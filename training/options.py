@@ -11,7 +11,7 @@ from pathlib import Path
 from training import options_file
 from training.command import LARGEST, Number, Parser, without_its_package
 from training.data.reader import require_files
-from training.families import FAMILY_TASKS, LABELLED_TASKS, PLAIN_TASKS, files_of
+from training.families import FAMILY_TASKS, LABELLED_TASKS, PLAIN_TASKS, files_of, task_of
 from training.own_files import file_pairs, origin_of, plain_texts
 from training.recipe import (
     AUTO,
@@ -240,7 +240,9 @@ def read_recipe(arguments):
     """The recipe that the arguments describe. Raises ValueError."""
     require_usage(arguments)
     recipe = load_recipe(arguments.recipe) if arguments.recipe else None
-    task = {"task": FAMILY_TASKS[arguments.family]} if arguments.family else {}
+    task = {}
+    if arguments.family:
+        task = {"task": task_of(arguments.family, arguments.multi_label)}
     if arguments.source or arguments.text:
         corpus = {**_own_corpus(arguments), **task}
         named = corpus.get("task", recipe.task if recipe else None)

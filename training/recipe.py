@@ -120,6 +120,9 @@ class Recipe:
         CORPUS, "", "of the target, for BLEU as the Multi30K literature counts it"
     )
     smoothing: float = setting(REGULARISATION, 0.1, "label smoothing")
+    class_weights: str = setting(
+        REGULARISATION, "none", "of a classifier's labels: none, or balanced: rare ones weigh more"
+    )
     r_drop: float = setting(
         REGULARISATION, 0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once"
     )
@@ -246,6 +249,7 @@ class Recipe:
             ("dtype", ("float32", "mixed_bfloat16", "mixed_float16", AUTO)),
             ("strategy", STRATEGIES),
             ("optimizer", OPTIMIZERS),
+            ("class_weights", TASKS[self.task].class_weights if self.task in TASKS else ()),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")

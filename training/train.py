@@ -94,7 +94,8 @@ def _begin(command, arguments):
         arguments.batch_tokens = None
     if arguments.init or (prepared / "init.json").exists():
         # Dropout has no weights: that of the run may be replaced, where another run begins.
-        settled = set(given_sizes(arguments)) - {"dropout"}
+        # And of what labels a text has, the task depends.
+        settled = set(given_sizes(arguments)) - {"dropout", "multi_label"}
         for name in sorted((set(changed_settings(arguments)) & SETTLED_BY_INIT) | settled):
             return command.fail(
                 f"{flag(name)} cannot be given with --init, whose run settles it", 2

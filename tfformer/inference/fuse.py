@@ -20,6 +20,7 @@ from tfformer.inference import (
 )
 from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
+from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.models.transformer import Transformer
 
 # Each layer that can be served, and its twin: a class, or a function that makes one.
@@ -31,6 +32,7 @@ MODELS = {
     Transformer: transformer.Transformer,
     LanguageModel: language_model.LanguageModel,
     Classifier: text_encoder.Classifier,
+    MaskedLanguageModel: text_encoder.MaskedLanguageModel,
 }
 
 

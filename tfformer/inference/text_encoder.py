@@ -71,6 +71,30 @@ class Classifier(TextEncoder):
         return tf.stack([tf.zeros_like(logits), logits], axis=-1) if self.several else logits
 
 
+class MaskedLanguageModel(TextEncoder):
+    """The twins of a masked language model."""
+
+    def __init__(self, model, fusing):
+        super().__init__(model, fusing)
+        self.pooling = fusing.twin(model.pooling, "pooling")
+
+    def of_embedding(self, model, fusing):
+        output = model.output_projection
+        self.output = fusing.twin(output, "output", embedding=model.embedding)
+        shared = self.output if output.tied else None
+        return fusing.twin(model.embedding, "embedding", output=shared)
+
+    def vectors(self, weights, ids):
+        """ids [B, S] -> [B, D]."""
+        return self.pooling(weights, self.states(weights, ids), padding_mask(ids))
+
+    def logits(self, weights, ids):
+        """ids [B, S] -> float32 [B, S, V]."""
+        logits = self.output(weights, self.states(weights, ids))
+        shape = tf.concat([tf.shape(ids), [self.output.size]], axis=0)
+        return tf.reshape(logits, shape)  # [B, S, V]
+
+
 class TextEncoderInference:
     """The forward pass of an encoder-only model: called, it gives logits as the model does.
 

@@ -2,9 +2,15 @@
 
 from typing import NamedTuple
 
-from tfformer.config import ClassifierConfig, LanguageModelConfig, TransformerConfig
+from tfformer.config import (
+    ClassifierConfig,
+    LanguageModelConfig,
+    MaskedLanguageModelConfig,
+    TransformerConfig,
+)
 from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
+from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.models.transformer import Transformer
 
 
@@ -19,9 +25,11 @@ class Family(NamedTuple):
 ENCODER_DECODER = "encoder-decoder"
 LANGUAGE_MODEL = "language-model"
 CLASSIFIER = "classifier"
+MASKED_LANGUAGE_MODEL = "masked-language-model"
 FAMILIES = {
     ENCODER_DECODER: Family(TransformerConfig, Transformer),
     LANGUAGE_MODEL: Family(LanguageModelConfig, LanguageModel),
+    MASKED_LANGUAGE_MODEL: Family(MaskedLanguageModelConfig, MaskedLanguageModel),
     CLASSIFIER: Family(ClassifierConfig, Classifier),
 }
 

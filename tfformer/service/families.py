@@ -1,6 +1,7 @@
 """Which service a run of a family has: a model of `tfformer.models.FAMILIES`, by the same name."""
 
-from tfformer.models import CLASSIFIER, ENCODER_DECODER, LANGUAGE_MODEL
+from tfformer.models import CLASSIFIER, ENCODER_DECODER, LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL
+from tfformer.service.gap_filler import GapFiller
 from tfformer.service.text_classifier import TextClassifier
 from tfformer.service.text_generator import TextGenerator
 from tfformer.service.translator import Translator
@@ -8,5 +9,6 @@ from tfformer.service.translator import Translator
 SERVICES = {
     ENCODER_DECODER: Translator,
     LANGUAGE_MODEL: TextGenerator,
+    MASKED_LANGUAGE_MODEL: GapFiller,
     CLASSIFIER: TextClassifier,
 }

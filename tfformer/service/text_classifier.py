@@ -1,8 +1,12 @@
 """What a classifier is asked: which label a text has, how likely each is, and a text's vector."""
 
+import inspect
+import numbers
+
 import tensorflow as tf
 
 from tfformer.models.classifier import Classifier
+from tfformer.search.options import first_names
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import TextService, embed, examples, warmup
 from tfformer.text.sides import LabelTable
@@ -16,6 +20,8 @@ class TextClassifier(TextService):
         tokenizer: its `Tokenizer`, whose target is a `LabelTable`.
         max_source_length: tokens of a text, eos counted; a longer one is cut. Default 256.
         max_batch_size: rows of a request. Default 256.
+        threshold: of a multi-label model, the probability from which on a text has a label.
+            Default 0.5.
         dtype: see `Translator`.
 
     Attributes:
@@ -40,6 +46,17 @@ class TextClassifier(TextService):
     MODEL, ABOUT = Classifier, "Text in, its label out: a classifier, the encoder of a Transformer"
     output = "label"
 
+    def __init__(self, model, tokenizer, *, threshold=0.5, **options):
+        if not isinstance(threshold, numbers.Real) or not 0 < threshold < 1:
+            raise ValueError(f"threshold must be in (0, 1), got {threshold!r}")
+        self.threshold = float(threshold)
+        super().__init__(model, tokenizer, **options)
+
+    @classmethod
+    def unknown(cls, options):
+        known = {*inspect.signature(cls).parameters, *inspect.signature(TextService).parameters}
+        return sorted(set(first_names(options)) - known)
+
     def check_labels(self, model, tokenizer):
         check_labels(model, tokenizer)
 
@@ -61,17 +78,26 @@ def check_labels(model, tokenizer):
 
 
 def classify(service, forward, name):
-    """The signature: `text` [B] -> `label` string [B], the likeliest; all of them in their order,
-    `labels` string [B, C], with their `probabilities` float32 [B, C]; and which texts were cut."""
+    """The signature: `text` [B] -> `label` string [B], the likeliest, or all that a text has, with
+    ", " between; all that there are in their order, `labels` string [B, C], with their
+    `probabilities` float32 [B, C]; and which texts were cut."""
     names = service.tokenizer.target.labels
 
     @graph(texts("text"))
     def classify(text):
         ids, truncated = service.source_ids(text)
-        probabilities = tf.nn.softmax(forward()(ids))  # [B, C]
-        table = tf.constant(names)
+        probabilities, table = tf.nn.softmax(forward()(ids)), tf.constant(names)
+        if service.model.config.multi_label:
+            probabilities = probabilities[..., 1]  # [B, C]
+            has = probabilities >= service.threshold
+            rows = tf.tile(table[None], [tf.shape(ids)[0], 1])
+            label = tf.strings.reduce_join(
+                tf.ragged.boolean_mask(rows, has), axis=1, separator=", "
+            )
+        else:
+            label = tf.gather(table, tf.argmax(probabilities, axis=1))
         return {
-            "label": tf.gather(table, tf.argmax(probabilities, axis=1)),
+            "label": label,
             "labels": tf.tile(table[None], [tf.shape(ids)[0], 1]),
             "probabilities": probabilities,
             "truncated": truncated,

@@ -1,11 +1,14 @@
 """Tasks: what a model is trained to do. `TASKS` has them by the name that a recipe gives."""
 
-from training.tasks.classification import Classification
+from training.tasks.classification import Classification, MultiLabelClassification
 from training.tasks.language_model import LanguageModelling
+from training.tasks.masked_language_model import MaskedLanguageModelling
 from training.tasks.translation import Translation
 
 TASKS = {
     "translation": Translation(),
     "language-model": LanguageModelling(),
+    "masked-language-model": MaskedLanguageModelling(),
     "classifier": Classification(),
+    "multi-label-classifier": MultiLabelClassification(),
 }

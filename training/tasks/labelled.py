@@ -2,7 +2,9 @@
 
 import abc
 import re
+from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
@@ -10,7 +12,7 @@ from tfformer.loss import LabelCrossEntropy
 from tfformer.metrics import LabelAccuracy, LabelPerplexity
 from tfformer.text.sides import LabelTable
 from training.data.batches import Batches
-from training.data.corpus import write_corpus
+from training.data.corpus import Corpus, write_corpus
 from training.data.noise import Noise
 from training.data.reader import CorpusError, Pair, is_blank
 from training.tasks.task import Task, require_defaults, source_tokenizer
@@ -19,6 +21,7 @@ from training.tasks.task import Task, require_defaults, source_tokenizer
 BATCH = 64
 # More different labels than this are no labels: a file of translations, say.
 MOST_LABELS = 10_000
+LABELS = "labels.npy"
 
 
 class Reading(abc.ABC):
@@ -49,6 +52,18 @@ class Reading(abc.ABC):
         """What `Task.example` says."""
 
 
+class LabelledCorpus(Corpus):
+    """The texts of a folder, and how often each label was there.
+
+    Attributes:
+        counts: int64 [C].
+    """
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.counts = np.load(Path(folder) / LABELS)
+
+
 class LabelledTask(Task):
     """A task of labelled texts; a subclass says what its `Reading` is.
 
@@ -56,7 +71,7 @@ class LabelledTask(Task):
         reading: the class of its `Reading`.
     """
 
-    reading = Reading
+    reading, corpus = Reading, LabelledCorpus
     parts, unit = ("encoder", "embeddings"), "text"
     # Settings of two sides of text, of what is generated, or that draw segmentations.
     unused = (
@@ -109,11 +124,14 @@ class LabelledTask(Task):
 
     def write_corpus(self, folder, pairs, tokenizer, max_tokens, report, split="train"):
         """Writes the pairs; of validation those alone whose labels training has."""
-        known = set(tokenizer.target.labels)
+        numbers = {label: n for n, label in enumerate(tokenizer.target.labels)}
+        counts = np.zeros(len(numbers), "int64")
 
         def with_known_labels():
             for pair in pairs:
-                if known.issuperset(filter(None, pair.target.split("\t"))):
+                labels = [*filter(None, pair.target.split("\t"))]
+                if numbers.keys() >= set(labels):
+                    np.add.at(counts, [numbers[label] for label in labels], 1)
                     yield pair
                 else:
                     report.kept -= 1
@@ -121,7 +139,9 @@ class LabelledTask(Task):
 
         reading = self.reading(tokenizer, max_tokens)
         names = "--val-source, --val-labels"
-        return write_corpus(folder, with_known_labels(), reading, max_tokens, report, split, names)
+        write_corpus(folder, with_known_labels(), reading, max_tokens, report, split, names)
+        np.save(folder / LABELS, counts)
+        return self.corpus(folder)
 
     def batches(self, corpus, tokenizer, batch_tokens, max_tokens, noise=None, **options):
         """A model of labels takes texts padded, one way: `packed` and `both_ways` say nothing."""
@@ -146,13 +166,18 @@ class LabelledTask(Task):
     def label_columns(self, config, columns):
         """How many labels a row of `columns` tokens has."""
 
+    def is_of(self, model):
+        """Whether a model with these fields of its configuration is trained by this task."""
+        return True
+
     @abc.abstractmethod
     def judged(self, served, pairs, batch_size):
         """How good what is served is, on pairs as `cleaned` gives them.
 
         Returns:
-            (scores, answers): the deciding figure, without "val_", and others by name; and an
-            answer to each text, a string.
+            (scores, answers, confused): the deciding figure, without "val_", and others by name;
+            an answer to each text, a string; and of how many texts with a label which label was
+            predicted, [C, C], or None where there are no labels.
         """
 
     def score(self, served, sources, references):

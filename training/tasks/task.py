@@ -31,9 +31,10 @@ class Task(abc.ABC):
             that the card's table has.
         parts: those of the model's `parts` that `--freeze` may name, though not all of them.
         unit: what a corpus has many of.
+        class_weights: what `Recipe.class_weights` may be.
     """
 
-    parts, unit = (), "pair"
+    parts, unit, class_weights = (), "pair", ("none",)
 
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
     figure_most = 1.0
