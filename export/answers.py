@@ -74,7 +74,7 @@ def plain(message, token=None):
 
 
 # The output of `serving_default` that is printed: of a translator, a language model, a classifier.
-PRINTED = ("translation", "continuation", "label", "filled")
+PRINTED = ("translation", "continuation", "label", "filled", "tags", "answer")
 
 
 def text_output(names):

@@ -16,12 +16,7 @@ except ModuleNotFoundError as error:
         "pip install 'tfformer[tensorflow]', or install jax and set KERAS_BACKEND=jax"
     ) from None
 
-from tfformer.config import (
-    ClassifierConfig,
-    LanguageModelConfig,
-    MaskedLanguageModelConfig,
-    TransformerConfig,
-)
+from tfformer.config import ClassifierConfig, LanguageModelConfig, TransformerConfig
 from tfformer.files import RunError
 from tfformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
 from tfformer.layers.decoder import Decoder, DecoderLayer
@@ -30,11 +25,13 @@ from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.rows import without_padding
-from tfformer.loss import LabelCrossEntropy, SmoothedCrossEntropy
+from tfformer.loss import LabelCrossEntropy, PlaceCrossEntropy, SmoothedCrossEntropy
 from tfformer.metrics import LabelAccuracy, LabelPerplexity, Perplexity, TokenAccuracy
 from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
 from tfformer.models.masked_language_model import MaskedLanguageModel
+from tfformer.models.span_reader import SpanReader
+from tfformer.models.tagger import Tagger
 from tfformer.models.transformer import Transformer
 from tfformer.run import load, load_translator, save
 from tfformer.schedule import WarmupSchedule
@@ -44,10 +41,12 @@ __version__ = "0.1.0"
 
 _NEED_TENSORFLOW = {
     "GapFiller": "tfformer.service.gap_filler",
+    "SpanAnswers": "tfformer.service.span_answers",
     "SpecialIds": "tfformer.search",
     "State": "tfformer.search",
     "StepResult": "tfformer.search",
     "TextGenerator": "tfformer.service.text_generator",
+    "TextTagger": "tfformer.service.text_tagger",
     "TextClassifier": "tfformer.service.text_classifier",
     "Tokenizer": "tfformer.text.tokenizer",
     "Translator": "tfformer.service.translator",
@@ -74,18 +73,22 @@ __all__ = [
     "LanguageModelConfig",
     "LearnedPositionalEmbedding",
     "MaskedLanguageModel",
-    "MaskedLanguageModelConfig",
     "MultiHeadAttention",
     "Perplexity",
+    "PlaceCrossEntropy",
     "RunError",
     "Shortlist",
     "SinusoidalPositionalEncoding",
     "SmoothedCrossEntropy",
+    "SpanAnswers",
+    "SpanReader",
     "SpecialIds",
     "State",
     "StepResult",
+    "Tagger",
     "TextClassifier",
     "TextGenerator",
+    "TextTagger",
     "TokenAccuracy",
     "TokenEmbedding",
     "Tokenizer",

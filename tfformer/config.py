@@ -262,8 +262,7 @@ class OneStackOptions(NumberedOptions):
     _: dataclasses.KW_ONLY
     num_layers: int = option(6, "layers of a model of one stack", least=1)
 
-    # Of the stacks of a `TransformerConfig`, the one whose N a preset gives.
-    _LAYERS = "num_encoder_layers"
+    _LAYERS = "num_encoder_layers"  # of a preset
 
     @classmethod
     def preset(cls, name: str, vocabulary_size: int, **changes):
@@ -307,15 +306,9 @@ class LanguageModelConfig(OneStackOptions):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLanguageModelConfig(LanguageModelConfig):
-    """The configuration of a `MaskedLanguageModel`: that of a language model.
+    """The configuration of a `MaskedLanguageModel`: that of a language model."""
 
-    Example:
-        >>> config = MaskedLanguageModelConfig.preset("tiny", 8000)
-        >>> config.d_model, config.num_layers
-        (128, 4)
-    """
-
-    _LAYERS = "num_encoder_layers"
+    _LAYERS = "num_encoder_layers"  # of a preset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -338,7 +331,7 @@ class ClassifierConfig(TaggerConfig):
         vocabulary_size, num_layers, num_labels, **options: see `TaggerConfig`.
         pooling: what a text's vector is: `"mean"` (default), the mean over its tokens, or `"bos"`,
             that of a bos which is set before it.
-        multi_label: whether a text may have several labels, or none. Default False: it has one.
+        multi_label: whether a text may have several labels, or none. Default False.
         piece_length, piece_overlap: a longer text is read in pieces of so many tokens, of which
             neighbours share so many. Default 0: at once.
         pieces: how the vectors of the pieces become that of the text: `"mean"` (default), `"lstm"`

@@ -3,9 +3,14 @@
 import keras
 from keras import ops
 
-from tfformer.loss import flattened, label_logits, normalised, token_weights
-
-IMPOSSIBLE = -1e9  # a logit whose softmax is 0
+from tfformer.loss import (
+    IMPOSSIBLE,
+    flattened,
+    label_logits,
+    normalised,
+    place_logits,
+    token_weights,
+)
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -113,3 +118,25 @@ def _with_none(logits):
     """Logits [..., C] with a column for the label 0 before them, of no probability."""
     logits = ops.cast(logits, "float32")
     return ops.concatenate([ops.full_like(logits[..., :1], IMPOSSIBLE), logits], axis=-1)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class PlaceAccuracy(TokenAccuracy):
+    """`TokenAccuracy` of places, integers [...], of which 0 is none, and logits [..., S]."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        weights, logits = token_weights(y_true, sample_weight), ops.cast(y_pred, "float32")
+        hits = ops.equal(place_logits(y_true, logits), ops.max(logits, axis=-1))
+        self.correct.assign_add(ops.sum(ops.cast(hits, "float32") * weights))
+        self.total.assign_add(ops.sum(weights))
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class PlacePerplexity(Perplexity):
+    """`Perplexity` of places, integers [...], of which 0 is none, and logits [..., S]."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        weights, logits = token_weights(y_true, sample_weight), ops.cast(y_pred, "float32")
+        nll = ops.logsumexp(logits, axis=-1) - place_logits(y_true, logits)
+        self.nll.assign_add(ops.sum(ops.where(weights > 0, nll, 0.0) * weights))
+        self.total.assign_add(ops.sum(weights))

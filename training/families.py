@@ -8,10 +8,12 @@ FAMILY_TASKS = {
     "language-model": "language-model",
     "masked-language-model": "masked-language-model",
     "classifier": "classifier",
+    "tagger": "tagger",
+    "span": "span",
 }
 # Those whose corpus is plain text, and those of texts and labels.
 PLAIN_TASKS = {"language-model", "masked-language-model"}
-LABELLED_TASKS = {"classifier", "multi-label-classifier"}
+LABELLED_TASKS = {"classifier", "tagger", "multi-label-classifier"}
 # The task of a family whose texts have any number of labels: `--multi-label`.
 MULTI_LABEL_TASKS = {"classifier": "multi-label-classifier"}
 
@@ -22,8 +24,14 @@ def task_of(family, multi_label=False):
     return MULTI_LABEL_TASKS.get(task, task) if multi_label else task
 
 
+# Those of questions, texts and answers, in the columns of a TSV.
+QUESTION_TASKS = {"span"}
+
+
 def files_of(task):
     """The options that name a task's files, in words."""
+    if task in QUESTION_TASKS:
+        return "--source, a TSV of question, text and answer"
     if task in PLAIN_TASKS:
         return "--text"
     return "--source and --labels" if task in LABELLED_TASKS else "--source and --target"

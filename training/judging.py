@@ -10,6 +10,8 @@ from training.tasks.labelled import LabelledTask
 
 # What a table shows of the scores: {name: (title, format, how it is counted)}.
 MEASURES = {
+    "token_f1": ("F1 of words", "{:.2f} %", "shared by answer and reference, the mean"),
+    "exact_match": ("exact match", "{:.2f} %", "to the letter"),
     "macro_f1": ("macro F1", "{:.4f}", "the mean over the labels"),
     "accuracy": ("accuracy", "{:.4f}", "of the labels"),
 }
@@ -54,7 +56,7 @@ def evaluate_labels(task, service, pairs, model, batch_size):
     scores, answers, confused = task.judged(service, pairs, batch_size)
     seconds = time.monotonic() - started
     more = {"pairs": len(pairs), "search": "as served", "seconds": seconds}
-    more |= {"dropped": report.blank, "texts_per_second": len(pairs) / seconds}
+    more |= {"dropped": report.blank + report.unmatched, "texts_per_second": len(pairs) / seconds}
     return {**scores, **more}, answers, confused
 
 

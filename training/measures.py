@@ -1,5 +1,8 @@
 """How good predicted labels are: counts of each label against each, accuracy, F1."""
 
+import collections
+import re
+
 import numpy as np
 
 
@@ -18,7 +21,7 @@ def confusion(labels, predicted, count):
 
 def label_counts(confused):
     """(true positives, predicted, true) of each label, of a confusion matrix: int64 [C] each."""
-    return np.diag(confused), confused.sum(axis=0), confused.sum(axis=1)
+    return np.diag(confused).copy(), confused.sum(axis=0), confused.sum(axis=1)
 
 
 def f1_of_each(hits, predicted, true):
@@ -32,6 +35,16 @@ def macro_f1(hits, predicted, true):
     found = f1_of_each(hits, predicted, true)
     found = found[~np.isnan(found)]
     return float(found.mean()) if len(found) else 0.0
+
+
+def word_f1(found, true):
+    """The F1 of the words that two texts share, each as often as in both; see Rajpurkar et al.
+    2016, "SQuAD"."""
+    words = [collections.Counter(re.findall(r"\w+", text.lower())) for text in (found, true)]
+    if not (words[0] and words[1]):
+        return float(found == true)
+    shared = sum((words[0] & words[1]).values())
+    return 2 * shared / (words[0].total() + words[1].total())
 
 
 def by_label(names, hits, predicted, true):

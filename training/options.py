@@ -11,7 +11,14 @@ from pathlib import Path
 from training import options_file
 from training.command import LARGEST, Number, Parser, without_its_package
 from training.data.reader import require_files
-from training.families import FAMILY_TASKS, LABELLED_TASKS, PLAIN_TASKS, files_of, task_of
+from training.families import (
+    FAMILY_TASKS,
+    LABELLED_TASKS,
+    PLAIN_TASKS,
+    QUESTION_TASKS,
+    files_of,
+    task_of,
+)
 from training.own_files import file_pairs, origin_of, plain_texts
 from training.recipe import (
     AUTO,
@@ -201,7 +208,8 @@ def _require_files_of(task, arguments):
     given = "text" if arguments.text else "source"
     fits = (task in PLAIN_TASKS) == (given == "text")
     for side in ("target", "labels"):
-        if getattr(arguments, side) and (task in LABELLED_TASKS) != (side == "labels"):
+        belongs = (task in LABELLED_TASKS) == (side == "labels") and task not in QUESTION_TASKS
+        if getattr(arguments, side) and not belongs:
             given, fits = side, False
     if not fits:
         raise ValueError(

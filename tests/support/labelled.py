@@ -25,6 +25,16 @@ def classified(count, seed):
         yield " ".join(words), label
 
 
+def tagged(count, seed):
+    """(text, labels): each word has its kind, words of one letter and of no piece among them."""
+    chosen = random.Random(seed)
+    kinds = {word: f"B-{kind[:2]}" for kind, words in KINDS.items() for word in words}
+    words = [*kinds, *FILLING, "\u200b", "größer"]
+    for _ in range(count):
+        text = chosen.choices(words, k=chosen.randint(1, 7))
+        yield "  ".join(text), " ".join(kinds.get(word, "O") for word in text)
+
+
 def write(folder, name, pairs):
     """Two files of a corpus, and the same as a TSV."""
     sides = list(zip(*pairs, strict=True))

@@ -21,6 +21,8 @@ from tfformer.inference import (
 from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
 from tfformer.models.masked_language_model import MaskedLanguageModel
+from tfformer.models.span_reader import SpanReader
+from tfformer.models.tagger import Tagger
 from tfformer.models.transformer import Transformer
 
 # Each layer that can be served, and its twin: a class, or a function that makes one.
@@ -33,6 +35,8 @@ MODELS = {
     LanguageModel: language_model.LanguageModel,
     Classifier: text_encoder.Classifier,
     MaskedLanguageModel: text_encoder.MaskedLanguageModel,
+    Tagger: text_encoder.Tagger,
+    SpanReader: text_encoder.SpanReader,
 }
 
 

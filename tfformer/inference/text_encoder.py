@@ -2,8 +2,9 @@
 
 import tensorflow as tf
 
+from tfformer.config import EOS
 from tfformer.inference.cached import embedded
-from tfformer.inference.masks import attention_bias, padding_bias, padding_mask
+from tfformer.inference.masks import MASKED, attention_bias, padding_bias, padding_mask
 from tfformer.layers.pieces import Recurrence
 
 
@@ -93,6 +94,37 @@ class MaskedLanguageModel(TextEncoder):
         logits = self.output(weights, self.states(weights, ids))
         shape = tf.concat([tf.shape(ids), [self.output.size]], axis=0)
         return tf.reshape(logits, shape)  # [B, S, V]
+
+
+class Tagger(TextEncoder):
+    """The twins of a tagger."""
+
+    def __init__(self, model, fusing):
+        super().__init__(model, fusing)
+        self.output = fusing.twin(model.output_projection, "output")
+
+    def logits(self, weights, ids):
+        """ids [B, S] -> float32 [B, S, C]."""
+        logits = self.output(weights, self.states(weights, ids))
+        shape = tf.concat([tf.shape(ids), [self.output.size]], axis=0)
+        return tf.reshape(logits, shape)  # [B, S, C]
+
+
+class SpanReader(TextEncoder):
+    """The twins of a span reader."""
+
+    def __init__(self, model, fusing):
+        super().__init__(model, fusing)
+        self.output = fusing.twin(model.output_projection, "output")
+
+    def logits(self, weights, ids):
+        """ids [B, S] -> float32 [B, 2, S]."""
+        logits = self.output(weights, self.states(weights, ids))
+        logits = tf.reshape(logits, tf.concat([tf.shape(ids), [2]], axis=0))  # [B, S, 2]
+        logits = tf.transpose(logits, [0, 2, 1])  # [B, 2, S]
+        ended = tf.cumsum(tf.cast(ids == EOS, tf.int32), axis=1)
+        in_text = (ended == 1) & (ids != EOS) & padding_mask(ids)
+        return tf.where(in_text[:, None], logits, MASKED)
 
 
 class TextEncoderInference:

@@ -6,11 +6,15 @@ from tfformer.config import (
     ClassifierConfig,
     LanguageModelConfig,
     MaskedLanguageModelConfig,
+    SpanConfig,
+    TaggerConfig,
     TransformerConfig,
 )
 from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
 from tfformer.models.masked_language_model import MaskedLanguageModel
+from tfformer.models.span_reader import SpanReader
+from tfformer.models.tagger import Tagger
 from tfformer.models.transformer import Transformer
 
 
@@ -25,12 +29,16 @@ class Family(NamedTuple):
 ENCODER_DECODER = "encoder-decoder"
 LANGUAGE_MODEL = "language-model"
 CLASSIFIER = "classifier"
+TAGGER = "tagger"
+SPAN = "span"
 MASKED_LANGUAGE_MODEL = "masked-language-model"
 FAMILIES = {
     ENCODER_DECODER: Family(TransformerConfig, Transformer),
     LANGUAGE_MODEL: Family(LanguageModelConfig, LanguageModel),
     MASKED_LANGUAGE_MODEL: Family(MaskedLanguageModelConfig, MaskedLanguageModel),
     CLASSIFIER: Family(ClassifierConfig, Classifier),
+    TAGGER: Family(TaggerConfig, Tagger),
+    SPAN: Family(SpanConfig, SpanReader),
 }
 
 

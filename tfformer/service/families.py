@@ -1,9 +1,18 @@
 """Which service a run of a family has: a model of `tfformer.models.FAMILIES`, by the same name."""
 
-from tfformer.models import CLASSIFIER, ENCODER_DECODER, LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL
+from tfformer.models import (
+    CLASSIFIER,
+    ENCODER_DECODER,
+    LANGUAGE_MODEL,
+    MASKED_LANGUAGE_MODEL,
+    SPAN,
+    TAGGER,
+)
 from tfformer.service.gap_filler import GapFiller
+from tfformer.service.span_answers import SpanAnswers
 from tfformer.service.text_classifier import TextClassifier
 from tfformer.service.text_generator import TextGenerator
+from tfformer.service.text_tagger import TextTagger
 from tfformer.service.translator import Translator
 
 SERVICES = {
@@ -11,4 +20,6 @@ SERVICES = {
     LANGUAGE_MODEL: TextGenerator,
     MASKED_LANGUAGE_MODEL: GapFiller,
     CLASSIFIER: TextClassifier,
+    TAGGER: TextTagger,
+    SPAN: SpanAnswers,
 }

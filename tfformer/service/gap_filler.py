@@ -7,11 +7,11 @@ from tfformer.inference.masks import MASKED
 from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.service.generation import encode_texts
 from tfformer.service.signature import Signature, graph, texts
-from tfformer.service.text_service import TextService, embed, warmup
+from tfformer.service.text_service import EmbeddingService, embed, warmup
 from tfformer.text.gaps import Gaps
 
 
-class GapFiller(TextService):
+class GapFiller(EmbeddingService):
     """A masked language model and its tokenizer as functions of text.
 
     Args:
@@ -32,11 +32,11 @@ class GapFiller(TextService):
             tokenizer is not that of the model.
 
     Example, with a model that has learned nothing (`load_service` gives that of a run):
+        >>> from tfformer.config import MaskedLanguageModelConfig
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
         >>> size = tokenizer.source_vocabulary_size
         >>> model = MaskedLanguageModel(MaskedLanguageModelConfig.preset("test", size))
-        >>> filler = GapFiller(model, tokenizer)
-        >>> filler.answer(["a [MASK] here"])[0].endswith(" here")
+        >>> GapFiller(model, tokenizer).answer(["a [MASK] here"])[0].endswith(" here")
         True
     """
 
@@ -59,7 +59,7 @@ class GapFiller(TextService):
         limits = {"max_source_length": max_source_length, "max_batch_size": max_batch_size}
         super().__init__(model, tokenizer, **limits, dtype=dtype)
 
-    def check_labels(self, model, tokenizer):
+    def _check_tokenizer(self, model, tokenizer):
         if not tokenizer.is_shared:
             raise ValueError("tokenizer must be one for both sides, got two")
         self.gaps = Gaps(tokenizer.source, self.mask)

@@ -8,11 +8,11 @@ import tensorflow as tf
 from tfformer.models.classifier import Classifier
 from tfformer.search.options import first_names
 from tfformer.service.signature import Signature, graph, texts
-from tfformer.service.text_service import TextService, embed, examples, warmup
+from tfformer.service.text_service import EmbeddingService, TextService, embed, examples, warmup
 from tfformer.text.sides import LabelTable
 
 
-class TextClassifier(TextService):
+class TextClassifier(EmbeddingService):
     """A classifier and its tokenizer as functions of text.
 
     Args:
@@ -57,7 +57,7 @@ class TextClassifier(TextService):
         known = {*inspect.signature(cls).parameters, *inspect.signature(TextService).parameters}
         return sorted(set(first_names(options)) - known)
 
-    def check_labels(self, model, tokenizer):
+    def _check_tokenizer(self, model, tokenizer):
         check_labels(model, tokenizer)
 
     def signatures_by(self, forward):

@@ -62,7 +62,7 @@ class TextService(Service):
                 f"tokenizer must have {size} ids of the source, as the model, got "
                 f"{tokenizer.source_vocabulary_size}"
             )
-        self.check_labels(model, tokenizer)
+        self._check_tokenizer(model, tokenizer)
         if dtype not in (None, "float32", "bfloat16"):
             raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
         whole("max_batch_size", max_batch_size)
@@ -75,7 +75,7 @@ class TextService(Service):
         self.max_source_length, self.max_batch_size = max_source_length, max_batch_size
         self.make_signatures()
 
-    def check_labels(self, model, tokenizer):
+    def _check_tokenizer(self, model, tokenizer):
         """Raises a ValueError unless the tokenizer has the labels of the model."""
 
     @abc.abstractmethod
@@ -118,12 +118,6 @@ class TextService(Service):
                     rows[n] = row
         return found
 
-    def embed(self, texts, batch_size=32):
-        """Texts -> their vectors, float32 [n, D]."""
-        found = self.outputs(texts, batch_size, "embed")
-        vectors = np.array(found.get("vector", []))
-        return vectors.reshape(len(texts), self.model.config.d_model)  # [n, D]
-
     def checked_rows(self, text):
         """`text`, if a request may have so many rows."""
         rows = require_in("the number of texts", tf.shape(text)[0], 0, self.max_batch_size)
@@ -165,6 +159,16 @@ class TextService(Service):
             },
             costs={"FLOPs of a token": f"{flops['token'] / 1e6:.1f} M"},
         )
+
+
+class EmbeddingService(TextService):
+    """A `TextService` that serves `embed`."""
+
+    def embed(self, texts, batch_size=32):
+        """Texts -> their vectors, float32 [n, D]; `batch_size` at once."""
+        found = self.outputs(texts, batch_size, "embed")
+        vectors = np.array(found.get("vector", []))
+        return vectors.reshape(len(texts), self.model.config.d_model)  # [n, D]
 
 
 def embed(service, forward):

@@ -5,7 +5,7 @@ import re
 import tensorflow as tf
 
 from tfformer.config import BOS
-from tfformer.text.sides import SPACE
+from tfformer.text.sides import SPACE, clean
 
 # Of the Private Use Area: one character, which is written as its three bytes where a vocabulary has
 # not learned it.
@@ -34,8 +34,9 @@ class Gaps:
         self.space = side.pieces.index(SPACE) if SPACE in side.pieces else None
 
     def marked(self, text):
-        """string [B] with the user's marker -> with `GAP`; one that was there becomes U+FFFD."""
-        text = tf.strings.regex_replace(text, GAP, "\ufffd")
+        """string [B] with the user's marker -> clean, and with `GAP`; one that was there becomes
+        U+FFFD."""
+        text = tf.strings.regex_replace(clean(text), GAP, "\ufffd")
         return tf.strings.regex_replace(text, re.escape(self.mask), GAP)
 
     def encode(self, text):

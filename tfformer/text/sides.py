@@ -178,6 +178,23 @@ class SentencePieceModel(Side):
     def encode(self, text):
         return self._kernel.tokenize(clean(text))
 
+    def encode_with_offsets(self, text):
+        """string [B] -> ids without eos, and the bytes of the text that each piece stands for, from
+        where on and before where: RaggedTensors of int32 [B, (S)].
+
+        The text is taken as it is, without `clean`. Of a character that is several bytes, each a
+        piece, the last of them stands for all.
+        """
+        found = self._kernel.tokenize_with_offsets(text)
+        ids, starts, ends = (one[:, :-1] for one in found)  # without eos
+        is_byte = tf.gather(tf.constant([self._processor.is_byte(n) for n in range(self.size)]),
+                            ids.flat_values)  # fmt: skip
+        flat = ends.flat_values
+        for _ in range(3):  # a character has at most four bytes
+            after = tf.concat([flat[1:], flat[-1:]], axis=0)
+            flat = tf.where(is_byte & tf.equal(flat, starts.flat_values), after, flat)
+        return ids, starts, ends.with_flat_values(flat)
+
     def decode(self, ids):
         return self._kernel.detokenize(ids)
 

@@ -3,6 +3,8 @@
 from training.tasks.classification import Classification, MultiLabelClassification
 from training.tasks.language_model import LanguageModelling
 from training.tasks.masked_language_model import MaskedLanguageModelling
+from training.tasks.span import SpanReading
+from training.tasks.tagging import Tagging
 from training.tasks.translation import Translation
 
 TASKS = {
@@ -10,5 +12,7 @@ TASKS = {
     "language-model": LanguageModelling(),
     "masked-language-model": MaskedLanguageModelling(),
     "classifier": Classification(),
+    "tagger": Tagging(),
+    "span": SpanReading(),
     "multi-label-classifier": MultiLabelClassification(),
 }

@@ -7,7 +7,15 @@ from tfformer.config import EOS, PAD, ClassifierConfig
 from tfformer.loss import LabelCrossEntropy
 from tfformer.models import CLASSIFIER
 from training import measures
-from training.tasks.labelled import LabelledTask, Reading, cut, label, numbers
+from training.tasks.labelled import (
+    LabelledTask,
+    Reading,
+    configured,
+    cut,
+    label,
+    label_scores,
+    numbers,
+)
 
 BALANCED = "balanced"
 
@@ -40,16 +48,10 @@ class Classification(LabelledTask):
         return [found] if (found := label(line)) else []
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
-        self.require_settings(recipe)
-        changes = {"multi_label": self.multi_label, **recipe.model_changes}
-        count = 2 if target_size is None else target_size - EOS - 1
-        try:
-            config = ClassifierConfig.preset(
-                recipe.preset, source_size, num_labels=count, **changes
-            )
-        except TypeError as error:
-            raise ValueError(f"model_changes: {error}") from error
-        return self._of_task(config)
+        kind = {"multi_label": self.multi_label}
+        return self._of_task(
+            configured(self, ClassifierConfig, recipe, source_size, target_size, **kind)
+        )
 
     def read_configuration(self, fields):
         return self._of_task(super().read_configuration(fields))
@@ -82,20 +84,10 @@ class Classification(LabelledTask):
         return TextClassifier(model, tokenizer, **search)
 
     def judged(self, served, pairs, batch_size):
-        names = served.tokenizer.target.labels
-        number = {name: n for n, name in enumerate(names)}
         answers = served.outputs([pair.source for pair in pairs], batch_size)["label"]
         answers = [answer.decode() for answer in answers]
-        # A label that training had not is a column of its own, which is never predicted.
-        true = [number.get(pair.target, len(names)) for pair in pairs]
-        confused = measures.confusion(true, [number[one] for one in answers], len(names) + 1)
-        hits, predicted, of = measures.label_counts(confused)
-        confused = confused[:-1, :-1]
-        scores = {
-            "macro_f1": measures.macro_f1(hits, predicted, of),
-            "accuracy": float(hits.sum() / len(pairs)),
-        }
-        scores["labels"] = measures.by_label(names, hits, predicted, of)
+        true = [pair.target for pair in pairs]
+        scores, confused = label_scores(served.tokenizer.target.labels, true, answers)
         return scores, answers, confused
 
 
@@ -125,7 +117,7 @@ class MultiLabelClassification(Classification):
         """In the order of the alphabet, each once."""
         return sorted({found for part in line.split(",") if (found := label(part))})
 
-    def may_be(self, labels, pair, model):
+    def may_be(self, labels, pair, report):
         return True
 
     def label_columns(self, config, columns):

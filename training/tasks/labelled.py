@@ -11,6 +11,7 @@ from tfformer.config import EOS, PAD
 from tfformer.loss import LabelCrossEntropy
 from tfformer.metrics import LabelAccuracy, LabelPerplexity
 from tfformer.text.sides import LabelTable
+from training import measures
 from training.data.batches import Batches
 from training.data.corpus import Corpus, write_corpus
 from training.data.noise import Noise
@@ -22,6 +23,7 @@ BATCH = 64
 # More different labels than this are no labels: a file of translations, say.
 MOST_LABELS = 10_000
 LABELS = "labels.npy"
+CONTROLS = "[\x00-\x1f\x7f-\x9f]+"
 
 
 class Reading(abc.ABC):
@@ -96,14 +98,15 @@ class LabelledTask(Task):
         `report`; a text may be as long as it is. `model` is that of `labels_of`."""
         for pair in pairs:
             labels = self.labels_of(pair.target, model)
-            if is_blank(pair.source) or not self.may_be(labels, pair, model):
+            if is_blank(pair.source):
                 report.blank += 1
-            else:
+            elif self.may_be(labels, pair, report):
                 report.kept += 1
                 yield Pair(pair.source, "\t".join(labels))
 
-    def may_be(self, labels, pair, model):
-        """Whether the text of a pair may have these labels."""
+    def may_be(self, labels, pair, report):
+        """Whether the text of a pair may have these labels; if not, `report` counts why."""
+        report.blank += not labels
         return bool(labels)
 
     def vocabulary(self, sources, targets, recipe):
@@ -223,7 +226,45 @@ class LabelledTask(Task):
 
 def label(text):
     """A label as a table has it: control characters and runs of white space are a space each."""
-    return " ".join(re.sub("[\x00-\x1f\x7f-\x9f]+", " ", text).split())
+    return " ".join(re.sub(CONTROLS, " ", text).split())
+
+
+def configured(task, configuration, recipe, source_size, target_size, **changes):
+    """The configuration of a model of labels; without a target's size, of two of them.
+
+    Raises:
+        ValueError: there is no such model, or a setting says nothing to the task.
+    """
+    task.require_settings(recipe)
+    if target_size is None or target_size > EOS + 1:
+        changes["num_labels"] = 2 if target_size is None else target_size - EOS - 1
+    try:
+        return configuration.preset(
+            recipe.preset, source_size, **{**changes, **recipe.model_changes}
+        )
+    except TypeError as error:
+        raise ValueError(f"model_changes: {error}") from error
+
+
+def label_scores(names, true, predicted):
+    """Macro F1, accuracy and the figures of each label; and the confusion matrix, [C, C].
+
+    Args:
+        names: the C labels.
+        true, predicted: labels, as many; one that is not among `names` is a label of its own.
+    """
+    number = {name: n for n, name in enumerate(names)}
+    rows = [[number.get(one, len(names)) for one in side] for side in (true, predicted)]
+    # A label that training had not is never right.
+    confused = measures.confusion(*rows, len(names) + 1)
+    hits, said, of = measures.label_counts(confused)
+    hits[-1] = 0
+    scores = {
+        "macro_f1": measures.macro_f1(hits, said, of),
+        "accuracy": float(hits.sum() / max(1, len(true))),
+        "labels": measures.by_label(names, hits, said, of),
+    }
+    return scores, confused[:-1, :-1]
 
 
 def cut(ids, longest):

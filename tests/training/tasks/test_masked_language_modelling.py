@@ -1,4 +1,4 @@
-"""Masked words: whole ones, the shares of 80/10/10; a training killed, resumed, scored, exported."""
+"""Masked words: whole ones, shares of 80/10/10; a training killed, resumed, scored, exported."""
 
 import math
 import random
