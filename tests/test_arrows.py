@@ -59,8 +59,10 @@ ARROWS = {
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",
     "training/dates": "training/command",
+    "training/facts": "training/command",
     "training/multi30k": "training/bar training/command training/data",
-    "training/recipes": "training/data training/recipe training/dates training/multi30k",
+    "training/recipes": "training/data training/recipe training/dates training/facts "
+    "training/multi30k",
     "training": "tfformer training/bar training/translating training/command training/lock "
     "training/data training/families training/recipe training/tasks "
     "training/report training/bleu training/prepare training/step training/interrupt "

@@ -1,4 +1,4 @@
-"""A span reader's signatures: the best span by the model, and where it stands in the text as given."""
+"""A span reader's signatures: the best span by the model, and where in the given text it stands."""
 
 import numpy as np
 import pytest

@@ -86,6 +86,8 @@ def found(service, forward, question, text):
     padded = tf.pad(end, [[0, 0], [0, width]], constant_values=IMPOSSIBLE)
     scores = begin[:, :, None] + tf.gather(padded, places, axis=1)  # [B, S, A]
     scores = tf.reshape(scores, [tf.shape(scores)[0], size * width])  # [B, S * A]
+    # Of no rows there are no places either, and nothing is the largest of nothing.
+    scores = tf.pad(scores, [[0, 0], [0, 1]], constant_values=2 * IMPOSSIBLE)
     best = tf.argmax(scores, axis=1, output_type=tf.int32)
     first, more = best // width - read.first, best % width
     has = tf.greater(read.starts.row_lengths(), 0)

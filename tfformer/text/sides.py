@@ -186,7 +186,7 @@ class SentencePieceModel(Side):
         piece, the last of them stands for all.
         """
         found = self._kernel.tokenize_with_offsets(text)
-        ids, starts, ends = (one[:, :-1] for one in found)  # without eos
+        ids, starts, ends = (tf.cast(one[:, :-1], tf.int32) for one in found)  # without eos
         is_byte = tf.gather(tf.constant([self._processor.is_byte(n) for n in range(self.size)]),
                             ids.flat_values)  # fmt: skip
         flat = ends.flat_values

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfformer.config import BOS, EOS, PAD
 from tfformer.text.sides import SPACE
 
-CHOSEN = 0.15  # of the words
+CHOSEN = 0.15  # of the words, and of a row one at least
 MASKED, RANDOM = 0.8, 0.1  # of those; the others stay
 
 
@@ -47,7 +47,10 @@ class Masking:
             tf.gather(tf.random.stateless_uniform(shape, seeds[n]), words, batch_dims=1)
             for n in range(2)
         )
-        chosen = (chance < CHOSEN) & (ids > EOS)
+        # Of each row one at least: a validation that hides nothing would measure nothing.
+        is_word = ids > EOS
+        least = tf.reduce_min(tf.where(is_word, chance, 1.0), axis=1, keepdims=True)
+        chosen = is_word & (chance <= tf.maximum(CHOSEN, least))
         drawn = tf.random.stateless_uniform(shape, seeds[2], EOS + 1, self.size, tf.int32)
         hidden = tf.where(how < MASKED, BOS, tf.where(how < MASKED + RANDOM, drawn, ids))
         return tf.where(chosen, hidden, ids), tf.where(chosen, ids, PAD)
