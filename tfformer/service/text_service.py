@@ -100,8 +100,13 @@ class TextService(Service):
         return self.fused_for(self.max_source_length + 1, dtype)
 
     def answer(self, texts, batch_size=None, greedy=False):
-        """What `serving_default` answers, of texts in any number; there is nothing to be greedy
-        about."""
+        """What `serving_default` answers, of texts in any number.
+
+        Raises:
+            ValueError: `greedy` is asked for, where nothing is searched; or as `in_batches`.
+        """
+        if greedy:
+            raise ValueError("greedy must be False of a model by which nothing is searched")
         default = self.functions["serving_default"]
         return self.in_batches(texts, batch_size, lambda some: default(some)[self.output])
 

@@ -32,8 +32,9 @@ RECIPE = Recipe(
     # Half of the first epoch rises, the last third falls to zero.
     warmup_steps=200,
     cooldown=0.3,
-    # In fewer steps than Adam, as of every small corpus.
+    # In fewer steps than Adam, with a peak of 0.0026: the paper's formula gives 64 columns 0.0088.
     optimizer="muon",
+    learning_rate_scale=0.3,
     weight_decay=0.1,
     smoothing=0.0,
 )
