@@ -73,13 +73,17 @@ def plain(message, token=None):
     return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]} ..."
 
 
+# The output of `serving_default` that is printed: of a translator, a language model, a classifier.
+PRINTED = ("translation", "continuation", "label", "filled", "tags", "answer")
+
+
 def text_output(names):
-    """The output of `serving_default` that is printed: of a translator, of a language model.
+    """The output of `serving_default` that is printed.
 
     Raises:
         AnswerError: there is none.
     """
-    for name in ("translation", "continuation"):
+    for name in PRINTED:
         if name in names:
             return name
     raise AnswerError("the server's answer has no list `translation`")

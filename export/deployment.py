@@ -227,9 +227,12 @@ def page_values(name, report, batching, xla):
         rows.append(f"| `{signature}` | {'; '.join(inputs)} | {'; '.join(outputs)} |")
         if signature == "serving_default":
             continue
-        asked = {}
+        asked, given = {}, said
+        if "question" in parts["inputs"]:  # with a tab between, where the text has both
+            question, _, rest = text.partition("\t")
+            given = {**said, "question": [question], "text": [rest or text]}
         for key in parts["inputs"]:
-            value = parts["defaults"].get(key, said.get(key, [text]))
+            value = parts["defaults"].get(key, given.get(key, [text]))
             asked[key] = float(f"{value:g}") if isinstance(value, float) else value
         curls.append(curl(name, {"signature_name": signature, "inputs": asked}))
     return {

@@ -41,8 +41,10 @@ ARROWS = {
     "training/reader": "training/data",
     "training/interrupt": "",
     "training/bleu": "",
-    "training/tasks": "tfformer training/bleu training/data training/translating",
-    "training/recipe": "tfformer training/data training/tasks",
+    "training/families": "",
+    "training/measures": "",
+    "training/tasks": "tfformer training/bleu training/data training/measures training/translating",
+    "training/recipe": "tfformer training/data training/families training/tasks",
     "training/report": "tfformer training/bar training/data training/recipe training/prepare "
     "training/tasks",
     "training/checkpoint": "tfformer",
@@ -63,11 +65,12 @@ ARROWS = {
     "training/embedded": "training/command",
     "training/dates": "training/embedded",
     "training/names": "training/embedded",
+    "training/facts": "training/embedded",
     "training/multi30k": "training/bar training/command training/data",
-    "training/recipes": "training/data training/recipe training/dates training/multi30k "
-    "training/names",
+    "training/recipes": "training/data training/recipe training/dates training/facts "
+    "training/multi30k training/names",
     "training": "tfformer training/bar training/translating training/command training/lock "
-    "training/data training/recipe "
+    "training/data training/families training/recipe training/tasks "
     "training/report training/bleu training/inherited training/prepare training/step "
     "training/interrupt "
     "training/fit",

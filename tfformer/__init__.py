@@ -16,7 +16,15 @@ except ModuleNotFoundError as error:
         "pip install 'tfformer[tensorflow]', or install jax and set KERAS_BACKEND=jax"
     ) from None
 
-from tfformer.config import LanguageModelConfig, NonAutoregressiveConfig, TransformerConfig
+from tfformer.config import (
+    ClassifierConfig,
+    LanguageModelConfig,
+    MaskedLanguageModelConfig,
+    NonAutoregressiveConfig,
+    SpanConfig,
+    TaggerConfig,
+    TransformerConfig,
+)
 from tfformer.ctc import CTCLoss
 from tfformer.files import RunError
 from tfformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
@@ -26,10 +34,19 @@ from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.rows import without_padding
-from tfformer.loss import LengthCrossEntropy, SmoothedCrossEntropy
-from tfformer.metrics import Perplexity, TokenAccuracy
+from tfformer.loss import (
+    LabelCrossEntropy,
+    LengthCrossEntropy,
+    PlaceCrossEntropy,
+    SmoothedCrossEntropy,
+)
+from tfformer.metrics import LabelAccuracy, LabelPerplexity, Perplexity, TokenAccuracy
+from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
+from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.models.non_autoregressive import NonAutoregressive
+from tfformer.models.span_reader import SpanReader
+from tfformer.models.tagger import Tagger
 from tfformer.models.transformer import Transformer
 from tfformer.run import load, load_translator, save
 from tfformer.schedule import WarmupSchedule
@@ -38,11 +55,15 @@ from tfformer.shortlist import Shortlist
 __version__ = "0.1.0"
 
 _NEED_TENSORFLOW = {
+    "GapFiller": "tfformer.service.gap_filler",
     "ParallelTranslator": "tfformer.service.parallel_translator",
+    "SpanAnswers": "tfformer.service.span_answers",
     "SpecialIds": "tfformer.search",
     "State": "tfformer.search",
     "StepResult": "tfformer.search",
     "TextGenerator": "tfformer.service.text_generator",
+    "TextTagger": "tfformer.service.text_tagger",
+    "TextClassifier": "tfformer.service.text_classifier",
     "Tokenizer": "tfformer.text.tokenizer",
     "Translator": "tfformer.service.translator",
     "beam_search": "tfformer.search",
@@ -54,28 +75,44 @@ _NEED_TENSORFLOW = {
 
 __all__ = [
     "CTCLoss",
+    "Classifier",
+    "ClassifierConfig",
     "Decoder",
     "DecoderLayer",
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "GapFiller",
+    "LabelAccuracy",
+    "LabelCrossEntropy",
+    "LabelPerplexity",
     "LanguageModel",
     "LanguageModelConfig",
     "LearnedPositionalEmbedding",
     "LengthCrossEntropy",
+    "MaskedLanguageModel",
+    "MaskedLanguageModelConfig",
     "MultiHeadAttention",
     "NonAutoregressive",
     "NonAutoregressiveConfig",
     "ParallelTranslator",
     "Perplexity",
+    "PlaceCrossEntropy",
     "RunError",
     "Shortlist",
     "SinusoidalPositionalEncoding",
     "SmoothedCrossEntropy",
+    "SpanAnswers",
+    "SpanConfig",
+    "SpanReader",
     "SpecialIds",
     "State",
     "StepResult",
+    "Tagger",
+    "TaggerConfig",
+    "TextClassifier",
     "TextGenerator",
+    "TextTagger",
     "TokenAccuracy",
     "TokenEmbedding",
     "Tokenizer",

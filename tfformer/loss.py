@@ -9,6 +9,8 @@ from keras import ops
 from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import PAD
 
+IMPOSSIBLE = -1e9  # a logit whose softmax is 0
+
 
 def token_weights(labels, sample_weight=None):
     """1 at the real tokens of labels [B, T], 0 at padding; times `sample_weight`, if any."""
@@ -262,3 +264,107 @@ class LengthCrossEntropy(SmoothedCrossEntropy):
         # Smoothing would ask for lengths that are none.
         lengths = smoothed_cross_entropy(*flattened(y_true[:, :1], y_pred[:, :1]), smoothing=0.0)
         return ops.concatenate([lengths[:, None], tokens], axis=1)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class LabelCrossEntropy(SmoothedCrossEntropy):
+    """`SmoothedCrossEntropy` of labels that are no ids: 1 to C, of which label n is column n - 1 of
+    the logits, and 0 is none.
+
+    Args:
+        smoothing, r_drop: see `SmoothedCrossEntropy`.
+        weights: of each label, C numbers, for labels that are rare. Default: 1 each. The mean is
+            over the labels, and not over their weights.
+
+    Call arguments:
+        y_true: integers of any shape, in [0, C]; 0 counts nothing, and any other number makes the
+            loss NaN.
+        y_pred: logits [..., C].
+        sample_weight: see `SmoothedCrossEntropy`.
+
+    Returns:
+        A scalar, in nats a label. A batch without labels gives 0.
+
+    Raises:
+        ValueError: as `SmoothedCrossEntropy`.
+
+    Example, log 3, for 3 labels of which each is as likely:
+        >>> loss = LabelCrossEntropy(smoothing=0.1)
+        >>> round(float(loss([[2], [0]], keras.ops.zeros((2, 3)))), 4)
+        1.0986
+    """
+
+    def __init__(
+        self, smoothing=0.1, r_drop=0.0, weights=None, name="label_cross_entropy", **kwargs
+    ):
+        super().__init__(smoothing, r_drop, name, **kwargs)
+        self.weights = None if weights is None else [float(weight) for weight in weights]
+
+    def call(self, y_true, y_pred):
+        """The loss of each label, float32, of the shape of `y_true`."""
+        columns = label_columns(y_true)
+        loss = super().call(columns, y_pred)
+        if self.weights is None:
+            return loss
+        weights = ops.convert_to_tensor(self.weights, dtype="float32")
+        return loss * ops.take(weights, within(columns, len(self.weights)))
+
+    def get_config(self):
+        return {**super().get_config(), "weights": self.weights}
+
+
+def label_columns(labels):
+    """The column of each label in its logits, int32; of none, the first."""
+    labels = ops.cast(labels, "int32")
+    return ops.where(ops.equal(labels, PAD), 0, labels - 1)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class PlaceCrossEntropy(SmoothedCrossEntropy):
+    """`SmoothedCrossEntropy` of places: of rows of any length, in which some places are impossible.
+
+    Args:
+        smoothing: see `SmoothedCrossEntropy`; it is spread over the places that are possible.
+
+    Call arguments:
+        y_true: integers [..., ], places; 0 is none, and what is no place makes the loss NaN.
+        y_pred: logits [..., S]; -1e9 is an impossible place.
+        sample_weight: see `SmoothedCrossEntropy`.
+
+    Returns:
+        A scalar, in nats a label. A batch without labels gives 0.
+
+    Raises:
+        ValueError: as `SmoothedCrossEntropy`.
+
+    Example, log 3, of three places that are alike:
+        >>> loss = PlaceCrossEntropy(0.0)
+        >>> round(float(loss([[2]], [[[-1e9, 5.0, 5.0, 5.0]]])), 4)
+        1.0986
+    """
+
+    def __init__(self, smoothing=0.1, r_drop=0.0, name="place_cross_entropy", **kwargs):
+        super().__init__(smoothing, r_drop, name, **kwargs)
+        if r_drop:
+            raise ValueError(f"r_drop must be 0 for places, got {r_drop}")
+
+    def call(self, y_true, y_pred):
+        """The loss of each label, float32, of the shape of `y_true`."""
+        logits = ops.cast(y_pred, "float32")
+        total = ops.logsumexp(logits, axis=-1)
+        loss = total - (1 - self.smoothing) * place_logits(y_true, logits)
+        if not self.smoothing:
+            return loss
+        possible = logits > IMPOSSIBLE / 2
+        count = ops.maximum(ops.sum(ops.cast(possible, "float32"), axis=-1), 1.0)
+        mean = ops.sum(ops.where(possible, logits, 0.0), axis=-1) / count
+        return loss - self.smoothing * mean
+
+
+def place_logits(places, logits):
+    """The logit of each place: integers [...] and float32 [..., S]; NaN for what is none."""
+    places, size = ops.cast(places, "int32"), ops.shape(logits)[-1]
+    inside = ops.clip(places, 0, size - 1)
+    found = ops.take_along_axis(logits, ops.expand_dims(inside, -1), axis=-1)  # [..., 1]
+    found = ops.squeeze(found, -1)  # [...]
+    return ops.where(ops.equal(places, inside), found, float("nan"))

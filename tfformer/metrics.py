@@ -3,7 +3,14 @@
 import keras
 from keras import ops
 
-from tfformer.loss import flattened, label_logits, normalised, token_weights
+from tfformer.loss import (
+    IMPOSSIBLE,
+    flattened,
+    label_logits,
+    normalised,
+    place_logits,
+    token_weights,
+)
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -71,3 +78,65 @@ class Perplexity(keras.metrics.Metric):
 
     def result(self):
         return ops.exp(self.nll / ops.maximum(self.total, 1e-9))
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class LabelAccuracy(TokenAccuracy):
+    """`TokenAccuracy` of labels 1 to C, of which label n is column n - 1 of the logits; 0 is none.
+
+    Call arguments of `update_state`, and what it raises: those of `TokenAccuracy`.
+
+    Example, a label that is right, and none:
+        >>> accuracy = LabelAccuracy()
+        >>> accuracy.update_state([[2], [0]], keras.ops.one_hot([1, 1], 3))
+        >>> float(accuracy.result())
+        1.0
+    """
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        super().update_state(y_true, _with_none(y_pred), sample_weight)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class LabelPerplexity(Perplexity):
+    """`Perplexity` of labels 1 to C, of which label n is column n - 1 of the logits; 0 is none.
+
+    Call arguments of `update_state`, and what it raises: those of `TokenAccuracy`.
+
+    Example, 3 labels of which each is as likely:
+        >>> perplexity = LabelPerplexity()
+        >>> perplexity.update_state([[2], [0]], keras.ops.zeros((2, 3)))
+        >>> round(float(perplexity.result()), 4)
+        3.0
+    """
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        super().update_state(y_true, _with_none(y_pred), sample_weight)
+
+
+def _with_none(logits):
+    """Logits [..., C] with a column for the label 0 before them, of no probability."""
+    logits = ops.cast(logits, "float32")
+    return ops.concatenate([ops.full_like(logits[..., :1], IMPOSSIBLE), logits], axis=-1)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class PlaceAccuracy(TokenAccuracy):
+    """`TokenAccuracy` of places, integers [...], of which 0 is none, and logits [..., S]."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        weights, logits = token_weights(y_true, sample_weight), ops.cast(y_pred, "float32")
+        hits = ops.equal(place_logits(y_true, logits), ops.max(logits, axis=-1))
+        self.correct.assign_add(ops.sum(ops.cast(hits, "float32") * weights))
+        self.total.assign_add(ops.sum(weights))
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class PlacePerplexity(Perplexity):
+    """`Perplexity` of places, integers [...], of which 0 is none, and logits [..., S]."""
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        weights, logits = token_weights(y_true, sample_weight), ops.cast(y_pred, "float32")
+        nll = ops.logsumexp(logits, axis=-1) - place_logits(y_true, logits)
+        self.nll.assign_add(ops.sum(ops.where(weights > 0, nll, 0.0) * weights))
+        self.total.assign_add(ops.sum(weights))

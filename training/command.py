@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -13,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 # Before TensorFlow is imported: its remarks on this machine's processor are no user's concern.
@@ -206,18 +208,29 @@ def option_number(option):
 
 @functools.cache
 def without_its_package(name):
-    """A module of `tfformer` that imports no other of it, nor Keras: a table of options, say.
+    """A module of `tfformer` that imports no Keras, nor another that does: a table of options, say.
 
-    It is read by its file, for a help: `import tfformer` brings Keras with it, and takes seconds.
-    Its classes are none that anybody else has.
+    It is read for a help, as if the packages that it stands in had nothing in them: `import
+    tfformer` brings Keras with it, and takes seconds. Its classes are none that anybody else has.
     """
     package, *inside = name.split(".")
     [folder] = importlib.util.find_spec(package).submodule_search_locations
-    path = Path(folder, *inside).with_suffix(".py")
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    known = {one: sys.modules.pop(one) for one in list(sys.modules) if _is_of(one, package)}
+    try:
+        for depth in range(len(inside)):
+            empty = types.ModuleType(".".join([package, *inside[:depth]]))
+            empty.__path__ = [str(Path(folder, *inside[:depth]))]
+            sys.modules[empty.__name__] = empty
+        return importlib.import_module(name)
+    finally:
+        for one in [one for one in sys.modules if _is_of(one, package)]:
+            del sys.modules[one]
+        sys.modules.update(known)
+
+
+def _is_of(module, package):
+    """Whether a module by its name is a package or stands in it."""
+    return module == package or module.startswith(f"{package}.")
 
 
 def close_stdout():

@@ -4,11 +4,13 @@
     python -m training.evaluate runs/multi30k --recipe multi30k --data data/multi30k
     python -m training.evaluate runs/mine --source test.en --target test.de
     python -m training.evaluate runs/stories --text test.txt
+    python -m training.evaluate runs/topics --source test.txt --labels test.labels
 
 It prints a table and writes RUN/evaluation.json: BLEU (of a --language in the Multi30K literature's
 protocol too) and chrF with sacreBLEU's signatures, exact match, perplexity under teacher forcing,
 and the speed of the search. A third column of a TSV, or a recipe's own groups, gives a line to each
-group. Of a language model: perplexity a token and bits a byte.
+group. Of a language model: perplexity a token and bits a byte. Of labels: macro F1, accuracy, and
+the figures of each label.
 
 RUN/scores.json and the model card RUN/README.md have all test sets and searches that the model was
 scored with; the same ones again replace what was there.
@@ -41,11 +43,15 @@ def parser():
     )
     parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
     parser.add_argument("--target", type=Path, help="its reference, line by line")
+    parser.add_argument("--labels", type=Path, help="in place of --target, for labelled texts")
     parser.add_argument("--text", type=Path, help="plain text, for a language model")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
     add_search(parser)
     parser.add_argument("--batch-size", type=count(), default=64, help="default 64")
     add_languages(parser)
+    parser.add_argument(
+        "--picture", type=Path, metavar="PNG", help="of labels: which was predicted for which"
+    )
     parser.add_argument("--output", type=Path, help="default: RUN/evaluation.json")
     parser.add_argument("--translations", type=Path, help="write the translations into this file")
     return parser
@@ -104,7 +110,8 @@ def read_texts(arguments):
     """
     from training.data.reader import CorpusError, Pair, is_blank, read_lines
 
-    others = ("recipe", "data", "source", "target", "greedy", "translations", "language")
+    others = ("recipe", "data", "source", "target", "labels", "greedy", "translations", "language")
+    others += ("picture",)
     for name in others:
         if getattr(arguments, name):
             raise ValueError(f"--text is for a language model, and --{name} is not: give one")
@@ -129,8 +136,12 @@ def read_test_set(arguments, run):
 
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
-    if arguments.recipe and arguments.target:
-        raise ValueError("--target is for --source, and a recipe has its own")
+    labels = getattr(arguments, "labels", None)  # a comparison has no such option
+    if arguments.target and labels:
+        raise ValueError("--target is for translations and --labels for labelled texts: give one")
+    for side, given in (("target", arguments.target), ("labels", labels)):
+        if arguments.recipe and given:
+            raise ValueError(f"--{side} is for --source, and a recipe has its own")
     if arguments.source and (arguments.data or arguments.source_language):
         raise ValueError("--data and --source-language are for --recipe, got --source")
     spoken = languages(arguments, run)
@@ -139,7 +150,7 @@ def read_test_set(arguments, run):
         recipe = dataclasses.replace(load_recipe(arguments.recipe), **spoken)
         pairs, language = list(recipe.read(arguments.split, arguments.data)), recipe.language
     else:
-        pairs = list(read_pairs(arguments.source, arguments.target))
+        pairs = list(read_pairs(arguments.source, arguments.target or labels))
     if not pairs:
         raise CorpusError(f"{arguments.source or arguments.recipe} has no pair to be scored")
     return pairs, language
@@ -149,7 +160,7 @@ def name_of(arguments):
     """The test set by its name: a recipe and a split, or files without their folders."""
     if arguments.recipe:
         return f"{Path(arguments.recipe).name} {arguments.split}"
-    paths = (arguments.text, arguments.source, arguments.target)
+    paths = (arguments.text, arguments.source, arguments.target, arguments.labels)
     return ", ".join(path.name for path in paths if path)
 
 
@@ -288,14 +299,12 @@ def _run(command, arguments):
         return command.fail(error, 2 if wrong_usage else 1)
 
     from tfformer.files import write_atomically, write_json
-    from tfformer.models import LANGUAGE_MODEL, TRANSLATING
-    from tfformer.run import load_service, read_config, require_family
-    from training.perplexity import evaluate_texts, print_perplexity
+    from tfformer.run import read_config
     from training.report.card import update_card
     from training.report.scores import add_scores
 
     # Before the work, not after it.
-    for name in ("output", "translations"):
+    for name in ("output", "translations", "picture"):
         path = getattr(arguments, name)
         if path and not os.access(path.parent, os.W_OK):
             return command.fail(f"--{name}: {path.parent} is no folder that can be written")
@@ -306,29 +315,12 @@ def _run(command, arguments):
     try:
         # Read first: a training that publishes right now leaves scores of what was there before.
         weights = read_config(arguments.run)["weights"]
-        if arguments.text:
-            require_family(arguments.run, read_config(arguments.run), LANGUAGE_MODEL)
-            texts = [pair.source for pair in pairs]
-            service = load_service(arguments.run, **options)
-            scores = evaluate_texts(service, texts, arguments.batch_size)
-            print_perplexity(scores, str(arguments.run))
-        else:
-            require_family(arguments.run, read_config(arguments.run), *TRANSLATING)
-            translator = load_service(arguments.run, **options)
-            say(f"translating {len(pairs):,} sources ...")
-            scores, translations = evaluate(
-                translator,
-                pairs,
-                greedy=arguments.greedy,
-                batch_size=arguments.batch_size,
-                language=language,
-            )
-            print_scores(scores, str(arguments.run))
+        scores, answers = _scored(arguments, pairs, language, options, say)
         writable = os.access(arguments.run, os.W_OK)
         if arguments.output or writable:
             write_json(arguments.output or arguments.run / "evaluation.json", scores)
         if arguments.translations:
-            lines = "".join(f"{translation}\n" for translation in translations)
+            lines = "".join(f"{answer}\n" for answer in answers)
             write_atomically(arguments.translations, lines.encode())
         if writable:
             add_scores(arguments.run, scores, name_of(arguments), pairs, weights)
@@ -338,6 +330,55 @@ def _run(command, arguments):
     except (ValueError, OSError) as error:
         return command.fail(error, 1)
     return 0
+
+
+def _scored(arguments, pairs, language, options, say):
+    """The scores of the run, which are printed, and its answers; none to plain text.
+
+    Raises:
+        ValueError, OSError: what is wrong with the run or the corpus.
+    """
+    from tfformer.models import LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL, TRANSLATING
+    from tfformer.run import load_service, read_config, read_family, require_family
+    from training.judging import draw_confusion, evaluate_labels, print_labels, task_of
+    from training.perplexity import evaluate_masked, evaluate_texts, print_perplexity
+
+    run, size = arguments.run, arguments.batch_size
+    config = read_config(run)
+    if arguments.text:
+        masked = read_family(run, config) == MASKED_LANGUAGE_MODEL
+        require_family(run, config, MASKED_LANGUAGE_MODEL if masked else LANGUAGE_MODEL)
+        scored = evaluate_masked if masked else evaluate_texts
+        scores = scored(load_service(run, **options), [pair.source for pair in pairs], size)
+        print_perplexity(scores, str(run))
+        return scores, []
+    family = read_family(run, config)
+    task = task_of(family, config["model"])
+    if task is None or arguments.target:
+        require_family(run, config, *TRANSLATING)
+        if arguments.picture:
+            raise ValueError(f"--picture is of labels, and {run} has none")
+        if arguments.labels:
+            raise ValueError(f"--labels is for labelled texts, and {run} is of {family!r}")
+        service = load_service(run, **options)
+        say(f"translating {len(pairs):,} sources ...")
+        scores, answers = evaluate(
+            service, pairs, greedy=arguments.greedy, batch_size=size, language=language
+        )
+        print_scores(scores, str(run))
+        return scores, answers
+    for name in ("greedy", "language", "source_language"):
+        if getattr(arguments, name):
+            raise ValueError(
+                f"--{name.replace('_', '-')} is for translations, and {run} makes none"
+            )
+    service = load_service(run, **options)
+    say(f"reading {len(pairs):,} texts ...")
+    scores, answers, confused = evaluate_labels(task, service, pairs, config["model"], size)
+    if arguments.picture:
+        draw_confusion(arguments.picture, service.tokenizer, confused)
+    print_labels(scores, str(run))
+    return scores, answers
 
 
 if __name__ == "__main__":

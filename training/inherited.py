@@ -110,7 +110,7 @@ def _begin_with(folder, init, recipe, side):
     known, old = run.read_config(init), run.load_tokenizer(init)
     task = TASKS[recipe.task]
     run.require_family(init, known, task.family)
-    config = _configuration(task.family, known["model"], Path(init) / "config.json")
+    config = _configuration(task, known["model"], Path(init) / "config.json")
     config = dataclasses.replace(
         config, dropout=recipe.model_changes.get("dropout", config.dropout)
     )
@@ -206,7 +206,7 @@ class _Half:
         self.known = run.read_config(directory)
         self.family = run.read_family(directory, self.known)
         path = Path(directory) / "config.json"
-        self.config = _configuration(self.family, self.known["model"], path)
+        self.config = _configuration(FAMILIES[self.family], self.known["model"], path)
         self.has_two = hasattr(self.config, "num_encoder_layers")
         self._weights = unpack(run.read_checked(directory, self.known, self.known["weights"]))
         if not any(name.startswith(f"{half}/") for name in self._weights):
@@ -281,12 +281,13 @@ def read_init(folder, task):
 def read_init_configuration(folder, task):
     """The configuration of what a training begins with, or None. Raises RunError."""
     path = folder / CONFIGURATION
-    return _configuration(task.family, read_json(path), path) if path.exists() else None
+    return _configuration(task, read_json(path), path) if path.exists() else None
 
 
-def _configuration(family, fields, path):
-    """The configuration of the fields that a file has. Raises RunError, which names the file."""
+def _configuration(reader, fields, path):
+    """The configuration of the fields that a file has, as a task or a family reads them. Raises
+    RunError, which names the file."""
     try:
-        return FAMILIES[family].configuration.from_dict(fields)
+        return reader.read_configuration(fields)
     except (TypeError, ValueError) as error:
         raise RunError(f"{path} is damaged: {error}") from error

@@ -11,13 +11,19 @@ from pathlib import Path
 from training import options_file
 from training.command import LARGEST, Number, Parser, without_its_package
 from training.data.reader import require_files
+from training.families import (
+    FAMILY_TASKS,
+    LABELLED_TASKS,
+    PLAIN_TASKS,
+    QUESTION_TASKS,
+    files_of,
+    task_of,
+)
 from training.own_files import file_pairs, origin_of, plain_texts
 from training.recipe import (
     AUTO,
     CHOSEN,
-    FAMILY_TASKS,
     FOR_SMALL,
-    PLAIN_TASKS,
     SEARCH,
     SETTLED_BY_INIT,
     VOCABULARY,
@@ -80,6 +86,11 @@ def parser(text):
     )
     corpus.add_argument("--val-target", type=Path)
     corpus.add_argument(
+        "--labels", type=Path, nargs="+", metavar="FILE",
+        help="the labels of each line of --source, for a classifier; or a TSV has them",
+    )  # fmt: skip
+    corpus.add_argument("--val-labels", type=Path)
+    corpus.add_argument(
         "--text", type=Path, nargs="+", metavar="FILE",
         help="plain text, for a language model: a line is a text, however long; or several files",
     )  # fmt: skip
@@ -136,7 +147,7 @@ def as_file(recipe, arguments):
     """
     left_out = {*recipe.choose, *settled(arguments)}
     paths = ("run", *RUNS, "data", "source", "target", "val_source", "val_target")
-    paths += ("text", "val_text")
+    paths += ("labels", "val_labels", "text", "val_text")
     values = {"files": {"recipe": arguments.recipe, "family": arguments.family}}
     values["files"] |= {name: getattr(arguments, name) for name in paths}
     values["model"] = {} if arguments.init else recipe.model_changes
@@ -178,10 +189,13 @@ def require_usage(arguments):
 
     Needs neither Keras nor TensorFlow, so that a slip is said at once.
     """
-    if arguments.val_target and not arguments.val_source:
-        raise ValueError("--val-target needs --val-source")
-    if (arguments.target or arguments.val_source) and not arguments.source:
-        raise ValueError("--target and --val-source need --source")
+    for side in ("target", "labels"):
+        if getattr(arguments, f"val_{side}") and not arguments.val_source:
+            raise ValueError(f"--val-{side} needs --val-source")
+        if getattr(arguments, side) and not arguments.source:
+            raise ValueError(f"--{side} needs --source")
+    if arguments.val_source and not arguments.source:
+        raise ValueError("--val-source needs --source")
     if arguments.val_text and not arguments.text:
         raise ValueError("--val-text needs --text")
     own = [name for name in ("source", "text") if getattr(arguments, name)]
@@ -195,15 +209,34 @@ def require_usage(arguments):
         raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
     if own and not _goes_on(arguments):
         task = FAMILY_TASKS[arguments.family or "transformer"]
-        if arguments.recipe is None and (task in PLAIN_TASKS) != (own == ["text"]):
-            needs = "--text" if task in PLAIN_TASKS else "--source and --target"
-            raise ValueError(
-                f"--family {arguments.family or 'transformer'} needs {needs}, got --{own[0]}"
-            )
+        if arguments.recipe is None:
+            _require_files_of(task, arguments)
     _, val_files = _files(arguments)
     require_files(corpus_files(arguments))
-    if val_files and bool(arguments.val_target) != bool(arguments.target):
-        raise ValueError("--val-source needs --val-target where --source has --target")
+    side, targets, val_target = _second_side(arguments)
+    if val_files and bool(val_target) != bool(targets):
+        raise ValueError(f"--val-source needs --val-{side} where --source has --{side}")
+
+
+def _require_files_of(task, arguments):
+    """Raises a ValueError if the files that are given are of no such task."""
+    given = "text" if arguments.text else "source"
+    fits = (task in PLAIN_TASKS) == (given == "text")
+    for side in ("target", "labels"):
+        belongs = (task in LABELLED_TASKS) == (side == "labels") and task not in QUESTION_TASKS
+        if getattr(arguments, side) and not belongs:
+            given, fits = side, False
+    if not fits:
+        raise ValueError(
+            f"--family {arguments.family or 'transformer'} needs {files_of(task)}, got --{given}"
+        )
+
+
+def _second_side(arguments):
+    """What stands beside --source: its option, its files, and that of validation."""
+    if arguments.labels or arguments.val_labels:
+        return "labels", arguments.labels, arguments.val_labels
+    return "target", arguments.target, arguments.val_target
 
 
 def corpus_files(arguments):
@@ -216,12 +249,13 @@ def corpus_files(arguments):
 def _files(arguments):
     """(source, target) of each pair of the corpus's files, and of validation or None."""
     sources = arguments.source or []
-    targets = arguments.target or [None] * len(sources)
+    side, targets, val_target = _second_side(arguments)
+    targets = targets or [None] * len(sources)
     if len(targets) != len(sources):
         raise ValueError(
-            f"--target must name as many files as --source, got {len(targets)} and {len(sources)}"
+            f"--{side} must name as many files as --source, got {len(targets)} and {len(sources)}"
         )
-    val_files = (arguments.val_source, arguments.val_target) if arguments.val_source else None
+    val_files = (arguments.val_source, val_target) if arguments.val_source else None
     return list(zip(sources, targets, strict=True)), val_files
 
 
@@ -229,11 +263,16 @@ def read_recipe(arguments):
     """The recipe that the arguments describe. Raises ValueError."""
     require_usage(arguments)
     recipe = load_recipe(arguments.recipe) if arguments.recipe else None
-    task = {"task": FAMILY_TASKS[arguments.family]} if arguments.family else {}
+    task = {}
+    if arguments.family:
+        task = {"task": task_of(arguments.family, arguments.multi_label)}
     if arguments.source or arguments.text:
         corpus = {**_own_corpus(arguments), **task}
-        if recipe and (corpus.get("task", recipe.task) in PLAIN_TASKS) != bool(arguments.text):
+        named = corpus.get("task", recipe.task if recipe else None)
+        if recipe and (named in PLAIN_TASKS) != bool(arguments.text):
             raise ValueError("--text is for a language model (--family), --source for all others")
+        if recipe:
+            _require_files_of(named, arguments)
         if recipe:
             recipe = dataclasses.replace(recipe, **corpus)
         else:
@@ -273,7 +312,9 @@ def settled(arguments, begun=False):
     `begun`, what one to begin with has brought."""
     if arguments.init or begun:
         # Dropout has no weights: that of the run may be replaced, where another run begins.
-        return SETTLED_BY_INIT | {name for name, *_ in model_options() if name != "dropout"}
+        # And of what labels a text has, the task depends.
+        free = {"dropout", "multi_label"}
+        return SETTLED_BY_INIT | {name for name, *_ in model_options()} - free
     halves = [half for half in ("encoder", "decoder") if getattr(arguments, f"init_{half}")]
     found = set()
     if arguments.distill or len(halves) == 2 or (halves and arguments.shared_vocabulary is None):
@@ -340,7 +381,7 @@ def fields_of(configuration):
     """Yields (name, type, help) of a configuration's fields, but for its vocabularies."""
     kinds = typing.get_type_hints(configuration)
     for field in dataclasses.fields(configuration):
-        if not field.name.endswith("vocabulary_size"):
+        if field.name != "num_labels" and not field.name.endswith("vocabulary_size"):
             # Of `int | None`, int.
             kind = next(iter(typing.get_args(kinds[field.name])), kinds[field.name])
             help, choices = field.metadata.get("help", ""), field.metadata.get("choices")

@@ -1,4 +1,4 @@
-"""How well a model knows texts, and of a language model `training.evaluate RUN --text FILE`."""
+"""How well a language model, or a masked one, knows texts: `training.evaluate RUN --text FILE`."""
 
 import math
 import time
@@ -84,10 +84,67 @@ def print_perplexity(scores, name):
     table.add_column("measure")
     table.add_column("value", justify="right")
     table.add_column("how it is counted", overflow="fold")
-    table.add_row("perplexity", f"{scores['perplexity']:.3f}", "a token, eos counted")
+    how = "a token, eos counted"
+    if "hidden" in scores:
+        how = f"of {scores['hidden']:,} hidden pieces, 15 % of the words"
+        table.add_row("accuracy", f"{scores['accuracy']:.4f}", "of the hidden pieces")
+    table.add_row("perplexity", f"{scores['perplexity']:.3f}", how)
     if "bits_per_byte" in scores:
         table.add_row("bits a byte", f"{scores['bits_per_byte']:.3f}", "of UTF-8")
     if scores["cut"]:
         table.add_row("texts cut", f"{scores['cut']:,}", "the beginnings alone are scored")
     table.add_row("speed", f"{scores['tokens_per_second']:,.0f} tokens/s", "")
     show(table)
+
+
+def evaluate_masked(service, texts, batch_size):
+    """How well a masked language model finds what is hidden in texts, a row each.
+
+    The arguments are those of `evaluate_texts`, of a `GapFiller`. What is hidden depends on the
+    texts alone, one after the other, and not on `batch_size`.
+
+    Returns:
+        A dict that JSON can hold: `perplexity` and `accuracy` of the masked pieces.
+
+    Raises:
+        ValueError: no piece of the texts was hidden.
+    """
+    import numpy as np
+    import tensorflow as tf
+
+    from training.bar import Bar
+    from training.data.masking import Masking
+
+    masking, size = Masking(service.tokenizer), min(batch_size, service.max_batch_size)
+    logits = tf.function(lambda ids: service.model(ids, training=False), reduce_retracing=True)
+    nll, hits, count, cut = 0.0, 0, 0, 0
+    started = time.monotonic()
+    with Bar("reading the texts", len(texts)) as bar:
+        for start in range(0, len(texts), size):
+            ids, truncated = service.source_ids(tf.constant(texts[start : start + size]))
+            rows = [
+                masking.masked(row[None], tf.cast(row[None] != 0, tf.int32), [start + n, 0])
+                for n, row in enumerate(ids)
+            ]
+            hidden, labels = (tf.concat(side, axis=0) for side in zip(*rows, strict=True))
+            log_probs = tf.nn.log_softmax(logits(hidden)).numpy()
+            for row, place in zip(*np.nonzero(labels.numpy()), strict=True):
+                label = int(labels[row, place])
+                nll -= float(log_probs[row, place, label])
+                hits += int(log_probs[row, place].argmax() == label)
+                count += 1
+            cut += int(tf.math.count_nonzero(truncated))
+            bar.advance(len(ids))
+    if not count:
+        raise ValueError("texts must be longer: of these no piece was hidden")
+    seconds = time.monotonic() - started
+    return {
+        "perplexity": math.exp(nll / count),
+        "accuracy": hits / count,
+        "hidden": count,
+        "pairs": len(texts),
+        "cut": cut,
+        "search": "15 % of the words hidden",
+        "seconds": seconds,
+        "tokens_per_second": count / seconds,
+    }

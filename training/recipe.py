@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from training.data.reader import Pair
+from training.families import TRANSLATION
 
 RECIPES = Path(__file__).with_name("recipes")
 # What a tokenizer brings with it that is learned already, and what the run of --init does.
@@ -27,16 +28,6 @@ CHOSEN = (*FOR_SMALL, "warmup_steps", "learning_rate_scale")
 OPTIMIZERS = ("adam", "muon")
 STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
 AUTO = "auto"
-# The task of a recipe that names none.
-TRANSLATION = "translation"
-# The tasks by the families of models that are trained for them, as `--family` names these.
-FAMILY_TASKS = {
-    "transformer": TRANSLATION,
-    "language-model": "language-model",
-    "non-autoregressive": "non-autoregressive",
-}
-# Those whose corpus is plain text.
-PLAIN_TASKS = {"language-model"}
 
 
 # The groups of settings, as the command's help shows them.
@@ -123,6 +114,9 @@ class Recipe:
         CORPUS, "", "of the target, for BLEU as the Multi30K literature counts it"
     )
     smoothing: float = setting(REGULARISATION, 0.1, "label smoothing")
+    class_weights: str = setting(
+        REGULARISATION, "none", "of a classifier's labels: none, or balanced: rare ones weigh more"
+    )
     r_drop: float = setting(
         REGULARISATION, 0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once"
     )
@@ -249,6 +243,7 @@ class Recipe:
             ("dtype", ("float32", "mixed_bfloat16", "mixed_float16", AUTO)),
             ("strategy", STRATEGIES),
             ("optimizer", OPTIMIZERS),
+            ("class_weights", TASKS[self.task].class_weights if self.task in TASKS else ()),
         ):
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
@@ -311,6 +306,11 @@ class Recipe:
 
         task = TASKS[self.task]
         for name, value in self.search.items():
+            if not task.searched:
+                raise ValueError(
+                    f"search must be empty for the family {task.family}, where nothing is "
+                    f"searched, got {name!r}"
+                )
             if name not in task.searched:
                 raise ValueError(
                     f"search of the family {task.family} must be of {sorted(task.searched)}, got "

@@ -150,6 +150,7 @@ class Setup:
                 steps=len(self.batches),
                 simple=self._is_simple(),
                 packed=self._packs(),
+                corpus=self.batches.corpus,
             )
 
     def _is_simple(self):

@@ -1,10 +1,22 @@
 """What is compared of a family's answers, besides that they are those of its service here."""
 
-from export.verification import language_model, non_autoregressive, translation
-from tfformer.models import ENCODER_DECODER, LANGUAGE_MODEL, NON_AUTOREGRESSIVE
+from export.verification import language_model, non_autoregressive, text_encoder, translation
+from tfformer.models import (
+    CLASSIFIER,
+    ENCODER_DECODER,
+    LANGUAGE_MODEL,
+    MASKED_LANGUAGE_MODEL,
+    NON_AUTOREGRESSIVE,
+    SPAN,
+    TAGGER,
+)
 
 COMPARISONS = {
     ENCODER_DECODER: translation.compare,
     LANGUAGE_MODEL: language_model.compare,
     NON_AUTOREGRESSIVE: non_autoregressive.compare,
+    MASKED_LANGUAGE_MODEL: text_encoder.compare,
+    CLASSIFIER: text_encoder.compare,
+    TAGGER: text_encoder.compare,
+    SPAN: text_encoder.compare,
 }

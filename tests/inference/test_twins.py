@@ -18,6 +18,8 @@ from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.length import LengthPredictor
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense, PointerGenerator
+from tfformer.layers.pieces import Pieces, Recurrence
+from tfformer.layers.pooling import Pooling
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.residual import Residual
 from tfformer.layers.upsampling import Upsampling
@@ -27,6 +29,7 @@ B, S, T, D, H, V, L = 2, 5, 3, 14, 7, 11, 13
 SIZES = {"d_model": D, "num_heads": H, "d_ff": 17}
 MASK = np.array([[True] * S, [True] * 2 + [False] * (S - 2)])
 PADDING = attention_bias(MASK)[:, None, None]
+IDS = np.array([[7, 6, 5, 4, 3], [9, 3, 0, 0, 0]])
 CAUSAL = attention_bias(np.tril(np.ones((T, T), bool)))
 
 
@@ -90,6 +93,23 @@ def length_case(layer, x, memory):
     return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), MASK)
 
 
+def pooling_case(layer, x, memory):
+    np.testing.assert_array_equal(Fusing(L, tf.float32).twin(layer, "").read(IDS), layer.read(IDS))
+    return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), tf.constant(MASK))
+
+
+def pieces_case(layer, x, memory):
+    def flat(pieces):
+        ids, real = pieces
+        return tf.concat([tf.reshape(ids, [1, -1]), tf.cast(real[:1], ids.dtype)], axis=1)
+
+    return flat(layer(IDS)), lambda twin, w: flat(twin(w, tf.constant(IDS)))
+
+
+def recurrence_case(layer, x, memory):
+    return layer(memory, mask=MASK), lambda twin, w: twin(w, memory, tf.constant(MASK))
+
+
 def residual_case(layer, x, memory):
     return layer(x, sublayer=tf.tanh), lambda twin, w: twin(w, rows(x), tf.tanh)
 
@@ -125,6 +145,10 @@ CASES = {
     "pointer-generator": (
         PointerGenerator, lambda: PointerGenerator(V, use_bias=True), pointer_case
     ),
+    "mean": (Pooling, lambda: Pooling("mean"), pooling_case),
+    "state of bos": (Pooling, lambda: Pooling("bos"), pooling_case),
+    "pieces": (Pieces, lambda: Pieces(3, 1), pieces_case),
+    "lstm": (Recurrence, lambda: Recurrence(D), recurrence_case),
     "encoder layer": (EncoderLayer, lambda: EncoderLayer(**SIZES), encoder_layer_case),
     "encoder": (Encoder, lambda: Encoder(2, **SIZES, norm="pre"), encoder_case),
     "decoder layer": (DecoderLayer, lambda: DecoderLayer(**SIZES), decoder_layer_case),

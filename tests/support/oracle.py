@@ -221,6 +221,64 @@ def language_model(model, ids):
     return x @ array(model.embedding.embeddings).T
 
 
+def text_states(model, ids):
+    """The states of the tokens of texts, by the encoder of an encoder-only model."""
+    x = embed_with_positions(model.embedding, model.positions, ids)
+    return encoder(model.encoder, x, ids != 0)
+
+
+def piece_vectors(model, ids):
+    """One row after the other: the mean over its tokens, or the state of the bos before it."""
+    if model.config.pooling == "bos":
+        ids = np.pad(ids, ((0, 0), (1, 0)), constant_values=2)
+        return text_states(model, ids)[:, 0]
+    states = text_states(model, ids)
+    return np.stack([row[own != 0].mean(axis=0) for row, own in zip(states, ids, strict=True)])
+
+
+def windows(ids, length, overlap):
+    """A text [n], cut into windows until one has its last token."""
+    found = [ids[:length]]
+    while (start := len(found) * (length - overlap)) + overlap < len(ids):
+        found.append(ids[start : start + length])
+    return found
+
+
+def lstm(cell, xs):
+    """The last state of Keras's LSTM cell, over vectors one after the other."""
+    kernel, recurrent, bias = (array(w) for w in (cell.kernel, cell.recurrent_kernel, cell.bias))
+    h = c = np.zeros(recurrent.shape[0])
+    for x in xs:
+        i, f, g, o = np.split(x @ kernel + h @ recurrent + bias, 4)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+    return h
+
+
+def text_vectors(model, ids):
+    """One text after the other, whole, or in pieces whose vectors become one."""
+    config, found = model.config, []
+    for row in ids:
+        text = row[row != 0]
+        if not config.piece_length:
+            found.append(piece_vectors(model, text[None])[0])
+            continue
+        cut = windows(text, config.piece_length, config.piece_overlap)
+        vectors = np.concatenate([piece_vectors(model, piece[None]) for piece in cut])
+        if config.pieces == "lstm":
+            found.append(lstm(model.combined.lstm.cell, vectors))
+            continue
+        if config.pieces == "transformer":
+            x = vectors + sinusoids(len(vectors), config.d_model)
+            vectors = encoder(model.combined, x[None])[0]
+        found.append(vectors.mean(axis=0))
+    return np.stack(found)
+
+
+def classifier(model, ids):
+    return dense(model.output_projection, text_vectors(model, ids))
+
+
 def cross_attention_weights(model, source_ids, target_ids):
     """Of each decoder layer, [B, H, T, S]."""
     source, target = source_ids != 0, target_ids != 0

@@ -8,7 +8,7 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from tfformer.text.sides import CLASSES, PieceTable, SentencePieceModel, Side, clean
+from tfformer.text.sides import CLASSES, LabelTable, PieceTable, SentencePieceModel, Side, clean
 from tfformer.text.tokenizer import FILES
 from tfformer.text.vocabulary import extend, learn_model, learn_table, made_of
 
@@ -102,8 +102,12 @@ def oracle(side):
 
 
 def test_every_class_is_told_by_its_suffix():
-    assert {".model": SentencePieceModel, ".pieces": PieceTable} == CLASSES
-    assert FILES == ("source.model", "source.pieces", "target.model", "target.pieces")
+    kinds = {".model": SentencePieceModel, ".pieces": PieceTable, ".labels": LabelTable}
+    assert kinds == CLASSES
+    assert FILES == (
+        *("source.model", "source.pieces", "source.labels"),
+        *("target.model", "target.pieces", "target.labels"),
+    )
     with pytest.raises(TypeError, match="abstract"):
         Side(b"", "none")
 

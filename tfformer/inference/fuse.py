@@ -13,13 +13,20 @@ from tfformer.inference import (
     non_autoregressive,
     norm,
     output,
+    pieces,
+    pooling,
     positions,
     residual,
+    text_encoder,
     transformer,
     upsampling,
 )
+from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
+from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.models.non_autoregressive import NonAutoregressive
+from tfformer.models.span_reader import SpanReader
+from tfformer.models.tagger import Tagger
 from tfformer.models.transformer import Transformer
 
 # Each layer that can be served, and its twin: a class, or a function that makes one.
@@ -32,6 +39,8 @@ FILES = (
     length,
     norm,
     output,
+    pieces,
+    pooling,
     positions,
     residual,
     upsampling,
@@ -42,6 +51,10 @@ MODELS = {
     Transformer: transformer.Transformer,
     LanguageModel: language_model.LanguageModel,
     NonAutoregressive: non_autoregressive.NonAutoregressive,
+    Classifier: text_encoder.Classifier,
+    MaskedLanguageModel: text_encoder.MaskedLanguageModel,
+    Tagger: text_encoder.Tagger,
+    SpanReader: text_encoder.SpanReader,
 }
 
 

@@ -2,9 +2,21 @@
 
 from typing import NamedTuple
 
-from tfformer.config import LanguageModelConfig, NonAutoregressiveConfig, TransformerConfig
+from tfformer.config import (
+    ClassifierConfig,
+    LanguageModelConfig,
+    MaskedLanguageModelConfig,
+    NonAutoregressiveConfig,
+    SpanConfig,
+    TaggerConfig,
+    TransformerConfig,
+)
+from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
+from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.models.non_autoregressive import NonAutoregressive
+from tfformer.models.span_reader import SpanReader
+from tfformer.models.tagger import Tagger
 from tfformer.models.transformer import Transformer
 
 
@@ -14,14 +26,26 @@ class Family(NamedTuple):
     configuration: type
     model: type
 
+    def read_configuration(self, fields):
+        """The configuration of fields by name. Raises ValueError or TypeError."""
+        return self.configuration.from_dict(fields)
+
 
 # The family of a run whose config.json names none.
 ENCODER_DECODER = "encoder-decoder"
 LANGUAGE_MODEL = "language-model"
 NON_AUTOREGRESSIVE = "non-autoregressive"
+CLASSIFIER = "classifier"
+TAGGER = "tagger"
+SPAN = "span"
+MASKED_LANGUAGE_MODEL = "masked-language-model"
 FAMILIES = {
     ENCODER_DECODER: Family(TransformerConfig, Transformer),
     LANGUAGE_MODEL: Family(LanguageModelConfig, LanguageModel),
+    MASKED_LANGUAGE_MODEL: Family(MaskedLanguageModelConfig, MaskedLanguageModel),
+    CLASSIFIER: Family(ClassifierConfig, Classifier),
+    TAGGER: Family(TaggerConfig, Tagger),
+    SPAN: Family(SpanConfig, SpanReader),
     NON_AUTOREGRESSIVE: Family(NonAutoregressiveConfig, NonAutoregressive),
 }
 

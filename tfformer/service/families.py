@@ -1,12 +1,28 @@
 """Which service a run of a family has: a model of `tfformer.models.FAMILIES`, by the same name."""
 
-from tfformer.models import ENCODER_DECODER, LANGUAGE_MODEL, NON_AUTOREGRESSIVE
+from tfformer.models import (
+    CLASSIFIER,
+    ENCODER_DECODER,
+    LANGUAGE_MODEL,
+    MASKED_LANGUAGE_MODEL,
+    NON_AUTOREGRESSIVE,
+    SPAN,
+    TAGGER,
+)
+from tfformer.service.gap_filler import GapFiller
 from tfformer.service.parallel_translator import ParallelTranslator
+from tfformer.service.span_answers import SpanAnswers
+from tfformer.service.text_classifier import TextClassifier
 from tfformer.service.text_generator import TextGenerator
+from tfformer.service.text_tagger import TextTagger
 from tfformer.service.translator import Translator
 
 SERVICES = {
     ENCODER_DECODER: Translator,
     LANGUAGE_MODEL: TextGenerator,
     NON_AUTOREGRESSIVE: ParallelTranslator,
+    MASKED_LANGUAGE_MODEL: GapFiller,
+    CLASSIFIER: TextClassifier,
+    TAGGER: TextTagger,
+    SPAN: SpanAnswers,
 }

@@ -1,8 +1,8 @@
-"""What one side of text is: a SentencePiece model, or a table of pieces.
+"""What one side of text is: a SentencePiece model, or a table of pieces, of labels.
 
-Either turns a text into ids and ids into a text by ops inside the graph: those of training are
+Each turns a text into ids and ids into a text by ops inside the graph: those of training are
 those of the server, so nothing can tokenise differently there. Nobody outside this folder knows
-which of the two a side is.
+which of them a side is.
 """
 
 import abc
@@ -178,6 +178,23 @@ class SentencePieceModel(Side):
     def encode(self, text):
         return self._kernel.tokenize(clean(text))
 
+    def encode_with_offsets(self, text):
+        """string [B] -> ids without eos, and the bytes of the text that each piece stands for, from
+        where on and before where: RaggedTensors of int32 [B, (S)].
+
+        The text is taken as it is, without `clean`. Of a character that is several bytes, each a
+        piece, the last of them stands for all.
+        """
+        found = self._kernel.tokenize_with_offsets(text)
+        ids, starts, ends = (tf.cast(one[:, :-1], tf.int32) for one in found)  # without eos
+        is_byte = tf.gather(tf.constant([self._processor.is_byte(n) for n in range(self.size)]),
+                            ids.flat_values)  # fmt: skip
+        flat = ends.flat_values
+        for _ in range(3):  # a character has at most four bytes
+            after = tf.concat([flat[1:], flat[-1:]], axis=0)
+            flat = tf.where(is_byte & tf.equal(flat, starts.flat_values), after, flat)
+        return ids, starts, ends.with_flat_values(flat)
+
     def decode(self, ids):
         return self._kernel.detokenize(ids)
 
@@ -225,10 +242,11 @@ class PieceTable(Side):
     """
 
     suffix = ".pieces"
+    separator = " "  # what stands between two pieces of a text
 
     def __init__(self, pieces, name="pieces"):
         pieces = list(pieces)
-        _require_pieces(pieces, name)
+        _require_pieces(pieces, name, self.separator)
         super().__init__("".join(f"{piece}\n" for piece in pieces).encode(), "pieces")
         ids = tf.range(EOS + 1, EOS + 1 + len(pieces))
         self._table = tf.lookup.StaticHashTable(
@@ -259,13 +277,17 @@ class PieceTable(Side):
         return []
 
     def encode(self, text):
-        words = tf.strings.split(clean(text))
+        words = self.words(text)
         ids = words.with_flat_values(self._table.lookup(words.flat_values))
         return tf.concat([ids, tf.fill([words.nrows(), 1], EOS)], axis=1)
 
+    def words(self, text):
+        """string [B] -> RaggedTensor of strings [B, (S)], each of which is a piece or unknown."""
+        return tf.strings.split(clean(text))
+
     def decode(self, ids):
         names = ids.with_flat_values(self.names(ids.flat_values))
-        return tf.strings.reduce_join(names, axis=1, separator=" ")
+        return tf.strings.reduce_join(names, axis=1, separator=self.separator)
 
     def names(self, ids):
         return tf.gather(self._names, ids)
@@ -277,15 +299,40 @@ class PieceTable(Side):
         return None
 
     def filled_up(self, size):
-        return PieceTable(
+        return type(self)(
             [*self.pieces[EOS + 1 :], *(f"{FILLING}{n}" for n in range(self.size, size))]
         )
 
     def _text_of(self, ids):
-        return " ".join(self.pieces[n] for n in ids)
+        return self.separator.join(self.pieces[n] for n in ids)
 
 
-def _require_pieces(pieces, name):
+class LabelTable(PieceTable):
+    """A table of labels: what stands between two tabs of a text is one, so that it may have blanks.
+
+    Args:
+        pieces: the labels, in the order of their ids, from 4 on.
+        name: what an error calls them. Default `"pieces"`.
+
+    Raises:
+        ValueError: as `PieceTable`, but that a label may have blanks.
+    """
+
+    suffix = ".labels"
+    separator = "\t"
+
+    @property
+    def labels(self):
+        """The labels, in the order of their ids; a list."""
+        return self.pieces[EOS + 1 :]
+
+    def words(self, text):
+        parts = tf.strings.split(text, self.separator)
+        parts = parts.with_flat_values(clean(parts.flat_values))
+        return tf.ragged.boolean_mask(parts, tf.not_equal(parts, ""))
+
+
+def _require_pieces(pieces, name, separator):
     """Raises ValueError unless these can be a table."""
     if not pieces:
         raise ValueError(f"{name} must have at least one piece, got none")
@@ -301,8 +348,9 @@ def _require_pieces(pieces, name):
             wrong = f"have another name than the special ones, {' '.join(SPECIAL)}"
         elif piece in seen:
             wrong = "be there once"
-        elif " " in piece or text.decode() != piece:
-            wrong = "be UTF-8 without a blank or a control character"
+        elif separator in piece or text.decode() != piece:
+            blank = "a blank or " if separator == " " else ""
+            wrong = f"be UTF-8 without {blank}a control character"
         else:
             seen.add(piece)
             continue
@@ -310,4 +358,4 @@ def _require_pieces(pieces, name):
 
 
 # The classes by the suffix of their files.
-CLASSES = {side.suffix: side for side in (SentencePieceModel, PieceTable)}
+CLASSES = {side.suffix: side for side in (SentencePieceModel, PieceTable, LabelTable)}

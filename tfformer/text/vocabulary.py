@@ -8,7 +8,7 @@ import sentencepiece
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD, UNK
-from tfformer.text.sides import SPECIAL, PieceTable, SentencePieceModel, clean
+from tfformer.text.sides import SPECIAL, LabelTable, PieceTable, SentencePieceModel, clean
 
 KINDS = ("unigram", "bpe", "char")
 MOST_TEXTS = 1_000_000  # of an iterable, of which pieces are learned
@@ -93,7 +93,12 @@ def extend(side, texts, count):
         side: a `Side`.
         texts: a list of iterables of strings.
         count: new pieces at most; 0 or more.
+
+    Raises:
+        ValueError: the side is a table of labels, which nothing but a model's head could extend.
     """
+    if isinstance(side, LabelTable):
+        raise ValueError("side must be no table of labels, which cannot be extended, got one")
     if isinstance(side, PieceTable):
         pieces = side.pieces[len(SPECIAL) :]
         return PieceTable([*pieces, *_frequent_words(texts, side.pieces)[:count]])

@@ -51,7 +51,15 @@ class Corpus:
         return int(self.index[numbers, SOURCE_TOKENS:].sum())
 
 
-def write_corpus(folder, pairs, tokenizer, max_tokens, report, split="train"):
+def write_corpus(
+    folder,
+    pairs,
+    tokenizer,
+    max_tokens,
+    report,
+    split="train",
+    options="--val-source, --val-target",
+):
     """Writes the pairs into a new folder, and counts in `report` what it drops.
 
     Args:
@@ -61,6 +69,7 @@ def write_corpus(folder, pairs, tokenizer, max_tokens, report, split="train"):
         max_tokens: a pair with a longer side, eos counted, is dropped.
         report: a `reader.CorpusReport`.
         split: what the pairs are for, `"train"` or `"val"`: said when there are none.
+        options: those that name files for validation, said then too.
 
     Returns:
         The `Corpus`. Memory does not grow with it.
@@ -90,8 +99,5 @@ def write_corpus(folder, pairs, tokenizer, max_tokens, report, split="train"):
         rows = np.memmap(folder / "rows.tmp", dtype="int64", mode="r", shape=(count, COLUMNS))
         np.save(folder / "index.npy", rows)
     (folder / "rows.tmp").unlink()
-    what = (
-        "the corpus" if split == "train" else "the validation corpus (--val-source, --val-target)"
-    )
-    report.require_some(what)
+    report.require_some("the corpus" if split == "train" else f"the validation corpus ({options})")
     return Corpus(folder)

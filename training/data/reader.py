@@ -78,6 +78,9 @@ class CorpusReport:
         ratio: dropped, one side is absurdly longer than the other.
         too_many_tokens: dropped later, when the tokenizer has counted; not by this file. Whoever
             adds one here takes one from `kept`.
+        unknown_label: dropped later, of validation: it has a label that training has not.
+        unmatched: dropped, its two sides do not belong together: labels of another number than
+            words, say.
         invalid_utf8: lines (not pairs) in which U+FFFD stands for invalid bytes.
         unit: what is counted, `"pair"` or `"text"`.
     """
@@ -87,6 +90,8 @@ class CorpusReport:
     too_long: int = 0
     ratio: int = 0
     too_many_tokens: int = 0
+    unknown_label: int = 0
+    unmatched: int = 0
     invalid_utf8: int = 0
     unit: str = "pair"
 
@@ -96,6 +101,8 @@ class CorpusReport:
             "too long": self.too_long,
             "of absurd length ratio": self.ratio,
             "of too many tokens": self.too_many_tokens,
+            "of an unknown label": self.unknown_label,
+            "whose sides do not belong together": self.unmatched,
         }
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
         text = f"{_count(self.kept, self.unit)} kept; "

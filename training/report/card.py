@@ -38,6 +38,9 @@ MEASURES = {
     "bleu_multi30k": ("BLEU (Multi30K)", "{:.2f}"),
     "chrf": ("chrF2", "{:.2f}"),
     "exact_match": ("exact match, %", "{:.2f}"),
+    "token_f1": ("F1 of words, %", "{:.2f}"),
+    "macro_f1": ("macro F1", "{:.4f}"),
+    "accuracy": ("accuracy", "{:.4f}"),
     "perplexity": ("perplexity, teacher forcing", "{:.3f}"),
     "bits_per_byte": ("bits a byte", "{:.3f}"),
 }

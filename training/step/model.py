@@ -24,7 +24,7 @@ def beginning(prepared, task, recipe, tokenizer):
     return Beginning(task.configuration(recipe, *sizes, tokenizer.is_shared))
 
 
-def compiled_model(begun, task, recipe, steps, simple=True, packed=False):
+def compiled_model(begun, task, recipe, steps, simple=True, packed=False, corpus=None):
     """The task's model, that `fit` trains by the recipe.
 
     Args:
@@ -34,6 +34,7 @@ def compiled_model(begun, task, recipe, steps, simple=True, packed=False):
         steps: of an epoch.
         simple: one device computes a batch at once; otherwise its class is that of `in_parts`.
         packed: that one leaves padding out. (A simple one does with batches that are packed.)
+        corpus: that of training, for a loss that depends on it.
     """
     kind = FAMILIES[task.family].model
     if simple:
@@ -53,7 +54,7 @@ def compiled_model(begun, task, recipe, steps, simple=True, packed=False):
             layer.trainable = False
     model.compile(
         optimizer=_optimizer(model, recipe, steps),
-        loss=task.loss(recipe),
+        loss=task.loss(recipe, corpus),
         metrics=task.metrics(recipe),
     )
     model.optimizer.build(model.trainable_variables)

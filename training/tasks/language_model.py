@@ -10,12 +10,12 @@ from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import LANGUAGE_MODEL
 from training.data.joined import JoinedBatches, JoinedCorpus
 from training.data.reader import clean_texts
-from training.tasks.task import Task
+from training.tasks.task import Task, require_defaults, source_tokenizer
 
 # Texts that a validation asks for, and tokens of each: what follows the first half of them.
 ASKED, ASKED_TOKENS = 32, 40
-# Characters of what SentencePiece learns from at once: it leaves out what has over 16 KB.
-LEARNED = 4096
+# Settings that are of two sides, or draw segmentations.
+UNUSED = ("both_ways", "new_pieces", "subword_sampling", "shared_vocabulary")
 
 
 class LanguageModelling(Task):
@@ -43,28 +43,10 @@ class LanguageModelling(Task):
         return JoinedBatches(self, corpus, batch_tokens, row_length=max_tokens, **known)
 
     def vocabulary(self, sources, targets, recipe):
-        from tfformer.text.tokenizer import Tokenizer
-
-        pieces = (
-            text[start : start + LEARNED]
-            for text in sources
-            for start in range(0, len(text), LEARNED)
-        )
-        return Tokenizer.train(
-            pieces,
-            vocabulary_size=recipe.vocabulary_size,
-            kind=recipe.vocabulary_kind,
-            split_digits=recipe.split_digits,
-        )
+        return source_tokenizer(sources, recipe)
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
-        off = {"both_ways": 0, "new_pieces": 0, "subword_sampling": 0.0, "shared_vocabulary": True}
-        for name, value in off.items():
-            if getattr(recipe, name) != value:
-                raise ValueError(
-                    f"{name} must be {value} for the family {self.family}, got "
-                    f"{getattr(recipe, name)}"
-                )
+        require_defaults(self, recipe, UNUSED)
         try:
             return LanguageModelConfig.preset(recipe.preset, source_size, **recipe.model_changes)
         except TypeError as error:
@@ -80,7 +62,7 @@ class LanguageModelling(Task):
         labels = padded(source)
         return self.joined(labels, labels, tf.where(labels == PAD, PAD, 1), None)
 
-    def loss(self, recipe):
+    def loss(self, recipe, corpus=None):
         return SmoothedCrossEntropy(recipe.smoothing)
 
     def metrics(self, recipe):

@@ -1,6 +1,5 @@
 """Non-autoregressive translation: all tokens of a target at once, by the same pairs."""
 
-import copy
 import math
 
 import tensorflow as tf
@@ -14,11 +13,7 @@ from training.tasks.translation import Translation
 
 
 class NonAutoregressiveTranslation(Translation):
-    """The task of a `NonAutoregressive` model and of its `ParallelTranslator`.
-
-    Attributes:
-        config: the model's configuration, which `of` sets.
-    """
+    """The task of a `NonAutoregressive` model and of its `ParallelTranslator`."""
 
     family = NON_AUTOREGRESSIVE
     configuration_class = NonAutoregressiveConfig
@@ -29,12 +24,6 @@ class NonAutoregressiveTranslation(Translation):
     columns = {**Translation.columns, "val_bleu": ("BLEU", "{:.2f}")}
     searched = tuple(PARALLEL)
     without_padding = None
-    config = None
-
-    def of(self, config):
-        task = copy.copy(self)
-        task.config = config
-        return task
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
         config = super().configuration(recipe, source_size, target_size, shared)
@@ -54,10 +43,10 @@ class NonAutoregressiveTranslation(Translation):
             labels = filled_up(source_ids, labels, self.config.upsampling)
         return {"source_ids": source_ids}, labels
 
-    def loss(self, recipe):
+    def loss(self, recipe, corpus=None):
         if self.config.decoding == MASK_PREDICT:
             return LengthCrossEntropy(recipe.smoothing)
-        return CTCLoss() if self.config.decoding == CTC else super().loss(recipe)
+        return CTCLoss() if self.config.decoding == CTC else super().loss(recipe, corpus)
 
     def metrics(self, recipe):
         # Of the sum over all ways, Keras's own running loss is the only measure: another would go

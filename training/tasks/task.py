@@ -1,12 +1,15 @@
 """What a training has to know of its task, and of nothing else that is particular to it."""
 
 import abc
+import copy
+import dataclasses
 import math
 from collections.abc import Mapping
 
 import tensorflow as tf
 
 from tfformer.config import PAD
+from tfformer.models import FAMILIES
 from training.data.batches import Batches
 from training.data.corpus import Corpus, write_corpus
 from training.data.reader import clean_pairs
@@ -30,9 +33,11 @@ class Task(abc.ABC):
         parts: those of the model's `parts` that `--freeze` may name, though not all of them.
         unit: what a corpus has many of.
         searched: the options of `tfformer.search.options` that a run is served with.
+        class_weights: what `Recipe.class_weights` may be.
+        config: the configuration of the model that it is for, see `of`; None of a table's.
     """
 
-    parts, unit, searched = (), "pair", ()
+    parts, unit, searched, class_weights, config = (), "pair", (), ("none",), None
 
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
     figure_most = 1.0
@@ -79,7 +84,9 @@ class Task(abc.ABC):
 
     def of(self, config):
         """The task as the model of this configuration learns it."""
-        return self
+        task = copy.copy(self)
+        task.config = config
+        return task
 
     @abc.abstractmethod
     def example(self, source, target, padded, seed=(0, 0)):
@@ -109,8 +116,8 @@ class Task(abc.ABC):
     without_padding = None
 
     @abc.abstractmethod
-    def loss(self, recipe):
-        """A Keras loss whose `call` gives the loss of each label.
+    def loss(self, recipe, corpus=None):
+        """A Keras loss whose `call` gives the loss of each label; `corpus` is that of training.
 
         Its attribute `r_drop` is the weight of R-Drop, which the training sets.
         """
@@ -211,3 +218,37 @@ class Task(abc.ABC):
             if self.better(score, scores[found]):
                 found = number
         return found
+
+    def read_configuration(self, fields):
+        """The configuration of fields by name. Raises ValueError or TypeError."""
+        return FAMILIES[self.family].read_configuration(fields)
+
+
+# Characters of what SentencePiece learns from at once: it leaves out what has over 16 KB.
+LEARNED = 4096
+
+
+def source_tokenizer(texts, recipe):
+    """The `Tokenizer` that a recipe learns from texts of any length, one for both sides."""
+    from tfformer.text.tokenizer import Tokenizer
+
+    pieces = (
+        text[start : start + LEARNED] for text in texts for start in range(0, len(text), LEARNED)
+    )
+    return Tokenizer.train(
+        pieces,
+        vocabulary_size=recipe.vocabulary_size,
+        kind=recipe.vocabulary_kind,
+        split_digits=recipe.split_digits,
+    )
+
+
+def require_defaults(task, recipe, names):
+    """Raises a ValueError unless these settings of a recipe, which say nothing to the task, are
+    what they are by default."""
+    defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
+    for name in names:
+        if (value := getattr(recipe, name)) != defaults[name]:
+            raise ValueError(
+                f"{name} must be {defaults[name]} for the family {task.family}, got {value}"
+            )

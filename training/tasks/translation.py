@@ -69,7 +69,7 @@ class Translation(Task):
         }
         return inputs, padded(target)
 
-    def loss(self, recipe):
+    def loss(self, recipe, corpus=None):
         return SmoothedCrossEntropy(recipe.smoothing)
 
     def metrics(self, recipe):

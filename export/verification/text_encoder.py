@@ -1,0 +1,40 @@
+"""What an encoder-only model serves, compared with the Keras model itself."""
+
+import numpy as np
+import tensorflow as tf
+
+from export.verification.compare import TOLERANCE, answer
+
+# Of numbers that are multiplied in bfloat16, which has 8 bits.
+HALF = 0.05
+
+
+def compare(service, requests, report, run, options, progress):
+    """Adds to the report whether the numbers that are served are those of the model.
+
+    The arguments are those of `export.verification.translation.compare`.
+    """
+    progress("comparing with the model itself ...")
+    most = HALF if service.dtype == "bfloat16" else TOLERANCE
+    faults, count = [], 0
+    for name, signature in service.by_model().items():
+        answers = report.served.get(name)
+        if answers is None:  # not exported
+            answers = [answer(service, name, request) for request in requests[name]]
+        for request, served in zip(requests[name], answers, strict=True):
+            given = {key: tf.constant(value) for key, value in request.items()}
+            with tf.device("CPU:0"):  # where the served answers come from
+                expected = signature.function(**given)
+            for key, value in expected.items():
+                if value.dtype.is_floating and not _is_near(served[key], value.numpy(), most):
+                    faults.append(f"{name}: {key} is not the model's")
+            count += 1
+    report.add("the model itself", faults, f"{count} answers")
+
+
+def _is_near(served, expected, most):
+    """Whether numbers differ by `most` of the largest, or of 1."""
+    largest = max(1.0, np.max(np.abs(expected), initial=0.0))
+    return served.shape == expected.shape and bool(
+        np.all(np.abs(served - expected) <= most * largest)
+    )

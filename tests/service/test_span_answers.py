@@ -1,0 +1,124 @@
+"""A span reader's signatures: the best span by the model, and where in the given text it stands."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+
+from tfformer import SpanAnswers, SpanReader, Tokenizer
+from tfformer.config import SpanConfig
+from tfformer.text.question import encode_question, whole_characters
+
+TEXTS = [
+    "a house by the lake", "  größer   als ein\u0301 Haus ", "日本 lake ﬁsh\u00a0x", "", "x",
+    "a\u0000b\tc \u3000 ½ 🎉 end",
+]  # fmt: skip
+QUESTION = "where is it?"
+L, A = 41, 3
+
+
+@pytest.fixture(scope="module")
+def reader(randomise):
+    tokenizer = Tokenizer.train(tiny.sentences(97), vocabulary_size=331)
+    config = SpanConfig.preset("test", tokenizer.source_vocabulary_size)
+    model = randomise(SpanReader(config))
+    limits = {"max_source_length": L, "max_batch_size": 7, "max_answer_length": A}
+    return SpanAnswers(model, tokenizer, **limits)
+
+
+def ask(reader, texts=TEXTS, questions=None):
+    questions = [QUESTION] * len(texts) if questions is None else questions
+    sides = (tf.constant(side, tf.string, [len(side)]) for side in (questions, texts))
+    return {key: value.numpy() for key, value in reader.functions["answer"](*sides).items()}
+
+
+def by_hand(reader, text):
+    """(probability, place of the first token, of the last) of the best span, by the Keras model."""
+    side = reader.tokenizer.source
+    read = encode_question(side, *map(whole_characters, ([QUESTION], [text])), L)
+    begin, end = tf.nn.log_softmax(reader.model(read.ids, training=False))[0].numpy()
+    first, count = int(read.first[0]), int(read.starts.row_lengths()[0])
+    spans = [
+        (begin[i] + end[j], i - first, j - first)
+        for i in range(first, first + count)
+        for j in range(i, min(i + A, first + count))
+    ]
+    score, i, j = max(spans)
+    starts, ends = read.starts[0].numpy(), read.ends[0].numpy()
+    return np.exp(score), starts[i], max(starts[i], ends[j])
+
+
+def test_the_best_span_stands_where_it_says(reader):
+    found = ask(reader)
+    for row, text in enumerate(TEXTS):
+        answer = found["answer"][row].decode()
+        start, end = found["start"][row], found["end"][row]
+        given = "".join(" " if c in "\x00\t" else c for c in text)
+        assert given[start:end] == answer == answer.strip()
+        if not text:
+            assert (answer, start, end, found["score"][row]) == ("", 0, 0, 0)
+            continue
+        score, first, last = by_hand(reader, text)
+        np.testing.assert_allclose(found["score"][row], score, rtol=1e-4)
+        assert given.encode()[first:last].decode().strip() == answer
+        alone = ask(reader, [text])
+        for key, value in alone.items():
+            np.testing.assert_allclose(value[0], found[key][row], rtol=1e-4) if (
+                value.dtype != object
+            ) else np.testing.assert_array_equal(value[0], found[key][row])
+    assert not found["truncated"].any()
+
+
+def test_every_span_gives_back_its_characters(reader):
+    """Each pair of places, through the offsets: no byte of a character is alone."""
+    side = reader.tokenizer.source
+    for text in filter(None, TEXTS):
+        [given] = whole_characters([text]).numpy()
+        _, starts, ends = (one[0].numpy() for one in side.encode_with_offsets(tf.constant([given])))
+        for i in range(len(starts)):
+            for j in range(i, len(starts)):
+                given[starts[i] : max(starts[i], ends[j])].decode()
+        assert ends[-1] >= len(given.rstrip())
+
+
+def test_of_one_text_with_a_tab_it_is_the_same(reader):
+    texts = ["a house by the lake", "no", "a\tb lake"]
+    default = reader.functions["serving_default"]
+    found = default(tf.constant([f"{QUESTION}\t{text}" for text in texts]))
+    expected = ask(reader, texts)
+    for key, value in found.items():
+        np.testing.assert_array_equal(value, expected[key])
+    alone = default(tf.constant(["where?", ""]))
+    assert alone["answer"].numpy().tolist() == [b"", b""]
+
+
+def test_what_is_too_long_is_cut(reader):
+    side, long = reader.tokenizer.source, " ".join(["lake"] * 60)
+    read = encode_question(side, tf.constant([long, "a"]), tf.constant([long, long]), L)
+    assert read.ids.shape == (2, L) and read.truncated.numpy().all()
+    asked = side.encode(tf.constant([long]))[0].numpy().tolist()[:-1]
+    ids = read.ids.numpy().tolist()
+    assert ids[0][:20] == [*asked[:19], 3] and ids[0][-1] == ids[1][-1] == 3
+    assert ids[0].count(3) == 2 and int(read.first[0]) == 20
+    assert ids[1][int(read.first[1]) : -1] == asked[: L - 1 - int(read.first[1])]
+    assert ask(reader, [long])["truncated"].tolist() == [True]
+
+
+def test_saved_it_answers_the_same(reader, tmp_path):
+    reader.save(tmp_path / "1")
+    loaded = tf.saved_model.load(tmp_path / "1").signatures
+    assert set(loaded) == {"serving_default", "answer"}
+    found = loaded["answer"](question=tf.constant([QUESTION] * 6), text=tf.constant(TEXTS))
+    expected = ask(reader)
+    np.testing.assert_array_equal(found["answer"], expected["answer"])
+    np.testing.assert_allclose(found["score"], expected["score"], rtol=1e-4)
+    assert all(len(value) == 0 for value in ask(reader, []).values())
+    for texts, questions, message in (
+        (TEXTS * 2, None, "number of texts must be in"),
+        (TEXTS, ["a"], "question and text must have as many rows"),
+    ):
+        with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+            ask(reader, texts, questions)
+    for options in ({"max_answer_length": 0}, {"max_source_length": 3}):
+        with pytest.raises(ValueError, match=f"{[*options][0]} must be an integer of at least"):
+            SpanAnswers(reader.model, reader.tokenizer, **options)

@@ -1,0 +1,207 @@
+"""Masked words: whole ones, shares of 80/10/10; a training killed, resumed, scored, exported."""
+
+import math
+import random
+import signal
+
+import labelled
+import numpy as np
+import pytest
+import tensorflow as tf
+from shared import once
+from workers import last_state
+
+from tfformer import Tokenizer
+from tfformer import run as runs
+from tfformer.config import BOS, EOS
+from training import evaluate, train, translate
+from training.data.joined import JoinedBatches
+from training.data.masking import Masking
+from training.tasks import TASKS
+
+TASK = TASKS["masked-language-model"]
+
+
+def texts(count, seed):
+    """Each word is followed by the next of a circle."""
+    words = "alpha beta gamma delta epsilon zeta eta theta".split()
+    chosen = random.Random(seed)
+    starts = (chosen.randrange(len(words)) for _ in range(count))
+    return [" ".join((words * 2)[n : n + chosen.randint(3, 7)]) for n in starts]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    def make(folder):
+        folder.mkdir()
+        for name, count in (("train", 151), ("val", 37)):
+            (folder / f"{name}.txt").write_text(
+                "".join(f"{text}\n" for text in texts(count, count))
+            )
+        assert train.main(words(folder, folder / "run")) == 0
+
+    return once(tmp_path_factory, "masked-language-model", make)
+
+
+def words(folder, run, *options):
+    files = ["--text", str(folder / "train.txt"), "--val-text", str(folder / "val.txt")]
+    family = ["--family", "masked-language-model", "--run", str(run)]
+    return [*family, *files, *labelled.SIZES, *options]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return Tokenizer.train(["ein Haus am See", "der große Garten"] * 9, vocabulary_size=290)
+
+
+def rows(tokenizer, count):
+    """Two texts in each row, and padding."""
+    ids = [tokenizer.encode_source(["der Garten am Haus"])[0].numpy().tolist()] * 2
+    joined = [n for one in ids for n in one]
+    numbers = [1] * len(ids[0]) + [2] * len(ids[1])
+    joined, numbers = ([*side, 0, 0] for side in (joined, numbers))
+    return tf.constant([joined] * count), tf.constant([numbers] * count)
+
+
+def test_words_are_whole(tokenizer):
+    ids, numbers = rows(tokenizer, 1)
+    found = Masking(tokenizer).words(ids, numbers)[0].numpy()
+    pieces = [tokenizer.source.pieces[n] for n in ids[0].numpy()]
+    expected, word = [], -1
+    for n, piece in enumerate(pieces):
+        if n == 0 or piece.startswith("▁") or piece in ("</s>", "<pad>"):
+            word += 1
+        elif pieces[n - 1] == "</s>":
+            word += 1
+        expected.append(word)
+    assert found.tolist() == expected
+    assert len(set(expected)) < len(expected)  # some word has several pieces
+    # A text that goes on from the row before begins inside a word: a word of its own.
+    later = Masking(tokenizer).words(ids[:, 1:], numbers[:, 1:])[0].numpy()
+    assert later[0] == 0
+
+
+def test_shares_of_words_that_are_hidden_whole(tokenizer):
+    masking = Masking(tokenizer)
+    ids, numbers = (tf.tile(one, [1, 12]) for one in rows(tokenizer, 300))
+    hidden, labels = masking.masked(ids, numbers, [5, 7])
+    groups = masking.words(ids, numbers).numpy()
+    ids, hidden, labels = ids.numpy(), hidden.numpy(), labels.numpy()
+    assert not labels[ids <= EOS].any() and (hidden[labels == 0] == ids[labels == 0]).all()
+    assert (labels[labels > 0] == ids[labels > 0]).all()
+    chosen = masked = same = other = total = 0
+    for word in np.unique(groups[0]):
+        own = groups[0] == word
+        if (ids[0, own] <= EOS).all():
+            continue
+        total += len(ids)
+        of_word = labels[:, own] > 0
+        assert (of_word.all(axis=1) | ~of_word.any(axis=1)).all()  # whole, or not at all
+        rows_of = np.flatnonzero(of_word.all(axis=1))
+        chosen += len(rows_of)
+        all_masked = (hidden[rows_of][:, own] == BOS).all(axis=1)
+        assert (all_masked == (hidden[rows_of][:, own] == BOS).any(axis=1)).all()
+        unchanged = (hidden[rows_of][:, own] == ids[rows_of][:, own]).all(axis=1)
+        masked, same = masked + all_masked.sum(), same + unchanged.sum()
+    other = chosen - masked - same
+
+    def near(count, of, share):
+        return abs(count / of - share) < 4 * math.sqrt(share * (1 - share) / of) + 0.003
+
+    assert near(chosen, total, 0.15)
+    assert near(masked, chosen, 0.8) and near(other, chosen, 0.1) and near(same, chosen, 0.1)
+    assert (hidden > EOS)[(labels > 0) & (hidden != BOS)].all()
+    again = masking.masked(tf.constant(ids), numbers, [5, 7])
+    np.testing.assert_array_equal(again[0], hidden)
+    assert (masking.masked(tf.constant(ids), numbers, [5, 8])[0].numpy() != hidden).any()
+
+
+def test_of_each_row_a_word_is_hidden(tokenizer):
+    ids, numbers = rows(tokenizer, 200)
+    ids = tf.where(tf.range(ids.shape[1]) < 3, ids, 0)  # a word or two
+    _, labels = Masking(tokenizer).masked(ids, tf.where(ids > 0, numbers, 0), [3, 3])
+    assert (labels.numpy() > 0).any(axis=1).all()
+
+
+def test_validations_hide_the_same_and_epochs_others(folder):
+    tokenizer = runs.load_tokenizer(folder / "run")
+    corpus = TASK.corpus(folder / "run" / "prepared" / "val")
+    found = []
+    for shuffle, epoch in ((False, 0), (False, 0), (True, 0), (True, 1)):
+        batches = TASK.batches(corpus, tokenizer, 256, 48, shuffle=shuffle)
+        found.append([x["ids"].numpy() for x, _ in batches.dataset(epoch)])
+    np.testing.assert_array_equal(found[0], found[1])
+    assert any((a != b).any() for a, b in zip(found[2], found[3], strict=True))
+
+
+def test_the_published_perplexity_is_the_models_own(folder):
+    """At masked places alone, each text of a row by itself."""
+    model, tokenizer = runs.load(folder / "run")
+    corpus = TASK.corpus(folder / "run" / "prepared" / "val")
+    total = count = 0
+    for inputs, labels in TASK.batches(corpus, tokenizer, 256, 48, shuffle=False).dataset():
+        for ids, numbers, of_row in zip(inputs["ids"], inputs["texts"], labels, strict=True):
+            for number in set(numbers.numpy().tolist()) - {0}:
+                own = numbers == number
+                logits = model(ids[own][None], training=False)[0]
+                log_probs, real = tf.nn.log_softmax(logits).numpy(), of_row[own].numpy()
+                places = np.flatnonzero(real)
+                total -= log_probs[places, real[places]].sum()
+                count += len(places)
+    config = runs.read_config(folder / "run")
+    assert config["family"] == "masked-language-model"
+    assert math.exp(total / count) == pytest.approx(config["training"]["val_perplexity"], rel=1e-4)
+
+
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(JoinedBatches, "tokens", labelled.stopping(JoinedBatches.tokens, 7))
+        assert train.main(words(folder, run)) == 128 + signal.SIGTERM
+    assert last_state(run)[1]["epoch"] == 1 and last_state(run)[1]["batch"] > 6
+    assert train.main(words(folder, run, "--resume")) == 0
+    (ours, progress), (others, _) = last_state(run), last_state(folder / "run")
+    assert progress["epoch"] == 2 and ours.keys() == others.keys()
+    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+
+
+def test_evaluating_does_not_depend_on_the_batches(folder, capsys):
+    shown = []
+    for size in ("64", "7"):
+        command = [str(folder / "run"), "--text", str(folder / "val.txt"), "--batch-size", size]
+        assert evaluate.main(command) == 0
+        lines = capsys.readouterr().out.splitlines()
+        shown.append([line for line in lines if "perplexity" in line or "accuracy" in line])
+    assert shown[0] == shown[1] and len(shown[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--source", "FILE", "--target", "FILE"], "masked-language-model needs --text, got"),
+        (["--text", "FILE", "--word-dropout", "0.1"], "word_dropout must be 0.0 for the family"),
+        (["--text", "FILE", "--beam-width", "5"], "beam_width must be 4 for the family"),
+        (["--text", "FILE", "--pooling", "bos"], "fields must be among"),
+    ],
+)
+def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
+    given = [str(folder / "train.txt") if word == "FILE" else word for word in given]
+    family = ["--family", "masked-language-model", "--run", str(tmp_path / "run")]
+    assert train.main([*family, *given]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_a_run_cannot_do_is_said_in_a_line(folder, capsys):
+    run, text = str(folder / "run"), str(folder / "val.txt")
+    for main, arguments, said in (
+        (evaluate.main, [run, "--source", text, "--target", text], "'encoder-decoder', got"),
+        (translate.main, [run, "--beam-width", "3"], "beam_width is no option of the family"),
+    ):
+        assert main(arguments) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_it_is_exported_and_verified(folder, tmp_path):
+    from export import saved_model
+
+    assert saved_model.main([str(folder / "run"), str(tmp_path / "gaps")]) == 0

@@ -1,0 +1,112 @@
+"""A tagger's road: trained, killed, resumed, scored, exported, verified."""
+
+import json
+import signal
+
+import labelled
+import numpy as np
+import pytest
+import tensorflow as tf
+from shared import once
+from workers import last_state
+
+from tfformer import run as runs
+from training import evaluate, train
+from training.data.batches import Batches
+from training.tasks import TASKS
+from training.tasks.tagging import FIRST
+
+TASK = TASKS["tagger"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    def make(folder):
+        folder.mkdir()
+        for name, count in (("train", 149), ("val", 37)):
+            labelled.write(folder, name, labelled.tagged(count, count))
+        assert train.main(labelled.command(folder, "tagger", folder / "run")) == 0
+
+    return once(tmp_path_factory, "tagger", make)
+
+
+def lines(path):
+    return path.read_text().splitlines()
+
+
+def test_what_is_published_is_counted_by_hand(folder, tmp_path):
+    service, config = runs.load_service(folder / "run"), runs.read_config(folder / "run")
+    assert config["family"] == "tagger" and config["search"] == {"max_source_length": 48}
+    found = " ".join(service.answer(lines(folder / "val.txt"))).split()
+    given = " ".join(lines(folder / "val.labels")).split()
+    assert len(found) == len(given)
+    f1 = []
+    for label in sorted({*found, *given}):
+        both = sum(a == b == label for a, b in zip(found, given, strict=True))
+        f1.append(2 * both / (found.count(label) + given.count(label)))
+    assert np.mean(f1) == pytest.approx(config["training"]["val_macro_f1"])
+    out = tmp_path / "found.json"
+    test = ["--source", str(folder / "val.tsv"), "--output", str(out)]
+    picture = tmp_path / "confused.png"
+    assert evaluate.main([str(folder / "run"), *test, "--picture", str(picture)]) == 0
+    scores = json.loads(out.read_text())
+    assert scores["macro_f1"] == pytest.approx(np.mean(f1)) and picture.exists()
+    hits = sum(a == b for a, b in zip(found, given, strict=True))
+    assert scores["accuracy"] == pytest.approx(hits / len(given))
+
+
+def test_labels_of_a_batch_stand_at_first_pieces(folder):
+    tokenizer = runs.load_tokenizer(folder / "run")
+    reading = TASK.reading(tokenizer, 48)
+    texts = tf.constant(["the  cat", "\u200b red"])
+    source = reading.encode_source(texts)
+    words = [tokenizer.encode_source([word])[0].numpy().tolist()[:-1] or [1]
+             for word in ("the", "cat", "\u200b", "red")]  # fmt: skip
+    assert [n % FIRST for n in source[0].numpy()] == [*words[0], *words[1], 3]
+    target = reading.encode_target(tf.constant(["O\tB-an", "O\tB-co"]))
+
+    def padded(ids, columns=16):
+        return ids.to_tensor(0, shape=[3, columns])
+
+    inputs, labels = reading.example(source, target, padded)
+    names = tokenizer.target.labels
+    number = {name: n + 1 for n, name in enumerate(names)}
+    expected = np.zeros((3, 16), int)
+    expected[0, 0], expected[0, len(words[0])] = number["O"], number["B-an"]
+    expected[1, 0], expected[1, 1] = number["O"], number["B-co"]
+    np.testing.assert_array_equal(labels, expected)
+    assert inputs["ids"][1].numpy().tolist()[:2] == [1, words[3][0]]
+    assert inputs["ids"].numpy().max() < tokenizer.source_vocabulary_size
+
+
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr(Batches, "tokens", labelled.stopping(Batches.tokens, 7))
+        assert train.main(labelled.command(folder, "tagger", run)) == 128 + signal.SIGTERM
+    assert last_state(run)[1]["epoch"] == 1 and last_state(run)[1]["batch"] > 6
+    assert train.main(labelled.command(folder, "tagger", run, "--resume")) == 0
+    (ours, progress), (others, _) = last_state(run), last_state(folder / "run")
+    assert progress["epoch"] == 2 and ours.keys() == others.keys()
+    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+
+
+def test_a_line_with_another_number_of_labels_is_counted(folder, tmp_path, capsys):
+    labelled.write(tmp_path, "train", [*labelled.tagged(60, 3), ("a b c", "O O"), ("a", "")])
+    labelled.write(tmp_path, "val", labelled.tagged(7, 4))
+    assert train.main(labelled.command(tmp_path, "tagger", tmp_path / "run", "--epochs", "1")) == 0
+    said = capsys.readouterr().err
+    assert "dropped 2 blank, 1 whose sides do not belong together" in said
+    assert (
+        train.main(
+            labelled.command(folder, "tagger", tmp_path / "x", "--class-weights", "balanced")
+        )
+        == 2
+    )
+    assert "class_weights must be one of ('none',), got 'balanced'" in capsys.readouterr().err
+
+
+def test_it_is_exported_and_verified(folder, tmp_path):
+    from export import saved_model
+
+    assert saved_model.main([str(folder / "run"), str(tmp_path / "tags")]) == 0

@@ -1,0 +1,133 @@
+"""What the models of one stack are made of, an encoder or a decoder."""
+
+import dataclasses
+import math
+
+from tfformer.config.options import NumberedOptions, StackOptions, option, preset
+
+TIED_OR_NOT = ("none", "all")
+POOLINGS = ("mean", "bos")
+COMBINED = ("mean", "lstm", "transformer")
+
+
+@dataclasses.dataclass(frozen=True)
+class OneStackOptions(NumberedOptions):
+    """Those of a model of one stack.
+
+    Args:
+        vocabulary_size: number of ids, the four special ones included.
+        num_layers: N. Default 6.
+        **options: see `NumberedOptions` and `StackOptions`.
+    """
+
+    vocabulary_size: int = option(dataclasses.MISSING, "ids", least=5)
+    _: dataclasses.KW_ONLY
+    num_layers: int = option(6, "layers of a model of one stack", least=1)
+
+    _LAYERS = "num_encoder_layers"  # of a preset
+
+    @classmethod
+    def preset(cls, name: str, vocabulary_size: int, **changes):
+        """The sizes of a `TransformerConfig` by its name; N is that of its stack of the same kind,
+        encoder or decoder. `changes` are fields that replace them.
+
+        Raises:
+            ValueError: there is no such preset or field, or a value breaks its rule.
+        """
+        sizes = preset(name)
+        known = {field.name for field in dataclasses.fields(StackOptions)}
+        own = {key: value for key, value in sizes.items() if key in known}
+        own["num_layers"] = sizes.get(cls._LAYERS, cls.num_layers)
+        return cls.from_dict({"vocabulary_size": vocabulary_size, **own, **changes})
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModelConfig(OneStackOptions):
+    """The configuration of a `LanguageModel`; frozen and validated.
+
+    Args:
+        vocabulary_size, num_layers, **options: see `OneStackOptions`.
+        tie_embeddings: `"all"`, the embedding is the output layer's matrix too (default), or
+            `"none"`.
+
+    Raises:
+        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+
+    Example:
+        >>> config = LanguageModelConfig.preset("tiny", 8000, norm="pre")
+        >>> config.d_model, config.num_layers, config.tie_embeddings
+        (128, 4, 'all')
+    """
+
+    _: dataclasses.KW_ONLY
+    tie_embeddings: str = option("all", "matrices that are one", choices=TIED_OR_NOT)
+
+    _LAYERS = "num_decoder_layers"
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedLanguageModelConfig(LanguageModelConfig):
+    """The configuration of a `MaskedLanguageModel`: that of a language model."""
+
+    _LAYERS = "num_encoder_layers"  # of a preset
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanConfig(OneStackOptions):
+    """The configuration of a `SpanReader`; its arguments are those of one stack."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TaggerConfig(OneStackOptions):
+    """The configuration of a `Tagger`: that of one stack, and `num_labels`, C."""
+
+    num_labels: int = option(dataclasses.MISSING, "labels", least=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ClassifierConfig(TaggerConfig):
+    """The configuration of a `Classifier`; frozen and validated.
+
+    Args:
+        vocabulary_size, num_layers, num_labels, **options: see `TaggerConfig`.
+        pooling: what a text's vector is: `"mean"` (default), the mean over its tokens, or `"bos"`,
+            that of a bos which is set before it.
+        multi_label: whether a text may have several labels, or none. Default False.
+        piece_length, piece_overlap: a longer text is read in pieces of so many tokens, of which
+            neighbours share so many. Default 0: at once.
+        pieces: how the vectors of the pieces become that of the text: `"mean"` (default), `"lstm"`
+            or `"transformer"`, a layer over the pieces.
+
+    Raises:
+        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+
+    Example:
+        >>> config = ClassifierConfig.preset("tiny", 8000, num_labels=3, pooling="bos")
+        >>> config.d_model, config.num_layers, config.num_labels
+        (128, 4, 3)
+    """
+
+    _: dataclasses.KW_ONLY
+    pooling: str = option("mean", "the vector of a text", choices=POOLINGS)
+    multi_label: bool = option(False, "a text has any number of labels, split at commas")
+    piece_length: int = option(0, "tokens of a piece of a long text; 0 reads it at once", least=0)
+    piece_overlap: int = option(0, "tokens that two neighbouring pieces share", least=0)
+    pieces: str = option("mean", "what makes one vector of those of the pieces", choices=COMBINED)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.piece_overlap >= max(self.piece_length, 1):
+            raise ValueError(
+                f"piece_overlap must be less than piece_length = {self.piece_length}, got "
+                f"{self.piece_overlap}"
+            )
+        most = super().longest - (self.pooling == "bos")  # which takes a place
+        if self.piece_length > most:
+            raise ValueError(
+                f"piece_length must be at most {most}, the places that the model can number, got "
+                f"{self.piece_length}"
+            )
+
+    @property
+    def longest(self) -> float:
+        return math.inf if self.piece_length else super().longest - (self.pooling == "bos")

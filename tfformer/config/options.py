@@ -1,0 +1,190 @@
+"""The options of every model's stacks, their rules, and every number of the paper's Table 3."""
+
+import dataclasses
+import math
+import numbers
+
+# The special ids of every vocabulary.
+PAD, UNK, BOS, EOS = 0, 1, 2, 3
+
+NORMS = ("post", "pre")
+POSITIONS = ("sinusoidal", "learned")
+ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
+
+
+def option(default, help, *, least=None, below=None, choices=None):
+    """A field of a configuration, with its rule and what the command line says of it.
+
+    Args:
+        default: its value, of its type.
+        help: what it is, in a few words.
+        least: the least number that it may be. Default: any.
+        below: a number that it must be below. Default: none.
+        choices: the words that it may be. Default: any.
+    """
+    rules = {"help": help, "least": least, "below": below, "choices": choices}
+    return dataclasses.field(default=default, metadata=rules)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """The options of a stack of layers; every configuration of a model has them.
+
+    The defaults are those of the base model (Vaswani et al. 2017, Table 3). A new option is a line
+    here, and one in the layer that it is for.
+
+    Args:
+        d_model: D, the width of every layer's input and output. Default 512.
+        num_heads: h; `d_model` is a multiple of it. Default 8.
+        d_ff: the width between the two matrices of the feed-forward layer. Default 2048.
+        dropout: P_drop, on the output of each sub-layer before it is added (section 5.4).
+            Default 0.1.
+        activation: of the feed-forward layer: `"relu"` (the paper's), `"gelu"`, `"silu"` or
+            `"swiglu"` (Shazeer 2020).
+        norm: `"post"`, LayerNorm(x + Sublayer(x)), the paper's, or `"pre"`,
+            x + Sublayer(LayerNorm(x)) with a last LayerNorm on each stack (Xiong et al. 2020).
+        last_norm: whether a stack ends with that last LayerNorm. Default None: with pre-norm it
+            does, with post-norm it does not; `torch.nn.Transformer` has one with post-norm too.
+        epsilon: what LayerNorm adds to the variance. Default 1e-6.
+        attention_dropout: of the attention weights. Default 0.
+        activation_dropout: inside the feed-forward layer, after the activation. Default 0.
+
+    Raises:
+        ValueError: naming the argument, the rule and the value received.
+    """
+
+    d_model: int = option(512, "width of every layer's input and output", least=2)
+    num_heads: int = option(8, "heads of an attention; d_model is a multiple of it", least=1)
+    d_ff: int = option(2048, "width inside the feed-forward layer", least=1)
+    dropout: float = option(0.1, "P_drop, of each sub-layer's output", least=0, below=1)
+    activation: str = option("relu", "of the feed-forward layer", choices=ACTIVATIONS)
+    norm: str = option("post", "LayerNorm after the sum, or before the layer", choices=NORMS)
+    last_norm: bool | None = option(None, "LayerNorm after the last layer; default as norm has it")
+    epsilon: float = option(1e-6, "what LayerNorm adds to the variance", least=0, below=1)
+    attention_dropout: float = option(0.0, "P_drop of the attention weights", least=0, below=1)
+    activation_dropout: float = option(0.0, "P_drop after the activation", least=0, below=1)
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            object.__setattr__(self, field.name, _checked(field, getattr(self, field.name)))
+        if self.d_model % self.num_heads:
+            raise ValueError(
+                f"d_model must be a multiple of num_heads, got d_model={self.d_model} and "
+                f"num_heads={self.num_heads}"
+            )
+
+    def to_dict(self) -> dict:
+        """All fields by name; `from_dict` is its inverse."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: dict):
+        """The configuration of `fields`.
+
+        Raises:
+            ValueError: a name is no field, or a value breaks its rule.
+        """
+        known = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(fields) - known)
+        if unknown:
+            raise ValueError(f"fields must be among {sorted(known)}, got also {unknown}")
+        return cls(**fields)
+
+    @property
+    def ends_with_norm(self) -> bool:
+        """Whether a stack has a LayerNorm after its last layer."""
+        return self.norm == "pre" if self.last_norm is None else self.last_norm
+
+    def stack(self) -> dict:
+        """The options of a stack alone, by name."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(StackOptions)}
+
+
+def whole(name, value, least=1):
+    """The value as Python's integer; a ValueError unless it is one of at least `least`, and no
+    bool."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def number(name, value, least, below):
+    """The value as Python's number; a ValueError unless it is in [least, below)."""
+    if not isinstance(value, numbers.Real) or not least <= value < below:
+        raise ValueError(f"{name} must be a number in [{least}, {below}), got {value!r}")
+    return value if isinstance(value, int) else float(value)
+
+
+def _checked(field, value):
+    """The value, a Python number also where it is one of NumPy; a ValueError if it is not what its
+    field says."""
+    rules = field.metadata
+    if field.type is int:
+        return whole(field.name, value, rules["least"])
+    if field.type is float:
+        return number(field.name, value, rules["least"], rules["below"])
+    if field.type in (bool, bool | None):
+        if value is None and field.default is None:
+            return None
+        if type(value).__name__ not in ("bool", "bool_"):  # Python's, NumPy's
+            raise ValueError(f"{field.name} must be True or False, got {value!r}")
+        return bool(value)
+    if rules["choices"] and value not in rules["choices"]:
+        raise ValueError(f"{field.name} must be one of {rules['choices']}, got {value!r}")
+    return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NumberedOptions(StackOptions):
+    """Those, and how a model numbers the places of its tokens.
+
+    Args:
+        positions: `"sinusoidal"` (section 3.5, any length; `d_model` is even) or `"learned"`.
+        max_positions: the longest sequence that learned positions can number. Default 512;
+            sinusoidal positions ignore it.
+        **stack: see `StackOptions`.
+
+    Raises:
+        ValueError: naming the argument, the rule and the value received.
+    """
+
+    positions: str = option("sinusoidal", "how places are numbered", choices=POSITIONS)
+    max_positions: int = option(512, "places that learned positions can number", least=1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.positions == "sinusoidal" and self.d_model % 2:
+            raise ValueError(
+                f"d_model must be even for sinusoidal positions, got d_model={self.d_model}"
+            )
+
+    @property
+    def longest(self) -> float:
+        """The most tokens of a sequence that the model can number; infinity, where it has no
+        limit."""
+        return self.max_positions if self.positions == "learned" else math.inf
+
+
+PRESETS = {
+    "base": dict(tie_embeddings="all"),
+    "big": dict(d_model=1024, d_ff=4096, num_heads=16, dropout=0.3, tie_embeddings="all"),
+    "tiny": dict(
+        num_encoder_layers=4,
+        num_decoder_layers=4,
+        d_model=128,
+        d_ff=256,
+        num_heads=4,
+        dropout=0.3,
+        tie_embeddings="all",
+    ),
+    "test": dict(
+        num_encoder_layers=2, num_decoder_layers=3, d_model=14, d_ff=29, num_heads=2, dropout=0.1
+    ),
+}
+
+
+def preset(name):
+    """The fields of a preset by its name. Raises ValueError: there is none."""
+    if name not in tuple(PRESETS):  # a tuple: a name may be what cannot be hashed
+        raise ValueError(f"name must be one of {tuple(PRESETS)}, got {name!r}")
+    return PRESETS[name]

@@ -1,0 +1,31 @@
+"""The twin of pooling."""
+
+import tensorflow as tf
+
+from tfformer.config import BOS
+from tfformer.layers import pooling
+
+
+class Pooling:
+    """The mean over the tokens, or the state of the bos before them."""
+
+    def __init__(self, layer, name, fusing):
+        self.of_bos = layer.kind == "bos"
+
+    def read(self, ids):
+        """ids [B, S] as they are to be encoded: as they are, or behind a bos."""
+        return tf.pad(ids, [[0, 0], [1, 0]], constant_values=BOS) if self.of_bos else ids
+
+    def __call__(self, weights, x, mask):
+        """Rows [B * S, D] and boolean [B, S], True = token -> [B, D]."""
+        shape = tf.concat([tf.shape(mask), [x.shape[1]]], axis=0)
+        x = tf.reshape(x, shape)  # [B, S, D]
+        if self.of_bos:
+            return x[:, 0]
+        weights = tf.cast(mask, tf.float32)[:, :, None]  # [B, S, 1]
+        total = tf.reduce_sum(tf.cast(x, tf.float32) * weights, axis=1)
+        count = tf.maximum(tf.reduce_sum(weights, axis=1), 1.0)
+        return tf.cast(total / count, x.dtype)
+
+
+TWINS = {pooling.Pooling: Pooling}

@@ -1,0 +1,147 @@
+"""The twins of the encoder-only models, and their forward passes over the weights of a request."""
+
+import tensorflow as tf
+
+from tfformer.config import EOS
+from tfformer.inference.cached import embedded
+from tfformer.inference.masks import MASKED, attention_bias, padding_bias, padding_mask
+from tfformer.layers.pieces import Recurrence
+
+
+class TextEncoder:
+    """The twins of what all encoder-only models have, by the names of the layers."""
+
+    def __init__(self, model, fusing):
+        self.encoder = fusing.twin(model.encoder, "encoder")
+        self.positions = fusing.twin(model.positions, "positions")
+        self.embedding = self.of_embedding(model, fusing)
+
+    def of_embedding(self, model, fusing):
+        """The twin of the embedding, made behind all others but the head."""
+        return fusing.twin(model.embedding, "embedding")
+
+    def states(self, weights, ids):
+        """ids [B, S] -> rows [B * S, D]."""
+        batch, length = tf.unstack(tf.shape(ids))
+        x = embedded(ids, self.embedding, self.positions, weights)
+        return self.encoder(weights, x, batch, length, self.encoder.sees(padding_bias(ids)))
+
+
+class Classifier(TextEncoder):
+    """The twins of a classifier."""
+
+    def __init__(self, model, fusing):
+        super().__init__(model, fusing)
+        self.pooling = fusing.twin(model.pooling, "pooling")
+        self.output = fusing.twin(model.output_projection, "output")
+        self.several, self.kind, self.pieces = model.config.multi_label, "mean", None
+        if model.pieces is not None:
+            self.pieces = fusing.twin(model.pieces, "pieces")
+            self.mean_of_pieces = fusing.twin(model.mean_of_pieces, "mean_of_pieces")
+        if model.combined is not None:
+            self.kind = "lstm" if isinstance(model.combined, Recurrence) else "transformer"
+            self.combined = fusing.twin(model.combined, "combined")
+        if self.kind == "transformer":
+            self.piece_positions = fusing.twin(model.piece_positions, "piece_positions")
+
+    def vectors(self, weights, ids):
+        """ids [B, S] -> [B, D]."""
+        if self.pieces is None:
+            return self._vectors(weights, ids)
+        ids, real = self.pieces(weights, ids)
+        batch, count, length = tf.unstack(tf.shape(ids))
+        rows = tf.reshape(ids, [batch * count, length])  # [B * P, L]
+        x = self._vectors(weights, rows)  # [B * P, D]
+        if self.kind == "lstm":
+            x = tf.reshape(x, [batch, count, x.shape[1]])  # [B, P, D]
+            return self.combined(weights, x, real)
+        if self.kind == "transformer":
+            x += tf.tile(self.piece_positions.table(weights)[:count], [batch, 1])
+            bias = attention_bias(real)[:, None, None]  # [B, 1, 1, P]
+            x = self.combined(weights, x, batch, count, self.combined.sees(bias))
+        return self.mean_of_pieces(weights, x, real)
+
+    def _vectors(self, weights, ids):
+        """The vector of each row of ids [B, S], [B, D]."""
+        ids = self.pooling.read(ids)
+        return self.pooling(weights, self.states(weights, ids), padding_mask(ids))
+
+    def logits(self, weights, ids):
+        """ids [B, S] -> float32 [B, C], or [B, C, 2]."""
+        logits = self.output(weights, self.vectors(weights, ids))
+        return tf.stack([tf.zeros_like(logits), logits], axis=-1) if self.several else logits
+
+
+class MaskedLanguageModel(TextEncoder):
+    """The twins of a masked language model."""
+
+    def __init__(self, model, fusing):
+        super().__init__(model, fusing)
+        self.pooling = fusing.twin(model.pooling, "pooling")
+
+    def of_embedding(self, model, fusing):
+        output = model.output_projection
+        self.output = fusing.twin(output, "output", embedding=model.embedding)
+        shared = self.output if output.tied else None
+        return fusing.twin(model.embedding, "embedding", output=shared)
+
+    def vectors(self, weights, ids):
+        """ids [B, S] -> [B, D]."""
+        return self.pooling(weights, self.states(weights, ids), padding_mask(ids))
+
+    def logits(self, weights, ids):
+        """ids [B, S] -> float32 [B, S, V]."""
+        logits = self.output(weights, self.states(weights, ids))
+        shape = tf.concat([tf.shape(ids), [self.output.size]], axis=0)
+        return tf.reshape(logits, shape)  # [B, S, V]
+
+
+class Tagger(TextEncoder):
+    """The twins of a tagger."""
+
+    def __init__(self, model, fusing):
+        super().__init__(model, fusing)
+        self.output = fusing.twin(model.output_projection, "output")
+
+    def logits(self, weights, ids):
+        """ids [B, S] -> float32 [B, S, C]."""
+        logits = self.output(weights, self.states(weights, ids))
+        shape = tf.concat([tf.shape(ids), [self.output.size]], axis=0)
+        return tf.reshape(logits, shape)  # [B, S, C]
+
+
+class SpanReader(TextEncoder):
+    """The twins of a span reader."""
+
+    def __init__(self, model, fusing):
+        super().__init__(model, fusing)
+        self.output = fusing.twin(model.output_projection, "output")
+
+    def logits(self, weights, ids):
+        """ids [B, S] -> float32 [B, 2, S]."""
+        logits = self.output(weights, self.states(weights, ids))
+        logits = tf.reshape(logits, tf.concat([tf.shape(ids), [2]], axis=0))  # [B, S, 2]
+        logits = tf.transpose(logits, [0, 2, 1])  # [B, 2, S]
+        ended = tf.cumsum(tf.cast(ids == EOS, tf.int32), axis=1)
+        in_text = (ended == 1) & (ids != EOS) & padding_mask(ids)
+        return tf.where(in_text[:, None], logits, MASKED)
+
+
+class TextEncoderInference:
+    """The forward pass of an encoder-only model: called, it gives logits as the model does.
+
+    Args:
+        twin, weights: from `fuse`; the weights may be tensors or variables.
+    """
+
+    def __init__(self, twin, weights):
+        self.twin = twin
+        self.weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
+
+    def __call__(self, ids):
+        """ids [B, S] -> the logits of the model, float32."""
+        return self.twin.logits(self.weights, ids)
+
+    def embed(self, ids):
+        """ids [B, S] -> the vectors of the texts, float32 [B, D]."""
+        return tf.cast(self.twin.vectors(self.weights, ids), tf.float32)

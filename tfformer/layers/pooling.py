@@ -1,0 +1,57 @@
+"""Pooling: the one vector of a text."""
+
+import keras
+from keras import ops
+
+from tfformer.config import BOS, POOLINGS
+from tfformer.layers.layer import Layer
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class Pooling(Layer):
+    """The vector of a text: the mean over its tokens (Reimers and Gurevych 2019), or that of a bos
+    which is set before it (Devlin et al. 2019). No weights.
+
+    Args:
+        kind: `"mean"` (default) or `"bos"`.
+
+    Call arguments:
+        x: [B, S, D].
+        mask: boolean [B, S], True = token.
+
+    Returns:
+        [B, D]. Of no token at all, 0, or what stands first.
+
+    Raises:
+        ValueError: there is no such kind.
+    """
+
+    def __init__(self, kind="mean", **kwargs):
+        super().__init__(**kwargs)
+        if kind not in POOLINGS:
+            raise ValueError(f"kind must be one of {POOLINGS}, got {kind!r}")
+        self.kind = kind
+        self.supports_masking = True
+
+    def read(self, ids):
+        """The ids as they are to be encoded: [B, S] -> [B, S], or [B, 1 + S] behind a bos."""
+        if self.kind == "mean":
+            return ids
+        return ops.concatenate([ops.full_like(ids[:, :1], BOS), ids], axis=1)
+
+    def call(self, x, mask):
+        if self.kind == "bos":
+            return x[:, 0]
+        weights = ops.cast(mask, "float32")[:, :, None]  # [B, S, 1]
+        total = ops.sum(ops.cast(x, "float32") * weights, axis=1)
+        count = ops.maximum(ops.sum(weights, axis=1), 1.0)
+        return ops.cast(total / count, x.dtype)
+
+    def compute_mask(self, x, mask=None):
+        """None: a vector has no places."""
+
+    def compute_output_shape(self, x_shape, mask_shape=None):
+        return (x_shape[0], x_shape[-1])
+
+    def get_config(self):
+        return {**super().get_config(), "kind": self.kind}

@@ -1,0 +1,75 @@
+"""The masked language model: a text with gaps in, logits of every token out."""
+
+import keras
+from keras import ops
+
+from tfformer.config import MaskedLanguageModelConfig
+from tfformer.layers.masks import padding_mask
+from tfformer.layers.output import Dense
+from tfformer.layers.pooling import Pooling
+from tfformer.layers.rows import Joined
+from tfformer.models.text_encoder import TextEncoder
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class MaskedLanguageModel(TextEncoder):
+    """P(w_s | the text, in which w_s may be masked), by the encoder alone (Devlin et al. 2019).
+
+        logits = W_out Encoder(Dropout(E[ids] sqrt(D) + PE))
+
+    The mask is bos (2), which no text has.
+
+    Args:
+        config: a `tfformer.config.MaskedLanguageModelConfig`.
+
+    Call arguments:
+        inputs: integers [B, S], each row ending with eos (3); 0 is padding after them. Or {"ids":
+            these}; or {"ids": integers [B, S], "texts": integers [B, S]}, where a row has several
+            texts one behind the other: see `tfformer.layers.rows.Joined`.
+
+    Returns:
+        logits [B, S, V]; of joined texts, of each place, [B * S, V].
+
+    Raises:
+        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
+            ones than `max_positions`.
+
+    It trains with a plain `compile` and `fit` on elements (ids, labels [B, S]), the labels being
+    the tokens that were masked, and padding elsewhere.
+
+    Example:
+        >>> from tfformer.config import MaskedLanguageModelConfig
+        >>> model = MaskedLanguageModel(MaskedLanguageModelConfig.preset("test", 17))
+        >>> tuple(model(np.array([[9, 2, 6, 3], [4, 3, 0, 0]])).shape)
+        (2, 4, 17)
+    """
+
+    CONFIGURATION = MaskedLanguageModelConfig
+
+    def make_head(self, config, dtype):
+        self.pooling = Pooling("mean", dtype=dtype, name="pooling")
+        self.output_projection = Dense(
+            config.vocabulary_size,
+            tied=config.tie_embeddings == "all",
+            use_bias=True,
+            dtype=dtype,
+            name="output_projection",
+        )
+
+    def call(self, inputs, training=None):
+        rows = None
+        if isinstance(inputs, dict) and set(inputs) == {"ids", "texts"}:
+            rows, inputs = Joined(inputs["texts"]), inputs["ids"]
+        x = self.states(self._ids_of(inputs), training, rows)
+        return self.output_projection(
+            x, embedding=self.embedding if self.output_projection.tied else None
+        )
+
+    def embed(self, inputs, training=None):
+        """The vectors of texts, the mean over their tokens: ids [B, S] -> [B, D].
+
+        Raises:
+            ValueError: as a call.
+        """
+        ids = ops.convert_to_tensor(self._ids_of(inputs))
+        return self.pooling(self.states(ids, training), mask=padding_mask(ids))

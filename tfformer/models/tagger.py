@@ -1,0 +1,51 @@
+"""The tagger: the ids of a text in, logits of a label of each place out."""
+
+import keras
+
+from tfformer.config import TaggerConfig
+from tfformer.layers.dropout import Dropout
+from tfformer.layers.output import Dense
+from tfformer.models.text_encoder import TextEncoder
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class Tagger(TextEncoder):
+    """P(label of a place | text), by the encoder alone.
+
+        logits = Dropout(Encoder(Dropout(E[ids] sqrt(D) + PE))) W + b
+
+    Args:
+        config: a `tfformer.config.TaggerConfig`.
+
+    Call arguments:
+        inputs: integers [B, S], each row ending with eos (3); 0 is padding after them. Or {"ids":
+            these}.
+
+    Returns:
+        logits [B, S, C].
+
+    Raises:
+        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
+            ones than `max_positions`.
+
+    It trains with a plain `compile` and `fit` on elements (ids, labels [B, S]), with the loss
+    `LabelCrossEntropy`: the labels are 1 to C, and 0 is none.
+
+    Example:
+        >>> from tfformer.config import TaggerConfig
+        >>> model = Tagger(TaggerConfig.preset("test", vocabulary_size=17, num_labels=5))
+        >>> tuple(model(np.array([[9, 8, 6, 3], [4, 3, 0, 0]])).shape)
+        (2, 4, 5)
+    """
+
+    CONFIGURATION = TaggerConfig
+
+    def make_head(self, config, dtype):
+        self.head_dropout = Dropout(config.dropout, dtype=dtype)
+        self.output_projection = Dense(
+            config.num_labels, use_bias=True, dtype=dtype, name="output_projection"
+        )
+
+    def call(self, inputs, training=None):
+        states = self.states(self._ids_of(inputs), training)
+        return self.output_projection(self.head_dropout(states, training=training))

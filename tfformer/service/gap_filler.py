@@ -1,0 +1,102 @@
+"""What a masked language model is asked: what stands in the gaps of a text, and a text's vector."""
+
+import tensorflow as tf
+
+from tfformer.config import BOS, EOS, PAD
+from tfformer.inference.masks import MASKED
+from tfformer.models.masked_language_model import MaskedLanguageModel
+from tfformer.service.generation import encode_texts
+from tfformer.service.signature import Signature, graph, texts
+from tfformer.service.text_service import EmbeddingService, embed, warmup
+from tfformer.text.gaps import Gaps
+
+
+class GapFiller(EmbeddingService):
+    """A masked language model and its tokenizer as functions of text.
+
+    Args:
+        model: a `MaskedLanguageModel`.
+        tokenizer: its `Tokenizer`, one for both sides.
+        mask: what stands for a gap in a text. Default `"[MASK]"`.
+        max_source_length: tokens of a text, eos counted; a longer one is cut. Default 256.
+        max_batch_size: rows of a request. Default 256.
+        dtype: see `Translator`.
+
+    Attributes:
+        signatures: {name: `Signature`} of all that is served: `serving_default` and `fill`, which
+            are the same, and `embed`.
+        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+
+    Raises:
+        ValueError: an option breaks its rule, which it names with the value received; or the
+            tokenizer is not that of the model.
+
+    Example, with a model that has learned nothing (`load_service` gives that of a run):
+        >>> from tfformer.config import MaskedLanguageModelConfig
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> size = tokenizer.source_vocabulary_size
+        >>> model = MaskedLanguageModel(MaskedLanguageModelConfig.preset("test", size))
+        >>> GapFiller(model, tokenizer).answer(["a [MASK] here"])[0].endswith(" here")
+        True
+    """
+
+    MODEL, output = MaskedLanguageModel, "filled"
+    ABOUT = "Text with gaps in, filled out: a masked language model, the encoder of a Transformer"
+
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        *,
+        mask="[MASK]",
+        max_source_length=256,
+        max_batch_size=256,
+        dtype=None,
+    ):
+        if not isinstance(mask, str) or not mask.strip():
+            raise ValueError(f"mask must be a string that shows something, got {mask!r}")
+        self.mask = mask
+        limits = {"max_source_length": max_source_length, "max_batch_size": max_batch_size}
+        super().__init__(model, tokenizer, **limits, dtype=dtype)
+
+    def _check_tokenizer(self, model, tokenizer):
+        if not tokenizer.is_shared:
+            raise ValueError("tokenizer must be one for both sides, got two")
+        self.gaps = Gaps(tokenizer.source, self.mask)
+
+    def signatures_by(self, forward):
+        names = ("serving_default", "fill")
+        return [*(fill(self, forward, name) for name in names), embed(self, forward)]
+
+
+def fill(service, forward, name):
+    """The signature: `text` [B] -> `filled` string [B], the text with the likeliest piece in each
+    gap; the sum of their log-probabilities, `log_prob` float32 [B]; how many `gaps` were filled,
+    int32 [B]; and which texts were cut, whose last gaps may be as they were."""
+    source, gaps = service.tokenizer.source, service.gaps
+    # No special id and no single byte is a word.
+    words = [n not in {PAD, 1, BOS, EOS, *source.byte_ids} for n in range(source.size)]
+
+    @graph(texts("text"))
+    def fill(text):
+        text = gaps.marked(service.checked_rows(text))
+        ids, truncated = encode_texts(text, gaps.encode, service.max_source_length)
+        log_probs = tf.nn.log_softmax(forward()(ids))  # [B, S, V]
+        log_probs = tf.where(tf.constant(words), log_probs, MASKED)
+        is_gap = ids == BOS
+        found = tf.ragged.boolean_mask(tf.argmax(log_probs, axis=2, output_type=tf.int32), is_gap)
+        return {
+            "filled": gaps.filled(text, found),
+            "log_prob": tf.reduce_sum(
+                tf.where(is_gap, tf.reduce_max(log_probs, axis=2), 0.0), axis=1
+            ),
+            "gaps": tf.cast(found.row_lengths(), tf.int32),
+            "truncated": truncated,
+        }
+
+    def examples(samples):
+        with_gaps = [f"{service.mask} {text} {service.mask}" for text in samples.texts]
+        inside = [text.replace(" ", f" {service.mask} ", 1) for text in samples.texts]
+        return [{"text": with_gaps}, {"text": inside}, {"text": samples.texts[:1]}]
+
+    return Signature(name, fill, examples, warmup if name == "serving_default" else None)

@@ -1,0 +1,156 @@
+"""What a span reader is asked: where in a text the answer to a question stands."""
+
+import tensorflow as tf
+
+from tfformer.config import whole
+from tfformer.models.span_reader import IMPOSSIBLE, SpanReader
+from tfformer.service.checks import require_equal_batches
+from tfformer.service.signature import Signature, graph, texts
+from tfformer.service.text_service import TextService, warmup
+from tfformer.text.question import encode_question, split_at_tab, whole_characters
+from tfformer.text.sides import SentencePieceModel
+
+SPACES = r"[\s\p{Z}]+"
+
+
+class SpanAnswers(TextService):
+    """A span reader and its tokenizer as functions of text.
+
+    Args:
+        model: a `SpanReader`.
+        tokenizer: its `Tokenizer`, a SentencePiece model for both sides.
+        max_answer_length: tokens of an answer at most. Default 30.
+        max_source_length: tokens of a question and a text together, of which two are eos, at least
+            4; of more, the text is cut, and a question at half of them. Default 256.
+        max_batch_size: rows of a request. Default 256.
+        dtype: see `Translator`.
+
+    Attributes:
+        signatures: {name: `Signature`} of all that is served: `answer`, of a question and a text,
+            and `serving_default`, of both in one text with a tab between.
+        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+
+    Raises:
+        ValueError: an option breaks its rule, which it names with the value received; or the
+            tokenizer is not that of the model.
+
+    Example, with a model that has learned nothing (`load_service` gives that of a run):
+        >>> from tfformer.config import SpanConfig
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> config = SpanConfig.preset("test", tokenizer.source_vocabulary_size)
+        >>> reader = SpanAnswers(SpanReader(config), tokenizer)
+        >>> reader.answer(["Where?\\ta house"])[0] in "a house"
+        True
+    """
+
+    MODEL, output = SpanReader, "answer"
+    ABOUT = "A question and a text in, the answer as it stands there out: the encoder of a " \
+        "Transformer"  # fmt: skip
+
+    def __init__(
+        self,
+        model,
+        tokenizer,
+        *,
+        max_answer_length=30,
+        max_source_length=256,
+        max_batch_size=256,
+        dtype=None,
+    ):
+        self.max_answer_length = whole("max_answer_length", max_answer_length)
+        whole("max_source_length", max_source_length, least=4)
+        limits = {"max_source_length": max_source_length, "max_batch_size": max_batch_size}
+        super().__init__(model, tokenizer, **limits, dtype=dtype)
+
+    def _check_tokenizer(self, model, tokenizer):
+        if not tokenizer.is_shared or not isinstance(tokenizer.source, SentencePieceModel):
+            raise ValueError("tokenizer must be a SentencePiece model for both sides, got another")
+
+    def signatures_by(self, forward):
+        return [serving_default(self, forward), answer(self, forward)]
+
+
+def found(service, forward, question, text):
+    """The outputs for questions and texts, string [B] each."""
+    question, text = service.checked_rows(question), tf.ensure_shape(text, [None])
+    question, text = whole_characters(question), whole_characters(text)
+    read = encode_question(service.tokenizer.source, question, text, service.max_source_length)
+    begin, end = tf.unstack(tf.nn.log_softmax(forward()(read.ids)), axis=1)  # [B, S] each
+    inside = tf.sequence_mask(read.starts.row_lengths() + tf.cast(read.first, tf.int64))
+    size = tf.shape(read.ids)[1]
+    inside = tf.pad(inside, [[0, 0], [0, size - tf.shape(inside)[1]]])
+    inside &= tf.range(size) >= read.first[:, None]  # [B, S]
+    begin, end = (tf.where(inside, one, IMPOSSIBLE) for one in (begin, end))
+    width = tf.minimum(service.max_answer_length, tf.maximum(size, 1))
+    places = tf.range(size)[:, None] + tf.range(width)  # [S, A]
+    padded = tf.pad(end, [[0, 0], [0, width]], constant_values=IMPOSSIBLE)
+    scores = begin[:, :, None] + tf.gather(padded, places, axis=1)  # [B, S, A]
+    scores = tf.reshape(scores, [tf.shape(scores)[0], size * width])  # [B, S * A]
+    # Of no rows there are no places either, and nothing is the largest of nothing.
+    scores = tf.pad(scores, [[0, 0], [0, 1]], constant_values=2 * IMPOSSIBLE)
+    best = tf.argmax(scores, axis=1, output_type=tf.int32)
+    first, more = best // width - read.first, best % width
+    has = tf.greater(read.starts.row_lengths(), 0)
+    starts, ends = (
+        _at(offsets, tf.where(has, place, 0))
+        for offsets, place in ((read.starts, first), (read.ends, first + more))
+    )
+    return {
+        **_answer(text, starts, tf.maximum(starts, ends)),
+        "score": tf.where(has, tf.exp(tf.reduce_max(scores, axis=1)), 0.0),
+        "truncated": read.truncated,
+    }
+
+
+def _at(offsets, place):
+    """One number of each row, int32 [B]; 0 of a row that has none."""
+    dense = tf.pad(offsets.to_tensor(), [[0, 0], [0, 1]])
+    return tf.gather(dense, place, batch_dims=1)
+
+
+def _answer(text, start, end):
+    """What stands between these bytes of texts, without white space around; and between which of
+    their characters."""
+    answer = tf.strings.substr(text, start, end - start)
+    inner = tf.strings.regex_replace(answer, f"^{SPACES}", "")
+    start += tf.strings.length(answer) - tf.strings.length(inner)
+    answer = tf.strings.regex_replace(inner, f"{SPACES}$", "")
+    before = tf.strings.substr(text, tf.zeros_like(start), start)
+    first = tf.strings.length(before, unit="UTF8_CHAR")
+    size = tf.strings.length(answer, unit="UTF8_CHAR")
+    return {"answer": answer, "start": first, "end": first + size}
+
+
+def serving_default(service, forward):
+    """`text` [B], a question and a text with a tab between -> what `answer` gives."""
+
+    @graph(texts("text"))
+    def serving_default(text):
+        text = tf.ensure_shape(text, [None])
+        return found(service, forward, *split_at_tab(text))
+
+    def examples(samples):
+        asked = [f"{a}\t{b}" for a, b in zip(samples.texts, samples.texts[::-1], strict=True)]
+        return [{"text": [*asked, "no tab"]}, {"text": asked[:1]}]
+
+    def warm(samples):
+        return [{"text": [f"{text}\t{text}" for text in one["text"]]} for one in warmup(samples)]
+
+    return Signature("serving_default", serving_default, examples, warm)
+
+
+def answer(service, forward):
+    """`question` and `text` [B] -> `answer` string [B], as it stands in the text; the characters
+    that it stands at, from `start` on and before `end`, int32 [B]; its probability, `score`
+    float32 [B]; and where question or text was cut, `truncated`. An empty text has no answer: ""
+    and 0."""
+
+    @graph(texts("question", "text"))
+    def answer(question, text):
+        question, text = require_equal_batches(question=question, text=text)
+        return found(service, forward, question, text)
+
+    def examples(samples):
+        return [{"question": samples.texts, "text": samples.texts[::-1]}]
+
+    return Signature("answer", answer, examples)

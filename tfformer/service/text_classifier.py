@@ -1,0 +1,106 @@
+"""What a classifier is asked: which label a text has, how likely each is, and a text's vector."""
+
+import inspect
+import numbers
+
+import tensorflow as tf
+
+from tfformer.models.classifier import Classifier
+from tfformer.search.options import first_names
+from tfformer.service.signature import Signature, graph, texts
+from tfformer.service.text_service import EmbeddingService, TextService, embed, examples, warmup
+from tfformer.text.sides import LabelTable
+
+
+class TextClassifier(EmbeddingService):
+    """A classifier and its tokenizer as functions of text.
+
+    Args:
+        model: a `Classifier`.
+        tokenizer: its `Tokenizer`, whose target is a `LabelTable`.
+        max_source_length: tokens of a text, eos counted; a longer one is cut. Default 256.
+        max_batch_size: rows of a request. Default 256.
+        threshold: of a multi-label model, the probability from which on a text has a label.
+            Default 0.5.
+        dtype: see `Translator`.
+
+    Attributes:
+        signatures: {name: `Signature`} of all that is served: `serving_default` and `classify`,
+            which are the same, and `embed`.
+        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+
+    Raises:
+        ValueError: an option breaks its rule, which it names with the value received; or the
+            tokenizer is not that of the model.
+
+    Example, with a model that has learned nothing (`load_service` gives that of a run):
+        >>> from tfformer.text.sides import LabelTable
+        >>> source = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300).source
+        >>> tokenizer = Tokenizer(source, LabelTable(["de", "en"]))
+        >>> config = ClassifierConfig.preset("test", source.size, num_labels=2)
+        >>> classifier = TextClassifier(Classifier(config), tokenizer)
+        >>> classifier.answer(["ein Haus"])[0] in ("de", "en")
+        True
+    """
+
+    MODEL, ABOUT = Classifier, "Text in, its label out: a classifier, the encoder of a Transformer"
+    output = "label"
+
+    def __init__(self, model, tokenizer, *, threshold=0.5, **options):
+        if not isinstance(threshold, numbers.Real) or not 0 < threshold < 1:
+            raise ValueError(f"threshold must be in (0, 1), got {threshold!r}")
+        self.threshold = float(threshold)
+        super().__init__(model, tokenizer, **options)
+
+    @classmethod
+    def unknown(cls, options):
+        known = {*inspect.signature(cls).parameters, *inspect.signature(TextService).parameters}
+        return sorted(set(first_names(options)) - known)
+
+    def _check_tokenizer(self, model, tokenizer):
+        check_labels(model, tokenizer)
+
+    def signatures_by(self, forward):
+        return [classify(self, forward, name) for name in ("serving_default", "classify")] + [
+            embed(self, forward)
+        ]
+
+
+def check_labels(model, tokenizer):
+    """Raises a ValueError unless the target of the tokenizer is the table of the model's labels."""
+    table, count = tokenizer.target, model.config.num_labels
+    if not isinstance(table, LabelTable) or len(table.labels) != count:
+        found = f"{len(table.labels)} labels" if isinstance(table, LabelTable) else "none"
+        raise ValueError(
+            f"tokenizer must have a table of {count} labels for its target, as the model, got "
+            f"{found}"
+        )
+
+
+def classify(service, forward, name):
+    """The signature: `text` [B] -> `label` string [B], the likeliest, or all that a text has, with
+    ", " between; all that there are in their order, `labels` string [B, C], with their
+    `probabilities` float32 [B, C]; and which texts were cut."""
+    names = service.tokenizer.target.labels
+
+    @graph(texts("text"))
+    def classify(text):
+        ids, truncated = service.source_ids(text)
+        probabilities, table = tf.nn.softmax(forward()(ids)), tf.constant(names)
+        if service.model.config.multi_label:
+            probabilities = probabilities[..., 1]  # [B, C]
+            has = probabilities >= service.threshold
+            rows = tf.tile(table[None], [tf.shape(ids)[0], 1])
+            label = tf.strings.reduce_join(
+                tf.ragged.boolean_mask(rows, has), axis=1, separator=", "
+            )
+        else:
+            label = tf.gather(table, tf.argmax(probabilities, axis=1))
+        return {
+            "label": label,
+            "labels": tf.tile(table[None], [tf.shape(ids)[0], 1]),
+            "probabilities": probabilities,
+            "truncated": truncated,
+        }
+
+    return Signature(name, classify, examples, warmup if name == "serving_default" else None)

@@ -1,0 +1,200 @@
+"""The base of what serves the encoder-only models: texts are read, nothing is written."""
+
+import abc
+
+import numpy as np
+import tensorflow as tf
+
+from tfformer.config import whole
+from tfformer.inference.text_encoder import TextEncoderInference
+from tfformer.service.checks import require_in
+from tfformer.service.generation import CHARACTERS_PER_TOKEN, encode_texts
+from tfformer.service.service import Page, Service
+from tfformer.service.signature import Signature, graph, texts
+from tfformer.service.translation import WARMUP_LENGTHS
+from tfformer.text.tokenizer import Tokenizer
+
+
+class AsModel:
+    """A Keras model in the place of the forward pass of its twin."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __call__(self, ids):
+        return tf.cast(self.model(ids, training=False), tf.float32)
+
+    def embed(self, ids):
+        return tf.cast(self.model.embed(ids, training=False), tf.float32)
+
+
+class TextService(Service):
+    """An encoder-only model and its tokenizer as functions of text.
+
+    A subclass has `MODEL`, `ABOUT`, `output`, and makes its signatures.
+
+    Args:
+        model: of the class `MODEL`.
+        tokenizer: its `Tokenizer`.
+        max_source_length: tokens of a text, eos counted; a longer one is cut. Default 256.
+        max_batch_size: rows of a request. Default 256.
+        dtype: see `Translator`.
+
+    Attributes:
+        signatures, functions: see `Service`.
+
+    Raises:
+        ValueError: an option breaks its rule, which it names with the value received; or the
+            tokenizer is not that of the model.
+    """
+
+    MODEL, ABOUT = None, ""
+
+    def __init__(self, model, tokenizer, *, max_source_length=256, max_batch_size=256, dtype=None):
+        if not isinstance(model, self.MODEL) or not isinstance(tokenizer, Tokenizer):
+            kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
+            raise ValueError(
+                f"model must be a {self.MODEL.__name__}, tokenizer a Tokenizer, got {kinds}"
+            )
+        size = model.config.vocabulary_size
+        if tokenizer.source_vocabulary_size != size:
+            raise ValueError(
+                f"tokenizer must have {size} ids of the source, as the model, got "
+                f"{tokenizer.source_vocabulary_size}"
+            )
+        self._check_tokenizer(model, tokenizer)
+        if dtype not in (None, "float32", "bfloat16"):
+            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
+        whole("max_batch_size", max_batch_size)
+        if not 1 <= whole("max_source_length", max_source_length) <= model.config.longest:
+            raise ValueError(
+                f"max_source_length must be at most {model.config.longest}, the places that the "
+                f"model can number, got {max_source_length}"
+            )
+        self.model, self.tokenizer, self.dtype = model, tokenizer, dtype
+        self.max_source_length, self.max_batch_size = max_source_length, max_batch_size
+        self.make_signatures()
+
+    def _check_tokenizer(self, model, tokenizer):
+        """Raises a ValueError unless the tokenizer has the labels of the model."""
+
+    @abc.abstractmethod
+    def signatures_by(self, forward):
+        """[`Signature`]
+
+        Args:
+            forward: a function that gives the forward pass; it is called in each graph.
+        """
+
+    def served(self, fused, shortlist):
+        made = self.signatures_by(lambda: TextEncoderInference(*fused()))
+        return {signature.name: signature for signature in made}
+
+    def by_model(self):
+        """What `served` gives, by the Keras model as it is, in place of its twin."""
+        made = self.signatures_by(lambda: AsModel(self.model))
+        return {signature.name: signature for signature in made}
+
+    def fused(self, dtype=None):
+        # A bos may stand before a text.
+        return self.fused_for(self.max_source_length + 1, dtype)
+
+    def answer(self, texts, batch_size=None, greedy=False):
+        """What `serving_default` answers, of texts in any number.
+
+        Raises:
+            ValueError: `greedy` is asked for, where nothing is searched; or as `in_batches`.
+        """
+        if greedy:
+            raise ValueError("greedy must be False of a model by which nothing is searched")
+        default = self.functions["serving_default"]
+        return self.in_batches(texts, batch_size, lambda some: default(some)[self.output])
+
+    def outputs(self, texts, batch_size=32, name="serving_default"):
+        """What a signature answers of texts in any number, in order: {output: a list of rows}."""
+        size, found = min(batch_size, self.max_batch_size), {}
+        order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+        for start in range(0, len(order), size):
+            chosen = order[start : start + size]
+            answers = self.functions[name](tf.constant([texts[n] for n in chosen]))
+            for key, value in answers.items():
+                rows = found.setdefault(key, [None] * len(texts))
+                for n, row in zip(chosen, value.numpy(), strict=True):
+                    rows[n] = row
+        return found
+
+    def checked_rows(self, text):
+        """`text`, if a request may have so many rows."""
+        rows = require_in("the number of texts", tf.shape(text)[0], 0, self.max_batch_size)
+        with tf.control_dependencies([rows]):
+            return tf.identity(text)
+
+    def source_ids(self, text):
+        """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""
+        text = self.checked_rows(text)
+        return encode_texts(text, self.tokenizer.encode_source, self.max_source_length)
+
+    def limits(self):
+        return {
+            "max_batch_size": self.max_batch_size,
+            "max_source_length": self.max_source_length,
+            "max_characters": self.max_source_length * CHARACTERS_PER_TOKEN,
+            "largest_request_bytes": self.largest_request(),
+        }
+
+    def largest_request(self):
+        """Bytes, besides the weights, of a request that is as large as it may be; at most."""
+        config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
+        rows, length = self.max_batch_size, self.max_source_length + 1
+        states = rows * length * (6 * config.d_model + 2 * config.d_ff) * size
+        return states + 3 * rows * config.num_heads * length * length * 4
+
+    def page(self):
+        limits, flops = self.limits(), self.model.flops()
+        return Page(
+            about=self.ABOUT,
+            asked=["echo @text@ | python -m export.client --model @name@"],
+            inputs="Bytes that are not UTF-8 are replaced. A text over the limit is cut, and "
+            "flagged in\n`truncated`.",
+            limits={
+                "tokens of a text": f"{limits['max_source_length']:,}",
+                "characters of a text": f"{limits['max_characters']:,}; what is longer is cut",
+                "memory of the largest request": f"at most "
+                f"{limits['largest_request_bytes'] / 2**20:,.0f} MiB, besides the weights",
+            },
+            costs={"FLOPs of a token": f"{flops['token'] / 1e6:.1f} M"},
+        )
+
+
+class EmbeddingService(TextService):
+    """A `TextService` that serves `embed`."""
+
+    def embed(self, texts, batch_size=32):
+        """Texts -> their vectors, float32 [n, D]; `batch_size` at once."""
+        found = self.outputs(texts, batch_size, "embed")
+        vectors = np.array(found.get("vector", []))
+        return vectors.reshape(len(texts), self.model.config.d_model)  # [n, D]
+
+
+def embed(service, forward):
+    """The signature `embed`: `text` [B] -> `vector` float32 [B, D], and which texts were cut."""
+
+    @graph(texts("text"))
+    def embed(text):
+        ids, truncated = service.source_ids(text)
+        return {"vector": forward().embed(ids), "truncated": truncated}
+
+    return Signature("embed", embed, examples)
+
+
+def examples(samples):
+    """Example requests of texts alone."""
+    return [{"text": samples.texts}, {"text": samples.texts[:1]}]
+
+
+def warmup(samples):
+    """A request for each bucket of lengths, and all of them together."""
+    longest = samples.source_length - 1
+    sizes = sorted({max(1, min(size, longest)) for size in WARMUP_LENGTHS})
+    buckets = [samples.of_length(size) for size in sizes]
+    return [*({"text": [text]} for text in buckets), {"text": buckets}]

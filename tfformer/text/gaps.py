@@ -1,0 +1,73 @@
+"""Gaps in a text: a marker that a user writes, and the id that a model reads there."""
+
+import re
+
+import tensorflow as tf
+
+from tfformer.config import BOS
+from tfformer.text.sides import SPACE, clean
+
+# Of the Private Use Area: one character, which is written as its three bytes where a vocabulary has
+# not learned it.
+GAP = "\ue000"
+
+
+class Gaps:
+    """The gaps of texts of a side that has an id for each byte.
+
+    Args:
+        side: a `tfformer.text.sides.SentencePieceModel`.
+        mask: what a user writes for a gap.
+
+    Raises:
+        ValueError: the side has no bytes, or the character that stands for a gap in it.
+    """
+
+    def __init__(self, side, mask):
+        if len(side.byte_ids) != 256 or GAP in "".join(side.pieces):
+            raise ValueError(
+                "tokenizer must have an id for each byte, and no piece with U+E000, got "
+                f"{len(side.byte_ids)} bytes"
+            )
+        self.side, self.mask = side, mask
+        self.bytes = [side.byte_ids[byte] for byte in GAP.encode()]
+        self.space = side.pieces.index(SPACE) if SPACE in side.pieces else None
+
+    def marked(self, text):
+        """string [B] with the user's marker -> clean, and with `GAP`; one that was there becomes
+        U+FFFD."""
+        text = tf.strings.regex_replace(clean(text), GAP, "\ufffd")
+        return tf.strings.regex_replace(text, re.escape(self.mask), GAP)
+
+    def encode(self, text):
+        """string [B] with `GAP` -> RaggedTensor of int32 ids [B, (S)], in which a gap is bos, and
+        each row ends with eos. A gap is a whole word's beginning: a space before it is no piece."""
+        ids = self.side.encode(text)
+        flat = ids.flat_values
+        after = [tf.concat([flat[n:], tf.zeros([n], tf.int32)], axis=0)[: tf.size(flat)]
+                 for n in range(1, 3)]  # fmt: skip
+        first, second, third = self.bytes
+        begins = (flat == first) & (after[0] == second) & (after[1] == third)
+        before = [tf.concat([tf.zeros([n], tf.bool), begins], axis=0)[: tf.size(flat)]
+                  for n in range(1, 3)]  # fmt: skip
+        left_out = before[0] | before[1]
+        if self.space is not None:
+            following = tf.concat([begins, [False]], axis=0)[1:]
+            left_out |= following & (flat == self.space)
+        flat = tf.where(begins, BOS, flat)
+        kept = ids.with_flat_values(~left_out)
+        return tf.ragged.boolean_mask(ids.with_flat_values(flat), kept)
+
+    def filled(self, text, found):
+        """string [B] with `GAP`, and ids of pieces [B, (N)] -> the texts with these in their first
+        N gaps; the others have the user's marker again."""
+        words = tf.strings.regex_replace(self.side.names(found.flat_values), SPACE, "")
+        parts = tf.strings.split(text, GAP)  # [B, (G + 1)]
+        missing = parts.row_lengths() - found.row_lengths() - 1
+        rest = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.reduce_sum(missing)], self.mask), missing
+        )
+        nothing = tf.fill([parts.nrows(), 1], "")
+        words = tf.concat([found.with_flat_values(words), rest, nothing], axis=1)
+        flat = tf.strings.join([parts.flat_values, words.flat_values])
+        return tf.strings.reduce_join(parts.with_flat_values(flat), axis=1)

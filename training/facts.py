@@ -1,0 +1,119 @@
+"""The embedded corpus `facts`: where somebody lives, what they do and what they like; a question
+about one of it, and the answer as it stands in the text.
+
+    Where does Jorvik live?    Velda likes figs. Jorvik lives in Tarn.    ->  Tarn
+
+Why this task: each answer is a word of its text, names and places are made of syllables, and those
+of validation and test are in no text of training. So a model must find the answer, and cannot know
+it. Nothing is stored and nothing is downloaded: the texts are made on the fly from a seed.
+"""
+
+import hashlib
+import itertools
+import random
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from training.command import Number, Parser
+
+SPLITS = ("train", "val", "test")
+SYLLABLES = ("jor", "vik", "vel", "da", "tar", "no", "mi", "sel", "kor", "ba", "lin", "ros", "é",
+             "gu", "shan", "to", "wen", "äl", "pre", "qui")  # fmt: skip
+WORK = "baker smith pilot nurse farmer singer lawyer miner".split()
+FOOD = "figs bread soup apples rice olives cheese honey".split()
+# How a fact is said, in several ways, and how it is asked for.
+FACTS = {
+    "place": (("{name} lives in {value}.", "{value} is where {name} lives."),
+              "Where does {name} live?"),
+    "work": (("{name} is a {value}.", "{name} works as a {value}."), "What does {name} do?"),
+    "food": (("{name} likes {value}.", "To {name} {value} taste best."), "What does {name} like?"),
+}  # fmt: skip
+
+
+class Question(NamedTuple):
+    """A question, the text that has its answer, and the answer."""
+
+    question: str
+    text: str
+    answer: str
+
+
+def split_of(name: str) -> str:
+    """The split that a name or a place is of: 8 in 10 of training, the others of the other two."""
+    share = hashlib.sha256(name.encode()).digest()[0] % 10
+    return "val" if share == 0 else "test" if share == 1 else "train"
+
+
+def pairs(split: str, count: int, seed: int = 0) -> Iterator[Question]:
+    """Yields `count` questions, the same ones for the same seed.
+
+    Args:
+        split: `"train"`, `"val"` or `"test"`; none has a name or a place of another.
+        count: how many.
+        seed: another one gives others.
+
+    Raises:
+        ValueError: there is no such split.
+    """
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {SPLITS}, got {split!r}")
+    chosen = random.Random(f"{split} {seed}")
+    return itertools.islice(_pairs(split, chosen), count)
+
+
+def _pairs(split: str, chosen: random.Random) -> Iterator[Question]:
+    while True:
+        people = [_name(split, chosen) for _ in range(chosen.randint(2, 4))]
+        facts = []
+        for person in dict.fromkeys(people):
+            for kind in chosen.sample(sorted(FACTS), chosen.randint(1, 2)):
+                facts.append((person, kind, _value(kind, split, chosen)))
+        chosen.shuffle(facts)
+        text = " ".join(
+            chosen.choice(FACTS[kind][0]).format(name=name, value=value)
+            for name, kind, value in facts
+        )
+        name, kind, value = chosen.choice(facts)
+        yield Question(FACTS[kind][1].format(name=name), text, value)
+
+
+def _value(kind: str, split: str, chosen: random.Random) -> str:
+    if kind == "place":
+        return _name(split, chosen)
+    return chosen.choice(WORK if kind == "work" else FOOD)
+
+
+def _name(split: str, chosen: random.Random) -> str:
+    while True:
+        name = "".join(chosen.choices(SYLLABLES, k=chosen.randint(2, 3))).capitalize()
+        if split_of(name) == split:
+            return name
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints questions as tab-separated lines: question, text, answer; returns the exit code."""
+    parser = Parser(
+        "training.facts",
+        "Print questions, one a line: question, text, answer, with tabs between.\n\n"
+        "example: python -m training.facts --split test --count 5 --seed 1\n\n"
+        "Exit codes: 0 printed; 1 the output is at fault; 2 wrong usage; 130 or 143 interrupted.",
+        prints=True,
+    )
+    parser.add_argument("--count", type=Number(int), default=20, help="to print (default 20)")
+    parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
+    parser.add_argument(
+        "--seed", type=Number(int, 1 - 2**63, 2**63 - 1), default=0, help="default 0"
+    )
+    return parser.run(_run, arguments)
+
+
+def _run(options) -> int:
+    sys.stdout.reconfigure(encoding="utf-8")
+    for question in pairs(options.split, options.count, options.seed):
+        print(*question, sep="\t")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

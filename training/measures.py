@@ -1,0 +1,61 @@
+"""How good predicted labels are: counts of each label against each, accuracy, F1."""
+
+import collections
+import re
+
+import numpy as np
+
+
+def confusion(labels, predicted, count):
+    """How often which label was predicted for which: int64 [count, count], a row for each true one.
+
+    Args:
+        labels: the true ones, numbers in [0, count).
+        predicted: as many, in [0, count).
+        count: of the labels.
+    """
+    found = np.zeros((count, count), "int64")
+    np.add.at(found, (np.asarray(labels, "int64"), np.asarray(predicted, "int64")), 1)
+    return found
+
+
+def label_counts(confused):
+    """(true positives, predicted, true) of each label, of a confusion matrix: int64 [C] each."""
+    return np.diag(confused).copy(), confused.sum(axis=0), confused.sum(axis=1)
+
+
+def f1_of_each(hits, predicted, true):
+    """2 hits / (predicted + true) of each label, [C]; NaN of one that is neither."""
+    total = (predicted + true).astype("float64")
+    return np.divide(2.0 * hits, total, out=np.full(total.shape, np.nan), where=total > 0)
+
+
+def macro_f1(hits, predicted, true):
+    """The mean of the F1 of the labels that are there, true or predicted; 0 if none is."""
+    found = f1_of_each(hits, predicted, true)
+    found = found[~np.isnan(found)]
+    return float(found.mean()) if len(found) else 0.0
+
+
+def word_f1(found, true):
+    """The F1 of the words that two texts share, each as often as in both; see Rajpurkar et al.
+    2016, "SQuAD"."""
+    words = [collections.Counter(re.findall(r"\w+", text.lower())) for text in (found, true)]
+    if not (words[0] and words[1]):
+        return float(found == true)
+    shared = sum((words[0] & words[1]).values())
+    return 2 * shared / (words[0].total() + words[1].total())
+
+
+def by_label(names, hits, predicted, true):
+    """{label: {"f1", "precision", "recall", "count"}} of the labels that are there."""
+    found, f1 = {}, f1_of_each(hits, predicted, true)
+    for n, name in enumerate(names):
+        if predicted[n] or true[n]:
+            found[name] = {
+                "f1": float(f1[n]),
+                "precision": float(hits[n] / max(predicted[n], 1)),
+                "recall": float(hits[n] / max(true[n], 1)),
+                "count": int(true[n]),
+            }
+    return found

@@ -1,0 +1,158 @@
+"""Extractive question answering: an answer is a span of its text; the better F1 of words is the
+better model."""
+
+import itertools
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from tfformer.config import SpanConfig
+from tfformer.loss import PlaceCrossEntropy
+from tfformer.metrics import PlaceAccuracy, PlacePerplexity
+from tfformer.models import SPAN
+from tfformer.text.question import encode_question, split_at_tab, whole_characters
+from training import measures
+from training.data.corpus import BATCH, Corpus, write_corpus
+from training.data.reader import Pair, is_blank
+from training.tasks.labelled import LabelledTask, Reading
+from training.tasks.task import source_tokenizer
+
+
+class Questions(Reading):
+    """A question and its text are one row of ids; what is learned are two places in it."""
+
+    def encode_source(self, texts):
+        ids = self.read(texts).ids
+        return tf.RaggedTensor.from_tensor(ids, padding=0)
+
+    def read(self, texts):
+        """string [B], a question and a text with a tab between, as `QuestionIds`."""
+        sides = map(whole_characters, split_at_tab(texts))
+        return encode_question(self.source, *sides, self.longest)
+
+    def encode_target(self, texts):
+        """The two places that a target begins with: int32 [B, (2)]."""
+        places = tf.strings.split(tf.strings.split(texts, "\t")[:, :1].flat_values)
+        return places.with_flat_values(tf.strings.to_number(places.flat_values, tf.int32))
+
+    def example(self, source, target, padded, seed=(0, 0)):
+        """The labels are [B, 2]: the places of the answer's first token and of its last."""
+        return {"ids": padded(source)}, padded(target, 2)
+
+    def places(self, pairs):
+        """The place of the first and of the last token of each answer in its row, or None where
+        the text is cut before its end."""
+        read = self.read(tf.constant([pair.source for pair in pairs]))
+        rows = zip(pairs, read.first.numpy(), read.starts, read.ends, strict=True)
+        for pair, first, starts, ends in rows:
+            starts, ends = starts.numpy(), ends.numpy()
+            text = pair.source.partition("\t")[2]
+            begin = place_of(pair.target, text)
+            size = len(text[:begin].encode()), len(text[: begin + len(pair.target)].encode())
+            one, last = np.searchsorted(starts, size[0]), np.searchsorted(ends, size[1])
+            if one == len(starts) or starts[one] > size[0]:
+                one -= 1
+            fits = last < len(ends) and 0 <= one <= last
+            yield (int(first + one), int(first + last)) if fits else None
+
+
+class SpanReading(LabelledTask):
+    """The task of a `SpanReader` and of its `SpanAnswers`."""
+
+    family, reading, corpus = SPAN, Questions, Corpus
+    figure, figure_name, figure_most = "val_token_f1", "F1 of words", 100.0
+    pipeline_tag = "question-answering"
+    description = "A reader that finds answers in texts, the encoder of a Transformer"
+    columns = {
+        "val_accuracy": ("validation accuracy of places", "{:.3f}"),
+        "val_token_f1": ("F1 of words, %", "{:.2f}"),
+    }
+    unit = "question"
+    unused = (*LabelledTask.unused, "r_drop")
+
+    def labels_of(self, line, model):
+        return [line.strip()]
+
+    def cleaned(self, pairs, report, model):
+        """A pair is a question, its text, and as its group the answer. The answer must stand in
+        the text."""
+        for question, text, answer in pairs:
+            question, text, answer = (re.sub("[\x00-\x1f\x7f-\x9f]", " ", one).strip()
+                                      for one in (question, text, answer))  # fmt: skip
+            if is_blank(question) or is_blank(text) or is_blank(answer):
+                report.blank += 1
+            elif answer not in text:
+                report.unmatched += 1
+            else:
+                report.kept += 1
+                yield Pair(f"{question}\t{text}", answer)
+
+    def vocabulary(self, sources, targets, recipe):
+        return source_tokenizer(sources, recipe)
+
+    def write_corpus(self, folder, pairs, tokenizer, max_tokens, report, split="train"):
+        """Writes the pairs, each with the places of its answer; of those that are cut, none."""
+        reading, pairs = self.reading(tokenizer, max_tokens), iter(pairs)
+
+        def with_places():
+            while chunk := list(itertools.islice(pairs, BATCH)):
+                for pair, places in zip(chunk, reading.places(chunk), strict=True):
+                    if places is None:
+                        report.kept -= 1
+                        report.too_many_tokens += 1
+                    else:
+                        yield Pair(pair.source, f"{places[0]} {places[1]}\t{pair.target}")
+
+        return write_corpus(
+            folder, with_places(), reading, max_tokens, report, split, "--val-source"
+        )
+
+    def configuration(self, recipe, source_size, target_size=None, shared=True):
+        self.require_settings(recipe)
+        if recipe.max_tokens < 4:
+            raise ValueError(f"max_tokens must be at least 4 for a span, got {recipe.max_tokens}")
+        try:
+            return SpanConfig.preset(recipe.preset, source_size, **recipe.model_changes)
+        except TypeError as error:
+            raise ValueError(f"model_changes: {error}") from error
+
+    def label_columns(self, columns):
+        return 2
+
+    def loss(self, recipe, corpus=None):
+        return PlaceCrossEntropy(recipe.smoothing)
+
+    def metrics(self, recipe):
+        return [PlaceAccuracy(), PlacePerplexity()]
+
+    def served(self, model, tokenizer, search):
+        from tfformer.service.span_answers import SpanAnswers
+
+        return SpanAnswers(model, tokenizer, **search)
+
+    def asked(self, corpus, tokenizer):
+        """The answers, without their places."""
+        sources, targets = super().asked(corpus, tokenizer)
+        return sources, [target.partition("\t")[2] for target in targets]
+
+    def judged(self, served, pairs, batch_size):
+        found = served.outputs([pair.source for pair in pairs], batch_size)["answer"]
+        answers = [answer.decode() for answer in found]
+        true = [pair.target for pair in pairs]
+        both = [*zip(answers, true, strict=True)]
+        scores = {
+            "token_f1": 100 * sum(measures.word_f1(a, b) for a, b in both) / len(both),
+            "exact_match": 100 * sum(a == b for a, b in both) / len(both),
+        }
+        return scores, answers, None
+
+    def usage(self, run, text):
+        yield f"echo {text} | python -m training.translate {run}"
+        yield f"python -m training.evaluate {run} --source QUESTIONS.tsv"
+
+
+def place_of(answer, text):
+    """Where an answer stands in its text: first as a whole word, else anywhere."""
+    inside = re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text)
+    return inside.start() if inside else text.index(answer)

@@ -1,0 +1,94 @@
+"""Tagging: each word of a text has a label; the better macro F1 over all words is the better
+model."""
+
+import re
+
+import tensorflow as tf
+
+from tfformer.config import PAD, TaggerConfig
+from tfformer.models import TAGGER
+from tfformer.text.words import encode_words, words_of
+from training.tasks.labelled import (
+    CONTROLS,
+    LabelledTask,
+    Reading,
+    configured,
+    label_scores,
+    numbers,
+)
+
+# Added to the id of the first piece of each word, from where a corpus is read to where a batch is
+# made: over all ids.
+FIRST = 1 << 24
+
+
+class TaggedTexts(Reading):
+    """Each word is encoded alone, and its label stands at its first piece."""
+
+    def encode_source(self, texts):
+        """The ids, of which the first of each word are `FIRST` higher."""
+        ids, places = encode_words(self.source, words_of(texts))
+        starts = tf.repeat(ids.row_starts(), places.row_lengths())
+        firsts = starts + tf.cast(places.flat_values, starts.dtype)
+        flat = tf.tensor_scatter_nd_add(
+            ids.flat_values, firsts[:, None], tf.fill([tf.size(firsts)], FIRST)
+        )
+        return ids.with_flat_values(flat)
+
+    def example(self, source, target, padded, seed=(0, 0)):
+        """The labels are [B, S]."""
+        marked, labels = padded(source), numbers(padded(target))
+        first = marked >= FIRST
+        word = tf.maximum(tf.cumsum(tf.cast(first, tf.int32), axis=1) - 1, 0)
+        labels = tf.where(first, tf.gather(labels, word, batch_dims=1), PAD)
+        return {"ids": marked % FIRST}, labels
+
+
+class Tagging(LabelledTask):
+    """The task of a `Tagger` and of its `TextTagger`."""
+
+    family, reading = TAGGER, TaggedTexts
+    figure, figure_name = "val_macro_f1", "macro F1"
+    pipeline_tag = "token-classification"
+    description = "A tagger of words, the encoder of a Transformer (Vaswani et al. 2017)"
+    columns = {
+        "val_accuracy": ("validation accuracy", "{:.3f}"),
+        "val_macro_f1": ("macro F1", "{:.3f}"),
+    }
+
+    def labels_of(self, line, model):
+        return re.sub(CONTROLS, " ", line).split()
+
+    def may_be(self, labels, pair, report):
+        """A label for each word."""
+        count = len([*filter(None, re.sub(CONTROLS, " ", pair.source).split(" "))])
+        if labels and len(labels) != count:
+            report.unmatched += 1
+            return False
+        return super().may_be(labels, pair, report)
+
+    def configuration(self, recipe, source_size, target_size=None, shared=True):
+        return configured(self, TaggerConfig, recipe, source_size, target_size)
+
+    def label_columns(self, columns):
+        return columns
+
+    def served(self, model, tokenizer, search):
+        from tfformer.service.text_tagger import TextTagger
+
+        return TextTagger(model, tokenizer, **search)
+
+    def judged(self, served, pairs, batch_size):
+        """Word by word; of a word behind the limit nothing is predicted."""
+        found = served.outputs([pair.source for pair in pairs], batch_size)
+        true = [pair.target.split("\t") for pair in pairs]
+        predicted = [
+            [label.decode() for label in row[:size]]
+            for row, size in zip(found["labels"], found["length"], strict=True)
+        ]
+        scores, confused = label_scores(
+            served.tokenizer.target.labels, sum(true, []), sum(predicted, [])
+        )
+        exact = [a == b for a, b in zip(true, predicted, strict=True)]
+        scores["exact_match"] = 100 * sum(exact) / len(exact)
+        return scores, [tags.decode() for tags in found["tags"]], confused
