@@ -338,7 +338,7 @@ def _scored(arguments, pairs, language, options, say):
         ValueError, OSError: what is wrong with the run or the corpus.
     """
     from tfformer.models import ENCODER_DECODER, LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL
-    from tfformer.run import load_service, read_config, read_family, require_family
+    from tfformer.run import load_service, load_translator, read_config, read_family, require_family
     from training.judging import draw_confusion, evaluate_labels, print_labels, task_of
     from training.perplexity import evaluate_masked, evaluate_texts, print_perplexity
 
@@ -359,7 +359,7 @@ def _scored(arguments, pairs, language, options, say):
             raise ValueError(f"--picture is of labels, and {run} has none")
         if arguments.labels:
             raise ValueError(f"--labels is for labelled texts, and {run} is of {family!r}")
-        service = load_service(run, **options)
+        service = load_translator(run, **options)
         say(f"translating {len(pairs):,} sources ...")
         scores, answers = evaluate(
             service, pairs, greedy=arguments.greedy, batch_size=size, language=language
