@@ -8,16 +8,17 @@ of validation and test are in no text of training. So a model must find the answ
 it. Nothing is stored and nothing is downloaded: the texts are made on the fly from a seed.
 """
 
-import hashlib
 import itertools
 import random
 import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from training.command import Number, Parser
+from training import embedded
+from training.embedded import require_numbers, require_split, split_of
 
-SPLITS = ("train", "val", "test")
+# Questions of a split at most: of two and three of 20 syllables there are 8,400 names.
+MOST = 1_000_000
 SYLLABLES = ("jor", "vik", "vel", "da", "tar", "no", "mi", "sel", "kor", "ba", "lin", "ros", "é",
              "gu", "shan", "to", "wen", "äl", "pre", "qui")  # fmt: skip
 WORK = "baker smith pilot nurse farmer singer lawyer miner".split()
@@ -39,25 +40,19 @@ class Question(NamedTuple):
     answer: str
 
 
-def split_of(name: str) -> str:
-    """The split that a name or a place is of: 8 in 10 of training, the others of the other two."""
-    share = hashlib.sha256(name.encode()).digest()[0] % 10
-    return "val" if share == 0 else "test" if share == 1 else "train"
-
-
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[Question]:
     """Yields `count` questions, the same ones for the same seed.
 
     Args:
         split: `"train"`, `"val"` or `"test"`; none has a name or a place of another.
-        count: how many.
-        seed: another one gives others.
+        count: how many, at most `MOST`.
+        seed: any whole number; another one gives others.
 
     Raises:
-        ValueError: there is no such split.
+        ValueError: an argument is not as described.
     """
-    if split not in SPLITS:
-        raise ValueError(f"split must be one of {SPLITS}, got {split!r}")
+    require_split(split)
+    require_numbers(count, MOST, "more would be of hardly any new names", seed)
     chosen = random.Random(f"{split} {seed}")
     return itertools.islice(_pairs(split, chosen), count)
 
@@ -92,27 +87,12 @@ def _name(split: str, chosen: random.Random) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints questions as tab-separated lines: question, text, answer; returns the exit code."""
-    parser = Parser(
-        "training.facts",
+    """Prints questions: question, text and answer, with tabs; see `training.embedded.main`."""
+    description = (
         "Print questions, one a line: question, text, answer, with tabs between.\n\n"
-        "example: python -m training.facts --split test --count 5 --seed 1\n\n"
-        "Exit codes: 0 printed; 1 the output is at fault; 2 wrong usage; 130 or 143 interrupted.",
-        prints=True,
+        "example: python -m training.facts --split test --count 5 --seed 1"
     )
-    parser.add_argument("--count", type=Number(int), default=20, help="to print (default 20)")
-    parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
-    parser.add_argument(
-        "--seed", type=Number(int, 1 - 2**63, 2**63 - 1), default=0, help="default 0"
-    )
-    return parser.run(_run, arguments)
-
-
-def _run(options) -> int:
-    sys.stdout.reconfigure(encoding="utf-8")
-    for question in pairs(options.split, options.count, options.seed):
-        print(*question, sep="\t")
-    return 0
+    return embedded.main("training.facts", description, pairs, arguments)
 
 
 if __name__ == "__main__":

@@ -67,19 +67,45 @@ class LanguageModelConfig(OneStackOptions):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLanguageModelConfig(LanguageModelConfig):
-    """The configuration of a `MaskedLanguageModel`: that of a language model."""
+    """The configuration of a `MaskedLanguageModel`: its arguments are those of
+    `LanguageModelConfig`.
+
+    Raises:
+        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+
+    Example:
+        >>> MaskedLanguageModelConfig.preset("tiny", 8000).num_layers
+        4
+    """
 
     _LAYERS = "num_encoder_layers"  # of a preset
 
 
 @dataclasses.dataclass(frozen=True)
 class SpanConfig(OneStackOptions):
-    """The configuration of a `SpanReader`; its arguments are those of one stack."""
+    """The configuration of a `SpanReader`: its arguments are those of `OneStackOptions`.
+
+    Raises:
+        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+
+    Example:
+        >>> SpanConfig.preset("tiny", 8000, num_layers=2).num_layers
+        2
+    """
 
 
 @dataclasses.dataclass(frozen=True)
 class TaggerConfig(OneStackOptions):
-    """The configuration of a `Tagger`: that of one stack, and `num_labels`, C."""
+    """The configuration of a `Tagger`: its arguments are those of `OneStackOptions`, and
+    `num_labels`, C.
+
+    Raises:
+        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+
+    Example:
+        >>> TaggerConfig.preset("tiny", 8000, num_labels=5).num_labels
+        5
+    """
 
     num_labels: int = option(dataclasses.MISSING, "labels", least=1)
 

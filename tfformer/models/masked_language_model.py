@@ -20,7 +20,7 @@ class MaskedLanguageModel(TextEncoder):
     The mask is bos (2), which no text has.
 
     Args:
-        config: a `tfformer.config.MaskedLanguageModelConfig`.
+        config: a `MaskedLanguageModelConfig`.
 
     Call arguments:
         inputs: integers [B, S], each row ending with eos (3); 0 is padding after them. Or {"ids":
@@ -38,7 +38,6 @@ class MaskedLanguageModel(TextEncoder):
     the tokens that were masked, and padding elsewhere.
 
     Example:
-        >>> from tfformer.config import MaskedLanguageModelConfig
         >>> model = MaskedLanguageModel(MaskedLanguageModelConfig.preset("test", 17))
         >>> tuple(model(np.array([[9, 2, 6, 3], [4, 3, 0, 0]])).shape)
         (2, 4, 17)

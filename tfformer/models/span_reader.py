@@ -19,7 +19,7 @@ class SpanReader(TextEncoder):
         logits = Dropout(Encoder(Dropout(E[ids] sqrt(D) + PE))) W + b, at the places of the text
 
     Args:
-        config: a `tfformer.config.SpanConfig`.
+        config: a `SpanConfig`.
 
     Call arguments:
         inputs: integers [B, S]: the question, eos (3), the text, eos; 0 is padding after them. Or
@@ -37,7 +37,6 @@ class SpanReader(TextEncoder):
     `PlaceCrossEntropy`: the labels are places, and 0, where no text begins, is none.
 
     Example:
-        >>> from tfformer.config import SpanConfig
         >>> model = SpanReader(SpanConfig.preset("test", vocabulary_size=17))
         >>> tuple(model(np.array([[9, 8, 3, 6, 7, 3], [4, 3, 5, 3, 0, 0]])).shape)
         (2, 2, 6)

@@ -15,7 +15,7 @@ class Tagger(TextEncoder):
         logits = Dropout(Encoder(Dropout(E[ids] sqrt(D) + PE))) W + b
 
     Args:
-        config: a `tfformer.config.TaggerConfig`.
+        config: a `TaggerConfig`.
 
     Call arguments:
         inputs: integers [B, S], each row ending with eos (3); 0 is padding after them. Or {"ids":
@@ -32,7 +32,6 @@ class Tagger(TextEncoder):
     `LabelCrossEntropy`: the labels are 1 to C, and 0 is none.
 
     Example:
-        >>> from tfformer.config import TaggerConfig
         >>> model = Tagger(TaggerConfig.preset("test", vocabulary_size=17, num_labels=5))
         >>> tuple(model(np.array([[9, 8, 6, 3], [4, 3, 0, 0]])).shape)
         (2, 4, 5)

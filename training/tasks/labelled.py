@@ -21,7 +21,7 @@ from training.tasks.task import Task, require_defaults, source_tokenizer
 # Texts that a validation asks for at once.
 BATCH = 64
 # More different labels than this are no labels: a file of translations, say.
-MOST_LABELS = 10_000
+MOST_LABELS = 4096
 LABELS = "labels.npy"
 CONTROLS = "[\x00-\x1f\x7f-\x9f]+"
 

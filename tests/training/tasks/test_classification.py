@@ -207,7 +207,7 @@ def test_labels_that_only_validation_has_are_counted(folder, tmp_path, capsys):
 def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
     run, text = str(folder / "run"), str(folder / "val.txt")
     for main, arguments, said in (
-        (evaluate.main, [run, "--source", text, "--target", text], "'encoder-decoder', got"),
+        (evaluate.main, [run, "--source", text, "--target", text], "'encoder-decoder' or"),
         (evaluate.main, [run, "--text", text], "'language-model', got 'classifier'"),
         (evaluate.main, [run, "--source", text, "--labels", text, "--greedy"], "--greedy is for"),
         (translate.main, [run, "--picture", str(tmp_path / "x.png")], "'encoder-decoder', got"),

@@ -179,14 +179,14 @@ def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, g
 
 def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
     run, text = str(folder / "run"), str(folder / "val.txt")
-    said = "must be a run of the family 'encoder-decoder', got 'language-model'"
+    said = "must be a run of the family 'encoder-decoder'"
     asked = [
-        (evaluate.main, [run, "--source", text, "--target", text]),
-        (translate.main, [run, "--picture", str(tmp_path / "x.png")]),
+        (evaluate.main, [run, "--source", text, "--target", text], " or 'non-autoregressive'"),
+        (translate.main, [run, "--picture", str(tmp_path / "x.png")], ""),
     ]
-    for main, arguments in asked:
+    for main, arguments, more in asked:
         assert main(arguments) == 1
-        assert said in capsys.readouterr().err
+        assert f"{said}{more}, got 'language-model'" in capsys.readouterr().err
     assert evaluate.main([run, "--text", text, "--greedy"]) == 2
     assert "--greedy is not" in capsys.readouterr().err
     other = ["--run", run, "--family", "transformer", "--source", text, "--target", text]

@@ -17,6 +17,7 @@ from tfformer.metrics import PlaceAccuracy, PlacePerplexity
 from training import evaluate, facts, measures, train
 from training.data.batches import Batches
 from training.data.reader import CorpusReport, Pair
+from training.embedded import SPLITS, split_of
 from training.tasks import TASKS
 from training.tasks.span import place_of
 
@@ -43,14 +44,14 @@ def command(folder, run, *options):
 
 def test_the_corpus_is_the_same_for_a_seed_and_no_name_is_in_two_splits():
     names = {}
-    for split in facts.SPLITS:
+    for split in SPLITS:
         found = [*facts.pairs(split, 300)]
         assert found == [*facts.pairs(split, 300)] != [*facts.pairs(split, 300, seed=1)]
         for question, text, answer in found:
             assert answer in text and question.endswith("?")
         words = {word.strip(".?") for one in found for word in one.text.split()}
         names[split] = {word for word in words if word[0].isupper() and word != "To"}
-        assert all(facts.split_of(name) == split for name in names[split])
+        assert all(split_of(name) == split for name in names[split])
     assert not names["train"] & names["val"] and not names["train"] & names["test"]
     with pytest.raises(ValueError, match="split must be one of"):
         facts.pairs("dev", 1)
