@@ -74,8 +74,9 @@ class MaskedLanguageModelConfig(LanguageModelConfig):
         ValueError: a value breaks its rule; it names the argument, the rule and the value received.
 
     Example:
-        >>> MaskedLanguageModelConfig.preset("tiny", 8000).num_layers
-        4
+        >>> config = MaskedLanguageModelConfig.preset("tiny", 8000, norm="pre")
+        >>> config.d_model, config.num_layers, config.tie_embeddings
+        (128, 4, 'all')
     """
 
     _LAYERS = "num_encoder_layers"  # of a preset
@@ -89,8 +90,9 @@ class SpanConfig(OneStackOptions):
         ValueError: a value breaks its rule; it names the argument, the rule and the value received.
 
     Example:
-        >>> SpanConfig.preset("tiny", 8000, num_layers=2).num_layers
-        2
+        >>> config = SpanConfig.preset("tiny", 8000, num_layers=2)
+        >>> config.d_model, config.num_layers
+        (128, 2)
     """
 
 
@@ -103,8 +105,9 @@ class TaggerConfig(OneStackOptions):
         ValueError: a value breaks its rule; it names the argument, the rule and the value received.
 
     Example:
-        >>> TaggerConfig.preset("tiny", 8000, num_labels=5).num_labels
-        5
+        >>> config = TaggerConfig.preset("tiny", 8000, num_labels=5)
+        >>> config.d_model, config.num_labels
+        (128, 5)
     """
 
     num_labels: int = option(dataclasses.MISSING, "labels", least=1)
