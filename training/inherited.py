@@ -32,8 +32,8 @@ BY_PIECE = (
     "output_projection/kernel",
 )
 WHOLE, HALVES, CONFIGURATION = "init.npz", "halves.npz", "init.json"
-# What a layer of a decoder is called where it is one of a language model.
-IN_A_LANGUAGE_MODEL = {"/self_residual/": "/attention_residual/"}
+# The residual connection of self-attention: in a decoder, and in a language model.
+IN_A_DECODER, IN_A_LANGUAGE_MODEL = "/self_residual/", "/attention_residual/"
 # Numbers that no weight depends on.
 WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "activation_dropout")
 
@@ -152,12 +152,18 @@ def _begin_with_halves(folder, halves, recipe, learn):
     """Writes sizes and weights of one half, or of both, into `folder`; returns the tokenizer.
 
     A side has the vocabulary of the run that its half is from; the other side has the same, or
-    learns its own with `shared_vocabulary=False`. Both embeddings come with their halves, so two
-    runs need two of them. Cross-attention begins random, unless both halves are of one run.
+    learns its own with `shared_vocabulary=False`, or where it is of labels. Both embeddings come
+    with their halves, so two runs need two of them. Cross-attention begins random, unless both
+    halves are of one run. A model of one stack takes that half which its stack is.
     """
     task = TASKS[recipe.task]
-    found = {half: _Half(half, directory) for half, directory in halves.items()}
-    tokenizer = _tokenizer(found, recipe, learn)
+    kind = FAMILIES[task.family].configuration
+    if wrong := sorted(set(halves) - {getattr(kind, "HALF", half) for half in halves}):
+        raise RunError(
+            f"--init-{wrong[0]} is for a model that has one, got the family {task.family!r}"
+        )
+    found = {half: _Half(half, directory, kind) for half, directory in halves.items()}
+    tokenizer = _tokenizer(found, recipe, task, learn)
     sizes = {}
     for half in found.values():
         for name, value in half.sizes().items():
@@ -168,12 +174,12 @@ def _begin_with_halves(folder, halves, recipe, learn):
                 )
     is_one = len({Path(directory).resolve() for directory in halves.values()}) == 1
     changes = dict(recipe.model_changes)
-    if not is_one:
+    if len(found) == 2 and not is_one:
         changes.setdefault("tie_embeddings", "target")
     recipe = dataclasses.replace(recipe, model_changes={**changes, **sizes})
     vocabularies = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
     config = task.configuration(recipe, *vocabularies, tokenizer.is_shared)
-    if config.tie_embeddings == "all" and len(found) == 2 and not is_one:
+    if len(found) == 2 and not is_one and config.tie_embeddings == "all":
         raise RunError(
             "tie_embeddings must be 'target' or 'none' with halves of two runs, whose embeddings "
             "are two, got 'all'"
@@ -187,10 +193,10 @@ def _begin_with_halves(folder, halves, recipe, learn):
     return tokenizer
 
 
-def _tokenizer(halves, recipe, learn):
+def _tokenizer(halves, recipe, task, learn):
     """The tokenizer of a model with these halves."""
-    sides = {half.side: half.vocabulary for half in halves.values()}
-    if len(sides) == 1 and not recipe.shared_vocabulary:
+    sides = {half.into: half.vocabulary for half in halves.values()}
+    if len(sides) == 1 and (task.learns_labels or not recipe.shared_vocabulary):
         learned = learn()
         sides = {"source": learned.source, "target": learned.target, **sides}
     source = sides.get("source") or sides["target"]
@@ -198,11 +204,14 @@ def _tokenizer(halves, recipe, learn):
 
 
 class _Half:
-    """The encoder or the decoder of a run."""
+    """The encoder or the decoder of a run, for a model whose configuration is of class `kind`."""
 
-    def __init__(self, half, directory):
+    def __init__(self, half, directory, kind):
         self.half, self.directory = half, directory
         self.side = "source" if half == "encoder" else "target"
+        # A model of one side reads the tokenizer's source.
+        self.alone = hasattr(kind, "HALF")
+        self.into = "source" if self.alone else self.side
         self.known = run.read_config(directory)
         self.family = run.read_family(directory, self.known)
         path = Path(directory) / "config.json"
@@ -212,35 +221,41 @@ class _Half:
         if not any(name.startswith(f"{half}/") for name in self._weights):
             raise RunError(f"{directory} is a run of the family {self.family!r}: it has no {half}")
         tokenizer = run.load_tokenizer(directory)
-        # A model of one side reads the tokenizer's source.
         self.vocabulary = getattr(tokenizer, self.side if self.has_two else "source")
 
     def sizes(self):
         """The options that its weights depend on, by name."""
         options = dataclasses.fields(NumberedOptions)
         found = {f.name: getattr(self.config, f.name) for f in options}
-        layers = f"num_{self.half}_layers" if self.has_two else "num_layers"
-        found[f"num_{self.half}_layers"] = getattr(self.config, layers)
+        layers = f"num_{self.half}_layers"
+        number = getattr(self.config, layers if self.has_two else "num_layers")
+        found["num_layers" if self.alone else layers] = number
         return {name: value for name, value in found.items() if name not in WITHOUT_WEIGHTS}
 
     def weights(self, config, with_cross_attention):
-        """Its weights by the names that they have in an encoder-decoder of this configuration."""
+        """Its weights by the names that they have in a model of this configuration."""
         found = {}
         for name, weight in self._weights.items():
-            if name.startswith(f"{self.half}/"):
-                if not self.has_two and self.half == "decoder":
-                    for own, its in IN_A_LANGUAGE_MODEL.items():
-                        name = name.replace(its, own)
-                if "/cross_" not in name or with_cross_attention:
-                    found[name] = weight
-        side = self.side if config.tie_embeddings != "all" else "target"
-        found[f"{side}_embedding/embeddings"] = self._of_side("embedding")
+            if name.startswith(f"{self.half}/") and ("/cross_" not in name or with_cross_attention):
+                found[self._named(name)] = weight
+        side = "" if self.alone else f"{self.side}_"
+        shared = not self.alone and config.tie_embeddings == "all"
+        found[f"{'target_' if shared else side}embedding/embeddings"] = self._of_side("embedding")
         if config.positions == "learned":
-            found[f"{self.side}_positions/embeddings"] = self._of_side("positions")
+            found[f"{side}positions/embeddings"] = self._of_side("positions")
         kernel = "output_projection/kernel"
-        if self.half == "decoder" and config.tie_embeddings == "none" and kernel in self._weights:
+        untied = getattr(config, "tie_embeddings", "all") == "none"
+        if self.half == "decoder" and untied and kernel in self._weights:
             found[kernel] = self._weights[kernel]
         return found
+
+    def _named(self, name):
+        """What a weight of the half is called there; a language model is a decoder whose layers are
+        those of an encoder."""
+        if self.half == "encoder" or self.alone != self.has_two:
+            return name
+        renamed = (IN_A_DECODER, IN_A_LANGUAGE_MODEL)
+        return name.replace(*(renamed if self.alone else renamed[::-1]))
 
     def _of_side(self, what):
         """The embedding, or the positions, of its side."""

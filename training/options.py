@@ -322,7 +322,7 @@ def settled(arguments, begun=False):
     if halves:
         options = without_its_package("tfformer.config").NumberedOptions
         found |= {name for name, *_ in fields_of(options) if not name.endswith("dropout")}
-        found |= {f"num_{half}_layers" for half in halves}
+        found |= {"num_layers", *(f"num_{half}_layers" for half in halves)}
     return found
 
 

@@ -3,11 +3,20 @@
 import numpy as np
 import pytest
 
-from tfformer import LanguageModel, LanguageModelConfig, Tokenizer, Transformer, TransformerConfig
-from tfformer.run import model_weights, save
+from tfformer import (
+    Classifier,
+    LanguageModel,
+    LanguageModelConfig,
+    MaskedLanguageModel,
+    MaskedLanguageModelConfig,
+    Tokenizer,
+    Transformer,
+    TransformerConfig,
+)
+from tfformer.run import load_tokenizer, model_weights, save
 from training import options, train
 from training.inherited import Runs, read_init
-from training.prepare import prepare
+from training.prepare import prepare, read_tokenizer
 from training.tasks import TASKS
 
 SIZES = {"d_model": 14, "num_heads": 2, "d_ff": 29}
@@ -26,6 +35,7 @@ def folder(tmp_path_factory):
     lines = "".join(f"{text}\n" for text in TEXTS)
     for name in ("source.txt", "target.txt"):
         (folder / name).write_text(lines)
+    (folder / "labels.txt").write_text("".join(f"{text.split()[1]}\n" for text in TEXTS))
     return folder
 
 
@@ -44,6 +54,7 @@ def runs(folder):
         return LanguageModel(LanguageModelConfig(size, num_layers=3, **{**SIZES, **options}))
 
     assert other.source_vocabulary_size == size
+    reads = MaskedLanguageModelConfig(size, num_layers=2, **SIZES)
     return {
         name: kept(folder / name, model, tokenizer)
         for name, model, tokenizer in (
@@ -53,15 +64,20 @@ def runs(folder):
             ("writes pre", language_model(norm="pre", tie_embeddings="none"), one),
             ("writes otherwise", language_model(), other),
             ("writes wider", language_model(d_ff=31), one),
+            ("reads", MaskedLanguageModel(reads), one),
         )
     }
 
 
 def asked(folder, run, *given):
-    """The words of a training on the folder's texts, which are their own translations."""
-    source, target = str(folder / "source.txt"), str(folder / "target.txt")
-    files = ["--source", source, "--target", target]
-    files += ["--val-source", source, "--val-target", target]
+    """The words of a training on the folder's texts, which are their own translations; for a family
+    that has them, with labels."""
+    side = "labels" if "classifier" in given else "target"
+    source, target = str(folder / "source.txt"), str(folder / f"{side}.txt")
+    files = ["--source", source, f"--{side}", target]
+    files += ["--val-source", source, f"--val-{side}", target]
+    if "language-model" in given:
+        files = ["--text", source, "--val-text", source]
     return [*files, "--run", str(run), *OPTIONS, *given]
 
 
@@ -114,6 +130,38 @@ def test_a_language_model_is_a_decoder_without_cross_attention(folder, runs):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["both", "reads"])
+def test_a_classifier_begins_with_an_encoder(folder, runs, name):
+    """Of a translator, or of a masked language model; its labels are its own."""
+    half = ["--init-encoder", str(folder / name)]
+    found = begun(folder, f"classifies as {name}", *half, "--family", "classifier")
+    weights = runs[name]
+    embedding = "target_embedding" if name == "both" else "embedding"
+    expected = {one: one for one in of("encoder", weights)}
+    expected["embedding/embeddings"] = f"{embedding}/embeddings"
+    assert set(found.weights) == set(expected)
+    same(found.weights, weights, expected)
+    assert (found.config.num_layers, found.config.num_labels) == (2, 3)
+    assert set(expected) < set(model_weights(Classifier(found.config)))
+    kept = read_tokenizer(folder / f"classifies as {name}" / "prepared")
+    assert kept.source.content == load_tokenizer(folder / name).source.content
+
+
+def test_a_language_model_begins_with_a_decoder(folder, runs):
+    """Of what it attends to beside itself nothing is left."""
+    half = ["--init-decoder", str(folder / "both")]
+    found = begun(folder, "writes as both", *half, "--family", "language-model")
+    weights = runs["both"]
+    expected = {
+        name.replace("/self_residual/", "/attention_residual/"): name
+        for name in of("decoder", weights)
+        if "/cross_" not in name
+    }
+    expected["embedding/embeddings"] = "target_embedding/embeddings"
+    assert set(found.weights) == set(expected) == set(model_weights(LanguageModel(found.config)))
+    same(found.weights, weights, expected)
+
+
 def test_halves_of_two_runs_have_two_embeddings(folder, runs):
     found = begun(folder, "two halves", "--init-encoder", str(folder / "both"), "--init-decoder",
                   str(folder / "writes"))  # fmt: skip
@@ -149,6 +197,10 @@ def test_halves_of_one_run_are_all_of_it(folder, runs):
          "--d-model cannot be given with --init-encoder, whose run settles it"),
         (["--init-encoder", "both", "--init", "both"], "--init is for a whole run"),
         (["--init-encoder", "nothing"], "is no directory"),
+        (["--init-decoder", "both", "--family", "classifier"],
+         "--init-decoder is for a model that has one, got the family 'classifier'"),
+        (["--init-encoder", "both", "--num-layers", "2", "--family", "classifier"],
+         "--num-layers cannot be given with --init-encoder, whose run settles it"),
         (["--init-encoder", "both", "--distill", "two", "--vocabulary-size", "300"],
          "--vocabulary-size cannot be given with --init-encoder"),
     ],

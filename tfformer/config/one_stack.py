@@ -24,7 +24,8 @@ class OneStackOptions(NumberedOptions):
     _: dataclasses.KW_ONLY
     num_layers: int = option(6, "layers of a model of one stack", least=1)
 
-    _LAYERS = "num_encoder_layers"  # of a preset
+    # The half of an encoder-decoder that its stack is.
+    HALF = "encoder"
 
     @classmethod
     def preset(cls, name: str, vocabulary_size: int, **changes):
@@ -37,7 +38,7 @@ class OneStackOptions(NumberedOptions):
         sizes = preset(name)
         known = {field.name for field in dataclasses.fields(StackOptions)}
         own = {key: value for key, value in sizes.items() if key in known}
-        own["num_layers"] = sizes.get(cls._LAYERS, cls.num_layers)
+        own["num_layers"] = sizes.get(f"num_{cls.HALF}_layers", cls.num_layers)
         return cls.from_dict({"vocabulary_size": vocabulary_size, **own, **changes})
 
 
@@ -62,7 +63,7 @@ class LanguageModelConfig(OneStackOptions):
     _: dataclasses.KW_ONLY
     tie_embeddings: str = option("all", "matrices that are one", choices=TIED_OR_NOT)
 
-    _LAYERS = "num_decoder_layers"
+    HALF = "decoder"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +80,7 @@ class MaskedLanguageModelConfig(LanguageModelConfig):
         (128, 4, 'all')
     """
 
-    _LAYERS = "num_encoder_layers"  # of a preset
+    HALF = "encoder"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfformer.inference.dense import Dense
 from tfformer.layers import length
+from tfformer.layers.pooling import mean_of_tokens
 
 
 class LengthPredictor:
@@ -14,7 +15,7 @@ class LengthPredictor:
 
     def __call__(self, weights, x, mask):
         shape = tf.concat([tf.shape(mask), [x.shape[1]]], axis=0)
-        mean = length.mean_of_tokens(tf.reshape(x, shape), mask)  # [B, S, D] -> [B, D]
+        mean = mean_of_tokens(tf.reshape(x, shape), mask)  # [B, S, D] -> [B, D]
         return tf.cast(self.projection(weights, mean), tf.float32)
 
 

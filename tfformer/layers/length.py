@@ -1,9 +1,9 @@
 """The length of a target, predicted from its source."""
 
 import keras
-from keras import ops
 
 from tfformer.layers.layer import Layer, check_whole
+from tfformer.layers.pooling import mean_of_tokens
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -51,14 +51,3 @@ class LengthPredictor(Layer):
 
     def get_config(self):
         return {**super().get_config(), "max_difference": self.max_difference}
-
-
-def mean_of_tokens(x, mask=None):
-    """The mean of x [B, S, D] over the places where the mask [B, S] is True: [B, D]; zeros where it
-    is nowhere."""
-    if mask is None:
-        return ops.mean(x, axis=1)
-    # A sum of many half precision numbers loses its end.
-    weights = ops.cast(mask, "float32")[:, :, None]
-    total = ops.sum(ops.cast(x, "float32") * weights, axis=1)
-    return ops.cast(total / ops.maximum(ops.sum(weights, axis=1), 1.0), x.dtype)

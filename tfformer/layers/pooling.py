@@ -42,10 +42,7 @@ class Pooling(Layer):
     def call(self, x, mask):
         if self.kind == "bos":
             return x[:, 0]
-        weights = ops.cast(mask, "float32")[:, :, None]  # [B, S, 1]
-        total = ops.sum(ops.cast(x, "float32") * weights, axis=1)
-        count = ops.maximum(ops.sum(weights, axis=1), 1.0)
-        return ops.cast(total / count, x.dtype)
+        return mean_of_tokens(x, mask)
 
     def compute_mask(self, x, mask=None):
         """None: a vector has no places."""
@@ -55,3 +52,14 @@ class Pooling(Layer):
 
     def get_config(self):
         return {**super().get_config(), "kind": self.kind}
+
+
+def mean_of_tokens(x, mask=None):
+    """The mean of x [B, S, D] over the places where the mask [B, S] is True: [B, D]; zeros where it
+    is nowhere."""
+    if mask is None:
+        return ops.mean(x, axis=1)
+    # A sum of many half precision numbers loses its end.
+    weights = ops.cast(mask, "float32")[:, :, None]
+    total = ops.sum(ops.cast(x, "float32") * weights, axis=1)
+    return ops.cast(total / ops.maximum(ops.sum(weights, axis=1), 1.0), x.dtype)

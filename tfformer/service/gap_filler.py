@@ -32,7 +32,6 @@ class GapFiller(EmbeddingService):
             tokenizer is not that of the model.
 
     Example, with a model that has learned nothing (`load_service` gives that of a run):
-        >>> from tfformer.config import MaskedLanguageModelConfig
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
         >>> size = tokenizer.source_vocabulary_size
         >>> model = MaskedLanguageModel(MaskedLanguageModelConfig.preset("test", size))

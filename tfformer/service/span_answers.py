@@ -35,7 +35,6 @@ class SpanAnswers(TextService):
             tokenizer is not that of the model.
 
     Example, with a model that has learned nothing (`load_service` gives that of a run):
-        >>> from tfformer.config import SpanConfig
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
         >>> config = SpanConfig.preset("test", tokenizer.source_vocabulary_size)
         >>> reader = SpanAnswers(SpanReader(config), tokenizer)

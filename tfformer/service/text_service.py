@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from tfformer.config import whole
 from tfformer.inference.text_encoder import TextEncoderInference
-from tfformer.service.checks import require_in
-from tfformer.service.generation import CHARACTERS_PER_TOKEN, encode_texts
-from tfformer.service.service import Page, Service
+from tfformer.service.checks import counted
+from tfformer.service.generation import encode_texts
+from tfformer.service.limits import CHARACTERS_PER_TOKEN
+from tfformer.service.service import Page, Service, checked_dtype
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.translation import WARMUP_LENGTHS
 from tfformer.text.tokenizer import Tokenizer
@@ -63,15 +64,13 @@ class TextService(Service):
                 f"{tokenizer.source_vocabulary_size}"
             )
         self._check_tokenizer(model, tokenizer)
-        if dtype not in (None, "float32", "bfloat16"):
-            raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
         whole("max_batch_size", max_batch_size)
         if not 1 <= whole("max_source_length", max_source_length) <= model.config.longest:
             raise ValueError(
                 f"max_source_length must be at most {model.config.longest}, the places that the "
                 f"model can number, got {max_source_length}"
             )
-        self.model, self.tokenizer, self.dtype = model, tokenizer, dtype
+        self.model, self.tokenizer, self.dtype = model, tokenizer, checked_dtype(dtype)
         self.max_source_length, self.max_batch_size = max_source_length, max_batch_size
         self.make_signatures()
 
@@ -125,9 +124,7 @@ class TextService(Service):
 
     def checked_rows(self, text):
         """`text`, if a request may have so many rows."""
-        rows = require_in("the number of texts", tf.shape(text)[0], 0, self.max_batch_size)
-        with tf.control_dependencies([rows]):
-            return tf.identity(text)
+        return counted(text, ("texts", tf.shape(text)[0], self.max_batch_size))
 
     def source_ids(self, text):
         """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""

@@ -31,7 +31,6 @@ class TextTagger(TextService):
             tokenizer is not that of the model.
 
     Example, with a model that has learned nothing (`load_service` gives that of a run):
-        >>> from tfformer.config import TaggerConfig
         >>> from tfformer.text.sides import LabelTable
         >>> source = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300).source
         >>> model = Tagger(TaggerConfig.preset("test", source.size, num_labels=2))

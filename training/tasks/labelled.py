@@ -74,7 +74,7 @@ class LabelledTask(Task):
     """
 
     reading, corpus = Reading, LabelledCorpus
-    parts, unit = ("encoder", "embeddings"), "text"
+    parts, unit, learns_labels = ("encoder", "embeddings"), "text", True
     # Settings of two sides of text, of what is generated, or that draw segmentations.
     unused = (
         *("both_ways", "new_pieces", "subword_sampling", "shared_vocabulary"),

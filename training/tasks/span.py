@@ -68,7 +68,7 @@ class SpanReading(LabelledTask):
         "val_accuracy": ("validation accuracy of places", "{:.3f}"),
         "val_token_f1": ("F1 of words, %", "{:.2f}"),
     }
-    unit = "question"
+    unit, learns_labels = "question", False
     unused = (*LabelledTask.unused, "r_drop")
 
     def labels_of(self, line, model):

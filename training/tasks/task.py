@@ -35,7 +35,10 @@ class Task(abc.ABC):
         searched: the options of `tfformer.search.options` that a run is served with.
         class_weights: what `Recipe.class_weights` may be.
         config: the configuration of the model that it is for, see `of`; None of a table's.
+        learns_labels: whether its targets are labels, with a vocabulary of their own.
     """
+
+    learns_labels = False
 
     parts, unit, searched, class_weights, config = (), "pair", (), ("none",), None
 
