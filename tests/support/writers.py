@@ -79,6 +79,8 @@ WRITERS = {
         ],
     ),
     "training.dates": Writer(lambda given, folder: [], prints=True, files=False),
+    "training.facts": Writer(lambda given, folder: [], prints=True, files=False),
+    "training.names": Writer(lambda given, folder: [], prints=True, files=False),
     "training.inspect": Writer(
         lambda given, folder: [
             given.source, given.target, "--run", given.run, "--out", folder / "out"

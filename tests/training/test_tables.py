@@ -15,6 +15,7 @@ from tfformer.text.sides import PieceTable
 from tfformer.text.vocabulary import learn_table
 from training.data.noise import Noise
 from training.data.reader import Pair
+from training.inherited import Runs
 from training.prepare import prepare, read_tokenizer
 from training.shortlist import _same_pieces
 from training.tasks import TASKS
@@ -42,7 +43,7 @@ def prepared(model, table, tmp_path_factory):
     tfformer.save(folder / "run", make_model(tokenizer), tokenizer)
     changes = {"pairs": lambda split, data: iter(PAIRS), "new_pieces": 1, "both_ways": 0}
     recipe = dataclasses.replace(RECIPE, **changes)
-    prepare(folder / "prepared", recipe, None, lambda line: None, folder / "run")
+    prepare(folder / "prepared", recipe, None, lambda line: None, Runs(init=folder / "run"))
     return folder / "run", folder / "prepared"
 
 

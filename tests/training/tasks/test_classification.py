@@ -91,6 +91,7 @@ def test_a_tsv_is_the_same_corpus(folder, tmp_path):
         assert ours.read_bytes() == other.read_bytes(), name
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
     """Stopped in the middle of an epoch, and resumed by the same words."""
     run = tmp_path / "run"
@@ -217,6 +218,7 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_is_exported_verified_and_asked_in_bulk(folder, tmp_path):
     """As the server runs it: what is served is what is answered here."""
     from export import saved_model, translate_files

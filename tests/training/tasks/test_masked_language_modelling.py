@@ -154,6 +154,7 @@ def test_the_published_perplexity_is_the_models_own(folder):
     assert math.exp(total / count) == pytest.approx(config["training"]["val_perplexity"], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
     run = tmp_path / "run"
     with monkeypatch.context() as patched:
@@ -203,6 +204,7 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, capsys):
         assert said in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_is_exported_and_verified(folder, tmp_path):
     from export import saved_model
 

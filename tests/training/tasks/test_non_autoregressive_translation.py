@@ -141,11 +141,11 @@ def test_a_run_knows_what_it_is(folder, decoding):
     assert f"| decoding | {decoding} |" in card and "non-autoregressive" in card
 
 
-@pytest.mark.parametrize("decoding", ["mask-predict", "ctc"])
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch, decoding):
+@pytest.mark.slow
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
     """Stopped in the middle of an epoch, and resumed: the same masks are drawn."""
     run, tokens = tmp_path / "run", Batches.tokens
-    options = [*SIZES, "--decoding", decoding, "--max-length-difference", "20"]
+    options = [*SIZES, "--decoding", "mask-predict", "--max-length-difference", "20"]
     options += ["--tie-embeddings", "all"]
 
     def stopping(self, epoch, skip=0):
@@ -160,7 +160,7 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch, decoding)
     stopped = last_state(run)[1]
     assert stopped["epoch"] == 1 and stopped["batch"] > 6
     assert train.main(words(folder, run, *options, "--resume")) == 0
-    (ours, progress), (others, _) = last_state(run), last_state(folder / decoding)
+    (ours, progress), (others, _) = last_state(run), last_state(folder / "mask-predict")
     assert progress["epoch"] == 2 and ours.keys() == others.keys()
     assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
 
@@ -247,3 +247,22 @@ def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
         patched.setattr(sys, "stdin", type("Stdin", (), {"buffer": lines, "isatty": lambda: False}))
         assert translate.main([str(folder / "eos")]) == 0
     assert capsys.readouterr().out.count("\n") == 37
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("decoding", ["mask-predict", "ctc"])
+def test_words_are_learned_all_at_once_exported_and_served(folder, tmp_path, decoding):
+    """Each word has one translation; the exported model gives it for unseen sentences."""
+    from export import saved_model, translate_files
+
+    learn = ["--d-model", "48", "--dropout", "0", "--norm", "pre", "--epochs", "40"]
+    learn += ["--optimizer", "muon", "--learning-rate-scale", "0.3", "--cooldown", "0.3"]
+    options = ["--preset", "test", "--vocabulary-size", "300", "--decoding", decoding]
+    options += ["--max-length-difference", "20", "--tie-embeddings", "all"]
+    run, exported = tmp_path / "run", tmp_path / "exported"
+    assert train.main(words(folder, run, *options, *learn)) == 0
+    assert runs.read_config(run)["training"]["val_bleu"] > 80
+    assert saved_model.main([str(run), str(exported)]) == 0
+    assert translate_files.main([str(exported), str(tmp_path / "out"), f"{folder}/val.en"]) == 0
+    lines = (tmp_path / "out" / "val.en").read_text().splitlines()
+    assert lines == runs.load_service(run).translate((folder / "val.en").read_text().splitlines())

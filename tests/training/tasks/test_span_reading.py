@@ -134,6 +134,7 @@ def test_what_is_published_is_counted_by_hand(folder, tmp_path, capsys):
     assert "--picture is of at most 100 labels, got none" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
     run = tmp_path / "run"
     with monkeypatch.context() as patched:
@@ -161,6 +162,7 @@ def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, g
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_is_exported_and_verified(folder, tmp_path):
     from export import saved_model
 

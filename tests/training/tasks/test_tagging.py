@@ -79,6 +79,7 @@ def test_labels_of_a_batch_stand_at_first_pieces(folder):
     assert inputs["ids"].numpy().max() < tokenizer.source_vocabulary_size
 
 
+@pytest.mark.slow
 def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
     run = tmp_path / "run"
     with monkeypatch.context() as patched:
@@ -106,6 +107,7 @@ def test_a_line_with_another_number_of_labels_is_counted(folder, tmp_path, capsy
     assert "class_weights must be one of ('none',), got 'balanced'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_it_is_exported_and_verified(folder, tmp_path):
     from export import saved_model
 
