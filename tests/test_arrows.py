@@ -20,7 +20,7 @@ ARROWS = {
     "tfformer/layers": "tfformer/config tfformer/backend",
     "tfformer/loss": "tfformer/config tfformer/backend",
     "tfformer/metrics": "tfformer/loss",
-    "tfformer/ctc": "tfformer/backend tfformer/config tfformer/loss",
+    "tfformer/ctc": "tfformer/backend tfformer/config tfformer/loss tfformer/metrics",
     "tfformer/models": "tfformer/config tfformer/layers",
     "tfformer/search": "tfformer/config",
     "tfformer/text": "tfformer/config",

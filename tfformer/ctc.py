@@ -12,6 +12,7 @@ from keras import ops
 from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import PAD
 from tfformer.loss import normalised, over_replicas, token_weights
+from tfformer.metrics import TokenAccuracy
 
 # What stands for log 0: minus infinity would make the gradients of sums NaN.
 IMPOSSIBLE = -1e30
@@ -151,7 +152,7 @@ class CTCLoss(keras.losses.Loss):
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class CTCAccuracy(keras.metrics.Metric):
+class CTCAccuracy(TokenAccuracy):
     """The share of labels that stand at their place in what the likeliest ids collapse to.
 
     Call arguments of `update_state`: those of `CTCLoss`.
@@ -163,11 +164,6 @@ class CTCAccuracy(keras.metrics.Metric):
         0.5
     """
 
-    def __init__(self, name="accuracy", **kwargs):
-        super().__init__(name=name, **kwargs)
-        self.correct = self.add_variable((), "zeros", name="correct")
-        self.total = self.add_variable((), "zeros", name="total")
-
     def update_state(self, y_true, y_pred, sample_weight=None):
         y_true = ops.cast(y_true, "int32")
         weights, length = token_weights(y_true, sample_weight), ops.shape(y_true)[1]
@@ -176,6 +172,3 @@ class CTCAccuracy(keras.metrics.Metric):
         hits = ops.cast(ops.equal(found, y_true), "float32")
         self.correct.assign_add(ops.sum(hits * weights))
         self.total.assign_add(ops.sum(weights))
-
-    def result(self):
-        return self.correct / ops.maximum(self.total, 1e-9)

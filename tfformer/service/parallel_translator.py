@@ -11,12 +11,12 @@ from tfformer.models.non_autoregressive import NonAutoregressive
 from tfformer.search import length_penalty
 from tfformer.search.options import PARALLEL
 from tfformer.search.parallel import Written
-from tfformer.service.document import document_limits, translate_document
+from tfformer.service.document import translate_document
 from tfformer.service.generation import FromSource
-from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
-from tfformer.service.service import Page, Service, checked_dtype
+from tfformer.service.limits import Limits
+from tfformer.service.service import checked_dtype
 from tfformer.service.translation import serving_default
-from tfformer.service.translator import Translator, check_sides
+from tfformer.service.translator import Translating, Translator, check_sides
 
 # In the order in which a page of a model lists them.
 SIGNATURES = (serving_default, translate_document)
@@ -71,7 +71,7 @@ class ParallelGeneration(FromSource):
         return total / length_penalty(tf.cast(lengths + 1, tf.float32), alpha, form)
 
 
-class ParallelTranslator(Service):
+class ParallelTranslator(Translating):
     """A non-autoregressive model and its tokenizer as functions of text.
 
     Args:
@@ -107,7 +107,9 @@ class ParallelTranslator(Service):
         (2, '')
     """
 
-    output = "translation"
+    ABOUT = "Text in, text out, all tokens at once: a non-autoregressive Transformer"
+    LARGEST = "memory of the largest request"
+    COSTS = "FLOPs of a source token; of a target token and pass"
 
     def __init__(
         self,
@@ -188,16 +190,6 @@ class ParallelTranslator(Service):
         made = [make(ParallelGeneration(*known)) for make in SIGNATURES]
         return {signature.name: signature for signature in made}
 
-    def limits(self):
-        return {
-            "max_batch_size": self.max_batch_size,
-            "max_source_length": self.max_source_length,
-            "max_target_length": self.max_target_length,
-            "max_characters": self.max_source_length * CHARACTERS_PER_TOKEN,
-            **document_limits(self.max_source_length, self.max_batch_size),
-            "largest_request_bytes": self.largest_request(),
-        }
-
     def largest_request(self):
         """Bytes, besides the weights, of a request that is as large as it may be; at most."""
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
@@ -209,28 +201,6 @@ class ParallelTranslator(Service):
         # Of one layer, and of the output layer: logits and what is made of them.
         inside = 3 * config.num_heads * places * (places + self.max_source_length)
         return rows * (4 * (inside + 6 * places * config.target_vocabulary_size)) + memory * size
-
-    def page(self):
-        limits, flops = self.limits(), self.model.flops()
-        largest = limits["largest_request_bytes"] / 2**20
-        return Page(
-            about="Text in, text out, all tokens at once: a non-autoregressive Transformer",
-            asked=["echo @text@ | python -m export.client --model @name@"],
-            inputs="An empty or blank text gives an empty translation. Bytes that are not UTF-8 "
-            "are replaced. A text over\nthe limit is cut, and flagged in `truncated`.",
-            limits={
-                "tokens of a source; of a translation": f"{limits['max_source_length']:,}; "
-                f"{limits['max_target_length']:,}; what is longer is cut",
-                "characters of a source; of a document": f"{limits['max_characters']:,}; "
-                f"{limits['max_document_characters']:,}; what is longer is cut",
-                "memory of the largest request": f"at most {largest:,.0f} MiB, besides the weights",
-            },
-            costs={
-                "FLOPs of a source token; of a target token and pass": "{:.1f} M; {:.1f} M".format(
-                    flops["source_token"] / 1e6, flops["target_token"] / 1e6
-                )
-            },
-        )
 
 
 def _check_rerank(rerank, model, tokenizer):

@@ -14,7 +14,7 @@ from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.sample import sample
 from tfformer.service.score import score
-from tfformer.service.service import Page, Searching, checked_dtype
+from tfformer.service.service import Page, Searching, Service, checked_dtype
 from tfformer.service.translation import greedy, serving_default
 from tfformer.text.tokenizer import Tokenizer
 
@@ -31,7 +31,53 @@ SIGNATURES = (
 )
 
 
-class Translator(Searching):
+class Translating(Service):
+    """A service whose texts are translated, by whatever search; a subclass has `ABOUT`, the
+    beginning of a sentence, `LARGEST`, a request that may need most memory, and `COSTS`."""
+
+    ABOUT = LARGEST = COSTS = ""
+    output = "translation"
+
+    def limits(self):
+        characters = self.max_source_length * CHARACTERS_PER_TOKEN
+        return {
+            "max_batch_size": self.max_batch_size,
+            "max_source_length": self.max_source_length,
+            "max_target_length": self.max_target_length,
+            "max_characters": characters,
+            **document_limits(self.max_source_length, self.max_batch_size),
+            "largest_request_bytes": self.largest_request(),
+        }
+
+    def page(self):
+        limits, flops = self.limits(), self.model.flops()
+        largest = limits["largest_request_bytes"] / 2**20
+        return Page(
+            about=self.ABOUT,
+            asked=["echo @text@ | python -m export.client --model @name@"],
+            inputs="An empty or blank text gives an empty translation. Bytes that are not UTF-8 "
+            "are replaced. A text over\nthe limit is cut, and flagged in `truncated`.",
+            limits={
+                "tokens of a source; of a translation": f"{limits['max_source_length']:,}; "
+                f"{limits['max_target_length']:,}; what is longer is cut",
+                "characters of a source; of a document": f"{limits['max_characters']:,}; "
+                f"{limits['max_document_characters']:,}; what is longer is cut",
+                "tokens of a document; its pieces, sentences and windows of long ones": ""
+                f"{limits['max_document_tokens']:,}; {limits['max_document_pieces']:,}; what is "
+                "longer is cut",
+                "pieces of all documents of a request": f"{limits['max_request_pieces']:,}; more "
+                "are INVALID_ARGUMENT",
+                self.LARGEST: f"at most {largest:,.0f} MiB, besides the weights",
+            },
+            costs={
+                self.COSTS: "{:.1f} M; {:.1f} M".format(
+                    flops["source_token"] / 1e6, flops["target_token"] / 1e6
+                )
+            },
+        )
+
+
+class Translator(Translating, Searching):
     """A model and its tokenizer as functions of text.
 
     Args:
@@ -84,7 +130,9 @@ class Translator(Searching):
         (2, '')
     """
 
-    output = "translation"
+    ABOUT = "Text in, text out, by beam search: an encoder-decoder Transformer"
+    LARGEST = "memory of the largest request, of most rows or widest beam"
+    COSTS = "FLOPs of a source token; of a target token and beam"
 
     @takes_second_names
     def __init__(
@@ -196,17 +244,6 @@ class Translator(Searching):
             self.xla,
         )
 
-    def limits(self):
-        characters = self.max_source_length * CHARACTERS_PER_TOKEN
-        return {
-            "max_batch_size": self.max_batch_size,
-            "max_source_length": self.max_source_length,
-            "max_target_length": self.max_target_length,
-            "max_characters": characters,
-            **document_limits(self.max_source_length, self.max_batch_size),
-            "largest_request_bytes": self.largest_request(),
-        }
-
     def request_bytes(self, rows, width):
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         # Twice: between two blocks of the search a cache and its longer copy are there together.
@@ -217,34 +254,6 @@ class Translator(Searching):
         logits = 6 * rows * width * config.target_vocabulary_size * 4
         scores = 3 * rows * config.num_heads * width * width * self.max_target_length * 4
         return caches + logits + scores
-
-    def page(self):
-        limits, flops = self.limits(), self.model.flops()
-        largest = limits["largest_request_bytes"] / 2**20
-        return Page(
-            about="Text in, text out, by beam search: an encoder-decoder Transformer",
-            asked=["echo @text@ | python -m export.client --model @name@"],
-            inputs="An empty or blank text gives an empty translation. Bytes that are not UTF-8 "
-            "are replaced. A text over\nthe limit is cut, and flagged in `truncated`.",
-            limits={
-                "tokens of a source; of a translation": f"{limits['max_source_length']:,}; "
-                f"{limits['max_target_length']:,}; what is longer is cut",
-                "characters of a source; of a document": f"{limits['max_characters']:,}; "
-                f"{limits['max_document_characters']:,}; what is longer is cut",
-                "tokens of a document; its pieces, sentences and windows of long ones": ""
-                f"{limits['max_document_tokens']:,}; {limits['max_document_pieces']:,}; what is "
-                "longer is cut",
-                "pieces of all documents of a request": f"{limits['max_request_pieces']:,}; more "
-                "are INVALID_ARGUMENT",
-                "memory of the largest request, of most rows or widest beam": f"at most "
-                f"{largest:,.0f} MiB, besides the weights",
-            },
-            costs={
-                "FLOPs of a source token; of a target token and beam": "{:.1f} M; {:.1f} M".format(
-                    flops["source_token"] / 1e6, flops["target_token"] / 1e6
-                )
-            },
-        )
 
 
 def check_sides(model, tokenizer, kind):
