@@ -1,0 +1,64 @@
+"""What the tasks of plain text have in common: texts joined to full rows, of which the perplexity
+decides."""
+
+import math
+
+from tfformer.loss import SmoothedCrossEntropy
+from tfformer.metrics import Perplexity, TokenAccuracy
+from training.data.joined import JoinedCorpus
+from training.data.reader import clean_texts
+from training.tasks.task import Task, require_defaults, source_tokenizer
+
+
+class PlainTextTask(Task):
+    """A task of plain text; the lower perplexity is the better model.
+
+    Attributes:
+        configuration_class: of its model.
+        unused: the settings that say nothing to it.
+    """
+
+    figure, figure_name, figure_most = "val_perplexity", "perplexity", math.inf
+    by_metrics, unit = True, "text"
+    corpus, write_corpus = JoinedCorpus, staticmethod(JoinedCorpus.write)
+    # Of two sides, or that draw segmentations.
+    unused = ("both_ways", "new_pieces", "subword_sampling", "shared_vocabulary")
+    configuration_class = None
+
+    def clean(self, pairs, report, recipe):
+        return clean_texts(pairs, report)
+
+    def vocabulary(self, sources, targets, recipe):
+        return source_tokenizer(sources, recipe)
+
+    def configuration(self, recipe, source_size, target_size=None, shared=True):
+        require_defaults(self, recipe, self.unused)
+        kind = self.configuration_class
+        try:
+            return kind.preset(recipe.preset, source_size, **recipe.model_changes)
+        except TypeError as error:
+            raise ValueError(f"model_changes: {error}") from error
+
+    def loss(self, recipe, corpus=None):
+        return SmoothedCrossEntropy(recipe.smoothing)
+
+    def metrics(self, recipe):
+        return [TokenAccuracy(), Perplexity()]
+
+    def better(self, score, than):
+        return score < than
+
+    def sizes(self, config, settings):
+        model = config["model"]
+        kind = f"SentencePiece {settings.get('vocabulary_kind', '')}".strip()
+        yield "layers", str(model["num_layers"])
+        yield "d_model, heads, d_ff", f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}"
+        yield "vocabulary", f"{kind}, {model['vocabulary_size']:,} pieces"
+
+    def chosen(self, config, history):
+        perplexity = config.get("training", {}).get(self.figure)
+        return {} if perplexity is None else {"perplexity": perplexity}
+
+    def usage(self, run, text):
+        yield f"echo {text} | python -m training.translate {run}"
+        yield f"python -m training.evaluate {run} --text TEXTS.txt"
