@@ -7,7 +7,8 @@ import pytest
 import tensorflow as tf
 from words import make_tokenizer
 
-from tfformer import NonAutoregressive, NonAutoregressiveConfig, ParallelTranslator
+from tfformer import NonAutoregressive, NonAutoregressiveConfig, ParallelTranslator, Translator
+from tfformer.config import BOS, EOS
 from tfformer.inference.fuse import fuse
 from tfformer.inference.non_autoregressive import ParallelInference, best_of
 from tfformer.search.parallel import Written
@@ -130,6 +131,47 @@ def test_of_several_lengths_the_likeliest_text_is_taken(make):
         assert found["translation"][row] == text.numpy()[0]
     alone = ask(one, "serving_default", [TEXTS[0], TEXTS[2]])
     assert (found["score"] >= alone["score"] - 1e-5).all()
+
+
+def test_another_model_chooses_among_the_lengths(make, model, tokenizer, tmp_path):
+    """Its log-probability of each candidate, by the whole model, over the length penalty; here and
+    saved. `model` is an encoder-decoder of the same tokenizer."""
+    own = make("mask-predict", lengths=3)
+    chooser = Translator(model, own.tokenizer, length_penalty=1.3, **LIMITS)
+    translator = ParallelTranslator(own.model, own.tokenizer, **LIMITS, lengths=3, rerank=chooser)
+    texts = [TEXTS[0], TEXTS[2]]
+    source = own.tokenizer.encode_source(tf.constant(texts)).to_tensor()
+    written = ParallelInference(*own.fused()).by_mask_predict(source, 4, 3, 10).token_ids.numpy()
+    found = ask(translator, "serving_default", texts)
+    for row in range(2):
+        scores = []
+        for ids in written[3 * row : 3 * row + 3]:
+            labels = [*ids[ids != 0], EOS]
+            inputs = {
+                "source_ids": source[row : row + 1],
+                "target_ids": tf.constant([[BOS, *labels[:-1]]]),
+            }
+            log_probs = tf.nn.log_softmax(model(inputs, training=False))[0].numpy()
+            total = log_probs[np.arange(len(labels)), labels].sum()
+            scores.append(total / ((5 + len(labels)) / 6) ** 1.3)
+        best = int(np.argmax(scores))
+        assert found["score"][row] == pytest.approx(scores[best], rel=1e-4)
+        text = own.tokenizer.decode(tf.constant(written[3 * row + best][None]))
+        assert found["translation"][row] == text.numpy()[0]
+    translator.save(str(tmp_path / "model"))
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    again = loaded.signatures["serving_default"](text=tf.constant(texts))
+    np.testing.assert_array_equal(again["translation"], found["translation"])
+
+
+def test_what_cannot_choose_is_refused(make, translator):
+    own = make("mask-predict")
+    for other, rerank, message in (
+        (make("ctc"), translator, "rerank must be None with decoding='ctc', which writes one"),
+        (own, own, "rerank must be a Translator, got ParallelTranslator"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ParallelTranslator(other.model, other.tokenizer, rerank=rerank)
 
 
 def test_of_equal_candidates_the_first_is_taken():
