@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from tfformer.search.parallel import (
     collapsed,
+    is_text,
     likeliest_lengths,
     mask_predict,
     said,
@@ -85,7 +86,7 @@ def test_lengths_by_hand():
 def test_no_special_token_is_said():
     logits = np.full((1, 2, 7), 1.0, "float32")
     logits[0, :, :4] = [9.0, 1.5, 8.0, 7.0]
-    found = said(tf.constant(logits))
+    found = said(tf.constant(logits), is_text)
     assert found.token_ids.numpy().tolist() == [[1, 1]]
     expected = 1.5 - np.log(np.exp(logits[0, 0]).sum())
     np.testing.assert_allclose(found.log_probs, [[expected] * 2], rtol=1e-5)

@@ -62,7 +62,7 @@ def mask_predict(predict, lengths, passes, longest):
         sure = tf.where(real, log_probs, 1.0)
         rank = tf.argsort(tf.argsort(sure, axis=1, stable=True), axis=1)  # 0: the least sure
         hidden = real & (rank < count[:, None])
-        new = said(predict(tf.where(hidden, BOS, ids)))
+        new = said(predict(tf.where(hidden, BOS, ids)), is_text)
         ids = tf.where(hidden, new.token_ids, ids)
         return n + 1, ids, tf.where(hidden, new.log_probs, log_probs)
 
@@ -101,12 +101,19 @@ def likeliest_lengths(logits, source_lengths, longest, count):
     return tf.concat([lengths, tf.tile(lengths[:, -1:], [1, missing])], axis=1)
 
 
-def said(logits):
-    """The likeliest token of each place that is none of the special ones but unk: a `Written`."""
+def is_text(tokens):
+    """Whether a token is none of the special ones but unk."""
+    return may_be_found(tokens) & (tokens != EOS)
+
+
+def said(logits, allowed):
+    """The likeliest id of each place, of those that `allowed` (ids -> bool) is true of: a
+    `Written`."""
     logits = tf.cast(logits, tf.float32)
     tokens = tf.range(tf.shape(logits)[-1])
-    allowed = may_be_found(tokens) & (tokens != EOS)
-    ids = tf.argmax(tf.where(allowed, logits, tf.float32.min), axis=-1, output_type=tf.int32)
+    ids = tf.argmax(
+        tf.where(allowed(tokens), logits, tf.float32.min), axis=-1, output_type=tf.int32
+    )
     chosen = tf.gather(logits, ids, batch_dims=2)
     return Written(ids, chosen - tf.reduce_logsumexp(logits, axis=-1))
 
@@ -117,7 +124,7 @@ def collapsed(logits):
 
     The log-probability of a token is that of the places which say it, and of the blanks before.
     """
-    log_probs, ids = _best(logits, lambda tokens: (tokens != BOS) & (tokens != EOS))
+    ids, log_probs = said(logits, lambda tokens: (tokens != BOS) & (tokens != EOS))
     before = tf.pad(ids[:, :-1], [[0, 0], [1, 0]])
     first = (ids != PAD) & (ids != before)
     return _kept(ids, log_probs, first, tf.zeros_like(first))
@@ -126,17 +133,9 @@ def collapsed(logits):
 def up_to_eos(logits):
     """What the places say up to the first eos, and all of it where there is none:
     float32 [B, P, V] -> a `Written`."""
-    log_probs, ids = _best(logits, may_be_found)
+    ids, log_probs = said(logits, may_be_found)
     ended = tf.cumsum(tf.cast(ids == EOS, tf.int32), axis=1) > 0
     return _kept(ids, log_probs, ~ended, ended)
-
-
-def _best(logits, allowed):
-    """The greatest log-probability of each place and its id, of those that are allowed."""
-    log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
-    tokens = tf.range(tf.shape(logits)[-1])
-    log_probs = tf.where(allowed(tokens), log_probs, tf.float32.min)
-    return tf.reduce_max(log_probs, axis=-1), tf.argmax(log_probs, axis=-1, output_type=tf.int32)
 
 
 def _kept(ids, log_probs, kept, silent):
