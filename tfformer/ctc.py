@@ -11,7 +11,7 @@ from keras import ops
 
 from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import PAD
-from tfformer.loss import normalised, over_replicas, token_weights
+from tfformer.loss import MeanOfLabels, normalised, token_weights
 from tfformer.metrics import TokenAccuracy
 
 # What stands for log 0: minus infinity would make the gradients of sums NaN.
@@ -109,7 +109,7 @@ def ctc_log_likelihood(labels, logits):
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class CTCLoss(keras.losses.Loss):
+class CTCLoss(MeanOfLabels):
     """-log P(labels) by CTC, divided by the labels of a batch (Graves et al. 2006, equation 8).
 
     Call arguments:
@@ -130,14 +130,7 @@ class CTCLoss(keras.losses.Loss):
     r_drop = 0.0
 
     def __init__(self, name="ctc_loss", **kwargs):
-        kwargs["reduction"] = "none"
-        super().__init__(name=name, **kwargs)
-
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        y_true = ops.cast(y_true, "int32")
-        weights = token_weights(y_true, sample_weight)
-        total = ops.sum(self.call(y_true, y_pred) * weights)
-        return total / ops.maximum(over_replicas(ops.sum(weights)), 1e-9)
+        super().__init__(name, **kwargs)
 
     def call(self, y_true, y_pred):
         """The loss of each row in equal parts for its labels: float32 [B, T]."""

@@ -47,7 +47,7 @@ def flattened(labels, logits):
     return ops.cast(labels, "int32"), ops.cast(logits, "float32")
 
 
-def over_replicas(count):
+def _over_replicas(count):
     """A number summed over the replicas of a `tf.distribute` strategy; elsewhere as it is."""
     if keras.backend.backend() != "tensorflow":
         return count
@@ -158,8 +158,23 @@ def symmetric_divergence(logits):
     return divergence(logits)
 
 
+class MeanOfLabels(keras.losses.Loss):
+    """The base of losses whose `call` gives the loss of each label; the loss is their mean over the
+    real labels of a batch, and under a `tf.distribute` strategy over those of all replicas."""
+
+    def __init__(self, name, **kwargs):
+        # A mean over labels is no mean over rows: the reduction is this class's own.
+        super().__init__(name=name, **{**kwargs, "reduction": "none"})
+
+    def __call__(self, y_true, y_pred, sample_weight=None):
+        y_true = ops.cast(y_true, "int32")
+        weights = token_weights(y_true, sample_weight)
+        total = ops.sum(self.call(y_true, y_pred) * weights)
+        return total / ops.maximum(_over_replicas(ops.sum(weights)), 1e-9)
+
+
 @keras.saving.register_keras_serializable("tfformer")
-class SmoothedCrossEntropy(keras.losses.Loss):
+class SmoothedCrossEntropy(MeanOfLabels):
     """Cross-entropy against (1 - a) onehot(y) + a / V, the mean over the real tokens of a batch.
 
     -sum_v q_v log p_v with q = (1 - a) onehot(y) + a / V  (Szegedy et al. 2016; section 5.4 of
@@ -201,20 +216,12 @@ class SmoothedCrossEntropy(keras.losses.Loss):
     """
 
     def __init__(self, smoothing=0.1, r_drop=0.0, name="smoothed_cross_entropy", **kwargs):
-        # A mean over tokens is no mean over rows: the reduction is this class's own.
-        kwargs["reduction"] = "none"
-        super().__init__(name=name, **kwargs)
+        super().__init__(name, **kwargs)
         if not isinstance(smoothing, numbers.Real) or not 0 <= smoothing < 1:
             raise ValueError(f"smoothing must be in [0, 1), got smoothing={smoothing!r}")
         if not isinstance(r_drop, numbers.Real) or not r_drop >= 0:
             raise ValueError(f"r_drop must be at least 0, got r_drop={r_drop!r}")
         self.smoothing, self.r_drop = smoothing, r_drop
-
-    def __call__(self, y_true, y_pred, sample_weight=None):
-        y_true = ops.cast(y_true, "int32")
-        weights = token_weights(y_true, sample_weight)
-        total = ops.sum(self.call(y_true, y_pred) * weights)
-        return total / ops.maximum(over_replicas(ops.sum(weights)), 1e-9)
 
     def call(self, y_true, y_pred):
         """The loss of each token, float32, of the shape of `y_true`."""
