@@ -30,10 +30,12 @@ import os
 import sys
 
 from training import options
+from training.arguments import RUNS, flag
+from training.arguments import parser as parser_of
 from training.command import CLOSED
 from training.data.reader import CorpusError, require_readable
 from training.lock import alone
-from training.options import changed_settings, flag, given_search, given_sizes, read_recipe
+from training.options import changed_settings, given_search, given_sizes, read_recipe
 from training.recipe import AUTO
 from training.step.allocator import take_huge_pages
 from training.step.worker import WorkerError, is_chief
@@ -64,7 +66,7 @@ PREPARED_SETTINGS = {
 
 def parser():
     """The command's arguments; every setting of a recipe is an option."""
-    return options.parser(__doc__)
+    return parser_of(__doc__)
 
 
 def main(arguments=None):
@@ -92,7 +94,7 @@ def _begin(command, arguments):
     if begun and arguments.batch_tokens == AUTO:
         # Found when the run was begun, or to be found now: both are in its settings.
         arguments.batch_tokens = None
-    others = [name for name in options.RUNS if getattr(arguments, name)]
+    others = [name for name in RUNS if getattr(arguments, name)]
     if arguments.init and ("init_encoder" in others or "init_decoder" in others):
         return command.fail("--init is for a whole run, --init-encoder for a half: give one", 2)
     inherited = (prepared / "init.npz").exists()
@@ -220,7 +222,7 @@ def _train(command, arguments, recipe, begun):
     try:
         if begun:
             recipe, changes = _goes_on_with(arguments, recipe)
-        runs = Runs(*[getattr(arguments, name) for name in options.RUNS])
+        runs = Runs(*[getattr(arguments, name) for name in RUNS])
         training = fit.Training(arguments.run, recipe, arguments.data, runs)
         if recipe.batch_tokens == AUTO:
             tokens = training.largest_batch()

@@ -15,6 +15,7 @@ from tfformer import (
 )
 from tfformer.run import load_tokenizer, model_weights, save
 from training import options, train
+from training.arguments import RUNS, parser
 from training.inherited import Runs, read_init
 from training.prepare import prepare, read_tokenizer
 from training.tasks import TASKS
@@ -83,10 +84,10 @@ def asked(folder, run, *given):
 
 def begun(folder, name, *given):
     """What a training by these words takes over: a `Beginning`."""
-    arguments = options.parser("").parse_args(asked(folder, folder / name, *given))
+    arguments = parser("").parse_args(asked(folder, folder / name, *given))
     recipe, prepared = options.read_recipe(arguments), folder / name / "prepared"
     (folder / name).mkdir()
-    runs = Runs(*[getattr(arguments, option) for option in options.RUNS])
+    runs = Runs(*[getattr(arguments, option) for option in RUNS])
     prepare(prepared, recipe, None, lambda line: None, runs)
     return read_init(prepared, TASKS[recipe.task])
 
