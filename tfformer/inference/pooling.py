@@ -22,10 +22,7 @@ class Pooling:
         x = tf.reshape(x, shape)  # [B, S, D]
         if self.of_bos:
             return x[:, 0]
-        weights = tf.cast(mask, tf.float32)[:, :, None]  # [B, S, 1]
-        total = tf.reduce_sum(tf.cast(x, tf.float32) * weights, axis=1)
-        count = tf.maximum(tf.reduce_sum(weights, axis=1), 1.0)
-        return tf.cast(total / count, x.dtype)
+        return pooling.mean_of_tokens(x, mask)
 
 
 TWINS = {pooling.Pooling: Pooling}

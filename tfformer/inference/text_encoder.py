@@ -2,10 +2,10 @@
 
 import tensorflow as tf
 
-from tfformer.config import EOS
 from tfformer.inference.cached import embedded
 from tfformer.inference.masks import MASKED, attention_bias, padding_bias, padding_mask
 from tfformer.layers.pieces import Recurrence
+from tfformer.models.span_reader import in_text
 
 
 class TextEncoder:
@@ -25,6 +25,12 @@ class TextEncoder:
         batch, length = tf.unstack(tf.shape(ids))
         x = embedded(ids, self.embedding, self.positions, weights)
         return self.encoder(weights, x, batch, length, self.encoder.sees(padding_bias(ids)))
+
+    def logits(self, weights, ids):
+        """ids [B, S] -> the logits of each place, float32 [B, S, C]."""
+        logits = self.output(weights, self.states(weights, ids))
+        shape = tf.concat([tf.shape(ids), [self.output.size]], axis=0)
+        return tf.reshape(logits, shape)  # [B, S, C]
 
 
 class Classifier(TextEncoder):
@@ -89,12 +95,6 @@ class MaskedLanguageModel(TextEncoder):
         """ids [B, S] -> [B, D]."""
         return self.pooling(weights, self.states(weights, ids), padding_mask(ids))
 
-    def logits(self, weights, ids):
-        """ids [B, S] -> float32 [B, S, V]."""
-        logits = self.output(weights, self.states(weights, ids))
-        shape = tf.concat([tf.shape(ids), [self.output.size]], axis=0)
-        return tf.reshape(logits, shape)  # [B, S, V]
-
 
 class Tagger(TextEncoder):
     """The twins of a tagger."""
@@ -102,12 +102,6 @@ class Tagger(TextEncoder):
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
         self.output = fusing.twin(model.output_projection, "output")
-
-    def logits(self, weights, ids):
-        """ids [B, S] -> float32 [B, S, C]."""
-        logits = self.output(weights, self.states(weights, ids))
-        shape = tf.concat([tf.shape(ids), [self.output.size]], axis=0)
-        return tf.reshape(logits, shape)  # [B, S, C]
 
 
 class SpanReader(TextEncoder):
@@ -119,12 +113,8 @@ class SpanReader(TextEncoder):
 
     def logits(self, weights, ids):
         """ids [B, S] -> float32 [B, 2, S]."""
-        logits = self.output(weights, self.states(weights, ids))
-        logits = tf.reshape(logits, tf.concat([tf.shape(ids), [2]], axis=0))  # [B, S, 2]
-        logits = tf.transpose(logits, [0, 2, 1])  # [B, 2, S]
-        ended = tf.cumsum(tf.cast(ids == EOS, tf.int32), axis=1)
-        in_text = (ended == 1) & (ids != EOS) & padding_mask(ids)
-        return tf.where(in_text[:, None], logits, MASKED)
+        logits = tf.transpose(super().logits(weights, ids), [0, 2, 1])  # [B, 2, S]
+        return tf.where(in_text(ids)[:, None], logits, MASKED)
 
 
 class TextEncoderInference:
