@@ -90,7 +90,7 @@ def take_over(folder, runs, recipe, side, learn):
     if runs.init is not None:
         tokenizer = _begin_with(folder, runs.init, recipe, side)
     elif runs.halves:
-        tokenizer = _begin_with_halves(folder, runs.halves, recipe, learn)
+        tokenizer = _begin_with_halves(folder, runs.halves, recipe, side, learn)
     elif runs.teacher is not None:
         return run.load_tokenizer(runs.teacher)
     else:
@@ -148,7 +148,7 @@ def _longer(name, weight, made_of):
 # The halves.
 
 
-def _begin_with_halves(folder, halves, recipe, learn):
+def _begin_with_halves(folder, halves, recipe, side, learn):
     """Writes sizes and weights of one half, or of both, into `folder`; returns the tokenizer.
 
     A side has the vocabulary of the run that its half is from; the other side has the same, or
@@ -163,7 +163,8 @@ def _begin_with_halves(folder, halves, recipe, learn):
             f"--init-{wrong[0]} is for a model that has one, got the family {task.family!r}"
         )
     found = {half: _Half(half, directory, kind) for half, directory in halves.items()}
-    tokenizer = _tokenizer(found, recipe, task, learn)
+    labels = task.label_table(side("target"))
+    tokenizer = _tokenizer(found, recipe, labels, learn)
     sizes = {}
     for half in found.values():
         for name, value in half.sizes().items():
@@ -193,10 +194,12 @@ def _begin_with_halves(folder, halves, recipe, learn):
     return tokenizer
 
 
-def _tokenizer(halves, recipe, task, learn):
-    """The tokenizer of a model with these halves."""
+def _tokenizer(halves, recipe, labels, learn):
+    """The tokenizer of a model with these halves; `labels` are its target's side, or None."""
     sides = {half.into: half.vocabulary for half in halves.values()}
-    if len(sides) == 1 and (task.learns_labels or not recipe.shared_vocabulary):
+    if labels is not None:
+        sides["target"] = labels
+    elif len(sides) == 1 and not recipe.shared_vocabulary:
         learned = learn()
         sides = {"source": learned.source, "target": learned.target, **sides}
     source = sides.get("source") or sides["target"]

@@ -16,7 +16,7 @@ from training.data.batches import Batches
 from training.data.corpus import Corpus, write_corpus
 from training.data.noise import Noise
 from training.data.reader import CorpusError, Pair, is_blank
-from training.tasks.task import Task, require_defaults, source_tokenizer
+from training.tasks.task import Task, one_stack_sizes, require_defaults, source_tokenizer
 
 # Texts that a validation asks for at once.
 BATCH = 64
@@ -74,7 +74,7 @@ class LabelledTask(Task):
     """
 
     reading, corpus = Reading, LabelledCorpus
-    parts, unit, learns_labels = ("encoder", "embeddings"), "text", True
+    parts, unit = ("encoder", "embeddings"), "text"
     # Settings of two sides of text, of what is generated, or that draw segmentations.
     unused = (
         *("both_ways", "new_pieces", "subword_sampling", "shared_vocabulary"),
@@ -112,7 +112,9 @@ class LabelledTask(Task):
     def vocabulary(self, sources, targets, recipe):
         from tfformer.text.tokenizer import Tokenizer
 
-        source = source_tokenizer(sources, recipe).source
+        return Tokenizer(source_tokenizer(sources, recipe).source, self.label_table(targets))
+
+    def label_table(self, targets):
         found = set()
         for target in targets:
             found.update(filter(None, target.split("\t")))
@@ -123,7 +125,7 @@ class LabelledTask(Task):
                 )
         if not found:
             raise CorpusError("labels must be given, got none in the training corpus")
-        return Tokenizer(source, LabelTable(sorted(found), "labels"))
+        return LabelTable(sorted(found), "labels")
 
     def write_corpus(self, folder, pairs, tokenizer, max_tokens, report, split="train"):
         """Writes the pairs; of validation those alone whose labels training has."""
@@ -201,10 +203,7 @@ class LabelledTask(Task):
 
     def sizes(self, config, settings):
         model = config["model"]
-        kind = f"SentencePiece {settings.get('vocabulary_kind', '')}".strip()
-        yield "layers", str(model["num_layers"])
-        yield "d_model, heads, d_ff", f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}"
-        yield "vocabulary", f"{kind}, {model['vocabulary_size']:,} pieces"
+        yield from one_stack_sizes(model, settings)
         if "num_labels" in model:
             yield "labels", f"{model['num_labels']:,}"
 

@@ -7,7 +7,7 @@ from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from training.data.joined import JoinedCorpus
 from training.data.reader import clean_texts
-from training.tasks.task import Task, require_defaults, source_tokenizer
+from training.tasks.task import Task, one_stack_sizes, require_defaults, source_tokenizer
 
 
 class PlainTextTask(Task):
@@ -49,11 +49,7 @@ class PlainTextTask(Task):
         return score < than
 
     def sizes(self, config, settings):
-        model = config["model"]
-        kind = f"SentencePiece {settings.get('vocabulary_kind', '')}".strip()
-        yield "layers", str(model["num_layers"])
-        yield "d_model, heads, d_ff", f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}"
-        yield "vocabulary", f"{kind}, {model['vocabulary_size']:,} pieces"
+        yield from one_stack_sizes(config["model"], settings)
 
     def chosen(self, config, history):
         perplexity = config.get("training", {}).get(self.figure)

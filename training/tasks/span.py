@@ -68,7 +68,7 @@ class SpanReading(LabelledTask):
         "val_accuracy": ("validation accuracy of places", "{:.3f}"),
         "val_token_f1": ("F1 of words, %", "{:.2f}"),
     }
-    unit, learns_labels = "question", False
+    unit = "question"
     unused = (*LabelledTask.unused, "r_drop")
 
     def labels_of(self, line, model):
@@ -90,6 +90,9 @@ class SpanReading(LabelledTask):
 
     def vocabulary(self, sources, targets, recipe):
         return source_tokenizer(sources, recipe)
+
+    def label_table(self, targets):
+        return None
 
     def write_corpus(self, folder, pairs, tokenizer, max_tokens, report, split="train"):
         """Writes the pairs, each with the places of its answer; of those that are cut, none."""

@@ -35,10 +35,7 @@ class Task(abc.ABC):
         searched: the options of `tfformer.search.options` that a run is served with.
         class_weights: what `Recipe.class_weights` may be.
         config: the configuration of the model that it is for, see `of`; None of a table's.
-        learns_labels: whether its targets are labels, with a vocabulary of their own.
     """
-
-    learns_labels = False
 
     parts, unit, searched, class_weights, config = (), "pair", (), ("none",), None
 
@@ -69,6 +66,11 @@ class Task(abc.ABC):
             sources, targets: the texts of the corpus, each to be gone through once.
             recipe: a `Recipe`.
         """
+
+    def label_table(self, targets):
+        """The target's side of the tokenizer, of targets that are labels; None where they are
+        texts. `targets` are those of the corpus."""
+        return None
 
     @abc.abstractmethod
     def configuration(self, recipe, source_size, target_size=None, shared=True):
@@ -244,6 +246,14 @@ def source_tokenizer(texts, recipe):
         kind=recipe.vocabulary_kind,
         split_digits=recipe.split_digits,
     )
+
+
+def one_stack_sizes(model, settings):
+    """What `Task.sizes` yields of every model of one stack, of the fields of its configuration."""
+    kind = f"SentencePiece {settings.get('vocabulary_kind', '')}".strip()
+    yield "layers", str(model["num_layers"])
+    yield "d_model, heads, d_ff", f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}"
+    yield "vocabulary", f"{kind}, {model['vocabulary_size']:,} pieces"
 
 
 def require_defaults(task, recipe, names):
