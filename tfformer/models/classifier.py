@@ -52,7 +52,7 @@ class Classifier(TextEncoder):
         ((2, 5), (2, 14))
     """
 
-    CONFIGURATION = ClassifierConfig
+    configuration = ClassifierConfig
 
     def make_head(self, config, dtype):
         self.pooling = Pooling(config.pooling, dtype=dtype, name="pooling")

@@ -1,7 +1,5 @@
 """What every model of an encoder and a decoder is made of."""
 
-import keras
-
 from tfformer.layers import positions
 from tfformer.layers.decoder import Decoder
 from tfformer.layers.dropout import Dropout
@@ -10,9 +8,10 @@ from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.output import Dense
 from tfformer.layers.rows import Padded
+from tfformer.models.configured import ConfiguredModel
 
 
-class EncoderDecoder(keras.Model):
+class EncoderDecoder(ConfiguredModel):
     """Two embeddings, perhaps one, an encoder, a decoder and an output layer; a subclass says what
     a call makes of them, and ends its `__init__` with `build`.
 
@@ -23,17 +22,9 @@ class EncoderDecoder(keras.Model):
         ValueError: `config` is none.
     """
 
-    configuration = None
-
     def __init__(self, config, **kwargs):
-        super().__init__(**kwargs)
-        kind = self.configuration
-        if isinstance(config, dict):
-            config = kind.from_dict(config)
-        if not isinstance(config, kind):
-            raise ValueError(f"config must be a {kind.__name__}, got {config!r}")
-        self.config = config
-        dtype = self.dtype_policy
+        super().__init__(config, **kwargs)
+        config, dtype = self.config, self.dtype_policy
         stack = {**config.stack(), "dtype": dtype}
         self.target_embedding = TokenEmbedding(
             config.target_vocabulary_size, config.d_model, dtype=dtype, name="target_embedding"
@@ -115,6 +106,3 @@ class EncoderDecoder(keras.Model):
     def _embed(embedding, numbered, ids, rows):
         """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of packed rows."""
         return numbered(embedding(rows.pack(ids)), positions=rows.positions)
-
-    def get_config(self):
-        return {**super().get_config(), "config": self.config.to_dict()}

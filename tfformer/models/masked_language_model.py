@@ -43,7 +43,7 @@ class MaskedLanguageModel(TextEncoder):
         (2, 4, 17)
     """
 
-    CONFIGURATION = MaskedLanguageModelConfig
+    configuration = MaskedLanguageModelConfig
 
     def make_head(self, config, dtype):
         self.pooling = Pooling("mean", dtype=dtype, name="pooling")
@@ -60,9 +60,7 @@ class MaskedLanguageModel(TextEncoder):
         if isinstance(inputs, dict) and set(inputs) == {"ids", "texts"}:
             rows, inputs = Joined(inputs["texts"]), inputs["ids"]
         x = self.states(self._ids_of(inputs), training, rows)
-        return self.output_projection(
-            x, embedding=self.embedding if self.output_projection.tied else None
-        )
+        return self.tied_logits(x)
 
     def embed(self, inputs, training=None):
         """The vectors of texts, the mean over their tokens: ids [B, S] -> [B, D].

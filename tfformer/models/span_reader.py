@@ -42,7 +42,7 @@ class SpanReader(TextEncoder):
         (2, 2, 6)
     """
 
-    CONFIGURATION = SpanConfig
+    configuration = SpanConfig
 
     def make_head(self, config, dtype):
         self.head_dropout = Dropout(config.dropout, dtype=dtype)

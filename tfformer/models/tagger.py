@@ -37,7 +37,7 @@ class Tagger(TextEncoder):
         (2, 4, 5)
     """
 
-    CONFIGURATION = TaggerConfig
+    configuration = TaggerConfig
 
     def make_head(self, config, dtype):
         self.head_dropout = Dropout(config.dropout, dtype=dtype)
