@@ -184,6 +184,11 @@ def measure(size_name, text, pythons, beside, options):
         finally:
             for worker in workers.values():
                 worker.close()
+    return rows_of(size_name, workers, batches, answers)
+
+
+def rows_of(size_name, workers, batches, answers):
+    """The rows that `measure` gives, of what the workers answered to these batches."""
     rows = []
     for (setting, batch), given in answers.items():
         sentences = sum(len(part["texts"]) for part in batches[batch])

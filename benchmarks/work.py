@@ -200,7 +200,6 @@ def export(directory, size, tokenizer, beam_width, steps, **options):
     Returns:
         The `options` of a worker's job.
     """
-    from export.verification.graph import read_graph
     from tfformer import Transformer, TransformerConfig, Translator
 
     config = TransformerConfig(
@@ -220,6 +219,61 @@ def export(directory, size, tokenizer, beam_width, steps, **options):
         min_target_length=steps,
         **options,
     )
-    translator.save(str(directory))
+    return _saved(translator, directory)
+
+
+def export_generator(directory, size, tokenizer, steps, **options):
+    """Writes a language model of random weights, whose `serving_default` writes exactly `steps`
+    tokens behind a prompt, the likeliest each time; see `export`."""
+    from tfformer import LanguageModel, LanguageModelConfig, TextGenerator
+
+    config = LanguageModelConfig(
+        tokenizer.source_vocabulary_size,
+        num_layers=size["num_layers"],
+        d_model=size["d_model"],
+        d_ff=size["d_ff"],
+        num_heads=size["num_heads"],
+    )
+    generator = TextGenerator(
+        LanguageModel(config),
+        tokenizer,
+        top_k=1,
+        max_target_length=steps,
+        min_length=steps,
+        **options,
+    )
+    return _saved(generator, directory)
+
+
+def _saved(service, directory):
+    from export.verification.graph import read_graph
+
+    service.save(str(directory))
     signatures = read_graph(directory).to_dict()["signatures"]
-    return {"directory": str(directory), "signatures": signatures, "xla": translator.xla}
+    return {"directory": str(directory), "signatures": signatures, "xla": service.xla}
+
+
+def make_prompts(texts, tokenizer, batch_size, length):
+    """As `make_batches`, of the beginnings of texts: their first `length` tokens, where these
+    written as a text are the same tokens again.
+
+    Raises:
+        ValueError: there are fewer than a batch.
+    """
+    import tensorflow as tf
+
+    ids = [row[:length] for row in tokenizer.encode_source(texts).to_list() if len(row) > length]
+    prompts = [text.numpy().decode() for text in tokenizer.decode(tf.constant(ids))]
+    again = tokenizer.encode_source(prompts).to_list()
+    kept = [
+        {"text": text, "ids": row}
+        for text, row, other in zip(prompts, ids, again, strict=True)
+        if other[:-1] == row
+    ]
+    if len(kept) < batch_size:
+        raise ValueError(f"prompts must be at least {batch_size}, got {len(kept)} in the text")
+    kept = kept[: batch_size * min(16, max(2, 32 // batch_size), len(kept) // batch_size)]
+    return [
+        {"texts": [one["text"] for one in batch], "ids": [one["ids"] for one in batch]}
+        for batch in (kept[n : n + batch_size] for n in range(0, len(kept), batch_size))
+    ]
