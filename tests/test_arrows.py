@@ -66,9 +66,10 @@ ARROWS = {
     "training/dates": "training/embedded",
     "training/names": "training/embedded",
     "training/facts": "training/embedded",
+    "training/rooms": "training/embedded",
     "training/multi30k": "training/bar training/command training/data",
     "training/recipes": "training/data training/recipe training/dates training/facts "
-    "training/multi30k training/names",
+    "training/multi30k training/names training/rooms",
     "training": "tfformer training/bar training/translating training/command training/lock "
     "training/data training/families training/recipe training/tasks "
     "training/report training/bleu training/inherited training/prepare training/step "

@@ -80,6 +80,7 @@ WRITERS = {
     ),
     "training.dates": Writer(lambda given, folder: [], prints=True, files=False),
     "training.facts": Writer(lambda given, folder: [], prints=True, files=False),
+    "training.rooms": Writer(lambda given, folder: [], prints=True, files=False),
     "training.names": Writer(lambda given, folder: [], prints=True, files=False),
     "training.inspect": Writer(
         lambda given, folder: [

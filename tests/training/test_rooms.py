@@ -1,0 +1,76 @@
+"""The corpus of rooms: the label is where a reader of the whole story says that the key is."""
+
+import re
+
+import pytest
+
+from training import rooms
+from training.embedded import SPLITS
+from training.recipes.rooms import COUNTS, RECIPE
+
+KEY = re.compile("took the key to the ([a-z]+)|to the ([a-z]+) with the key|"
+                 "key was carried to the ([a-z]+)")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    return {split: [*rooms.pairs(split, 300)] for split in SPLITS}
+
+
+def carried(story):
+    """The places in the story, of 0 to 1, at which the key is carried, and the rooms."""
+    found = [*KEY.finditer(story.text)]
+    return [one.start() / len(story.text) for one in found], [one[one.lastindex] for one in found]
+
+
+def test_the_room_is_that_of_the_last_time(corpus):
+    for story in corpus["train"]:
+        _, found = carried(story)
+        assert 1 <= len(found) <= 4 and len(set(found)) == len(found)
+        assert len(found) == story.text.count("key") and story.room == found[-1]
+        assert 32 <= story.text.count(".") <= 48
+
+
+def test_the_whole_story_must_be_read(corpus):
+    stories = [carried(story) for story in corpus["train"]]
+    ends = [places[-1] for places, _ in stories]
+    # In every fifth of the story the key is put down for good, and in most of them not in the first
+    # room that it was carried to.
+    for fifth in range(5):
+        assert sum(fifth / 5 <= end < (fifth + 1) / 5 for end in ends) > 300 / 20
+    assert sum(len(found) > 1 for _, found in stories) > 300 / 2
+    # No room is more than twice as likely as it would be by chance.
+    counts = [sum(story.room == room for story in corpus["train"]) for room in rooms.ROOMS]
+    assert 0 < min(counts) and max(counts) < 2 * 300 / len(rooms.ROOMS)
+
+
+def test_no_story_is_in_two_splits_and_a_seed_gives_its_own(corpus):
+    texts = {split: {story.text for story in stories} for split, stories in corpus.items()}
+    for split in SPLITS:
+        assert len(texts[split]) == 300
+        again = [*rooms.pairs(split, 300)]
+        assert again == corpus[split] != [*rooms.pairs(split, 300, seed=1)]
+        others = {story.text for story in rooms.pairs(split, 300, seed=2)}
+        for other in set(SPLITS) - {split}:
+            assert not texts[other] & (texts[split] | others)
+
+
+@pytest.mark.parametrize("given", [("dev", 1), ("train", -1), ("train", 1.0), ("test", 1, "a")])
+def test_what_is_not_there_is_refused(given):
+    with pytest.raises(ValueError, match="(split|count|seed) must be"):
+        rooms.pairs(*given)
+
+
+def test_the_command_prints_text_and_room(capsys):
+    assert rooms.main(["--split", "val", "--count", "3", "--seed", "5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [tuple(line.split("\t")) for line in lines] == [*rooms.pairs("val", 3, 5)]
+
+
+def test_the_recipe_has_the_stories_of_each_split():
+    for split in ("val", "test"):
+        pairs = [*RECIPE.pairs(split, None)]
+        assert len(pairs) == COUNTS[split]
+        assert [(pair.source, pair.target) for pair in pairs] == [
+            *rooms.pairs(split, COUNTS[split])
+        ]
