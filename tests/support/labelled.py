@@ -51,17 +51,3 @@ def command(folder, family, run, *options):
         words += [f"{before}source", str(folder / f"{split}.txt")]
         words += [f"{before}labels", str(folder / f"{split}.labels")]
     return [*words, *SIZES, *options]
-
-
-def stopping(tokens, at):
-    """The `tokens` of batches, which ask to stop after `at` of the second epoch."""
-    import os
-    import signal
-
-    def counted(self, epoch, skip=0):
-        for n, count in enumerate(tokens(self, epoch, skip)):
-            if epoch == 1 and n == at:
-                os.kill(os.getpid(), signal.SIGTERM)
-            yield count
-
-    return counted

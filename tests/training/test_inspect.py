@@ -172,7 +172,7 @@ def test_mistakes_are_one_line(tmp_path, capsys):
     (tmp_path / "empty").write_text("")
     empty = [str(tmp_path / "empty")] * 2
     for arguments, message in (
-        ([train[0], str(tmp_path / "short")], "line N of one must translate line N"),
+        ([train[0], str(tmp_path / "short")], "line N of one must belong to line N"),
         ([str(tmp_path / "none"), train[1]], "cannot read"),
         (empty, "no pair to use"),
         ([*train, "--run", str(tmp_path)], "is no run directory"),

@@ -287,7 +287,7 @@ def _read_parallel(source: StrPath, target: StrPath, report: CorpusReport | None
     if sources != targets:
         raise CorpusError(
             f"{os.fspath(source)} has {_count(sources, 'line')} and {os.fspath(target)} has "
-            f"{_count(targets, 'line')}: line N of one must translate line N of the other"
+            f"{_count(targets, 'line')}: line N of one must belong to line N of the other"
         )
 
 

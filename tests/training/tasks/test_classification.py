@@ -2,7 +2,6 @@
 
 import csv
 import json
-import signal
 import subprocess
 import sys
 
@@ -12,12 +11,11 @@ import pytest
 import tensorflow as tf
 from paths import ROOT
 from shared import once
-from workers import last_state
+from stopped import assert_goes_on
 
 from tfformer import run as runs
 from tfformer.files import unpack
 from training import evaluate, measures, train, translate
-from training.data.batches import Batches
 from training.tasks import TASKS
 
 TASK = TASKS["classifier"]
@@ -92,18 +90,9 @@ def test_a_tsv_is_the_same_corpus(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
-    """Stopped in the middle of an epoch, and resumed by the same words."""
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
     run = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        patched.setattr(Batches, "tokens", labelled.stopping(Batches.tokens, 7))
-        code = train.main(labelled.command(folder, "classifier", run))
-        assert code == 128 + signal.SIGTERM
-    assert last_state(run)[1]["epoch"] == 1 and last_state(run)[1]["batch"] > 6
-    assert train.main(labelled.command(folder, "classifier", run, "--resume")) == 0
-    (ours, progress), (others, _) = last_state(run), last_state(folder / "run")
-    assert progress["epoch"] == 2 and ours.keys() == others.keys()
-    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+    assert_goes_on(labelled.command(folder, "classifier", run), run, folder / "run")
 
 
 def test_evaluating_is_counting(folder, tmp_path, capsys):

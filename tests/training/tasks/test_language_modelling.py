@@ -2,10 +2,8 @@
 
 import csv
 import math
-import os
 import random
 import re
-import signal
 import subprocess
 import sys
 
@@ -14,7 +12,7 @@ import pytest
 import tensorflow as tf
 from paths import ROOT
 from shared import once
-from workers import last_state
+from stopped import assert_goes_on
 
 from tfformer import run as runs
 from tfformer.config import PAD
@@ -91,25 +89,10 @@ def test_the_logged_loss_is_the_models_own(folder):
     assert math.exp(total / count) == pytest.approx(expected, rel=1e-4)
 
 
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
-    """Stopped in the middle of an epoch, and resumed by the same words."""
-    run, tokens = tmp_path / "run", JoinedBatches.tokens
-
-    def stopping(self, epoch, skip=0):
-        for n, count in enumerate(tokens(self, epoch, skip)):
-            if epoch == 1 and n == 7:
-                os.kill(os.getpid(), signal.SIGTERM)
-            yield count
-
-    with monkeypatch.context() as patched:
-        patched.setattr(JoinedBatches, "tokens", stopping)
-        assert train.main(words(folder, run)) == 128 + signal.SIGTERM
-    stopped = last_state(run)[1]
-    assert stopped["epoch"] == 1 and stopped["batch"] > 6
-    assert train.main(words(folder, run, "--resume")) == 0
-    (ours, progress), (others, _) = last_state(run), last_state(folder / "run")
-    assert progress["epoch"] == 2 and ours.keys() == others.keys()
-    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+@pytest.mark.slow
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+    run = tmp_path / "run"
+    assert_goes_on(words(folder, run), run, folder / "run", JoinedBatches)
 
 
 def test_evaluating_scores_each_text_alone(folder, capsys):

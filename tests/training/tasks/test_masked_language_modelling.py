@@ -3,14 +3,13 @@
 import json
 import math
 import random
-import signal
 
 import labelled
 import numpy as np
 import pytest
 import tensorflow as tf
 from shared import once
-from workers import last_state
+from stopped import assert_goes_on
 
 from tfformer import Tokenizer
 from tfformer import run as runs
@@ -155,16 +154,9 @@ def test_the_published_perplexity_is_the_models_own(folder):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
     run = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        patched.setattr(JoinedBatches, "tokens", labelled.stopping(JoinedBatches.tokens, 7))
-        assert train.main(words(folder, run)) == 128 + signal.SIGTERM
-    assert last_state(run)[1]["epoch"] == 1 and last_state(run)[1]["batch"] > 6
-    assert train.main(words(folder, run, "--resume")) == 0
-    (ours, progress), (others, _) = last_state(run), last_state(folder / "run")
-    assert progress["epoch"] == 2 and ours.keys() == others.keys()
-    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+    assert_goes_on(words(folder, run), run, folder / "run", JoinedBatches)
 
 
 def test_evaluating_does_not_depend_on_the_batches(folder, tmp_path, capsys):

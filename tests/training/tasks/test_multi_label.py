@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from shared import once
+from stopped import assert_goes_on
 
 from tfformer import run as runs
 from training import evaluate, train
@@ -65,6 +66,13 @@ def test_evaluating_draws_what_was_predicted_for_what(folder, tmp_path, capsys):
     config = runs.read_config(folder / "run")
     assert found["macro_f1"] == pytest.approx(config["training"]["val_macro_f1"])
     assert found["pairs"] == 38 and 0 <= found["exact_match"] <= 100
+
+
+@pytest.mark.slow
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+    """By an LSTM over pieces."""
+    run = tmp_path / "run"
+    assert_goes_on(words(folder, run), run, folder / "run")
 
 
 def test_resumed_it_is_the_same_task(folder, tmp_path, capsys):

@@ -1,16 +1,14 @@
 """Non-autoregressive translation: what is masked, and the road from two files to a server."""
 
 import csv
-import os
 import random
-import signal
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from shared import once
-from workers import last_state
+from stopped import assert_goes_on
 
 from tfformer import run as runs
 from tfformer.config import NonAutoregressiveConfig
@@ -142,27 +140,12 @@ def test_a_run_knows_what_it_is(folder, decoding):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
-    """Stopped in the middle of an epoch, and resumed: the same masks are drawn."""
-    run, tokens = tmp_path / "run", Batches.tokens
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+    """The same masks are drawn."""
+    run = tmp_path / "run"
     options = [*SIZES, "--decoding", "mask-predict", "--max-length-difference", "20"]
     options += ["--tie-embeddings", "all"]
-
-    def stopping(self, epoch, skip=0):
-        for n, count in enumerate(tokens(self, epoch, skip)):
-            if epoch == 1 and n == 7:
-                os.kill(os.getpid(), signal.SIGTERM)
-            yield count
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Batches, "tokens", stopping)
-        assert train.main(words(folder, run, *options)) == 128 + signal.SIGTERM
-    stopped = last_state(run)[1]
-    assert stopped["epoch"] == 1 and stopped["batch"] > 6
-    assert train.main(words(folder, run, *options, "--resume")) == 0
-    (ours, progress), (others, _) = last_state(run), last_state(folder / "mask-predict")
-    assert progress["epoch"] == 2 and ours.keys() == others.keys()
-    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+    assert_goes_on(words(folder, run, *options), run, folder / "mask-predict")
 
 
 def test_a_student_learns_what_its_teacher_says(folder, tmp_path):

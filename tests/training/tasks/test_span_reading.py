@@ -1,7 +1,6 @@
 """Questions and answers: places by hand, the made-up corpus, a road from training to a server."""
 
 import json
-import signal
 
 import labelled
 import numpy as np
@@ -9,13 +8,12 @@ import oracle
 import pytest
 import tensorflow as tf
 from shared import once
-from workers import last_state
+from stopped import assert_goes_on
 
 from tfformer import PlaceCrossEntropy
 from tfformer import run as runs
 from tfformer.metrics import PlaceAccuracy, PlacePerplexity
 from training import evaluate, facts, measures, train
-from training.data.batches import Batches
 from training.data.reader import CorpusReport, Pair
 from training.embedded import SPLITS, split_of
 from training.tasks import TASKS
@@ -135,16 +133,9 @@ def test_what_is_published_is_counted_by_hand(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
     run = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        patched.setattr(Batches, "tokens", labelled.stopping(Batches.tokens, 3))
-        assert train.main(command(folder, run)) == 128 + signal.SIGTERM
-    assert last_state(run)[1]["epoch"] == 1 and last_state(run)[1]["batch"] > 2
-    assert train.main(command(folder, run, "--resume")) == 0
-    (ours, progress), (others, _) = last_state(run), last_state(folder / "run")
-    assert progress["epoch"] == 2 and ours.keys() == others.keys()
-    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+    assert_goes_on(command(folder, run), run, folder / "run", at=3)
 
 
 @pytest.mark.parametrize(

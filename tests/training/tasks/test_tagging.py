@@ -1,18 +1,16 @@
 """A tagger's road: trained, killed, resumed, scored, exported, verified."""
 
 import json
-import signal
 
 import labelled
 import numpy as np
 import pytest
 import tensorflow as tf
 from shared import once
-from workers import last_state
+from stopped import assert_goes_on
 
 from tfformer import run as runs
 from training import evaluate, train
-from training.data.batches import Batches
 from training.tasks import TASKS
 from training.tasks.tagging import FIRST
 
@@ -80,16 +78,9 @@ def test_labels_of_a_batch_stand_at_first_pieces(folder):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path, monkeypatch):
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
     run = tmp_path / "run"
-    with monkeypatch.context() as patched:
-        patched.setattr(Batches, "tokens", labelled.stopping(Batches.tokens, 7))
-        assert train.main(labelled.command(folder, "tagger", run)) == 128 + signal.SIGTERM
-    assert last_state(run)[1]["epoch"] == 1 and last_state(run)[1]["batch"] > 6
-    assert train.main(labelled.command(folder, "tagger", run, "--resume")) == 0
-    (ours, progress), (others, _) = last_state(run), last_state(folder / "run")
-    assert progress["epoch"] == 2 and ours.keys() == others.keys()
-    assert [name for name in others if not np.array_equal(ours[name], others[name])] == []
+    assert_goes_on(labelled.command(folder, "tagger", run), run, folder / "run")
 
 
 def test_a_line_with_another_number_of_labels_is_counted(folder, tmp_path, capsys):
