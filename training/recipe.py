@@ -135,6 +135,12 @@ class Recipe:
     word_dropout: float = setting(
         REGULARISATION, 0.0, "share of the pieces that both sides see as unk"
     )
+    glancing: float = setting(
+        TRAINING,
+        0.0,
+        "of mask-predict: what a first pass gets wrong, this share of it is shown to the second; "
+        "0: any number of tokens is shown, in one pass",
+    )
     weight_decay: float = setting(
         REGULARISATION,
         0.0,
@@ -185,6 +191,7 @@ class Recipe:
         task, size = TASKS[self.task], self.vocabulary_size
         config = task.configuration(self, size, shared=self.shared_vocabulary)
         require_positions(config, self.max_tokens)
+        task.of(config).first_pass(self)
         self._require_batches()
 
     def _require_numbers(self):
@@ -219,6 +226,7 @@ class Recipe:
             ("smoothing", self.smoothing, 0, 0.99),
             ("subword_sampling", self.subword_sampling, 0, 1),
             ("word_dropout", self.word_dropout, 0, 0.99),
+            ("glancing", self.glancing, 0, 1),
             ("beam_width", self.beam_width, 1, 64),
             ("length_penalty", self.length_penalty, 0, 10),
         ):

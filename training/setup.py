@@ -154,8 +154,9 @@ class Setup:
             )
 
     def _is_simple(self):
-        """Whether one device computes a batch at once, and has nobody to ask."""
-        return self.strategy.is_none and self.recipe.accumulate == self.recipe.cores == 1
+        """Whether one device computes a batch at once, in one pass, and has nobody to ask."""
+        one = self.recipe.accumulate == self.recipe.cores == 1
+        return self.strategy.is_none and one and not self.task.first_pass(self.recipe)
 
     def _can_pack(self):
         """Whether the task's model computes without padding."""

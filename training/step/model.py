@@ -45,6 +45,7 @@ def compiled_model(begun, task, recipe, steps, simple=True, packed=False, corpus
             parts=recipe.accumulate,
             cores=recipe.cores,
             without_padding=task.without_padding if packed else None,
+            first_pass=task.first_pass(recipe),
             dtype=recipe.dtype,
         )
     if begun.weights is not None:

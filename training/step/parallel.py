@@ -48,23 +48,24 @@ class Parts:
             copies of its own rows. Default 1.
         without_padding: a function of (inputs, labels, passes) that leaves out the padding of a
             part, as that of `tfformer.layers.rows`. Default None: padding stays.
+        first_pass: see `Task.first_pass`. Default None.
 
     Attributes:
         stop: a variable of this process, not zero if it asks all of them to stop. The logs of
             each step have the sum over all replicas as `"stop"`.
     """
 
-    def __init__(self, *args, parts=1, cores=1, passes=1, without_padding=None, **kwargs):
+    def __init__(
+        self, *args, parts=1, cores=1, passes=1, without_padding=None, first_pass=None, **kwargs
+    ):
         self.stop = tf.Variable(0.0, trainable=False)
         super().__init__(*args, **kwargs)
         self.batch_parts, self.cores, self.passes = parts, cores, passes
-        self.without_padding = without_padding
+        self.without_padding, self.first_pass = without_padding, first_pass
 
     def train_step(self, data):
         inputs, labels = data
-        total, gradients = self._gradients(inputs, labels)
-        tokens = tf.reduce_sum(real(labels))
-        total, tokens, *gradients = replicas.total([total, tokens, *gradients])
+        total, tokens, *gradients = replicas.total(self._sums(inputs, labels))
         tokens = tf.maximum(tokens, 1.0)
         means = [gradient / tokens for gradient in gradients]
         self.optimizer.apply_gradients(zip(means, self.trainable_variables, strict=True))
@@ -73,8 +74,9 @@ class Parts:
                 metric.update_state(total / tokens, sample_weight=tf.shape(labels)[0])
         return self.get_metrics_result()
 
-    def _gradients(self, inputs, labels):
-        """The loss of this replica's rows, summed over the tokens, and its gradients."""
+    def _sums(self, inputs, labels):
+        """Of this replica's rows: the loss, summed over the tokens, their number, and the
+        gradients of that sum."""
         if self.batch_parts == self.cores == 1:
             return self._part(inputs, labels)
 
@@ -88,16 +90,16 @@ class Parts:
         if self.batch_parts == 1:
             return self._side_by_side(0, batch)
 
-        def add(n, total, gradients):
-            more, new = self._side_by_side(n, batch)
-            return n + 1, total + more, [a + b for a, b in zip(gradients, new, strict=True)]
+        def add(n, sums):
+            new = self._side_by_side(n, batch)
+            return n + 1, [a + b for a, b in zip(sums, new, strict=True)]
 
-        zeros = [tf.zeros(v.shape, v.dtype) for v in self.trainable_variables]
+        zeros = [0.0, 0.0, *(tf.zeros(v.shape, v.dtype) for v in self.trainable_variables)]
         # A loop, not K copies: TensorFlow would run these side by side, and keep all their memory.
-        _, total, gradients = tf.while_loop(
-            lambda n, *_: n < self.batch_parts, add, (0, 0.0, zeros), parallel_iterations=1
+        _, sums = tf.while_loop(
+            lambda n, _: n < self.batch_parts, add, (0, zeros), parallel_iterations=1
         )
-        return total, gradients
+        return sums
 
     def _side_by_side(self, n, batch):
         """What `_part` gives of the n-th part of the batch, of which each core has a share.
@@ -109,13 +111,14 @@ class Parts:
             self._part(*tree.map_structure(lambda ids, core=core: ids[n, core], batch))
             for core in range(self.cores)
         ]
-        totals, gradients = zip(*shares, strict=True)
-        return tf.add_n(totals), [tf.add_n(each) for each in zip(*gradients, strict=True)]
+        return [tf.add_n(each) for each in zip(*shares, strict=True)]
 
     def _part(self, inputs, labels):
         weights = self.trainable_variables
         # All parts have one shape, so this is the same for all. Sums of half precision overflow.
         size = tf.cast(tf.size(labels), tf.float32)
+        if self.first_pass:
+            inputs, labels = self.first_pass(self, inputs, labels, self._seed_of(labels))
         if self.without_padding:
             inputs, labels = self.without_padding(inputs, labels, self.passes)
         with tf.GradientTape() as tape:
@@ -127,7 +130,14 @@ class Parts:
                 metric.update_state(labels, logits)
         gradients = tape.gradient(scaled, weights, unconnected_gradients="zero")
         # A gather's gradient is of the rows that it took; only dense ones can be added up.
-        return total, [size * tf.convert_to_tensor(gradient) for gradient in gradients]
+        gradients = [size * tf.convert_to_tensor(gradient) for gradient in gradients]
+        return [total, tf.reduce_sum(real(labels)), *gradients]
+
+    def _seed_of(self, labels):
+        """Integers [2] of what is drawn for a part: of each step, and each part, others. They
+        depend on nothing that a checkpoint does not have."""
+        sums = tf.reduce_sum(tf.cast(labels, tf.int64))
+        return tf.stack([tf.cast(self.optimizer.iterations, tf.int64), sums])
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         """Nothing: Keras would take a batch and reduce its ids over the replicas."""

@@ -1,5 +1,6 @@
 """Non-autoregressive translation: all tokens of a target at once, by the same pairs."""
 
+import functools
 import math
 
 import tensorflow as tf
@@ -42,6 +43,17 @@ class NonAutoregressiveTranslation(Translation):
         if self.config.decoding == FIRST_EOS:
             labels = filled_up(source_ids, labels, self.config.upsampling)
         return {"source_ids": source_ids}, labels
+
+    def first_pass(self, recipe):
+        if not recipe.glancing:
+            return None
+        if self.config.decoding != MASK_PREDICT:
+            raise ValueError(
+                f"glancing must be 0 with decoding={self.config.decoding!r}, got {recipe.glancing}"
+            )
+        if recipe.r_drop:
+            raise ValueError(f"r_drop must be 0 with glancing, got {recipe.r_drop}")
+        return functools.partial(glanced, share=recipe.glancing)
 
     def loss(self, recipe, corpus=None):
         if self.config.decoding == MASK_PREDICT:
@@ -87,12 +99,44 @@ def masked(ids, seed):
     seed = tf.cast(tf.convert_to_tensor(seed), tf.int64)
     count = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
     share = tf.random.stateless_uniform([tf.shape(ids)[0]], seed)
-    chosen = tf.cast(1.0 + tf.floor(share * count), tf.int32)  # [B]
-    order = tf.random.stateless_uniform(tf.shape(ids), seed + 1)
-    order = tf.where(real, order, 2.0)
-    rank = tf.argsort(tf.argsort(order, axis=1), axis=1)
-    hidden = real & (rank < chosen[:, None])
+    hidden = drawn(real, tf.cast(1.0 + tf.floor(share * count), tf.int32), seed + 1)
     return tf.where(hidden, BOS, ids), hidden
+
+
+def drawn(real, count, seed):
+    """Of the places that are `real`, boolean [B, T], so many in each row, int32 [B], by chance;
+    `seed` are integers [2]."""
+    order = tf.where(real, tf.random.stateless_uniform(tf.shape(real), seed), 2.0)
+    rank = tf.argsort(tf.argsort(order, axis=1), axis=1)
+    return real & (rank < count[:, None])
+
+
+def glanced(model, inputs, labels, seed, share):
+    """A batch of mask-predict by glancing (Qian et al. 2021, "Glancing Transformer for
+    Non-Autoregressive Neural Machine Translation", section 3.1).
+
+    The model writes all tokens at once; of d that it gets wrong, `share` d tokens of the target,
+    drawn by chance, are shown, and the others are to be learned: the better it writes, the less it
+    is shown.
+
+    Args:
+        model: a `NonAutoregressive` model.
+        inputs, labels: a batch as `example` gives it, whichever tokens it hides.
+        seed: integers [2].
+        share: lambda, in (0, 1].
+
+    Returns:
+        (inputs, labels) with other tokens hidden.
+    """
+    lengths, tokens = labels[:, :1], labels[:, 1:]
+    tokens = tf.where(tokens == PAD, inputs["target_ids"], tokens)  # [B, T]
+    real = tokens != PAD
+    asked = {**inputs, "target_ids": tf.where(real, BOS, PAD)}
+    found = tf.argmax(model(asked, training=False)[:, 1:], axis=-1, output_type=tokens.dtype)
+    wrong = tf.math.count_nonzero(real & (found != tokens), axis=1, dtype=tf.float32)
+    hidden = real & ~drawn(real, tf.cast(share * wrong, tf.int32), seed)
+    inputs = {**inputs, "target_ids": tf.where(hidden, BOS, tokens)}
+    return inputs, tf.concat([lengths, tf.where(hidden, tokens, PAD)], axis=1)
 
 
 def length_ids(source_ids, target_ids, most):

@@ -120,6 +120,15 @@ class Task(abc.ABC):
     # `tfformer.layers.rows.without_padding` does; None: the model takes them padded alone.
     without_padding = None
 
+    def first_pass(self, recipe):
+        """What a pass without gradients makes of a batch before it is learned from: a function of
+        (model, inputs, labels, seed) that gives both anew; None: a batch is learned from as it is.
+
+        Raises:
+            ValueError: the recipe asks for one that the task does not have.
+        """
+        require_defaults(self, recipe, ["glancing"])
+
     @abc.abstractmethod
     def loss(self, recipe, corpus=None):
         """A Keras loss whose `call` gives the loss of each label; `corpus` is that of training.

@@ -17,7 +17,7 @@ from training import compare, evaluate, train, translate
 from training.data.batches import Batches
 from training.data.corpus import Corpus
 from training.tasks import TASKS
-from training.tasks.non_autoregressive import filled_up, length_ids, masked
+from training.tasks.non_autoregressive import filled_up, glanced, length_ids, masked
 
 WORDS = {
     "alpha": "eins", "beta": "zwei", "gamma": "drei", "delta": "vier", "epsilon": "fünf",
@@ -87,6 +87,45 @@ def test_any_number_of_tokens_is_masked_at_any_place():
     assert (other.numpy() != found).any()
 
 
+class Writes:
+    """A model of mask-predict that says these ids of each target, and keeps what it was asked."""
+
+    def __init__(self, ids):
+        self.logits = tf.one_hot(tf.pad(ids, [[0, 0], [1, 0]]), 13)
+
+    def __call__(self, inputs, training):
+        assert not training
+        self.asked = inputs
+        return self.logits
+
+
+def test_glancing_shows_a_share_of_what_the_first_pass_gets_wrong():
+    tokens = np.array([[5, 6, 7, 8, 9, 10, 11], [5, 6, 7, 0, 0, 0, 0], [0] * 7] * 500)
+    said = np.array([[5, 6, 4, 4, 4, 4, 4], [5, 6, 7, 9, 9, 9, 9], [9] * 7] * 500)
+    lengths = np.array([[3], [1], [0]] * 500)
+    target_ids, hidden = masked(tf.constant(tokens), [2, 3])
+    inputs = {"source_ids": tokens, "target_ids": target_ids}
+    labels = tf.concat([lengths, tf.where(hidden, tokens, 0)], axis=1)
+    model = Writes(said)
+    found, learned = glanced(model, inputs, labels, tf.constant([3, 5]), share=0.5)
+    # It was asked for all of it, and knew none.
+    np.testing.assert_array_equal(model.asked["target_ids"], np.where(tokens != 0, 2, 0))
+    assert found["source_ids"] is tokens
+    found, learned = found["target_ids"].numpy(), learned.numpy()
+    np.testing.assert_array_equal(learned[:, :1], lengths)
+    np.testing.assert_array_equal(learned[:, 1:], np.where(found == 2, tokens, 0))
+    np.testing.assert_array_equal(np.where(found == 2, tokens, found), tokens)
+    # Half of five wrong ones are two; where nothing is wrong, nothing is shown.
+    shown = (found != 2) & (tokens != 0)
+    np.testing.assert_array_equal(shown.sum(axis=1), [2, 0, 0] * 500)
+    # Any of the seven, right ones too; five standard deviations.
+    assert np.abs(shown[::3].mean(axis=0) - 2 / 7).max() < 5 * (10 / 49 / 500) ** 0.5
+    again, _ = glanced(model, inputs, labels, tf.constant([3, 5]), share=0.5)
+    other, _ = glanced(model, inputs, labels, tf.constant([4, 5]), share=0.5)
+    np.testing.assert_array_equal(again["target_ids"], found)
+    assert (other["target_ids"].numpy() != found).any()
+
+
 def test_lengths_and_what_is_filled_up_by_hand():
     source = tf.constant([[5, 6, 3, 0], [5, 3, 0, 0], [5, 6, 7, 3], [0, 0, 0, 0]])
     target = tf.constant([[8, 9, 0, 0, 0], [8, 9, 4, 8, 9], [8, 0, 0, 0, 0], [0, 0, 0, 0, 0]])
@@ -140,12 +179,17 @@ def test_a_run_knows_what_it_is(folder, decoding):
 
 
 @pytest.mark.slow
-def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
+@pytest.mark.parametrize("glancing", ["0", "0.5"])
+def test_a_training_goes_on_bit_for_bit(folder, tmp_path, glancing):
     """The same masks are drawn."""
-    run = tmp_path / "run"
+    run, whole = tmp_path / "run", folder / "mask-predict"
     options = [*SIZES, "--decoding", "mask-predict", "--max-length-difference", "20"]
-    options += ["--tie-embeddings", "all"]
-    assert_goes_on(words(folder, run, *options), run, folder / "mask-predict")
+    options += ["--tie-embeddings", "all", "--glancing", glancing]
+    if glancing != "0":
+        learned, whole = runs.read_config(whole)["weights"], tmp_path / "whole"
+        assert train.main(words(folder, whole, *options)) == 0
+        assert runs.read_config(whole)["weights"] != learned  # it has an effect
+    assert_goes_on(words(folder, run, *options), run, whole)
 
 
 def test_a_student_learns_what_its_teacher_says(folder, tmp_path):
@@ -202,6 +246,11 @@ def test_repeated_words_by_hand():
     [
         (["--decoding", "ctc", "--r-drop", "1"], "r_drop must be 0 with decoding='ctc', got 1.0"),
         (["--decoding", "both"], "decoding must be one of ('mask-predict', 'ctc', 'eos'), got"),
+        (["--decoding", "ctc", "--glancing", "0.5"],
+         "glancing must be 0 with decoding='ctc', got 0.5"),
+        (["--glancing", "0.5", "--r-drop", "1"], "r_drop must be 0 with glancing, got 1.0"),
+        (["--family", "transformer", "--glancing", "0.5"],
+         "glancing must be 0.0 for the family encoder-decoder, got 0.5"),
         (["--coverage-penalty", "1"], "search of the family non-autoregressive must be of"),
         (["--distill", "FILE"], "is no directory"),
         (["--distill", "ctc"], "must be a run of the family 'encoder-decoder'"),
