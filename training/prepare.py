@@ -223,6 +223,17 @@ def read_origin(directory):
     return read_json(path).get("origin") if path.exists() else None
 
 
+def read_taken(directory):
+    """What a run that was begun has taken from other runs, as `Runs.facts` says it.
+
+    Raises:
+        RunError: the file that says it is damaged.
+    """
+    path = Path(directory) / PREPARED / CORPUS
+    facts = read_json(path) if path.exists() else {}
+    return {name: facts.get(name) for name in NO_RUNS.facts()}
+
+
 def write_settings(directory, recipe):
     """Remembers settings that were changed when a run was resumed."""
     folder = Path(directory) / PREPARED

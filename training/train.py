@@ -122,8 +122,13 @@ def _begin(command, arguments):
         return _train(command, arguments, recipe, begun)
     # Of several workers the others wait for this one, and find what it has begun just now.
     if begun and others:
-        error = f"{flag(others[0])} is for a run that begins; {arguments.run} was begun"
-        return _refuse(command, recipe, error, 2)
+        try:
+            same = _began_with_these(arguments)
+        except (ValueError, OSError) as error:
+            return _refuse(command, recipe, error, 1)
+        if not same:
+            error = f"{flag(others[0])} is for a run that begins; {arguments.run} began otherwise"
+            return _refuse(command, recipe, error, 2)
     if not begun:
         try:
             # What is missing of its corpus is said now, before any work.
@@ -164,6 +169,24 @@ def _refuse(command, recipe, error, code):
 
         Strategy(recipe.strategy).any(error)
     return code
+
+
+def _runs(arguments):
+    """The other runs that are given, as `Runs`."""
+    from training.inherited import Runs
+
+    return Runs(*[getattr(arguments, name) for name in RUNS])
+
+
+def _began_with_these(arguments):
+    """Whether a run that was begun has taken all that it has from the other runs that are given.
+
+    Raises:
+        RunError: a file of one of them is damaged or missing.
+    """
+    from training.prepare import read_taken
+
+    return read_taken(arguments.run) == _runs(arguments).facts()
 
 
 class _Fixed(ValueError):
@@ -214,7 +237,6 @@ def _train(command, arguments, recipe, begun):
 
     from tfformer.files import RunError
     from training import fit
-    from training.inherited import Runs
     from training.interrupt import Interrupted
     from training.prepare import write_settings
     from training.report.progress import Diverged
@@ -222,8 +244,7 @@ def _train(command, arguments, recipe, begun):
     try:
         if begun:
             recipe, changes = _goes_on_with(arguments, recipe)
-        runs = Runs(*[getattr(arguments, name) for name in RUNS])
-        training = fit.Training(arguments.run, recipe, arguments.data, runs)
+        training = fit.Training(arguments.run, recipe, arguments.data, _runs(arguments))
         if recipe.batch_tokens == AUTO:
             tokens = training.largest_batch()
             recipe = dataclasses.replace(training.recipe, batch_tokens=tokens)

@@ -214,9 +214,15 @@ def test_what_does_not_fit_is_said_in_a_line(folder, runs, tmp_path, capsys, giv
     assert not (tmp_path / "run" / "prepared").exists()
 
 
-def test_a_run_that_began_with_a_half_goes_on(folder, runs):
+def test_a_run_that_began_with_a_half_goes_on(folder, runs, capsys):
+    """By the same command, too; another run is no run that it can begin with."""
     half = ["--init-encoder", str(folder / "both")]
     assert train.main(asked(folder, folder / "goes on", *half, "--preset", "test")) == 0
     again = ["--run", str(folder / "goes on"), "--resume", "--epochs", "2"]
     assert train.main(again) == 0
-    assert train.main([*again, *half]) == 2
+    assert train.main([*again, *half]) == 0
+    capsys.readouterr()
+    for other in (["--init-encoder", str(folder / "two")], ["--init-decoder", half[1]]):
+        assert train.main([*again, *other]) == 2
+        said = capsys.readouterr().err
+        assert f"{other[0]} is for a run that begins; {folder / 'goes on'} began otherwise" in said
