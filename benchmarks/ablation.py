@@ -22,16 +22,13 @@ Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usa
 
 import dataclasses
 import os
-import queue
-import re
 import signal
-import statistics
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from benchmarks import machine, work
+from benchmarks.learning.trainings import file_name, side_by_side, table
 from benchmarks.workers import ENVIRONMENT
 from tfformer.config import TransformerConfig
 from tfformer.files import read_json, write_json
@@ -188,11 +185,6 @@ class Training:
         }
 
 
-def file_name(row):
-    """A row's name without what a file system may not like."""
-    return re.sub(r"\W+", "-", row)
-
-
 def distil(recipe, data, teacher, path):
     """Writes a translation of each training source by a run; nothing if they are there."""
     if path.exists():
@@ -205,75 +197,6 @@ def distil(recipe, data, teacher, path):
             input=sources.encode(), stdout=out, env=os.environ | ENVIRONMENT, check=True,
         )  # fmt: skip
     partial.replace(path)
-
-
-def side_by_side(trainings):
-    """Finishes trainings, as many at once as there are cores, a core each; says what fails.
-
-    If this process is interrupted, so are they: each saves its state.
-    """
-    cores, running = queue.SimpleQueue(), set()
-    for core in os.sched_getaffinity(0):
-        cores.put(core)
-
-    def call(arguments, log):
-        command = [sys.executable, "-m", *arguments]
-        with open(log, "a") as out:
-            process = subprocess.Popen(
-                command, stdout=out, stderr=out, env=os.environ | ENVIRONMENT
-            )
-        running.add(process)
-        code = process.wait()
-        running.remove(process)
-        if code:
-            raise subprocess.CalledProcessError(code, command)
-
-    def finish(training):
-        core = cores.get()
-        # Of this thread, and so of the processes that it starts.
-        os.sched_setaffinity(0, {core})
-        try:
-            training.finish(call)
-        finally:
-            cores.put(core)
-
-    with ThreadPoolExecutor(cores.qsize()) as pool:
-        waiting = {pool.submit(finish, training): training for training in trainings}
-        try:
-            for future in as_completed(waiting):
-                training = waiting[future]
-                try:
-                    future.result()
-                    print(f"{training.run} is finished", file=sys.stderr)
-                except subprocess.CalledProcessError as error:
-                    module, code = error.cmd[2], error.returncode
-                    print(f"{module} ended with {code}: see {training.log}", file=sys.stderr)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(running):
-                process.terminate()
-            raise
-
-
-def table(trainings):
-    """Mean and standard deviation over the finished seeds of each row, as Markdown."""
-    rows = {}
-    for training in trainings:
-        if figures := training.figures():
-            rows.setdefault(training.row, []).append(figures)
-    names = [name for name in COLUMNS if all(name in found for found in sum(rows.values(), []))]
-    titles = [COLUMNS[name][0] for name in names]
-    lines = [f"| | seeds | {' | '.join(titles)} |", "|---|" + "--:|" * (1 + len(names))]
-    for row, found in rows.items():
-        cells = [str(len(found))]
-        for name in names:
-            values = [figures[name] for figures in found]
-            form = COLUMNS[name][1].format
-            cells.append(form(statistics.mean(values)))
-            if len(values) > 1 and name != "minutes":
-                cells[-1] += f" ± {form(statistics.stdev(values))}"
-        lines.append(f"| {row} | {' | '.join(cells)} |")
-    return "\n".join(lines)
 
 
 def parser():
@@ -335,7 +258,7 @@ def _run(command, options):
     except (ValueError, OSError) as error:
         return command.fail(error)
     print(f"{machine.sentence(machine.describe())}, a core a training\n")
-    print(table(trainings))
+    print(table(trainings, COLUMNS))
     return 0 if all(training.figures() for training in trainings) else 1
 
 

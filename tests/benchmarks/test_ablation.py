@@ -1,17 +1,13 @@
 """The ablation changes one thing at a time, and the averages are of what a run has kept."""
 
 import dataclasses
-import json
 import math
-import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
-import forks
 import numpy as np
 import pytest
 from killing_recipe import RECIPE
@@ -20,6 +16,7 @@ from paths import SUPPORT
 import tfformer.run
 import training.evaluate
 from benchmarks import ablation, averages
+from benchmarks.learning.trainings import file_name
 from tfformer.files import read_arrays, read_json
 from tfformer.run import read_config
 from training.fit import Training
@@ -141,68 +138,9 @@ def test_distilled_corpus_is_the_recipe_s_and_its_sources_with_other_targets(tmp
         list(recipe.read("train", None))
 
 
-class Made:
-    """A training that is what it came to; `call` it asks to do what `arguments` say."""
-
-    def __init__(self, row, figures, folder=Path(), arguments=()):
-        self.row, self.found, self.arguments = row, figures, arguments
-        self.run, self.log = folder / row, folder / f"{row}.log"
-
-    def figures(self):
-        return self.found
-
-    def finish(self, call):
-        call(self.arguments, self.log)
-
-
-def test_table_has_mean_and_deviation_of_each_row():
-    minutes = {"minutes": 3.4, "loss": 1.0, "pairs": 5}
-    trainings = [
-        Made(row, bleu and minutes | {"bleu": bleu})
-        for row, bleu in [
-            ("a", 40.0),
-            ("b", 41.5),
-            ("c", 7.0),
-            ("a", 43.0),
-            ("b", 41.5),
-            ("c", None),
-        ]
-    ]
-    assert ablation.table(trainings).splitlines() == [
-        "| | seeds | minutes | training loss | BLEU, 13a |",
-        "|---|--:|--:|--:|--:|",
-        "| a | 2 | 3 | 1.00 ± 0.00 | 41.50 ± 2.12 |",
-        "| b | 2 | 3 | 1.00 ± 0.00 | 41.50 ± 0.00 |",
-        "| c | 1 | 3 | 1.00 | 7.00 |",
-    ]
-
-
-def test_each_training_has_a_core_and_one_that_fails_stops_no_other(tmp_path, capsys):
-    (tmp_path / "which_core.py").write_text(
-        "import os, sys, time\n"
-        "print(sorted(os.sched_getaffinity(0)))\n"
-        "sys.exit(sys.argv[1] == 'fails')\n"
-    )
-    folder = Path.cwd()
-    os.chdir(tmp_path)
-    try:
-        ablation.side_by_side(
-            [Made(name, None, tmp_path, ["which_core", name]) for name in ("fails", "a", "b", "c")]
-        )
-    finally:
-        os.chdir(folder)
-    said = capsys.readouterr().err.splitlines()
-    assert sorted(said) == sorted(
-        [f"{tmp_path / name} is finished" for name in "abc"]
-        + [f"which_core ended with 1: see {tmp_path / 'fails.log'}"]
-    )
-    cores = [json.loads((tmp_path / f"{name}.log").read_text()) for name in ("fails", *"abc")]
-    assert all(len(core) == 1 and core[0] in os.sched_getaffinity(0) for core in cores)
-
-
 def test_trainings_have_files_of_their_own(tmp_path):
     trainings = [
-        ablation.Training(tmp_path / f"{ablation.file_name(row)}.json", row, seed, None, None)
+        ablation.Training(tmp_path / f"{file_name(row)}.json", row, seed, None, None)
         for row in [*ablation.FURTHER, *ablation.SIZES]
         for seed in (1, 2, 12)
     ]
@@ -261,20 +199,6 @@ def test_wrong_usage_takes_one_line(arguments, message, tmp_path, capsys):
     output, error = capsys.readouterr()
     assert ended.value.code == 2 and not output and not (tmp_path / "out").exists()
     assert error.count("\n") == 1 and message in error
-
-
-@pytest.fixture
-def forked(monkeypatch):
-    """Trains and scores in processes that do not import TensorFlow anew."""
-
-    def begin(command, *, stdout, stderr, env):
-        python, option, module, *arguments = command
-        assert (python, option) == (sys.executable, "-m") and stdout is stderr
-        return forks.Process(module, arguments, env, stdout.name)
-
-    monkeypatch.setattr(
-        ablation, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": begin})
-    )
 
 
 @pytest.mark.slow

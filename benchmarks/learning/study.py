@@ -1,0 +1,189 @@
+"""A question, and the trainings that answer it: `python -m benchmarks.learning.study STUDY.toml`.
+
+    python -m benchmarks.learning.study benchmarks/learning/rooms.toml --out runs/rooms-study
+    python -m benchmarks.learning.study benchmarks/learning/halves.toml --data data/multi30k \
+        --out runs/halves-study --seeds 0 1
+
+A study is a file. Its rows are runs of `training.train`, which differ in the options that each row
+names, and are trained with several seeds and scored by `training.evaluate`:
+
+    train = ["rooms", "--epochs", "8"]       # arguments of the training of every row
+    evaluate = ["--recipe", "rooms"]         # and of its evaluation
+    [figures]                                # of what that writes: title and format
+    accuracy = ["accuracy", "{:.3f}"]
+    [rows]
+    "an encoder that has read" = ["--init-encoder", "{reads}"]
+    [before]                                 # trained once, by these arguments alone
+    reads = ["--family", "masked-language-model", "--text", "{data}/train.en"]
+
+{data} is the folder of --data, {here} that of the study. Where an option comes twice, that of the
+row counts.
+
+Trainings run side by side on the CPU, a core each, one seed of every row before the second of
+any. Each is a run directory in --out, its log beside it. What was stopped goes on: give the same
+command.
+
+Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usage; 130 interrupted.
+"""
+
+import os
+import signal
+import sys
+import tomllib
+from pathlib import Path
+
+from benchmarks import machine, work
+from benchmarks.learning.trainings import file_name, side_by_side, table
+from tfformer.files import read_json, write_json
+from training.command import Parser
+from training.report.history import read_history
+
+MINUTES = {"minutes": ("minutes", "{:.0f}")}
+
+
+class Study:
+    """What the file of a study says.
+
+    Args:
+        path: the file.
+        out: the folder of its runs.
+        data: the folder of --data, or None.
+
+    Attributes:
+        rows: {name: arguments of `training.train`}
+        before: the same, of what is trained once.
+        evaluate: arguments of `training.evaluate`.
+        figures: {name: (title, format)}
+
+    Raises:
+        ValueError: naming the file and what is wrong with it.
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, path, out, data=None):
+        try:
+            found = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} is no TOML: {error}") from error
+        known = {"train": list, "evaluate": list, "figures": dict, "rows": dict, "before": dict}
+        found.setdefault("before", {})
+        for name, kind in known.items():
+            if not isinstance(found.get(name), kind):
+                raise ValueError(f"{path} must have {name!r}, a {kind.__name__}")
+        if unknown := sorted(set(found) - set(known)):
+            raise ValueError(f"{path} must be of {', '.join(known)}, got also {unknown[0]!r}")
+        self.path, self.out = path, out
+        self.names = {name: str(out / file_name(name)) for name in found["before"]}
+        self.names |= {"here": str(path.parent)} | ({"data": str(data)} if data else {})
+        common = self._filled("train", found["train"])
+        self.rows, self.before = (
+            {name: self._filled(name, words) for name, words in found[kind].items()}
+            for kind in ("rows", "before")
+        )
+        self.rows = {row: common + words for row, words in self.rows.items()}
+        self.evaluate = self._filled("evaluate", found["evaluate"])
+        self.figures = {name: tuple(shown) for name, shown in found["figures"].items()}
+
+    def _filled(self, where, words):
+        """Arguments, each {name} in them replaced."""
+        try:
+            return [word.format_map(self.names) for word in words]
+        except KeyError as error:
+            name = error.args[0]
+            needs = "--data" if name == "data" else f"{name!r} under [before]"
+            raise ValueError(f"{self.path}: {where} needs {needs}") from error
+        except (AttributeError, TypeError, ValueError, IndexError) as error:
+            raise ValueError(f"{self.path}: {where} must be a list of words: {error}") from error
+
+    def trainings(self, rows, seeds):
+        """What is trained first, and the trainings of the rows, one seed after the other."""
+        first = [Training(self, name, words, None) for name, words in self.before.items()]
+        return first, [Training(self, row, self.rows[row], seed) for seed in seeds for row in rows]
+
+
+class Training:
+    """A training of a study, in processes of its own.
+
+    Args:
+        study: a `Study`.
+        row: its name.
+        words: arguments of `training.train`.
+        seed: the seed; None: the recipe's, and it is not scored.
+    """
+
+    def __init__(self, study, row, words, seed):
+        self.study, self.row = study, row
+        name = file_name(row) if seed is None else f"{file_name(row)}-{seed}"
+        self.run, self.log = study.out / name, study.out / f"{name}.log"
+        self.scores = None if seed is None else study.out / f"{name}.scores.json"
+        self.words = [*words, "--cores", "1", *(["--seed", str(seed)] if self.scores else [])]
+
+    def begin(self):
+        """Writes what it is asked to do. Raises ValueError: it was begun with something else."""
+        path = self.run.with_suffix(".words.json")
+        asked = {"train": self.words, "evaluate": self.study.evaluate if self.scores else []}
+        if path.exists() and read_json(path) != asked:
+            raise ValueError(f"{self.run} was begun with other options: choose another --out")
+        write_json(path, asked)
+
+    def finish(self, call):
+        """Trains and scores it, but for what was done before, by `call(arguments, log)`."""
+        if self.scores is None or not self.scores.exists():
+            call(["training.train", *self.words, "--run", str(self.run), "--resume"], self.log)
+        if self.scores and not self.scores.exists():
+            output = ["--output", str(self.scores)]
+            call(["training.evaluate", str(self.run), *self.study.evaluate, *output], self.log)
+
+    def figures(self):
+        """What it came to, by name; None if it is not finished."""
+        if not self.scores.exists():
+            return None
+        return {"minutes": read_history(self.run)[-1]["seconds"] / 60, **read_json(self.scores)}
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("benchmarks.learning.study", __doc__)
+    parser.add_argument("study", type=Path, help="its TOML file")
+    parser.add_argument("--out", required=True, type=Path, help="a folder for the runs")
+    parser.add_argument("--data", type=Path, help="a folder of data that the study names")
+    parser.add_argument("--rows", nargs="+", metavar="ROW", help="default: all")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1], help="default 0 1")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    work.require_at_least(command, options, seeds=0)
+    if not hasattr(os, "sched_setaffinity"):
+        return command.fail("this system cannot give a process a core of its own, as Linux can")
+    try:
+        study = Study(options.study, options.out, options.data)
+    except (ValueError, OSError) as error:
+        return command.fail(error, 2)
+    rows = list(dict.fromkeys(options.rows or study.rows))
+    if unknown := sorted(set(rows) - set(study.rows)):
+        command.error(f"--rows must be of {', '.join(study.rows)}; got {', '.join(unknown)}")
+    # A container is stopped by SIGTERM: as by Ctrl-C, the trainings save their states.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    first, trainings = study.trainings(rows, dict.fromkeys(options.seeds))
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+        for training in (*first, *trainings):
+            training.begin()
+        side_by_side(first)
+        side_by_side(trainings)
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    print(f"{machine.sentence(machine.describe())}, a core a training\n")
+    print(table(trainings, MINUTES | study.figures))
+    return 0 if all(training.figures() for training in trainings) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

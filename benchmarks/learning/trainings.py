@@ -1,0 +1,95 @@
+"""Trainings side by side, a core each, and the table of what they came to."""
+
+import os
+import queue
+import re
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+from benchmarks.workers import ENVIRONMENT
+
+
+def file_name(row):
+    """A row's name without what a file system may not like."""
+    return re.sub(r"\W+", "-", row)
+
+
+def side_by_side(trainings):
+    """Finishes trainings, as many at once as there are cores, a core each; says what fails.
+
+    If this process is interrupted, so are they: each saves its state.
+
+    Args:
+        trainings: each has `run`, its directory, `log`, a file, and `finish(call)`, which asks
+            `call(arguments, log)` for each command that it needs, the words behind `python -m`.
+    """
+    cores, running = queue.SimpleQueue(), set()
+    for core in os.sched_getaffinity(0):
+        cores.put(core)
+
+    def call(arguments, log):
+        command = [sys.executable, "-m", *arguments]
+        with open(log, "a") as out:
+            process = subprocess.Popen(
+                command, stdout=out, stderr=out, env=os.environ | ENVIRONMENT
+            )
+        running.add(process)
+        code = process.wait()
+        running.remove(process)
+        if code:
+            raise subprocess.CalledProcessError(code, command)
+
+    def finish(training):
+        core = cores.get()
+        # Of this thread, and so of the processes that it starts.
+        os.sched_setaffinity(0, {core})
+        try:
+            training.finish(call)
+        finally:
+            cores.put(core)
+
+    with ThreadPoolExecutor(cores.qsize()) as pool:
+        waiting = {pool.submit(finish, training): training for training in trainings}
+        try:
+            for future in as_completed(waiting):
+                training = waiting[future]
+                try:
+                    future.result()
+                    print(f"{training.run} is finished", file=sys.stderr)
+                except subprocess.CalledProcessError as error:
+                    module, code = error.cmd[2], error.returncode
+                    print(f"{module} ended with {code}: see {training.log}", file=sys.stderr)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(running):
+                process.terminate()
+            raise
+
+
+def table(trainings, columns):
+    """Mean and standard deviation over the finished seeds of each row, as Markdown.
+
+    Args:
+        trainings: each has `row`, its name, and `figures()`, numbers by name, or None where it is
+            not finished.
+        columns: {the name of a figure: (title, format)}; minutes have no deviation.
+    """
+    rows = {}
+    for training in trainings:
+        if figures := training.figures():
+            rows.setdefault(training.row, []).append(figures)
+    names = [name for name in columns if all(name in found for found in sum(rows.values(), []))]
+    titles = [columns[name][0] for name in names]
+    lines = [f"| | seeds | {' | '.join(titles)} |", "|---|" + "--:|" * (1 + len(names))]
+    for row, found in rows.items():
+        cells = [str(len(found))]
+        for name in names:
+            values = [figures[name] for figures in found]
+            form = columns[name][1].format
+            cells.append(form(statistics.mean(values)))
+            if len(values) > 1 and name != "minutes":
+                cells[-1] += f" ± {form(statistics.stdev(values))}"
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines)

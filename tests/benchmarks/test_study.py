@@ -1,0 +1,123 @@
+"""A study trains what its file says, scores it, goes on where it was stopped and adds it up."""
+
+from pathlib import Path
+
+import pytest
+from paths import ROOT, SUPPORT
+
+from benchmarks.learning import study
+from tfformer.files import read_json
+from tfformer.run import read_config
+from training.recipe import load_recipe
+from training.train import parser as train_parser
+
+RECIPE = SUPPORT / "killing_recipe.py"
+FOLDER = ROOT / "benchmarks" / "learning"
+STUDY = """
+train = ["{here}/recipe.py", "--epochs", "1", "--r-drop", "0", "--both-ways", "0"]
+evaluate = ["--recipe", "{here}/recipe.py", "--split", "val"]
+[figures]
+perplexity = ["perplexity", "{:.0f}"]
+[rows]
+"as it is" = []
+"a half" = ["--init-encoder", "{other}"]
+[before]
+other = ["{here}/recipe.py", "--epochs", "1", "--r-drop", "0", "--both-ways", "0", "--d-ff", "31"]
+"""
+
+
+def written(folder, text=STUDY):
+    path = folder / "study.toml"
+    path.write_text(text)
+    (folder / "recipe.py").write_bytes(RECIPE.read_bytes())
+    return path
+
+
+@pytest.mark.parametrize("name", ["halves", "rooms"])
+def test_every_option_of_a_study_is_one_of_the_training(name, tmp_path):
+    found = study.Study(FOLDER / f"{name}.toml", tmp_path / "out", tmp_path)
+    first, trainings = found.trainings(list(found.rows), [3, 5])
+    assert len(trainings) == 2 * len(found.rows)
+    # One seed of every row, and then the other.
+    assert [one.words[-1] for one in trainings] == ["3"] * len(found.rows) + ["5"] * len(found.rows)
+    assert len({one.run for one in (*first, *trainings)}) == len(first) + len(trainings)
+    for training in (*first, *trainings):
+        options = train_parser().parse_args([*training.words, "--run", str(training.run)])
+        assert options.recipe is None or load_recipe(options.recipe)
+        for begins in (options.init_encoder, options.init_decoder):
+            assert begins is None or begins in [one.run for one in first]
+
+
+def test_arguments_are_filled_in_and_what_was_begun_otherwise_is_refused(tmp_path):
+    path = written(tmp_path)
+    found = study.Study(path, tmp_path / "out")
+    (other,), (plain, half) = found.trainings(["as it is", "a half"], [7])
+    assert half.words[0] == f"{tmp_path}/recipe.py"
+    assert half.words[half.words.index("--init-encoder") + 1] == str(other.run)
+    assert "--seed" not in other.words and plain.words[-2:] == ["--seed", "7"]
+    (tmp_path / "out").mkdir()
+    half.begin()
+    half.begin()
+    changed = study.Study(written(tmp_path, STUDY.replace('1", "--r', '2", "--r')), found.out)
+    with pytest.raises(ValueError, match="was begun with other options: choose another --out"):
+        changed.trainings(["a half"], [7])[1][0].begin()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("train =", "train", "is no TOML"),
+        ("[figures]", "[figure]", "must have 'figures', a dict"),
+        ("[rows]", "[others]\n[rows]", "got also 'others'"),
+        ("{other}", "{another}", "a half needs 'another' under [before]"),
+        ("{other}", "{data}", "a half needs --data"),
+        ('"as it is" = []', '"as it is" = [1]', "as it is must be a list of words"),
+    ],
+)
+def test_a_file_that_is_none_takes_one_line(tmp_path, capsys, old, new, message):
+    path = written(tmp_path, STUDY.replace(old, new, 1))
+    assert study.main([str(path), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_wrong_usage_takes_one_line(tmp_path, capsys):
+    for words, message in (
+        (["--rows", "x"], "--rows must be of as it is, a half; got x"),
+        (["--seeds", "-1"], "--seeds must be at least 0, got [-1]"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            study.main([str(written(tmp_path)), "--out", str(tmp_path / "out"), *words])
+        said = capsys.readouterr().err
+        assert ended.value.code == 2 and message in said and said.count("\n") == 1
+    assert study.main([str(tmp_path / "none.toml"), "--out", str(tmp_path / "out")]) == 2
+
+
+@pytest.mark.slow
+def test_a_study_end_to_end(forked, tmp_path, capfd):
+    words = [str(written(tmp_path)), "--out", str(tmp_path / "out"), "--seeds", "3", "5"]
+    assert study.main(words) == 0
+    said = capfd.readouterr().out
+    rows = [line.split(" | ")[:2] for line in said.splitlines()[-2:]]
+    assert rows == [["| as it is", "2"], ["| a half", "2"]]
+    # The half is the other run's, which was trained once.
+    runs = {path.name: read_config(path)["model"] for path in (tmp_path / "out").glob("*/")}
+    assert set(runs) == {"other", "as-it-is-3", "as-it-is-5", "a-half-3", "a-half-5"}
+    assert runs["a-half-3"]["d_ff"] == 31 != runs["as-it-is-3"]["d_ff"]
+    facts = read_json(tmp_path / "out" / "a-half-3" / "prepared" / "corpus.json")
+    assert facts["encoder"]["weights"] == read_config(tmp_path / "out" / "other")["weights"]
+    # What is there is not trained again, and what is not is.
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("last.npz")}
+    Path(tmp_path, "out", "a-half-5.scores.json").unlink()
+    assert study.main(words) == 0
+    assert capfd.readouterr().out == said
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("last.npz")}
+
+
+@pytest.mark.slow
+def test_a_training_that_fails_is_said_and_the_table_has_the_others(forked, tmp_path, capfd):
+    path = written(tmp_path, STUDY.replace('"a half" = [', '"a half" = ["--epochs", "0", '))
+    assert study.main([str(path), "--out", str(tmp_path / "out"), "--seeds", "3"]) == 1
+    output, said = capfd.readouterr()
+    assert f"training.train ended with 2: see {tmp_path}/out/a-half-3.log" in said
+    assert output.splitlines()[-1].startswith("| as it is | 1 |")
