@@ -166,7 +166,8 @@ def _own_corpus(arguments):
         origin = origin_of(*named, unit="lines")
     else:
         files = _files(arguments)
-        pairs, origin = functools.partial(file_pairs, *files), origin_of(*files)
+        side, *_ = _second_side(arguments)
+        pairs, origin = functools.partial(file_pairs, *files, side=side), origin_of(*files)
     # The languages of a recipe's own corpus are not theirs.
     return {"pairs": pairs, "origin": origin, "source_language": "", "language": ""}
 

@@ -62,10 +62,11 @@ def _split(read, read_val, options, split, report, plain=False):
     return (pair for pair in read(report) if pair.source not in sources)
 
 
-def file_pairs(files, val_files, split, data, report=None):
+def file_pairs(files, val_files, split, data, report=None, side="target"):
     """The pairs of the user's files, (source, target) each, or (TSV, None).
 
-    Without validation files 1 pair in 20, at most 1,000, is held out of the corpus.
+    Without validation files 1 pair in 20, at most 1,000, is held out of the corpus. `side` is what
+    the option of a second file is called after.
     """
 
     def read(files, report):
@@ -73,7 +74,9 @@ def file_pairs(files, val_files, split, data, report=None):
 
     corpus = functools.partial(read, files)
     val = functools.partial(read, [val_files]) if val_files else None
-    return _split(corpus, val, "--val-source and --val-target", split, report)
+    is_tsv = files[0][1] is None
+    options = "--val-source" if is_tsv else f"--val-source and --val-{side}"
+    return _split(corpus, val, options, split, report)
 
 
 def plain_texts(files, val_file, split, data, report=None):

@@ -172,7 +172,7 @@ def test_macro_f1_by_hand():
           "--coverage-penalty", "0.1"],
          "search must be empty for the family classifier, where nothing is searched"),
         (["--family", "classifier", "--source", "FILE", "--labels", "EMPTY"],
-         "could be held out for validation"),
+         "could be held out for validation, as 1 in 20 is: give --val-source and --val-labels"),
         (["--family", "classifier", "--source", "FILE", "--labels", "FILE", "--pooling", "max"],
          "pooling must be one of ('mean', 'bos'), got 'max'"),
     ],
