@@ -184,6 +184,8 @@ def transformer(model, source_ids, target_ids):
         logits = dense(model.output_projection, x)
     else:
         logits = x @ array(model.target_embedding.embeddings).T
+        if model.config.output_bias:
+            logits = logits + array(model.output_projection.bias)
     if not model.config.copy:
         return logits
     gate = sigmoid(dense(model.output_projection.gate, x))

@@ -79,6 +79,8 @@ class TransformerConfig(TwoSidedOptions):
             tie_embeddings: see `TwoSidedOptions`.
         copy: whether words of the source can be copied, by a pointer-generator (See et al. 2017),
             for which both vocabularies must be one. Default False.
+        output_bias: whether the output layer has a bias, logits = x W + b. Default False: the
+            paper's has none.
         **options: positions, max_positions: see `NumberedOptions`; d_model, num_heads, d_ff,
             dropout, activation, norm: see `StackOptions`. Dropout is on the sums of embeddings and
             positions as well.
@@ -99,6 +101,7 @@ class TransformerConfig(TwoSidedOptions):
 
     _: dataclasses.KW_ONLY
     copy: bool = option(False, "words of the source can be copied (See et al. 2017)")
+    output_bias: bool = option(False, "the output layer has a bias")
 
     @property
     def one_vocabulary(self) -> str | None:

@@ -43,7 +43,7 @@ class EncoderDecoder(ConfiguredModel):
         self.decoder = Decoder(config.num_decoder_layers, **stack, name="decoder")
         self.output_projection = self.output_layer(
             config.target_vocabulary_size,
-            tied=config.tie_embeddings != "none",
+            **self.output_options,
             dtype=dtype,
             name="output_projection",
         )
@@ -52,6 +52,11 @@ class EncoderDecoder(ConfiguredModel):
     def output_layer(self):
         """The class of the output layer."""
         return Dense
+
+    @property
+    def output_options(self):
+        """Its arguments besides the size, by name."""
+        return {"tied": self.config.tie_embeddings != "none"}
 
     def parts(self):
         """What the model is made of: lists of layers by name, of which a training can freeze some.

@@ -57,6 +57,10 @@ class Transformer(EncoderDecoder):
     def output_layer(self):
         return PointerGenerator if self.config.copy else Dense
 
+    @property
+    def output_options(self):
+        return {**super().output_options, "use_bias": self.config.output_bias}
+
     def call(self, inputs, training=None):
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= set(inputs):
             names = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
