@@ -116,6 +116,11 @@ def _begin_with(folder, init, recipe, side):
         config, dropout=recipe.model_changes.get("dropout", config.dropout)
     )
     require_positions(config, recipe.max_tokens)
+    if recipe.new_pieces and config.one_vocabulary and not old.is_shared:
+        raise RunError(
+            f"new_pieces must be 0 with {config.one_vocabulary} of {init}, whose sides cut texts "
+            f"differently: they would learn other pieces, got {recipe.new_pieces}"
+        )
     weights = unpack(run.read_checked(init, known, known["weights"]))
     tokenizer = old
     if recipe.new_pieces:
