@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import tiny
+from paths import DATA
 from workers import RECIPE
 
 from training.multi30k import SPLITS
@@ -82,6 +83,9 @@ WRITERS = {
     "training.facts": Writer(lambda given, folder: [], prints=True, files=False),
     "training.rooms": Writer(lambda given, folder: [], prints=True, files=False),
     "training.names": Writer(lambda given, folder: [], prints=True, files=False),
+    "training.import_marian": Writer(
+        lambda given, folder: [DATA / "marian" / "joint", folder / "run"]
+    ),
     "training.inspect": Writer(
         lambda given, folder: [
             given.source, given.target, "--run", given.run, "--out", folder / "out"
