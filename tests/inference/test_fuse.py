@@ -28,6 +28,7 @@ VARIANTS = {
     "learned, swiglu": {"positions": "learned", "max_positions": 23, "activation": "swiglu"},
     "pre-norm, silu": {"norm": "pre", "activation": "silu"},
     "copying": {"copy": True},
+    "copying, eos unseen": {"copy": True, "source_eos": False},
     "biased": {"output_bias": True, "tie_embeddings": "target", "target_vocabulary_size": 31},
     "copying, biased": {"output_bias": True, "tie_embeddings": "all", "copy": True},
     # Rows of a multiple of 2 KiB, which are stored wider.

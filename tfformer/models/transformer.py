@@ -58,6 +58,10 @@ class Transformer(EncoderDecoder):
         return PointerGenerator if self.config.copy else Dense
 
     @property
+    def sees_eos(self):
+        return self.config.source_eos
+
+    @property
     def output_options(self):
         return {**super().output_options, "use_bias": self.config.output_bias}
 
@@ -67,7 +71,7 @@ class Transformer(EncoderDecoder):
             raise ValueError(
                 f'inputs must be {{"source_ids": [B, S], "target_ids": [B, T]}}, got {names}'
             )
-        source_ids = ops.convert_to_tensor(inputs["source_ids"])
+        source_ids = self.seen(ops.convert_to_tensor(inputs["source_ids"]))
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
         if (len(source_ids.shape), len(target_ids.shape)) != (2, 2):
             raise ValueError(
@@ -166,7 +170,7 @@ class Transformer(EncoderDecoder):
 
         Row t belongs to the prediction of the token after target_ids[:, t].
         """
-        source_ids = ops.convert_to_tensor(inputs["source_ids"])
+        source_ids = self.seen(ops.convert_to_tensor(inputs["source_ids"]))
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
         memory, memory_rows = self.encode(source_ids), Padded(padding_mask(source_ids))
         rows = Padded(padding_mask(target_ids))
@@ -196,7 +200,7 @@ class Transformer(EncoderDecoder):
         """
         if not self.output_projection.reads_source:
             raise ValueError("mixture is of a model with copy=True, got copy=False")
-        source_ids = ops.convert_to_tensor(inputs["source_ids"])
+        source_ids = self.seen(ops.convert_to_tensor(inputs["source_ids"]))
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
         rows = Padded(padding_mask(target_ids))
         seen = {"rows": rows, "memory_rows": Padded(padding_mask(source_ids))}
