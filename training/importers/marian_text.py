@@ -1,25 +1,14 @@
 """The text side of a Marian folder: two SentencePiece models, and a table of ids beside them."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from tfformer.text.renumbering import regular_pieces, renumbered
 from tfformer.text.sides import FILLING, SPECIAL
 from tfformer.text.tokenizer import Tokenizer
 from training.importers.marian_options import read_json_object
+from training.importers.numbering import Numbering
 
 UNK, EOS = "<unk>", "</s>"  # their names in Marian
-
-
-class Numbering(NamedTuple):
-    """Which id of Marian's each id of ours is, on one side.
-
-    old: a list; None where there is none.
-    unknown: ids of ours that are Marian's unknown word too: pieces that its table lacks.
-    """
-
-    old: list
-    unknown: list
 
 
 def read_text(folder, pad, eos, sizes, shares):

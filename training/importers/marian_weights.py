@@ -68,16 +68,16 @@ def _tables(weights, options, numberings, impossible):
     weights.pass_over(SHARED, *TABLES.values())  # a file may have one matrix by several names
     order = alternating(options["d_model"])
     source, target = numberings
-    found = {"target_embedding/embeddings": _renumbered(decoder, target)[:, order]}
+    found = {"target_embedding/embeddings": target.rows(decoder)[:, order]}
     tied = "all" if source is target and np.array_equal(encoder, decoder) else "target"
     if not np.array_equal(decoder, output):
         tied = "none"
-        found["output_projection/kernel"] = _renumbered(output, target)[:, order].T
+        found["output_projection/kernel"] = target.rows(output)[:, order].T
     if tied != "all":
-        found["source_embedding/embeddings"] = _renumbered(encoder, source)[:, order]
+        found["source_embedding/embeddings"] = source.rows(encoder)[:, order]
     # A folder may be without a bias, which is none then.
     bias = weights.take(BIAS, 1, target_size) if BIAS in weights else np.zeros((1, target_size))
-    bias = _renumbered(bias.astype("float32").T, target)[:, 0]
+    bias = target.rows(bias.astype("float32").T)[:, 0]
     bias[[PAD, *target.unknown]] = NEVER
     bias[np.isin([-1 if old is None else old for old in target.old], impossible)] = NEVER
     found["output_projection/bias"] = bias
@@ -93,14 +93,6 @@ def _name(part, weights, options):
     if ties and (shares or part != "encoder"):
         names += [TABLES["decoder"], TABLES["output"]]
     return next((name for name in names if name in weights), names[0])
-
-
-def _renumbered(rows, numbering):
-    """Rows by our ids; zeros, where Marian has no such id."""
-    old = [0 if one is None else one for one in numbering.old]
-    found = rows[old]
-    found[[one is None for one in numbering.old]] = 0
-    return found
 
 
 def _unscale(found, options, tied):

@@ -39,6 +39,10 @@ class Weights:
     def __contains__(self, name):
         return name in self._arrays
 
+    def shape(self, name):
+        """The shape of the array of this name; () if there is none."""
+        return self._arrays[name].shape if name in self._arrays else ()
+
     def take(self, name, *shape):
         """The array of this name, float32.
 
