@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import opennmt_folders
 import tiny
 from paths import DATA
 from workers import RECIPE
@@ -85,6 +86,9 @@ WRITERS = {
     "training.names": Writer(lambda given, folder: [], prints=True, files=False),
     "training.import_marian": Writer(
         lambda given, folder: [DATA / "marian" / "joint", folder / "run"]
+    ),
+    "training.import_opennmt": Writer(
+        lambda given, folder: opennmt_folders.words("words", folder / "run")
     ),
     "training.inspect": Writer(
         lambda given, folder: [
