@@ -48,6 +48,7 @@ def specification(model, tokenizer, num_positions):
         ffn_glu=config.activation == "swiglu",
     )
     set_pieces(spec, *vocabularies(tokenizer))
+    spec.config.add_source_eos = config.source_eos
     set_embeddings(spec, model)
     if config.positions == "learned":
         num_positions = config.max_positions
@@ -79,7 +80,7 @@ def set_pieces(spec, source, target):
     spec.register_source_vocabulary(source)
     spec.register_target_vocabulary(target)
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = target[UNK : EOS + 1]
-    spec.config.decoder_start_token, spec.config.add_source_eos = target[BOS], True
+    spec.config.decoder_start_token = target[BOS]
 
 
 def set_embeddings(spec, model):

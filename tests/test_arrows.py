@@ -62,6 +62,7 @@ ARROWS = {
     "training/fit": "tfformer training/inherited training/plan training/prepare training/step "
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",
+    "training/importers": "tfformer",
     "training/embedded": "training/command",
     "training/dates": "training/embedded",
     "training/names": "training/embedded",
@@ -73,7 +74,7 @@ ARROWS = {
     "training": "tfformer training/bar training/translating training/command training/lock "
     "training/data training/families training/recipe training/tasks "
     "training/report training/bleu training/inherited training/prepare training/step "
-    "training/interrupt "
+    "training/importers training/interrupt "
     "training/fit",
     # What makes a service.
     "export/command": "",

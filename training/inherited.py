@@ -25,11 +25,12 @@ from tfformer.text.tokenizer import Tokenizer
 from training.recipe import require_positions
 from training.tasks import TASKS
 
-# The weights with a row, or a column, for each piece of the vocabulary.
+# The weights with a row, a column or a number for each piece of the vocabulary.
 BY_PIECE = (
     "source_embedding/embeddings",
     "target_embedding/embeddings",
     "output_projection/kernel",
+    "output_projection/bias",
 )
 WHOLE, HALVES, CONFIGURATION = "init.npz", "halves.npz", "init.json"
 # The residual connection of self-attention: in a decoder, and in a language model.
@@ -115,6 +116,11 @@ def _begin_with(folder, init, recipe, side):
         config, dropout=recipe.model_changes.get("dropout", config.dropout)
     )
     require_positions(config, recipe.max_tokens)
+    if recipe.new_pieces and config.one_vocabulary and not old.is_shared:
+        raise RunError(
+            f"new_pieces must be 0 with {config.one_vocabulary} of {init}, whose sides cut texts "
+            f"differently: they would learn other pieces, got {recipe.new_pieces}"
+        )
     weights = unpack(run.read_checked(init, known, known["weights"]))
     tokenizer = old
     if recipe.new_pieces:
@@ -139,9 +145,9 @@ def _longer(name, weight, made_of):
         return weight
     layer = name.split("/")[0]
     side = "source" if layer == "source_embedding" else "target"
-    rows = weight.T if layer == "output_projection" else weight
+    rows = weight.T if layer == "output_projection" else weight  # of a bias, numbers
     new = [rows[ids].mean(axis=0) for ids in made_of[side]]
-    rows = np.concatenate([rows, np.array(new, rows.dtype).reshape(-1, rows.shape[1])])
+    rows = np.concatenate([rows, np.array(new, rows.dtype).reshape(-1, *rows.shape[1:])])
     return rows.T if layer == "output_projection" else rows
 
 
@@ -246,10 +252,13 @@ class _Half:
         found[f"{'target_' if shared else side}embedding/embeddings"] = self._of_side("embedding")
         if config.positions == "learned":
             found[f"{side}positions/embeddings"] = self._of_side("positions")
-        kernel = "output_projection/kernel"
+        kernel, bias = "output_projection/kernel", "output_projection/bias"
         untied = getattr(config, "tie_embeddings", "all") == "none"
         if self.half == "decoder" and untied and kernel in self._weights:
             found[kernel] = self._weights[kernel]
+        if self.half == "decoder" and getattr(config, "output_bias", False):
+            if bias in self._weights:
+                found[bias] = self._weights[bias]
         return found
 
     def _named(self, name):

@@ -28,6 +28,9 @@ VARIANTS = {
     "learned, swiglu": {"positions": "learned", "max_positions": 23, "activation": "swiglu"},
     "pre-norm, silu": {"norm": "pre", "activation": "silu"},
     "copying": {"copy": True},
+    "copying, eos unseen": {"copy": True, "source_eos": False},
+    "biased": {"output_bias": True, "tie_embeddings": "target", "target_vocabulary_size": 31},
+    "copying, biased": {"output_bias": True, "tie_embeddings": "all", "copy": True},
     # Rows of a multiple of 2 KiB, which are stored wider.
     "512 wide, swiglu": {"d_model": 512, "num_heads": 2, "d_ff": 512, "activation": "swiglu"},
     "512 wide, tied": {"source_vocabulary_size": 512, "target_vocabulary_size": 512},

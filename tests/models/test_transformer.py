@@ -178,6 +178,8 @@ def parameters(config):
         total += 2 * config.max_positions * D
     if config.copy:
         total += D + 1
+    if config.output_bias:
+        total += config.target_vocabulary_size
     source, target = config.source_vocabulary_size * D, config.target_vocabulary_size * D
     return (
         total

@@ -174,8 +174,13 @@ def embed_with_positions(embedding, positions, ids):
     return x + sinusoids(ids.shape[1], x.shape[-1])
 
 
+def seen(model, source_ids):
+    """Which ids of a source the encoder sees: no padding, and perhaps no eos."""
+    return (source_ids != 0) & (model.config.source_eos | (source_ids != 3))
+
+
 def transformer(model, source_ids, target_ids):
-    source, target = source_ids != 0, target_ids != 0
+    source, target = seen(model, source_ids), target_ids != 0
     x = embed_with_positions(model.source_embedding, model.source_positions, source_ids)
     memory = encoder(model.encoder, x, source)
     x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)
@@ -184,6 +189,8 @@ def transformer(model, source_ids, target_ids):
         logits = dense(model.output_projection, x)
     else:
         logits = x @ array(model.target_embedding.embeddings).T
+        if model.config.output_bias:
+            logits = logits + array(model.output_projection.bias)
     if not model.config.copy:
         return logits
     gate = sigmoid(dense(model.output_projection.gate, x))
@@ -281,7 +288,7 @@ def classifier(model, ids):
 
 def cross_attention_weights(model, source_ids, target_ids):
     """Of each decoder layer, [B, H, T, S]."""
-    source, target = source_ids != 0, target_ids != 0
+    source, target = seen(model, source_ids), target_ids != 0
     x = embed_with_positions(model.source_embedding, model.source_positions, source_ids)
     memory = encoder(model.encoder, x, source)
     x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)

@@ -11,6 +11,7 @@ TARGETS = [f"{n * 7} Dinge und Wort {n}" for n in range(97)]
 # Every kind of layer, of norm, of positions and of ties; one vocabulary or two.
 CASES = {
     "paper": {"tie_embeddings": "all"},
+    "biased": {"tie_embeddings": "target", "output_bias": True},
     "pre-norm": {"norm": "pre", "activation": "gelu", "tie_embeddings": "target"},
     "learned": {"activation": "silu", "positions": "learned", "max_positions": 23},
     "gated": {

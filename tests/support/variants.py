@@ -12,6 +12,9 @@ VARIANTS = {
     "swiglu": {"activation": "swiglu", "norm": "pre", "positions": "learned"},
     "gelu": {"activation": "gelu", "tie_embeddings": "all", "last_norm": True, "epsilon": 1e-3},
     "silu": {"activation": "silu", "norm": "pre", "tie_embeddings": "all", "copy": True},
+    "eos unseen": {"source_eos": False, "tie_embeddings": "target", "norm": "pre"},
+    "biased": {"output_bias": True, "tie_embeddings": "all"},
+    "copying, biased": {"output_bias": True, "copy": True},
     "vocabularies": {"target_vocabulary_size": 19, "tie_embeddings": "target"},
 }
 

@@ -5,7 +5,9 @@ import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
+import opennmt_folders
 import tiny
+from paths import DATA
 from workers import RECIPE
 
 from training.multi30k import SPLITS
@@ -82,6 +84,12 @@ WRITERS = {
     "training.facts": Writer(lambda given, folder: [], prints=True, files=False),
     "training.rooms": Writer(lambda given, folder: [], prints=True, files=False),
     "training.names": Writer(lambda given, folder: [], prints=True, files=False),
+    "training.import_marian": Writer(
+        lambda given, folder: [DATA / "marian" / "joint", folder / "run"]
+    ),
+    "training.import_opennmt": Writer(
+        lambda given, folder: opennmt_folders.words("words", folder / "run")
+    ),
     "training.inspect": Writer(
         lambda given, folder: [
             given.source, given.target, "--run", given.run, "--out", folder / "out"

@@ -29,6 +29,7 @@ OTHERS = {
     "max_positions": 129,
     "tie_embeddings": "target",
     "copy": True,
+    "output_bias": True,
     "last_norm": True,
     "epsilon": 1e-5,
     "attention_dropout": 0.19,

@@ -79,6 +79,10 @@ class TransformerConfig(TwoSidedOptions):
             tie_embeddings: see `TwoSidedOptions`.
         copy: whether words of the source can be copied, by a pointer-generator (See et al. 2017),
             for which both vocabularies must be one. Default False.
+        output_bias: whether the output layer has a bias, logits = x W + b. Default False: the
+            paper's has none.
+        source_eos: whether the encoder sees the eos that ends a source. Default True. Otherwise it
+            is hidden as padding is: for models from elsewhere, which have learned from texts alone.
         **options: positions, max_positions: see `NumberedOptions`; d_model, num_heads, d_ff,
             dropout, activation, norm: see `StackOptions`. Dropout is on the sums of embeddings and
             positions as well.
@@ -99,6 +103,8 @@ class TransformerConfig(TwoSidedOptions):
 
     _: dataclasses.KW_ONLY
     copy: bool = option(False, "words of the source can be copied (See et al. 2017)")
+    output_bias: bool = option(False, "the output layer has a bias")
+    source_eos: bool = option(True, "the encoder sees the eos that ends a source")
 
     @property
     def one_vocabulary(self) -> str | None:

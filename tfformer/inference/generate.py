@@ -101,7 +101,8 @@ def generate(
     if source_ids is not None:
         source_ids = _source(source_ids, prompt, special)
         if options.get("coverage_penalty") is not None:
-            options.setdefault("source_mask", padding_mask(source_ids))
+            seen = getattr(model, "seen", lambda ids: ids)(source_ids)
+            options.setdefault("source_mask", padding_mask(seen))
     if isinstance(model, tuple(MODELS)):
         searchable = _cached(model, source_ids, prompt, special, max_length)
     else:

@@ -5,7 +5,7 @@
 
 import tensorflow as tf
 
-from tfformer.config import PAD
+from tfformer.config import EOS, PAD
 
 # Added to a score that may not be attended to. (Where nothing may be, this attends to all alike,
 # and the layer gives zeros: no search asks for such a row.)
@@ -15,6 +15,11 @@ MASKED = -1e9
 def padding_mask(ids):
     """True where `ids` is a token, False where it is padding (id 0); boolean, of their shape."""
     return ids != PAD
+
+
+def without_eos(ids):
+    """The ids with padding in place of each eos."""
+    return tf.where(ids == EOS, PAD, ids)
 
 
 def attention_bias(mask):

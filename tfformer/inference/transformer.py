@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer.inference.cached import Cached, embedded
-from tfformer.inference.masks import padding_bias
+from tfformer.inference.masks import padding_bias, without_eos
 from tfformer.search.step import State
 
 
@@ -26,15 +26,21 @@ class Transformer:
         self.source_embedding = fusing.twin(model.source_embedding, "source_embedding")
         self.written = self.target_embedding, self.target_positions
         self.vocabulary_size, self.dtype = self.output.size, fusing.dtype
+        self.sees_eos = model.sees_eos
 
 
 class ReadsSource:
     """The forward pass of an encoder, over `twin` and `weights`."""
 
+    def seen(self, source_ids):
+        """The source ids as the encoder sees them, see `EncoderDecoder.seen`."""
+        return source_ids if self.twin.sees_eos else without_eos(source_ids)
+
     def encoded(self, source_ids):
         """source_ids [B, S] -> the encoder's output, rows [B * S, D], the bias [B, 1, 1, S] that
         hides padding, and (B, S)."""
         batch, length = tf.unstack(tf.shape(source_ids))
+        source_ids = self.seen(source_ids)
         bias = padding_bias(source_ids)  # [B, 1, 1, S]
         embedding, positions = self.twin.source_embedding, self.twin.source_positions
         x = embedded(source_ids, embedding, positions, self.weights)
@@ -53,8 +59,8 @@ class Inference(ReadsSource, Cached):
 
     def memory(self, source_ids):
         """source_ids [B, S] -> what the decoder needs of the source, as `State.memory`: that of
-        `projected`; and source_ids, as given, if the output layer reads them."""
-        memory = self.projected(*self.encoded(source_ids))
+        `projected`; and the source ids, if the output layer reads them."""
+        memory, source_ids = self.projected(*self.encoded(source_ids)), self.seen(source_ids)
         return {**memory, "source_ids": source_ids} if self.twin.output.reads_source else memory
 
     def start(self, source_ids, width):

@@ -1,5 +1,8 @@
 """What every model of an encoder and a decoder is made of."""
 
+from keras import ops
+
+from tfformer.config import EOS, PAD
 from tfformer.layers import positions
 from tfformer.layers.decoder import Decoder
 from tfformer.layers.dropout import Dropout
@@ -43,7 +46,7 @@ class EncoderDecoder(ConfiguredModel):
         self.decoder = Decoder(config.num_decoder_layers, **stack, name="decoder")
         self.output_projection = self.output_layer(
             config.target_vocabulary_size,
-            tied=config.tie_embeddings != "none",
+            **self.output_options,
             dtype=dtype,
             name="output_projection",
         )
@@ -52,6 +55,14 @@ class EncoderDecoder(ConfiguredModel):
     def output_layer(self):
         """The class of the output layer."""
         return Dense
+
+    # Whether the encoder sees the eos that ends a source.
+    sees_eos = True
+
+    @property
+    def output_options(self):
+        """Its arguments besides the size, by name."""
+        return {"tied": self.config.tie_embeddings != "none"}
 
     def parts(self):
         """What the model is made of: lists of layers by name, of which a training can freeze some.
@@ -95,8 +106,16 @@ class EncoderDecoder(ConfiguredModel):
         self.output_projection.build(x_shape)
         self.built = True
 
+    def seen(self, source_ids):
+        """The source ids, of any shape, as the encoder sees them: padding in place of each eos that
+        it does not see. A padding mask of a source is one of these."""
+        if self.sees_eos:
+            return source_ids
+        return ops.where(ops.equal(source_ids, EOS), PAD, source_ids)
+
     def encode(self, source_ids, training=None, rows=None):
         """source_ids [B, S] -> memory [B, S, D]; [N, D] if the rows are `Packed`."""
+        source_ids = self.seen(source_ids)
         rows = rows or Padded(padding_mask(source_ids))
         x = self._embed(self.source_embedding, self.source_positions, source_ids, rows)
         x = self.source_dropout(x, training=training)

@@ -57,13 +57,21 @@ class Transformer(EncoderDecoder):
     def output_layer(self):
         return PointerGenerator if self.config.copy else Dense
 
+    @property
+    def sees_eos(self):
+        return self.config.source_eos
+
+    @property
+    def output_options(self):
+        return {**super().output_options, "use_bias": self.config.output_bias}
+
     def call(self, inputs, training=None):
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= set(inputs):
             names = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
             raise ValueError(
                 f'inputs must be {{"source_ids": [B, S], "target_ids": [B, T]}}, got {names}'
             )
-        source_ids = ops.convert_to_tensor(inputs["source_ids"])
+        source_ids = self.seen(ops.convert_to_tensor(inputs["source_ids"]))
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
         if (len(source_ids.shape), len(target_ids.shape)) != (2, 2):
             raise ValueError(
@@ -162,7 +170,7 @@ class Transformer(EncoderDecoder):
 
         Row t belongs to the prediction of the token after target_ids[:, t].
         """
-        source_ids = ops.convert_to_tensor(inputs["source_ids"])
+        source_ids = self.seen(ops.convert_to_tensor(inputs["source_ids"]))
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
         memory, memory_rows = self.encode(source_ids), Padded(padding_mask(source_ids))
         rows = Padded(padding_mask(target_ids))
@@ -192,7 +200,7 @@ class Transformer(EncoderDecoder):
         """
         if not self.output_projection.reads_source:
             raise ValueError("mixture is of a model with copy=True, got copy=False")
-        source_ids = ops.convert_to_tensor(inputs["source_ids"])
+        source_ids = self.seen(ops.convert_to_tensor(inputs["source_ids"]))
         target_ids = ops.convert_to_tensor(inputs["target_ids"])
         rows = Padded(padding_mask(target_ids))
         seen = {"rows": rows, "memory_rows": Padded(padding_mask(source_ids))}

@@ -51,10 +51,13 @@ def _translate(generation, text):
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
     limits = document_limits(generation.max_source_length, generation.max_batch_size)
     kept = tf.strings.substr(text, 0, limits["max_document_characters"], unit="UTF8_CHAR")
-    sentences, space = split_sentences(kept)
-    # A source ends with eos, which takes a place of each window.
+    codes, document = generation.tokenizer.source.codes, kept
+    if codes is not None:
+        code, document = codes.split(document)
+    sentences, space = split_sentences(document)
+    # A source ends with eos, which takes a place of each window; so does a code.
     ids = generation.tokenizer.encode_source(sentences.flat_values)[:, :-1]
-    length = generation.max_source_length - 1
+    length = generation.max_source_length - (1 if codes is None else 2)
     overlap = int(OVERLAP * length)
     # One character may be many tokens, so characters alone would be no limit.
     tokens, pieces = limits["max_document_tokens"], limits["max_document_pieces"]
@@ -63,6 +66,8 @@ def _translate(generation, text):
     )
     windows, rows = split_windows(ids, length, overlap)
     windows = _checked(windows, limits["max_request_pieces"])
+    if codes is not None:
+        windows = _coded(windows, tf.gather(code, tf.gather(sentences.value_rowids(), rows)))
     found = join_windows(_search_windows(generation, windows), rows, overlap / length)
     translations = sentences.with_flat_values(generation.tokenizer.decode(found))
     return {
@@ -77,6 +82,12 @@ def _checked(windows, most):
     count = tf.cast(windows.nrows(), tf.int32)
     ids = counted(windows.flat_values, ("pieces of all texts", count, most))
     return windows.with_flat_values(ids)
+
+
+def _coded(windows, code):
+    """Windows that begin with the code of their document, but for those that have nothing."""
+    there = tf.gather(windows.row_lengths() > 0, code.value_rowids())
+    return tf.concat([tf.ragged.boolean_mask(code, code.with_flat_values(there)), windows], axis=1)
 
 
 def _search_windows(generation, windows):

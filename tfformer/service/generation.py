@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from tfformer import search
 from tfformer.config import BOS, EOS, PAD
-from tfformer.inference.masks import padding_mask
+from tfformer.inference.masks import padding_mask, without_eos
 from tfformer.inference.shortlist import ShortlistInference
 from tfformer.inference.transformer import Inference
 from tfformer.inference.xla import CompiledInference, in_bucket
@@ -106,6 +106,10 @@ class Generation(FromSource):
 
     # The search.
 
+    def source_mask(self, source_ids):
+        """True at the tokens of a source that the encoder sees; boolean [B, S]."""
+        return padding_mask(source_ids if self.config.source_eos else without_eos(source_ids))
+
     def limit(self, source_ids, factor, max_length=0):
         """Target tokens at most, a number or int32 [B]; `max_length` 0 stands for the own limit."""
         limit = self.longest_written(max_length)
@@ -136,7 +140,7 @@ class Generation(FromSource):
             self.penalty_form,
             skip=blank,
             min_length=options["min_length"],
-            source_mask=padding_mask(source_ids),
+            source_mask=self.source_mask(source_ids),
             **unless_off(options, OFF),
             **more,
         )

@@ -269,5 +269,5 @@ def check_sides(model, tokenizer, kind):
             f"tokenizer must have the model's numbers of ids, {sizes} for source and target, "
             f"got {tokens}"
         )
-    if config.one_vocabulary and not tokenizer.is_shared:
+    if config.one_vocabulary and not tokenizer.is_one_vocabulary:
         raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")

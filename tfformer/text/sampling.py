@@ -16,11 +16,12 @@ class SubwordSampler:
         alpha: of a unigram model, the power to which the probability of a segmentation is raised
             before one is drawn of all: the smaller, the more even the draw (0.2 gives about a third
             more tokens, 0.5 a twentieth). Of a BPE model, the share of merges that are left out.
+        codes: the `Codes` that a text may begin with. Default: none.
     """
 
-    def __init__(self, model, alpha):
+    def __init__(self, model, alpha, codes=None):
         self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self.alpha = alpha
+        self.alpha, self.codes = alpha, codes
         try:
             self._draw(b"a")
         except RuntimeError as error:
@@ -50,11 +51,13 @@ class SubwordSampler:
             thread.start()
             thread.join()
         return [
-            ids if len(ids) <= longest else self.processor.encode(text, add_eos=True)
+            ids if len(ids) <= longest else self._encoded(text)
             for text, ids in zip(texts, drawn, strict=True)
         ]
 
     def _draw(self, text):
-        return self.processor.encode(
-            text, enable_sampling=True, alpha=self.alpha, nbest_size=-1, add_eos=True
-        )
+        return self._encoded(text, enable_sampling=True, alpha=self.alpha, nbest_size=-1)
+
+    def _encoded(self, text, **options):
+        code, text = ([], text) if self.codes is None else self.codes.split_bytes(text)
+        return [*code, *self.processor.encode(text, add_eos=True, **options)]

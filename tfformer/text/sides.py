@@ -8,6 +8,7 @@ which of them a side is.
 import abc
 import functools
 import hashlib
+import re
 
 import numpy as np
 import sentencepiece
@@ -15,11 +16,13 @@ import tensorflow as tf
 import tensorflow_text
 
 from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.codes import Codes
 from tfformer.text.sampling import SubwordSampler
 
 SPACE = "▁"  # U+2581, as which SentencePiece writes a space
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the names of ids 0 to 3
 FILLING = "\ue000"  # of the Private Use Area: begins a piece that no text has
+CODE = ">>.*<<"  # the code of a language, that may stand in front of a text
 
 
 def clean(text):
@@ -44,9 +47,10 @@ class Side(tf.Module, abc.ABC):
         content: the bytes of the file.
         pieces: their names in the order of the ids, the four special ones first; a list.
         byte_ids: the ids that stand for single bytes of UTF-8; a list.
+        codes: the `Codes` that a text may begin with, or None.
     """
 
-    suffix = ""
+    suffix, codes = "", None
 
     def __init__(self, content, name):
         super().__init__(name=name)
@@ -158,6 +162,10 @@ class SentencePieceModel(Side):
         self._kernel = tensorflow_text.SentencepieceTokenizer(
             content, out_type=tf.int32, add_eos=True, name=unique
         )
+        codes = {piece: n for n, piece in enumerate(self.pieces) if re.fullmatch(CODE, piece)}
+        # A piece that was learned may look like one; those that were set are unused otherwise.
+        codes = {piece: n for piece, n in codes.items() if model.is_unused(n)}
+        self.codes = Codes(codes) if codes else None
 
     @classmethod
     def from_content(cls, content, name="content"):
@@ -176,7 +184,11 @@ class SentencePieceModel(Side):
         return self._processor.vocab_size()
 
     def encode(self, text):
-        return self._kernel.tokenize(clean(text))
+        text = clean(text)
+        if self.codes is None:
+            return self._kernel.tokenize(text)
+        code, text = self.codes.split(text)
+        return tf.concat([code, self._kernel.tokenize(text)], axis=1)
 
     def encode_with_offsets(self, text):
         """string [B] -> ids without eos, and the bytes of the text that each piece stands for, from
@@ -209,7 +221,7 @@ class SentencePieceModel(Side):
         return ids[1:] if inside else ids
 
     def sampler(self, alpha):
-        return SubwordSampler(self.content, alpha)
+        return SubwordSampler(self.content, alpha, self.codes)
 
     def filled_up(self, size):
         from sentencepiece.sentencepiece_model_pb2 import ModelProto

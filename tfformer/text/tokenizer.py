@@ -172,6 +172,11 @@ class Tokenizer(tf.Module):
         return self.source is self.target
 
     @property
+    def is_one_vocabulary(self):
+        """Whether an id is the same piece on both sides, also where they cut texts differently."""
+        return self.is_shared or self.source.pieces == self.target.pieces
+
+    @property
     def source_model(self):
         """The bytes of the source side: of its SentencePiece model, or of its table of pieces."""
         return self.source.content

@@ -62,6 +62,8 @@ class Translation(Task):
 
     def example(self, source, target, padded, seed=(0, 0)):
         """target_ids = bos + y, labels = y + eos."""
+        if self.config is not None and not self.config.source_eos:
+            source = source[:, :-1]
         bos = tf.fill([target.nrows(out_type=tf.int32), 1], BOS)
         inputs = {
             "source_ids": padded(source),

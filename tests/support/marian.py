@@ -1,0 +1,51 @@
+"""The stored folders of Marian models, and what the original says of them."""
+
+import json
+import shutil
+
+import numpy as np
+from paths import DATA
+
+from tfformer.config import BOS, EOS, PAD, UNK
+
+FOLDERS = ("joint", "separate", "codes", "untied")
+SPECIAL = {"<unk>": UNK, "<pad>": BOS, "</s>": EOS}
+
+
+def folder(name):
+    return DATA / "marian" / name
+
+
+def answers(name):
+    return json.loads((folder(name) / "answers.json").read_text())
+
+
+def logits(name):
+    """[T, V] of each of the first pairs, by the original's ids."""
+    with np.load(folder(name) / "logits.npz") as file:
+        return [file[str(n)] for n in range(len(file.files))]
+
+
+def table(name, side):
+    """{the original's id: its piece}"""
+    path = folder(name) / "target_vocab.json"
+    if side == "source" or not path.exists():
+        path = folder(name) / "vocab.json"
+    return {n: piece for piece, n in json.loads(path.read_text()).items()}
+
+
+def our_ids(name, side, tokenizer):
+    """{the original's id: ours}, by the names of the pieces."""
+    own = {piece: n for n, piece in enumerate(tokenizer.pieces(side))}
+    assert len(own) == len(tokenizer.pieces(side)) and own["<pad>"] == PAD
+    return {n: SPECIAL.get(piece, own.get(piece)) for n, piece in table(name, side).items()}
+
+
+def copied(name, to):
+    """A folder of one's own."""
+    return shutil.copytree(folder(name), to)
+
+
+def changed(path, **options):
+    """Puts options into a JSON file."""
+    path.write_text(json.dumps({**json.loads(path.read_text()), **options}))

@@ -1,0 +1,53 @@
+"""The stored models of OpenNMT-tf, and what the original says of them."""
+
+import json
+import shutil
+
+import numpy as np
+from paths import DATA
+
+# {name: the options that its data configuration had}
+FOLDERS = {
+    "joint": ["--vocabulary", "joint.vocab", "--sentencepiece", "joint.model", "--source-eos"],
+    "words": ["--source-vocabulary", "source.vocab", "--target-vocabulary", "target.vocab"],
+    "learned": [
+        "--source-vocabulary", "source.vocab", "--target-vocabulary", "target.vocab",
+        "--source-sentencepiece", "source.model", "--target-sentencepiece", "target.model",
+    ],
+}  # fmt: skip
+ORIGINAL = {0: 0, 1: 2, 2: 3}  # their ids of padding, <s> and </s>, and ours
+
+
+def folder(name):
+    return DATA / "opennmt" / name
+
+
+def words(name, run, of=None):
+    """The arguments of `training.import_opennmt`; `of`: another folder than the stored one."""
+    of = of or folder(name)
+    options = [one if one.startswith("--") else str(of / one) for one in FOLDERS[name]]
+    return [str(of), str(run), *options]
+
+
+def answers(name):
+    return json.loads((folder(name) / "answers.json").read_text())
+
+
+def logits(name):
+    """[T, V] of each pair, and the target's ids behind <s>, by the original's ids."""
+    with np.load(folder(name) / "logits.npz") as file:
+        count = len(file.files) // 2
+        return [(file[str(n)], file[f"target_{n}"]) for n in range(count)]
+
+
+def our_ids(name, side):
+    """Ours of each id of the original, an array."""
+    path = folder(name) / f"{side}.vocab"
+    path = path if path.exists() else folder(name) / "joint.vocab"
+    count = len(path.read_text().splitlines())
+    return np.array([0, 2, 3, *range(4, count + 1), 1])
+
+
+def copied(name, to):
+    """A folder of one's own."""
+    return shutil.copytree(folder(name), to)

@@ -1,0 +1,220 @@
+"""OpenNMT-tf: small folders with what the original says of them, or answers to lines.
+
+    PYTHON tests/support/opennmt_original.py write tests/data/opennmt
+
+PYTHON is 3.10 with OpenNMT-tf 2.32; nothing of this project is imported. The small models have
+learned sentences that are made here, a little: so their translations end, and differ.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import numpy as np  # noqa: E402
+import opennmt  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+ADJECTIVES = {"red": "rote", "old": "alte", "small": "kleine", "bright": "helle", "quiet": "leise"}
+NOUNS = {"house": "Haus", "lake": "See", "tree": "Baum", "street": "Straße", "bird": "Vogel"}
+SENTENCES = [
+    (f"the {a} {n} and the {b} bird", f"{x} {m} und {y} Vogel")
+    for a, x in ADJECTIVES.items()
+    for b, y in ADJECTIVES.items()
+    for n, m in NOUNS.items()
+]
+SOURCES = [
+    "the red house and the old tree",
+    "a small bird",
+    "the bright bird and the bright lake and the bright street",
+    "zebra 7",
+    "quiet",
+]
+TARGETS = ["rote Haus und alte Baum", "kleine Vogel", "Straße ☂"]
+STEPS, RATE = 1200, 0.01
+SPECIAL = ["<blank>", "<s>", "</s>"]
+
+# Each is the model's description, as OpenNMT-tf stores it, and how its texts are cut.
+FOLDERS = {
+    # One vocabulary and one matrix; each source ends with </s>.
+    "joint": (
+        "import opennmt\n\nmodel = lambda: opennmt.models.Transformer(\n"
+        "    num_layers=(2, 1), num_units=14, num_heads=2, ffn_inner_dim=29, pre_norm=False,\n"
+        "    share_embeddings=opennmt.models.EmbeddingsSharingLevel.ALL, output_layer_bias=False,\n"
+        ")\n",
+        {"pieces": True, "ends": True},
+    ),
+    # Words between blanks, two vocabularies, no </s> behind a source.
+    "words": (
+        "import opennmt\nimport tensorflow as tf\n\nmodel = lambda: opennmt.models.Transformer(\n"
+        "    num_layers=1, num_units=18, num_heads=3, ffn_inner_dim=13,\n"
+        "    ffn_activation=tf.nn.gelu, mha_bias=False,\n)\n",
+        {},
+    ),
+    # Learned positions, target embedding and output layer one matrix, two vocabularies of pieces.
+    "learned": (
+        "import opennmt\n\nmodel = lambda: opennmt.models.Transformer(\n"
+        "    num_layers=1, num_units=12, num_heads=2, ffn_inner_dim=17,\n"
+        "    position_encoder_class=lambda: opennmt.layers.PositionEmbedder(maximum_position=61),\n"
+        "    share_embeddings=opennmt.models.EmbeddingsSharingLevel.TARGET,\n)\n",
+        {"pieces": True, "separate": True},
+    ),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("write").add_argument("folder", type=Path)
+    options = parser.parse_args()
+    for seed, (name, (description, how)) in enumerate(FOLDERS.items()):
+        tf.keras.utils.set_random_seed(seed)
+        write(options.folder / name, description, **how)
+
+
+def write(folder, description, pieces=False, separate=False, ends=False):
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, lines in zip(("source", "target"), zip(*SENTENCES, strict=False), strict=False):
+        (folder / f"{side}.txt").write_text("".join(f"{line}\n" for line in lines))
+    data = texts_of(folder, pieces, separate)
+    if ends:
+        data["source_sequence_controls"] = {"end": True}
+    (folder / "model_description.py").write_text(description)
+    model = opennmt.load_model(str(folder), as_builder=False)
+    model.initialize(data, params={"label_smoothing": 0.1, "average_loss_in_time": True})
+    learn(model, folder)
+    checkpoint = opennmt.utils.checkpoint.Checkpoint(model, model_dir=str(folder))
+    checkpoint.save(step=STEPS)
+    found = answers(model, folder)
+    np.savez_compressed(folder / "logits.npz", **logits(model, folder))
+    (folder / "answers.json").write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n")
+    for name in ("source.txt", "target.txt", "asked.txt", "said.txt"):
+        (folder / name).unlink(missing_ok=True)
+
+
+def texts_of(folder, pieces, separate):
+    """The data options: how texts are cut, and the vocabularies, which lack some of the pieces."""
+    data = {}
+    sides = ("source", "target") if separate or not pieces else ("joint",)
+    for side in sides:
+        files = [
+            folder / f"{one}.txt" for one in (("source", "target") if side == "joint" else (side,))
+        ]
+        words = {word for file in files for word in file.read_text().split()}
+        if pieces:
+            words = learned_pieces(files, folder / f"{side}.model")
+        # Some are unknown.
+        words = sorted(words - {"street", "Straße"})[: -2 if pieces else None]
+        vocabulary = folder / f"{side}.vocab"
+        vocabulary.write_text("".join(f"{word}\n" for word in [*SPECIAL, *words]))
+        for one in ("source", "target") if side == "joint" else (side,):
+            data[f"{one}_vocabulary"] = str(vocabulary)
+            if pieces:
+                parameters = {"model": str(folder / f"{side}.model")}
+                data[f"{one}_tokenization"] = {
+                    "type": "SentencePieceTokenizer", "params": parameters,
+                }  # fmt: skip
+    return data
+
+
+# In a process of its own: SentencePiece and this TensorFlow do not live in one.
+LEARN = """
+import io, sys, sentencepiece
+model = io.BytesIO()
+lines = [line for name in sys.argv[2:] for line in open(name, encoding="utf-8")]
+sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=iter(lines), model_writer=model, vocab_size=97, hard_vocab_limit=False,
+    minloglevel=2, normalization_rule_name="identity",
+)
+open(sys.argv[1], "wb").write(model.getvalue())
+processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+print("\\n".join(processor.id_to_piece(n) for n in range(3, processor.vocab_size())))
+"""
+
+
+def learned_pieces(files, model):
+    """Writes a SentencePiece model, and returns its pieces."""
+    command = [sys.executable, "-c", LEARN, str(model), *map(str, files)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True)
+    return set(said.stdout.splitlines())
+
+
+def learn(model, folder):
+    dataset = model.examples_inputter.make_training_dataset(
+        str(folder / "source.txt"), str(folder / "target.txt"), batch_size=32,
+        shuffle_buffer_size=len(SENTENCES),
+    )  # fmt: skip
+    optimizer = tf.keras.optimizers.legacy.Adam(RATE)
+    model.create_variables()
+
+    @tf.function(input_signature=dataset.element_spec)
+    def step(features, labels):
+        with tf.GradientTape() as tape:
+            outputs, _ = model(features, labels, training=True)
+            loss = model.compute_loss(outputs, labels, training=True)
+            loss = loss[0] / loss[1]
+        gradients = tape.gradient(loss, model.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=False))
+        return loss
+
+    for features, labels in dataset.repeat().take(STEPS):
+        loss = step(features, labels)
+    print(f"{folder.name}: loss {loss.numpy():.3f}")
+
+
+def asked(model, folder):
+    """The sources as features, one batch."""
+    (folder / "asked.txt").write_text("".join(f"{line}\n" for line in SOURCES))
+    dataset = model.features_inputter.make_inference_dataset(
+        str(folder / "asked.txt"), len(SOURCES)
+    )
+    return next(iter(dataset))
+
+
+def answers(model, folder):
+    """Ids, greedy translations, and those of a beam search, with their scores."""
+    features = asked(model, folder)
+    found = {"sources": SOURCES, "targets": TARGETS}
+    found["source_ids"] = [
+        ids[:length].tolist()
+        for ids, length in zip(features["ids"].numpy(), features["length"].numpy(), strict=False)
+    ]
+    for name, width in (("greedy", 1), ("beam", 4)):
+        model.params.update(beam_width=width, maximum_decoding_length=37)
+        _, predictions = model(features)
+        found[name] = texts(model, predictions)
+        found[f"{name}_scores"] = predictions["log_probs"].numpy()[:, 0].tolist()
+    return found
+
+
+def texts(model, predictions):
+    """The best translation of each row."""
+    if "text" in predictions:
+        return [row[0].decode() for row in predictions["text"].numpy()]
+    rows = zip(
+        predictions["tokens"].numpy()[:, 0], predictions["length"].numpy()[:, 0], strict=False
+    )
+    return [b" ".join(tokens[:length]).decode() for tokens, length in rows]
+
+
+def logits(model, folder):
+    """{number: [T, V]} of the first pairs, with <s> in front of each target."""
+    (folder / "asked.txt").write_text("".join(f"{line}\n" for line in SOURCES[: len(TARGETS)]))
+    (folder / "said.txt").write_text("".join(f"{line}\n" for line in TARGETS))
+    dataset = model.examples_inputter.make_evaluation_dataset(
+        str(folder / "asked.txt"), str(folder / "said.txt"), 1
+    )
+    found = {}
+    for n, (features, labels) in enumerate(dataset):
+        outputs, _ = model(features, labels)
+        found[str(n)] = outputs["logits"].numpy()[0]
+        found[f"target_{n}"] = labels["ids"].numpy()[0]
+    return found
+
+
+if __name__ == "__main__":
+    main()

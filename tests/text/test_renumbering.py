@@ -1,0 +1,78 @@
+"""A SentencePiece model with other ids: the same texts, the same pieces."""
+
+import io
+
+import pytest
+import sentencepiece
+import tensorflow as tf
+
+from tfformer.text.renumbering import regular_pieces, renumbered
+from tfformer.text.sides import FILLING, SPECIAL
+
+TEXTS = ["a house by the lake", "the lake by a house", "eight trees, a house"] * 9
+
+
+def learned(kind="unigram"):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS), model_writer=model, model_type=kind, vocab_size=37,
+        hard_vocab_limit=False, num_threads=1, minloglevel=2,
+    )  # fmt: skip
+    return model.getvalue()
+
+
+@pytest.fixture(scope="module")
+def content():
+    return learned()
+
+
+def pieces_of(content, texts):
+    return sentencepiece.SentencePieceProcessor(model_proto=content).encode(texts, out_type=str)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe", "char"])
+def test_texts_are_cut_as_before(kind):
+    content = learned(kind)
+    names = regular_pieces(content)[::-1]
+    side = renumbered(content, names)
+    assert side.pieces == [*SPECIAL, *names] and side.codes is None
+    ids = side.encode(tf.constant(TEXTS[:3]))[:, :-1]
+    found = [[side.pieces[n] for n in row] for row in ids.to_list()]
+    assert found == pieces_of(content, TEXTS[:3])
+    assert [text.decode() for text in side.decode(ids).numpy()] == TEXTS[:3]
+
+
+def test_a_foreign_piece_is_not_written_and_a_filling_not_read(content):
+    names = regular_pieces(content)
+    side = renumbered(content, ["▁the▁lake", f"{FILLING}x", ">>de<<", *names])
+    expected = pieces_of(content, ["the lake"])[0]
+    ids = side.encode(tf.constant(["the lake", ">>de<<the lake"])).to_list()
+    assert [side.pieces[n] for n in ids[0][:-1]] == expected and ids[1] == [6, *ids[0]]
+    assert side.decode(tf.ragged.constant([[4, 5]])).numpy() == [b"the lake"]
+
+
+def test_a_piece_that_is_left_out_or_not_to_be_written_is_written_with_others(content):
+    names = regular_pieces(content)
+    whole = pieces_of(content, ["the lake"])[0]
+    longest = max(whole, key=len)
+    assert len(longest) > 1
+    for side in (
+        renumbered(content, [name for name in names if name != longest]),
+        renumbered(content, names, unwritten=[longest]),
+    ):
+        [ids] = side.encode(tf.constant(["the lake"])).to_list()
+        found = [side.pieces[n] for n in ids[:-1]]
+        assert longest not in found and "".join(found) == "".join(whole)
+
+
+def test_what_cannot_be_renumbered_is_named(content):
+    names = regular_pieces(content)
+    for given, pieces, said in (
+        (b"no model", names, "here must be a SentencePiece model, got 8 bytes"),
+        (b"", names, "here must be a SentencePiece model with pieces, got none"),
+        (content, [*names, names[0]], "pieces of here must each be there once"),
+        (content, [*names, "<s>"], "pieces of here must each be there once"),
+        (learned("bpe"), [*names, "xyz"], "here must be a unigram model"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            renumbered(given, pieces, "here")

@@ -1,0 +1,70 @@
+"""A run that was imported is a run like any other: converted, fine-tuned, exported."""
+
+import marian
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfformer
+from export import ctranslate2 as to_ctranslate2
+from export import saved_model
+from tfformer.run import load_model, model_weights
+from training import import_marian, train
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    base = tmp_path_factory.mktemp("runs")
+    for name in marian.FOLDERS:
+        assert import_marian.main([str(marian.folder(name)), str(base / name)]) == 0
+    return base
+
+
+@pytest.mark.parametrize("name", ["joint", "separate"])
+def test_ctranslate2_says_the_same(runs, name, tmp_path):
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    # The command compares log-probabilities before the folder is there.
+    assert to_ctranslate2.main([str(runs / name), str(tmp_path / "model")]) == 0
+    translator = ctranslate2.Translator(str(tmp_path / "model"), device="cpu")
+    tokenizer = tfformer.load(runs / name)[1]
+    answers, pieces = marian.answers(name), tokenizer.pieces("source")
+    texts = [text for text in answers["sources"] if text]
+    sources = tokenizer.encode_source(tf.constant(texts)).to_list()
+    results = translator.translate_batch(
+        [[pieces[n] for n in ids[:-1]] for ids in sources], beam_size=1, max_decoding_length=64
+    )
+    own = {piece: n for n, piece in enumerate(tokenizer.pieces("target"))}
+    found = [[own[piece] for piece in result.hypotheses[0]] for result in results]
+    expected = [
+        best for text, best in zip(answers["sources"], answers["greedy"], strict=True) if text
+    ]
+    decoded = tokenizer.decode(tf.ragged.constant(found, tf.int32)).numpy()
+    assert [text.decode().strip() for text in decoded] == expected
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["codes", "separate"])
+def test_it_is_fine_tuned(runs, name, tmp_path, capsys):
+    codes = ">>de<< " if name == "codes" else ""
+    source, target = tmp_path / "source.txt", tmp_path / "target.txt"
+    source.write_text("".join(f"{codes}the red house {n}\n" for n in range(80)))
+    target.write_text("".join(f"das rote Haus {n}\n" for n in range(80)))
+    arguments = ["--source", source, "--target", target, "--init", runs / name, "--run"]
+    options = "--epochs 1 --batch-tokens 128 --max-tokens 32 --warmup-steps 9 --average 1".split()
+    new = tmp_path / "new"
+    assert train.main([*map(str, [*arguments, new]), *options]) == 0
+    before, after = (model_weights(load_model(one)) for one in (runs / name, new))
+    assert all(np.isfinite(weight).all() for weight in after.values())
+    assert not np.array_equal(before["output_projection/bias"], after["output_projection/bias"])
+    assert tfformer.load_translator(new).translate([f"{codes}a small lake"])
+    if name == "codes":
+        more = [*map(str, [*arguments, tmp_path / "more"]), *options, "--new-pieces", "3"]
+        assert train.main(more) == 1
+        assert "new_pieces must be 0 with tie_embeddings='all'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["codes", "untied"])
+def test_its_export_is_verified(runs, name, tmp_path):
+    assert saved_model.main([str(runs / name), str(tmp_path / name)]) == 0
+    assert (tmp_path / name / "1" / "saved_model.pb").exists()

@@ -1,0 +1,107 @@
+"""What cannot be imported of OpenNMT-tf is refused in one line that names it."""
+
+import opennmt_folders as opennmt
+import pytest
+
+from training import import_opennmt
+from training.importers.opennmt_text import read_vocabulary
+
+INNER = b"encoder/layers/0/self_attention/layer/linear_queries/kernel"
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """Imports a copy of a folder, which must fail; what is said."""
+
+    def run(name, folder, *more, code=1):
+        words = opennmt.words(name, tmp_path / "run", folder)
+        try:
+            found = import_opennmt.main([*words, *more])
+        except SystemExit as stop:
+            found = stop.code
+        assert found == code
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith("python -m training.import_opennmt: error: ")
+        assert not [path for path in tmp_path.iterdir() if "run" in path.name]
+        return said
+
+    return run
+
+
+def test_a_checkpoint_that_is_missing_or_damaged_is_named(tmp_path, refused):
+    folder = opennmt.copied("joint", tmp_path / "folder")
+    index = next(folder.glob("*.index"))
+    content = index.read_bytes()
+    for damaged in (b"", content[: len(content) // 2], b"\xff" * 99):
+        index.write_bytes(damaged)
+        assert "must be a checkpoint of TensorFlow 2" in refused("joint", folder)
+    (folder / "checkpoint").unlink()
+    assert "must be a model directory with a checkpoint, got none" in refused("joint", folder)
+
+
+def test_bytes_that_changed_are_found(tmp_path, refused):
+    folder = opennmt.copied("words", tmp_path / "folder")
+    data = next(folder.glob("*.data-*"))
+    content = bytearray(data.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    data.write_bytes(content)
+    assert "must be a checkpoint of TensorFlow 2" in refused("words", folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "old", "new", "message"),
+    [
+        ("words", "source.vocab", "<blank>\n", "", "must begin with the lines ['<blank>', '<s>'"),
+        ("words", "source.vocab", "red\n", "old\n", "must have each word once, got 'old' twice"),
+        ("words", "target.vocab", "rote\n", "", "as many words as the model, 13 and the unknown"),
+        ("words", "model_description.py", "num_heads=3", "num_heads=n()", "--num-heads must be"),
+        ("words", "model_description.py", "num_heads=3", "num_heads=5",
+         "d_model must be a multiple of num_heads, got d_model=18 and num_heads=5"),
+        ("words", "model_description.py", "tf.nn.gelu", "opennmt.layers.gelu", "ffn_activation"),
+        ("learned", "model_description.py", "PositionEmbedder", "Mine", "position_encoder_class"),
+        ("words", "model_description.py", "lambda", "lambda lambda", "is no Python"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said_in_a_line(tmp_path, refused, name, file, old, new, message):
+    folder = opennmt.copied(name, tmp_path / "folder")
+    text = (folder / file).read_text()
+    assert old in text
+    (folder / file).write_text(text.replace(old, new, 1))
+    said = refused(name, folder)
+    assert (
+        message in said and file.split(".")[0] in said or "--num-heads" in said or "d_model" in said
+    )
+
+
+def test_a_sentencepiece_model_that_is_none_is_named(tmp_path, refused):
+    folder = opennmt.copied("joint", tmp_path / "folder")
+    (folder / "joint.model").write_bytes(b"none")
+    assert "joint.model must be a SentencePiece model" in refused("joint", folder)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--vocabulary", "a"], "--vocabulary is for both sides: give it alone"),
+        (
+            ["--source-sentencepiece", "a"],
+            "--sentencepiece must be given for both sides or for none",
+        ),
+        (["--num-heads", "0"], "--num-heads"),
+    ],
+)
+def test_wrong_usage_is_said_in_a_line(refused, more, message):
+    assert message in refused("words", opennmt.folder("words"), *more, code=2)
+
+
+def test_a_run_that_is_there_stays(tmp_path, capsys):
+    run = tmp_path / "run"
+    run.mkdir()
+    assert import_opennmt.main(opennmt.words("words", run)) == 1
+    assert "RUN must not exist yet" in capsys.readouterr().err and not list(run.iterdir())
+
+
+def test_lines_of_a_vocabulary_are_words_whatever_they_look_like(tmp_path):
+    path = tmp_path / "words.vocab"
+    path.write_bytes("<blank>\n<s>\n</s>\na\u2028b\n \nc\r\n".encode())
+    assert read_vocabulary(path) == ["<blank>", "<s>", "</s>", "a\u2028b", " ", "c"]

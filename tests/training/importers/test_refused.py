@@ -1,0 +1,275 @@
+"""What cannot be imported is refused in one line that names it; nothing is run or written."""
+
+import io
+import json
+import os
+import pickle
+import struct
+import sys
+import types
+import zipfile
+
+import marian
+import numpy as np
+import pytest
+
+from training import import_marian
+from training.importers.safetensors import read_safetensors
+from training.importers.torch_file import read_torch
+
+
+@pytest.fixture
+def refused(tmp_path, capsys):
+    """Imports a folder, which must fail; what is said."""
+
+    def run(folder):
+        assert import_marian.main([str(folder), str(tmp_path / "run")]) == 1
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith("python -m training.import_marian: error: ")
+        assert not [path for path in tmp_path.iterdir() if "run" in path.name]
+        return said
+
+    return run
+
+
+OPTIONS = {
+    "model_type": "bart",
+    "normalize_before": True,
+    "normalize_embedding": True,
+    "add_final_layer_norm": True,
+    "static_position_embeddings": False,
+    "activation_function": "tanh",
+    "decoder_attention_heads": 11,
+    "decoder_start_token_id": 5,
+    "d_model": 21,
+    "encoder_layers": 0,
+    "scale_embedding": 1,
+    "eos_token_id": [0, 4],
+    "vocab_size": 40,
+}
+GENERATION = {
+    "do_sample": True,
+    "min_length": 3,
+    "repetition_penalty": 1.2,
+    "forced_bos_token_id": 7,
+    "num_beams": 65,
+    "length_penalty": -1.0,
+    "bad_words_ids": [[3, 4]],
+    "max_length": "20",
+    "forced_eos_token_id": 9,
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_an_option_that_is_not_there_is_named(name, tmp_path, refused):
+    folder = marian.copied("joint", tmp_path / "folder")
+    marian.changed(folder / "config.json", **{name: OPTIONS[name]})
+    assert name in refused(folder)
+
+
+def test_words_that_are_no_lists_are_named(tmp_path, refused):
+    folder = marian.copied("joint", tmp_path / "folder")
+    for words in (5, [5], [["5"]], [[999]]):
+        marian.changed(folder / "generation_config.json", bad_words_ids=words)
+        assert "bad_words_ids" in refused(folder)
+
+
+@pytest.mark.parametrize("name", GENERATION)
+def test_an_option_of_generation_that_is_not_there_is_named(name, tmp_path, refused):
+    folder = marian.copied("joint", tmp_path / "folder")
+    marian.changed(folder / "generation_config.json", **{name: GENERATION[name]})
+    assert name in refused(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "source.spm", "target.spm", "vocab.json", "model.safetensors"]
+)
+def test_a_file_that_is_missing_or_damaged_is_named(name, tmp_path, refused):
+    folder = marian.copied("joint", tmp_path / "folder")
+    content = (folder / name).read_bytes()
+    for damaged in (b"", content[: len(content) // 2], b"\xff" * 99):
+        (folder / name).write_bytes(damaged)
+        assert name in refused(folder)
+    (folder / name).unlink()
+    assert name in refused(folder)
+
+
+def test_a_table_that_does_not_fit_is_named(tmp_path, refused):
+    folder = marian.copied("joint", tmp_path / "folder")
+    table = json.loads((folder / "vocab.json").read_text())
+    first, second, *_ = (piece for piece in table if not piece.startswith("<"))
+    wrong = [{**table, first: one} for one in (table[second], 999, "1")] + [{**table}]
+    wrong[-1].pop("<unk>")
+    for one in wrong:
+        (folder / "vocab.json").write_text(json.dumps(one))
+        assert "vocab.json must have" in refused(folder)
+
+
+def write_safetensors(path, arrays, **changes):
+    """The format by hand; `changes` are entries of the header."""
+    header, content = {}, b""
+    for name, array in arrays.items():
+        end = len(content) + array.nbytes
+        header[name] = {
+            "dtype": {2: "F16", 4: "F32", 8: "F64"}[array.itemsize],
+            "shape": array.shape,
+            "data_offsets": [len(content), end],
+        }
+        content += array.tobytes()
+    header = json.dumps({**header, **changes}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + content)
+
+
+@pytest.fixture
+def own(tmp_path):
+    """A folder of one's own, a function that writes its weights, and these."""
+    folder = marian.copied("joint", tmp_path / "folder")
+    path = folder / "model.safetensors"
+    return folder, lambda arrays: write_safetensors(path, arrays), read_safetensors(path)
+
+
+def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(own, refused):
+    folder, write, arrays = own
+    name = "model.encoder.layers.0.fc1.weight"
+    write({key: array for key, array in arrays.items() if key != name})
+    assert f"must have a weight {name}, got none" in refused(folder)
+    write({**arrays, "model.encoder.layernorm_embedding.weight": np.ones(22, "float32")})
+    assert "nothing here has a weight model.encoder.layernorm_embedding" in refused(folder)
+    write({**arrays, name: arrays[name].T.copy()})
+    assert f"{name} must be of shape (17, 22), got (22, 17)" in refused(folder)
+    for number in (np.nan, np.inf):
+        array = arrays[name].copy()
+        array[3, 5] = number
+        write({**arrays, name: array})
+        assert f"{name} must be finite" in refused(folder)
+    table = np.ones((64, 22), "float32")
+    write({**arrays, "model.encoder.embed_positions.weight": table})
+    assert "embed_positions.weight must be sinusoids" in refused(folder)
+
+
+def test_headers_of_safetensors_that_lie(tmp_path):
+    path, array = tmp_path / "file.safetensors", np.arange(6, dtype="float32").reshape(2, 3)
+    write_safetensors(path, {"a": array, "b": array.astype("float16")})
+    found = read_safetensors(path)
+    np.testing.assert_array_equal(found["a"], array)
+    np.testing.assert_array_equal(found["b"], array)
+    entry = {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}
+    for change, said in (
+        ({"dtype": "I64"}, "a must be of"),
+        ({"shape": [2, 4]}, "a must be inside the file"),
+        ({"shape": [-2, -3]}, "a must have sizes"),
+        ({"data_offsets": [24, 48]}, "a must be inside the file"),
+        ({"data_offsets": "x"}, "damaged"),
+    ):
+        write_safetensors(path, {"a": array}, a={**entry, **change})
+        with pytest.raises(ValueError, match=said):
+            read_safetensors(path)
+    path.write_bytes(struct.pack("<Q", 2**40) + b"{}")
+    with pytest.raises(ValueError, match="its header must be in its 10 bytes"):
+        read_safetensors(path)
+
+
+# Pickles.
+
+
+class Hostile:
+    """A pickle of it runs a command when it is read."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+def zipped(content):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("archive/data.pkl", content)
+        archive.writestr("archive/data/0", bytes(24))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("packed", [zipped, lambda content: content], ids=["zip", "older"])
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_hostile_pickle_runs_nothing(packed, protocol, tmp_path, refused):
+    trap = tmp_path / "trap"
+    content = pickle.dumps({"lm_head.weight": Hostile(trap)}, protocol)
+    pickle.loads(content)
+    assert trap.exists(), "or it would prove nothing"
+    trap.unlink()
+    folder = marian.copied("separate", tmp_path / "folder")
+    (folder / "pytorch_model.bin").write_bytes(packed(content))
+    said = refused(folder)
+    assert "pytorch_model.bin is refused: it must hold tensors alone" in said
+    assert ".system, of which nothing was run" in said and not trap.exists()
+
+
+@pytest.mark.parametrize("call", ["builtins eval", "builtins getattr", "torch load", "os system"])
+def test_no_other_name_is_found(call, tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    module, name = call.split()
+    path.write_bytes(zipped(f"c{module}\n{name}\n(S'1'\ntR.".encode()))
+    with pytest.raises(ValueError, match=f"names {module}.{name}, of which nothing was run"):
+        read_torch(path)
+
+
+@pytest.mark.parametrize("name", ["separate", "codes"])
+def test_a_file_of_pytorch_that_is_cut_short_or_changed(name, tmp_path):
+    content = (marian.folder(name) / "pytorch_model.bin").read_bytes()
+    path = tmp_path / "pytorch_model.bin"
+    for size in (0, 1, 2, 9, 100, len(content) // 2, len(content) - 1):
+        path.write_bytes(content[:size])
+        with pytest.raises(ValueError, match="damaged, or no file of PyTorch"):
+            read_torch(path)
+
+
+def test_tensors_outside_their_storage_are_refused(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+
+    def tensor(offset, shape, strides):
+        pid = b"(S'storage'\nctorch\nFloatStorage\nS'0'\nS'cpu'\nI6\nt"
+        numbers = ["".join(f"I{n}\n" for n in some) for some in (shape, strides)]
+        parts = "".join(f"({some}t" for some in numbers)
+        call = b"ctorch._utils\n_rebuild_tensor_v2\n(" + pid + b"Q" + f"I{offset}\n{parts}".encode()
+        return b"(S'a'\n" + call + b"I00\nNtRd."
+
+    path.write_bytes(zipped(tensor(0, (3, 2), (1, 3))))
+    np.testing.assert_array_equal(read_torch(path)["a"], np.zeros((3, 2)))
+    for wrong in ((1, (3, 2), (1, 3)), (0, (3, 3), (2, 1)), (0, (2,), (-1,)), (-1, (2,), (1,))):
+        path.write_bytes(zipped(tensor(*wrong)))
+        with pytest.raises(ValueError, match="a must be inside its storage"):
+            read_torch(path)
+
+
+# The folder and the run.
+
+
+def test_a_run_that_is_there_is_not_touched(tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    assert import_marian.main([str(marian.folder("joint")), str(tmp_path / "run")]) == 1
+    assert "RUN must not exist yet" in capsys.readouterr().err
+    assert not list((tmp_path / "run").iterdir())
+
+
+def test_a_name_of_the_hub_is_fetched(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def snapshot_download(name, allow_patterns):
+        asked.append(allow_patterns[-1])
+        if name != "someone/opus-mt-en-de":
+            raise OSError("there is\nno such model")
+        return str(marian.folder("separate"))
+
+    hub = types.SimpleNamespace(snapshot_download=snapshot_download)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    assert import_marian.main(["someone/opus-mt-en-de", str(tmp_path / "run")]) == 0
+    assert asked == ["model.safetensors", "pytorch_model.bin"]
+    assert import_marian.main(["someone/other", str(tmp_path / "other")]) == 1
+    assert "someone/other could not be fetched from the hub: there is no" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert import_marian.main(["someone/opus-mt-en-de", str(tmp_path / "other")]) == 1
+    assert "pip install huggingface_hub" in capsys.readouterr().err
+    assert import_marian.main(["no/such/folder", str(tmp_path / "other")]) == 1
+    assert "FOLDER must be a folder or a name on the hub" in capsys.readouterr().err
+    assert not (tmp_path / "other").exists()

@@ -1,0 +1,95 @@
+"""A SentencePiece model whose ids are those of another table: surgery on models from elsewhere.
+
+Systems such as Marian number the pieces of a SentencePiece model by a table of their own, which two
+models may share. Here the model itself gets that numbering, so that nobody needs the table again.
+"""
+
+import re
+
+from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.sides import CODE, FILLING, SPECIAL, SentencePieceModel
+
+
+def regular_pieces(content, name="content"):
+    """The pieces that a model writes texts with, in order; a list of strings.
+
+    Args:
+        content: the bytes of a SentencePiece model, whatever its special ids are.
+        name: what an error calls them.
+
+    Raises:
+        ValueError: they are no such model.
+    """
+    return [piece.piece for piece in _regular(_parsed(content, name))]
+
+
+def renumbered(content, pieces, name="content", unwritten=()):
+    """The side that writes texts as a SentencePiece model does, with ids of its own.
+
+    Pieces keep their scores, and texts are normalised as before. A piece that the model does not
+    have is in no text, but it has a name and can be decoded. A piece that begins with `FILLING` is
+    not even decoded. Pieces of the model that are not wanted are left out, and what was written
+    with them is written with others.
+
+    Args:
+        content: the bytes of a SentencePiece model, whatever its special ids are.
+        pieces: the names of all pieces in the order of their ids, from 4 on, each once.
+        name: what an error calls the bytes.
+        unwritten: those of the pieces that texts are not to be written with, though the model has
+            them. Default: none.
+
+    Raises:
+        ValueError: they are no such model; a name is one of a special id or stands there twice; or
+            pieces are merged, as in BPE, and some are not the model's: they would be merged too.
+    """
+    model = _parsed(content, name)
+    kinds, own = type(model.pieces.add()), {piece.piece: piece for piece in _regular(model)}
+    for piece in unwritten:
+        own.pop(piece, None)
+    if len({*SPECIAL, *pieces}) < len(SPECIAL) + len(pieces):
+        raise ValueError(f"pieces of {name} must each be there once, and none of {SPECIAL}")
+    foreign = [piece for piece in pieces if piece not in own]
+    if foreign and model.trainer_spec.model_type != model.trainer_spec.UNIGRAM:
+        raise ValueError(
+            f"{name} must be a unigram model where the vocabulary has more pieces, as "
+            f"{foreign[0]!r}, got another kind"
+        )
+    least = min((piece.score for piece in own.values()), default=0.0)
+    del model.pieces[:]
+    special_kinds = (kinds.CONTROL, kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL)
+    for special, kind in zip(SPECIAL, special_kinds, strict=True):
+        model.pieces.add(piece=special, score=0.0, type=kind)
+    for piece in pieces:
+        if piece in own and not re.fullmatch(CODE, piece):
+            model.pieces.add().CopyFrom(own[piece])
+        else:
+            kind = kinds.CONTROL if piece.startswith(FILLING) else kinds.UNUSED
+            model.pieces.add(piece=piece, score=least - 1, type=kind)
+    spec = model.trainer_spec
+    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = PAD, UNK, BOS, EOS
+    spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece = SPECIAL
+    spec.vocab_size = len(model.pieces)
+    return SentencePieceModel(model.SerializeToString(), name)
+
+
+def _parsed(content, name):
+    """The `ModelProto` of these bytes."""
+    from google.protobuf.message import DecodeError
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    try:
+        model = ModelProto.FromString(content)
+    except DecodeError as error:
+        raise ValueError(
+            f"{name} must be a SentencePiece model, got {len(content)} bytes"
+        ) from error
+    if not model.pieces:
+        raise ValueError(f"{name} must be a SentencePiece model with pieces, got none")
+    return model
+
+
+def _regular(model):
+    """Those of its pieces that stand for text."""
+    kinds = type(model.pieces[0])
+    texts = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE)
+    return [piece for piece in model.pieces if piece.type in texts]

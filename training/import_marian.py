@@ -1,0 +1,60 @@
+"""Makes a run of a Marian model of Hugging Face: `python -m training.import_marian FOLDER RUN`.
+
+    python -m training.import_marian opus-mt-en-de runs/en-de
+    python -m training.import_marian Helsinki-NLP/opus-mt-en-de runs/en-de
+    echo "A man walks." | python -m training.translate runs/en-de
+
+FOLDER has config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm, vocab.json
+and, where there are, target_vocab.json and generation_config.json, as OPUS-MT has them. What is no
+folder is fetched by that name from Hugging Face's hub, if the package huggingface_hub is installed.
+RUN must not exist yet.
+
+The run gives the log-probabilities that the original gives. It is evaluated, fine-tuned (`--init`),
+exported and served like any other. Nothing of FOLDER is executed: of pytorch_model.bin, which is a
+pickle, tensors are read alone. PyTorch is not needed.
+
+Exit codes: 0 imported; 1 FOLDER or the disk is at fault, or the model has an option that has no
+counterpart here, which is named: nothing is written; 2 wrong usage; 130 or 143 interrupted.
+"""
+
+import sys
+from pathlib import Path
+
+from training.command import Parser
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("training.import_marian", __doc__)
+    parser.add_argument("folder", metavar="FOLDER", help="the model; or its name on the hub")
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run directory to make")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    from training.importers.hub import folder_of
+    from training.importers.imported import require_new, write
+    from training.importers.marian import NEEDED, OTHERS, read_marian
+    from training.importers.weights import READERS
+
+    try:
+        require_new(options.run)
+        folder = folder_of(options.folder, (*NEEDED, *OTHERS), READERS)
+        print(f"reading {folder} ...", file=sys.stderr)
+        imported = read_marian(folder)
+        write(imported, options.run)
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    with command.remarks():
+        print(f"{options.run}: {imported.describe()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

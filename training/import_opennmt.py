@@ -1,0 +1,93 @@
+"""Makes a run of a model of OpenNMT-tf 2: `python -m training.import_opennmt FOLDER RUN`.
+
+    python -m training.import_opennmt wmt/ runs/en-de --vocabulary wmt/wmtende.vocab \\
+        --sentencepiece wmt/wmtende.model
+    python -m training.import_opennmt wmt/avg/ckpt-50000 runs/en-de --source-vocabulary src.vocab \\
+        --target-vocabulary tgt.vocab --source-eos
+    echo "A man walks." | python -m training.translate runs/en-de
+
+FOLDER is a model directory, whose newest checkpoint is read, or a checkpoint, whose path has no
+ending. OpenNMT-tf is not needed. Its model_description.py, if it is there, is read and not run.
+Vocabularies and SentencePiece models are those that its data configuration names; one for both
+sides, or one for each. Without a SentencePiece model, texts are cut already, as they were there,
+with a blank between two words. RUN must not exist yet.
+
+The run gives the log-probabilities that the original gives. It is evaluated, fine-tuned (`--init`),
+exported and served like any other.
+
+Exit codes: 0 imported; 1 FOLDER, a file or the disk is at fault, or the model has what has no
+counterpart here, which is named: nothing is written; 2 wrong usage; 130 or 143 interrupted.
+"""
+
+import sys
+from pathlib import Path
+
+from training.command import Parser, count
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("training.import_opennmt", __doc__)
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the model, or a checkpoint")
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run directory to make")
+    for what, metavar, help in (
+        ("vocabulary", "FILE", "vocabulary file"),
+        ("sentencepiece", "MODEL", "SentencePiece model"),
+    ):
+        parser.add_argument(f"--{what}", type=Path, metavar=metavar, help=f"{help} of both sides")
+        for side in ("source", "target"):
+            parser.add_argument(
+                f"--{side}-{what}", type=Path, metavar=metavar, help=f"that of the {side}"
+            )
+    parser.add_argument(
+        "--source-eos",
+        action="store_true",
+        help="</s> ends a source, as source_sequence_controls: end: true has it",
+    )
+    parser.add_argument(
+        "--num-heads", type=count(), metavar="INT", help="default: as model_description.py says"
+    )
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    vocabularies, models = (
+        _both(command, options, what) for what in ("vocabulary", "sentencepiece")
+    )
+    if None in vocabularies:
+        command.error("--vocabulary, or one for each side, must be given")
+    if (models[0] is None) != (models[1] is None):
+        command.error("--sentencepiece must be given for both sides or for none")
+    from training.importers.imported import require_new, write
+    from training.importers.opennmt import Files, read_opennmt
+
+    try:
+        require_new(options.run)
+        print(f"reading {options.folder} ...", file=sys.stderr)
+        files = Files(*vocabularies, *models)
+        imported = read_opennmt(options.folder, files, options.num_heads, options.source_eos)
+        write(imported, options.run)
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    with command.remarks():
+        print(f"{options.run}: {imported.describe()}")
+    return 0
+
+
+def _both(command, options, what):
+    """The file of the source and of the target."""
+    sides = [getattr(options, f"{side}_{what}") for side in ("source", "target")]
+    both = getattr(options, what)
+    if both is not None and sides != [None, None]:
+        command.error(f"--{what} is for both sides: give it alone")
+    return sides if both is None else [both, both]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,115 @@
+"""The options of a Marian model of Hugging Face, and the configuration that they become."""
+
+import json
+
+from tfformer.config import TransformerConfig
+
+EPSILON = 1e-5  # of PyTorch's LayerNorm
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
+SIZES = (
+    "vocab_size", "d_model", "encoder_layers", "decoder_layers", "encoder_attention_heads",
+    "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
+    "pad_token_id", "decoder_start_token_id", "eos_token_id",
+)  # fmt: skip
+# Options that must be as they are here: {name: (the value, that of its default)}.
+FIXED = {
+    "model_type": ("marian", None),
+    "normalize_before": (False, False),
+    "normalize_embedding": (False, False),
+    "add_final_layer_norm": (False, False),
+    "add_bias_logits": (False, False),
+    "static_position_embeddings": (True, True),
+}
+FLAGS = {
+    "scale_embedding": False,
+    "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True,
+}
+
+
+def read_json_object(path):
+    """What a JSON file has, an object.
+
+    Raises:
+        ValueError: it is none, or damaged; it is named.
+        OSError: it cannot be read.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} must be a JSON object, got {type(found).__name__}")
+    return found
+
+
+def read_options(path):
+    """The options of a `config.json`, with the defaults of those that we read.
+
+    Raises:
+        ValueError: it is damaged, is of another kind of model, or has what is not there here.
+        OSError: it cannot be read.
+    """
+    found = read_json_object(path)
+    for name, (value, default) in FIXED.items():
+        if found.get(name, default) != value:
+            raise ValueError(f"{path}: {name} must be {value!r}, got {found.get(name)!r}")
+    if isinstance(found.get("eos_token_id"), list) and len(found["eos_token_id"]) == 1:
+        found["eos_token_id"] = found["eos_token_id"][0]
+    for name in SIZES:
+        least = 0 if name.endswith("_id") else 1
+        if type(found.get(name)) is not int or found[name] < least:
+            rule = f"must be an integer of at least {least}"
+            raise ValueError(f"{path}: {name} {rule}, got {found.get(name)!r}")
+    for name, default in FLAGS.items():
+        if type(found.setdefault(name, default)) is not bool:
+            raise ValueError(f"{path}: {name} must be true or false, got {found[name]!r}")
+    target = found.get("decoder_vocab_size") or found["vocab_size"]
+    if type(target) is not int or target < 1:
+        raise ValueError(f"{path}: decoder_vocab_size must be a number of ids, got {target!r}")
+    shared = found["share_encoder_decoder_embeddings"]
+    found["decoder_vocab_size"] = found["vocab_size"] if shared else target
+    _require_possible(found, path)
+    return found
+
+
+def _require_possible(found, path):
+    """Refuses what the layers here have not."""
+    for name, other in (
+        ("decoder_start_token_id", "pad_token_id"),
+        ("decoder_attention_heads", "encoder_attention_heads"),
+    ):
+        if found[name] != found[other]:
+            raise ValueError(f"{path}: {name} must be {other} = {found[other]}, got {found[name]}")
+    special = {found["pad_token_id"], found["eos_token_id"]}
+    if len(special) < 2 or max(special) >= min(found["vocab_size"], found["decoder_vocab_size"]):
+        raise ValueError(
+            f"{path}: pad_token_id and eos_token_id must be two ids below vocab_size and "
+            f"decoder_vocab_size, got {found['pad_token_id']} and {found['eos_token_id']}"
+        )
+    if found["d_model"] % 2:
+        raise ValueError(f"{path}: d_model must be even, got {found['d_model']}")
+    if (activation := found.get("activation_function", "gelu")) not in ACTIVATIONS:
+        raise ValueError(
+            f"{path}: activation_function must be one of {list(ACTIVATIONS)}, got {activation!r}"
+        )
+
+
+def configuration(options, tokenizer, tied):
+    """The `TransformerConfig` of these options."""
+    return TransformerConfig(
+        tokenizer.source_vocabulary_size,
+        tokenizer.target_vocabulary_size,
+        d_model=options["d_model"],
+        num_heads=options["encoder_attention_heads"],
+        d_ff=max(options["encoder_ffn_dim"], options["decoder_ffn_dim"]),
+        num_encoder_layers=options["encoder_layers"],
+        num_decoder_layers=options["decoder_layers"],
+        dropout=options.get("dropout", 0.1),
+        attention_dropout=options.get("attention_dropout", 0.0),
+        activation_dropout=options.get("activation_dropout", 0.0),
+        activation=ACTIVATIONS[options.get("activation_function", "gelu")],
+        epsilon=EPSILON,
+        tie_embeddings=tied,
+        output_bias=True,
+    )

@@ -1,0 +1,123 @@
+"""How a Marian model of Hugging Face is searched, as options of a run."""
+
+from pathlib import Path
+
+from tfformer.search.options import OPTIONS
+from training.importers.marian_options import read_json_object
+
+# What changes a search and has no counterpart here: {option: values with which it changes nothing}.
+# None is always one.
+WITHOUT_COUNTERPART = {
+    "begin_suppress_tokens": ([],),
+    "constraints": ([],),
+    "diversity_penalty": (0.0,),
+    "do_sample": (False,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1.0,),
+    "exponential_decay_length_penalty": (),
+    "force_words_ids": ([],),
+    "forced_bos_token_id": (),
+    "guidance_scale": (1.0,),
+    "num_beam_groups": (1,),
+    "penalty_alpha": (0.0,),
+    "remove_invalid_values": (False,),
+    # There it is applied to log-probabilities, here to logits.
+    "repetition_penalty": (1.0,),
+    "sequence_bias": ({},),
+    "suppress_tokens": ([],),
+}
+# What has one: {option: ours}.
+SAME = {
+    "num_beams": "beam_width",
+    "length_penalty": "length_penalty",
+    "min_length": "min_length",
+    "no_repeat_ngram_size": "no_repeat_ngram",
+}
+# What it is there where nobody says it.
+DEFAULTS = {"num_beams": 1, "length_penalty": 1.0}
+
+
+def read_generation(folder, config):
+    """The options of generation by name: of `generation_config.json`, or else of `config.json`,
+    where older folders have them.
+
+    Raises:
+        ValueError: the file is damaged.
+        OSError: it cannot be read.
+    """
+    path = Path(folder, "generation_config.json")
+    return read_json_object(path) if path.exists() else config
+
+
+def search_options(generation, eos, max_positions):
+    """The keyword arguments of a `Translator` that searches by these options.
+
+    A length there counts what a target begins with; here it does not.
+
+    Args:
+        generation: of `read_generation`.
+        eos: Marian's id.
+        max_positions: the most tokens of a text that the original can number.
+
+    Raises:
+        ValueError: an option has no counterpart, or breaks the rule of its own; it is named.
+    """
+    for name, harmless in WITHOUT_COUNTERPART.items():
+        value = generation.get(name)
+        if value is not None and value not in harmless:
+            raise ValueError(f"{name} has no counterpart here, got {value!r}")
+    forced = generation.get("forced_eos_token_id")
+    if forced not in (None, eos, [eos]):
+        raise ValueError(f"forced_eos_token_id must be eos_token_id = {eos}, got {forced!r}")
+    if generation.get("renormalize_logits"):  # as the last step, after the rules
+        for name in ("min_length", "no_repeat_ngram_size"):
+            if generation.get(name):
+                raise ValueError(
+                    f"{name} must be 0 with renormalize_logits, got {generation[name]!r}"
+                )
+    found = {"length_penalty_form": "power"}
+    for name, ours in SAME.items():
+        value = generation.get(name)
+        value = DEFAULTS.get(name) if value is None else value
+        if value is not None:
+            try:
+                found[ours] = OPTIONS[ours].checked(value)
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+    longest = _length(generation, "max_new_tokens")
+    if longest is None:
+        longest = (_length(generation, "max_length") or max_positions) - 1
+    longest = max(2, min(longest, max_positions))
+    return {**found, "max_source_length": max_positions, "max_target_length": longest}
+
+
+def _length(generation, name):
+    """An option that is a length, or None."""
+    value = generation.get(name)
+    if value is not None and (type(value) is not int or value < 1):
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+    return value
+
+
+def impossible_ids(generation, pad, eos, size):
+    """Ids that have no probability: those that must not be said.
+
+    The pad is among them where the original normalises again without it (`renormalize_logits`);
+    elsewhere it is counted, and no search here finds it all the same.
+
+    Raises:
+        ValueError: `bad_words_ids` has a sequence of several, or what is no id.
+    """
+    banned, given = set(), generation.get("bad_words_ids") or []
+    if not isinstance(given, list):
+        raise ValueError(f"bad_words_ids must be lists of one id each, got {given!r}")
+    for words in given:
+        if not isinstance(words, list) or len(words) != 1:
+            raise ValueError(f"bad_words_ids must be lists of one id each, got {words!r}")
+        [word] = words
+        if type(word) is not int or not 0 <= word < size:
+            raise ValueError(f"bad_words_ids must be ids below {size:,}, got {word!r}")
+        banned.add(word)
+    if not generation.get("renormalize_logits"):
+        banned.discard(pad)
+    return sorted(banned - {eos})  # which the original lets be said, too

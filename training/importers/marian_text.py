@@ -1,0 +1,81 @@
+"""The text side of a Marian folder: two SentencePiece models, and a table of ids beside them."""
+
+from pathlib import Path
+
+from tfformer.text.renumbering import regular_pieces, renumbered
+from tfformer.text.sides import FILLING, SPECIAL
+from tfformer.text.tokenizer import Tokenizer
+from training.importers.marian_options import read_json_object
+from training.importers.numbering import Numbering
+
+UNK, EOS = "<unk>", "</s>"  # their names in Marian
+
+
+def read_text(folder, pad, eos, sizes, shares):
+    """The `Tokenizer` of a folder, and the `Numbering` of each side.
+
+    A piece that the source is written with and the table lacks is the unknown word to Marian. It
+    gets an id of its own here, so that texts are cut alike. Those of the target are left out: what
+    would be an unknown label is written in smaller pieces.
+
+    Args:
+        folder: the folder.
+        pad, eos: Marian's ids of them.
+        sizes: its numbers of ids, of the source and of the target.
+        shares: whether both sides have one embedding, and so one vocabulary.
+
+    Raises:
+        ValueError: a file is damaged, or does not fit the others; it is named.
+        OSError: it cannot be read.
+    """
+    paths = [Path(folder, "source.spm"), Path(folder, "target.spm")]
+    models = [path.read_bytes() for path in paths]
+    table, second = Path(folder, "vocab.json"), Path(folder, "target_vocab.json")
+    tables = [_read_table(table, sizes[0], pad, eos)]
+    if second.exists():
+        if shares:
+            raise ValueError(
+                f"share_encoder_decoder_embeddings must be false beside {second}, got true"
+            )
+        tables.append(_read_table(second, sizes[1], pad, eos))
+    elif sizes[0] != sizes[1]:
+        raise ValueError(f"{second} must be there, for the sides have {sizes} ids, got none")
+    unknown = [one for one in regular_pieces(models[0], paths[0]) if one not in tables[0]]
+    source = _numbered(tables[0], sizes[0], pad, eos, unknown)
+    target, unwritten = source, unknown
+    if len(tables) > 1:
+        target, unwritten = _numbered(tables[1], sizes[1], pad, eos, []), []
+    sides = [renumbered(models[0], source[0], paths[0])]
+    sides.append(renumbered(models[1], target[0], paths[1], unwritten))
+    return Tokenizer(*sides), (source[1], target[1])
+
+
+def _read_table(path, size, pad, eos):
+    """{piece: id} of a table of ids, checked."""
+    table = read_json_object(path)
+    if other := [one for one in table.values() if type(one) is not int]:
+        raise ValueError(f"{path} must have an id for each piece, got {other[0]!r}")
+    ids = sorted(table.values())
+    if len(set(ids)) < len(ids) or not ids or not 0 <= ids[0] <= ids[-1] < size:
+        raise ValueError(f"{path} must have each id once, from 0 to {size - 1:,}, got others")
+    if table.get(UNK, pad) == pad or table.get(EOS) != eos:
+        raise ValueError(
+            f"{path} must have {UNK}, beside the pad, and {EOS} = {eos} as eos_token_id, got "
+            f"{table.get(UNK)} and {table.get(EOS)}"
+        )
+    return table
+
+
+def _numbered(table, size, pad, eos, unknown):
+    """The names of our ids from 4 on, and the `Numbering`."""
+    by_id, unk = {n: piece for piece, n in table.items()}, table[UNK]
+    others = [n for n in range(size) if n not in (pad, unk, eos)]
+    # Where the table has no name for an id, or one of ours, nobody can write it.
+    names = [by_id.get(n, str(n)) for n in others]
+    names = [
+        name if n in by_id and name not in SPECIAL and name else f"{FILLING}{n}"
+        for n, name in zip(others, names, strict=True)
+    ]
+    old = [None, unk, pad, eos, *others]
+    more = list(range(len(old), len(old) + len(unknown)))
+    return [*names, *unknown], Numbering(old + [unk] * len(unknown), more)

@@ -1,0 +1,187 @@
+"""The weights of a Marian model of Hugging Face, by the names of ours."""
+
+import math
+
+import numpy as np
+
+from tfformer.config import PAD
+from tfformer.layers.positions import sinusoids
+
+# The logit of an id that must not be said: its softmax is 0, and every format of numbers has it.
+NEVER = -1e4
+# The three tables of pieces, and the one that stands for those which are one.
+TABLES = {
+    "encoder": "model.encoder.embed_tokens.weight",
+    "decoder": "model.decoder.embed_tokens.weight",
+    "output": "lm_head.weight",
+}
+SHARED, BIAS = "model.shared.weight", "final_logits_bias"
+# What a layer is made of: {theirs: ours}.
+PROJECTIONS = {"q_proj": "query", "k_proj": "key", "v_proj": "value"}
+ENCODER_LAYER = {
+    "self_attn": "self_attention",
+    "self_attn_layer_norm": "attention_residual/layer_norm",
+    "final_layer_norm": "feed_forward_residual/layer_norm",
+}
+DECODER_LAYER = {
+    "self_attn": "self_attention",
+    "self_attn_layer_norm": "self_residual/layer_norm",
+    "encoder_attn": "cross_attention",
+    "encoder_attn_layer_norm": "cross_residual/layer_norm",
+    "final_layer_norm": "feed_forward_residual/layer_norm",
+}
+
+
+def read_weights(weights, options, numberings, impossible):
+    """Which embeddings are tied, and the weights by our names.
+
+    Args:
+        weights: a `Weights`.
+        options: of `read_options`.
+        numberings: the `Numbering` of the source and of the target, one object where both are one.
+        impossible: Marian's ids that have no probability.
+
+    Raises:
+        ValueError: a weight is missing, is of another shape or not finite; or there is one too
+            many.
+    """
+    tied, found = _tables(weights, options, numberings, impossible)
+    found |= _Layers(weights, options).read()
+    _require_sinusoids(weights, options)
+    weights.require_all_taken()
+    if not options["scale_embedding"]:
+        _unscale(found, options, tied)
+    return tied, found
+
+
+# The tables of pieces.
+
+
+def _tables(weights, options, numberings, impossible):
+    """How they are tied, and what they and the bias of the output layer become."""
+    source_size, target_size = options["vocab_size"], options["decoder_vocab_size"]
+    counts = {"encoder": source_size, "decoder": target_size, "output": target_size}
+    encoder, decoder, output = (
+        weights.take(_name(part, weights, options), count, options["d_model"])
+        for part, count in counts.items()
+    )
+    weights.pass_over(SHARED, *TABLES.values())  # a file may have one matrix by several names
+    order = alternating(options["d_model"])
+    source, target = numberings
+    found = {"target_embedding/embeddings": target.rows(decoder)[:, order]}
+    tied = "all" if source is target and np.array_equal(encoder, decoder) else "target"
+    if not np.array_equal(decoder, output):
+        tied = "none"
+        found["output_projection/kernel"] = target.rows(output)[:, order].T
+    if tied != "all":
+        found["source_embedding/embeddings"] = source.rows(encoder)[:, order]
+    # A folder may be without a bias, which is none then.
+    bias = weights.take(BIAS, 1, target_size) if BIAS in weights else np.zeros((1, target_size))
+    bias = target.rows(bias.astype("float32").T)[:, 0]
+    bias[[PAD, *target.unknown]] = NEVER
+    bias[np.isin([-1 if old is None else old for old in target.old], impossible)] = NEVER
+    found["output_projection/bias"] = bias
+    return tied, found
+
+
+def _name(part, weights, options):
+    """The name by which a table stands in the file: its own, or of one that it is tied to."""
+    names = [TABLES[part]]
+    ties, shares = options["tie_word_embeddings"], options["share_encoder_decoder_embeddings"]
+    if shares and (ties or part != "output"):
+        names += [SHARED, TABLES["decoder"], TABLES["encoder"]]
+    if ties and (shares or part != "encoder"):
+        names += [TABLES["decoder"], TABLES["output"]]
+    return next((name for name in names if name in weights), names[0])
+
+
+def _unscale(found, options, tied):
+    """Makes embeddings fit a model that multiplies them by sqrt(D)."""
+    scale = math.sqrt(options["d_model"])
+    for name in ("source_embedding/embeddings", "target_embedding/embeddings"):
+        if name in found:
+            found[name] = found[name] / scale
+    if tied != "none":  # nobody but the output layer reads this norm
+        last = f"decoder/layer_{options['decoder_layers'] - 1}/feed_forward_residual/layer_norm"
+        for name in ("gamma", "beta"):
+            found[f"{last}/{name}"] = found[f"{last}/{name}"] * scale
+
+
+# Positions.
+
+
+def alternating(width):
+    """What of [all sines | all cosines] stands at each place of [sine, cosine, sine, ...]."""
+    return np.arange(width).reshape(2, -1).T.ravel()
+
+
+def _require_sinusoids(weights, options):
+    """Older files have the tables of positions; they must be those that everybody computes."""
+    length, width = options["max_position_embeddings"], options["d_model"]
+    for side in ("encoder", "decoder"):
+        name = f"model.{side}.embed_positions.weight"
+        if name in weights:
+            table = weights.take(name, length, width)[:, alternating(width)]
+            expected = np.asarray(sinusoids(np.arange(length), width))
+            if not np.allclose(table, expected, atol=2e-3):  # which float16 keeps
+                raise ValueError(f"{weights.path}: {name} must be sinusoids, got other numbers")
+
+
+# The layers.
+
+
+class _Layers:
+    """The weights of both stacks.
+
+    The D numbers that flow from layer to layer are in the order of our positions; those inside a
+    head, and inside a feed-forward layer, stay as they are.
+    """
+
+    def __init__(self, weights, options):
+        self.weights, self.options = weights, options
+        self.width = options["d_model"]
+        self.order = alternating(self.width)
+        self.inner = max(options["encoder_ffn_dim"], options["decoder_ffn_dim"])
+        self.found = {}
+
+    def read(self):
+        """{our name: array} of all layers."""
+        for stack, parts in (("encoder", ENCODER_LAYER), ("decoder", DECODER_LAYER)):
+            for n in range(self.options[f"{stack}_layers"]):
+                theirs, ours = f"model.{stack}.layers.{n}", f"{stack}/layer_{n}"
+                for part, name in parts.items():
+                    read = self._norm if part.endswith("norm") else self._attention
+                    read(f"{theirs}.{part}", f"{ours}/{name}")
+                size = self.options[f"{stack}_ffn_dim"]
+                self._feed_forward(theirs, f"{ours}/feed_forward", size)
+        return self.found
+
+    def _linear(self, name, inputs, outputs):
+        """Kernel [in, out] and bias of a linear layer."""
+        kernel = self.weights.take(f"{name}.weight", outputs, inputs).T
+        return kernel, self.weights.take(f"{name}.bias", outputs)
+
+    def _put(self, name, kernel, bias):
+        self.found[f"{name}/kernel"], self.found[f"{name}/bias"] = kernel, bias
+
+    def _norm(self, theirs, ours):
+        for their_name, our_name in (("weight", "gamma"), ("bias", "beta")):
+            array = self.weights.take(f"{theirs}.{their_name}", self.width)
+            self.found[f"{ours}/{our_name}"] = array[self.order]
+
+    def _attention(self, theirs, ours):
+        for their_name, our_name in PROJECTIONS.items():
+            kernel, bias = self._linear(f"{theirs}.{their_name}", self.width, self.width)
+            self._put(f"{ours}/{our_name}", kernel[self.order], bias)
+        kernel, bias = self._linear(f"{theirs}.out_proj", self.width, self.width)
+        self._put(f"{ours}/output", kernel[:, self.order], bias[self.order])
+
+    def _feed_forward(self, theirs, ours, size):
+        """The narrower stack's has places more that give 0 and are not read."""
+        more = self.inner - size
+        kernel, bias = self._linear(f"{theirs}.fc1", self.width, size)
+        kernel = np.pad(kernel[self.order], [(0, 0), (0, more)])
+        self._put(f"{ours}/inner", kernel, np.pad(bias, (0, more)))
+        kernel, bias = self._linear(f"{theirs}.fc2", size, self.width)
+        kernel = np.pad(kernel[:, self.order], [(0, more), (0, 0)])
+        self._put(f"{ours}/outer", kernel, bias[self.order])

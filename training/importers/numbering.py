@@ -1,0 +1,27 @@
+"""Ids of ours and the ids that they are elsewhere."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Numbering(NamedTuple):
+    """Which id of the other system each id of ours is, on one side.
+
+    old: a list; None where there is none.
+    unknown: ids of ours that are the unknown word there: pieces that its table lacks.
+    """
+
+    old: list
+    unknown: list
+
+    @property
+    def old_size(self):
+        """How many ids the other system has, each of which is one of ours."""
+        return max(old for old in self.old if old is not None) + 1
+
+    def rows(self, array):
+        """Rows by our ids of an array by the other's; zeros, where there is no such id."""
+        found = np.asarray(array)[[0 if old is None else old for old in self.old]]
+        found[[old is None for old in self.old]] = 0
+        return found

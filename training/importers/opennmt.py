@@ -1,0 +1,86 @@
+"""Models of OpenNMT-tf 2: a checkpoint and its vocabularies become an `Imported`.
+
+What differs is settled here, in the weights, once:
+
+| there | here |
+|---|---|
+| ids 0, 1, 2 are padding, start and end, the last one is the unknown word | 0 to 3 as everywhere |
+| sinusoids: sines, then cosines, of other frequencies, counted from 1 | a table of positions |
+| no </s> behind a source, unless it was asked for | the encoder does not see it: `source_eos` |
+| a linear layer may have no bias | a bias of zeros |
+"""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from tfformer.config import TransformerConfig
+from training.importers.imported import Imported
+from training.importers.opennmt_description import read_description
+from training.importers.opennmt_text import read_text
+from training.importers.opennmt_weights import read_checkpoint, read_weights
+
+EPSILON = 1e-3  # of the LayerNorm that it is made of
+DROPOUT = 0.1  # its default, of all three kinds
+# What it trains with and searches by, where nobody says otherwise.
+SEARCH = {"beam_width": 4, "length_penalty": 0.0}
+
+
+class Files(NamedTuple):
+    """What a checkpoint does not say.
+
+    source_vocabulary, target_vocabulary: its vocabulary files.
+    source_model, target_model: SentencePiece models; None: texts are cut already, a blank between
+        two words.
+    """
+
+    source_vocabulary: Path
+    target_vocabulary: Path
+    source_model: Path | None = None
+    target_model: Path | None = None
+
+
+def read_opennmt(folder, files, num_heads=None, source_eos=False):
+    """The `Imported` of a model directory of OpenNMT-tf, or of one of its checkpoints.
+
+    Args:
+        folder: the directory, whose newest checkpoint is read; or the path of a checkpoint, without
+            its ending.
+        files: a `Files`.
+        num_heads: of an attention; None: as `model_description.py` says.
+        source_eos: whether </s> ends a source (`source_sequence_controls`).
+
+    Raises:
+        ValueError: a file is missing, damaged or does not fit the others; or the model has what has
+            no counterpart here, which is named.
+        OSError: a file cannot be read.
+    """
+    weights = read_checkpoint(folder)
+    description = read_description(Path(weights.path).with_name("model_description.py"))
+    num_heads = num_heads or description.num_heads
+    if num_heads is None:
+        raise ValueError(
+            f"--num-heads must be given, for {description.path} does not say it of a model that is "
+            "known here"
+        )
+    tokenizer, numberings = read_text(files)
+    found, sizes = read_weights(weights, numberings, files)
+    try:
+        config = TransformerConfig(
+            tokenizer.source_vocabulary_size,
+            tokenizer.target_vocabulary_size,
+            num_heads=num_heads,
+            activation=description.activation,
+            dropout=DROPOUT,
+            attention_dropout=DROPOUT,
+            activation_dropout=DROPOUT,
+            epsilon=EPSILON,
+            positions="learned",
+            source_eos=source_eos,
+            **sizes,
+        )
+    except ValueError as error:
+        raise ValueError(f"{weights.path}: {error}") from error
+    longest = {name: config.max_positions for name in ("max_source_length", "max_target_length")}
+    longest = {name: min(length, 250) for name, length in longest.items()}
+    origin = {"system": "OpenNMT-tf", "file": Path(weights.path).name}
+    return Imported(config, found, tokenizer, {**SEARCH, **longest}, origin)

@@ -1,0 +1,71 @@
+"""The text side of a model of OpenNMT-tf: vocabulary files, and perhaps SentencePiece models."""
+
+from pathlib import Path
+
+from tfformer.text.renumbering import regular_pieces, renumbered
+from tfformer.text.sides import FILLING, SPECIAL, PieceTable
+from tfformer.text.tokenizer import Tokenizer
+from training.importers.numbering import Numbering
+
+BEGINNING = ["<blank>", "<s>", "</s>"]  # of each vocabulary file
+PAD, BOS, EOS = range(3)  # their ids; the unknown word has the last
+
+
+def read_text(files):
+    """The `Tokenizer` of `Files`, and the `Numbering` of each side.
+
+    A piece that texts are written with and the vocabulary lacks is the unknown word to OpenNMT-tf.
+    In a source it gets an id of its own here, so that texts are cut alike. In a target it is left
+    out: what would be an unknown label is written in smaller pieces.
+
+    Raises:
+        ValueError: a file is damaged, or does not fit the others; it is named.
+        OSError: it cannot be read.
+    """
+    same = (files.source_vocabulary, files.source_model) == (
+        files.target_vocabulary, files.target_model,
+    )  # fmt: skip
+    source, source_numbering = _side(files.source_vocabulary, files.source_model, True)
+    if same and not source_numbering.unknown:
+        return Tokenizer(source, source), (source_numbering, source_numbering)
+    target, target_numbering = _side(files.target_vocabulary, files.target_model, False)
+    return Tokenizer(source, target), (source_numbering, target_numbering)
+
+
+def _side(path, model, is_source):
+    """The side of the tokenizer that a vocabulary file becomes, and its `Numbering`."""
+    words = read_vocabulary(path)
+    unk = len(words)
+    others = range(len(BEGINNING), unk)
+    # A name of ours that stands for something else there: nobody can write it.
+    names = [f"{FILLING}{n}" if words[n] in SPECIAL else words[n] for n in others]
+    old, unknown = [PAD, unk, BOS, EOS, *others], []
+    if model is None:
+        return PieceTable(names, str(path)), Numbering(old, [])
+    content = Path(model).read_bytes()
+    if is_source:
+        known = set(names)
+        unknown = [piece for piece in regular_pieces(content, model) if piece not in known]
+    more = list(range(len(old), len(old) + len(unknown)))
+    side = renumbered(content, [*names, *unknown], model)
+    return side, Numbering(old + [unk] * len(unknown), more)
+
+
+def read_vocabulary(path):
+    """The lines of a vocabulary file.
+
+    Raises:
+        ValueError: it is none of OpenNMT-tf.
+        OSError: it cannot be read.
+    """
+    try:
+        text = Path(path).read_bytes().decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} must be UTF-8, a word a line: {error}") from error
+    words = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    if words[: len(BEGINNING)] != BEGINNING:
+        raise ValueError(f"{path} must begin with the lines {BEGINNING}, got {words[:3]}")
+    if len(set(words)) < len(words):
+        twice = next(word for word in words if words.count(word) > 1)
+        raise ValueError(f"{path} must have each word once, got {twice!r} twice")
+    return words

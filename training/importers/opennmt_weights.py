@@ -1,0 +1,210 @@
+"""The weights of a checkpoint of OpenNMT-tf 2, by the names of ours."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from training.importers.weights import Weights
+
+SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+SOURCE = "model/examples_inputter/features_inputter/embedding"
+TARGET = "model/examples_inputter/labels_inputter/embedding"
+OUTPUT = "model/decoder/output_layer"
+RELATIVE = "relative_position_keys"
+# Positions of a table that stands for sinusoids.
+MAX_POSITIONS = 512
+# What a layer is made of: {theirs: (ours, our residual connection)}.
+ENCODER_LAYER = {
+    "self_attention": ("self_attention", "attention_residual"),
+    "ffn": ("feed_forward", "feed_forward_residual"),
+}
+DECODER_LAYER = {
+    "self_attention": ("self_attention", "self_residual"),
+    "attention/0": ("cross_attention", "cross_residual"),
+    "ffn": ("feed_forward", "feed_forward_residual"),
+}
+ATTENTION = {
+    "linear_queries": "query",
+    "linear_keys": "key",
+    "linear_values": "value",
+    "linear_output": "output",
+}
+FEED_FORWARD = {"inner": "inner", "outer": "outer"}
+
+
+def read_checkpoint(path):
+    """The `Weights` of a checkpoint, or of the newest one of a directory.
+
+    Raises:
+        ValueError: there is none, or it is damaged, or none of a Transformer.
+    """
+    import tensorflow as tf
+
+    prefix = path
+    if Path(path).is_dir():
+        prefix = tf.train.latest_checkpoint(str(path))
+        if prefix is None:
+            raise ValueError(f"{path} must be a model directory with a checkpoint, got none")
+    try:
+        reader = tf.train.load_checkpoint(str(prefix))
+        arrays = {
+            name.removesuffix(SUFFIX): reader.get_tensor(name)
+            for name in reader.get_variable_to_shape_map()
+            if name.startswith("model/") and name.endswith(SUFFIX)
+        }
+    except (tf.errors.OpError, ValueError, RuntimeError) as error:
+        line = str(error).splitlines()[0]
+        raise ValueError(f"{prefix} must be a checkpoint of TensorFlow 2: {line}") from error
+    if not any(name.startswith("model/decoder/layers/0/") for name in arrays):
+        raise ValueError(f"{prefix} must be of a Transformer of OpenNMT-tf 2, got other weights")
+    if relative := [name for name in arrays if name.endswith(RELATIVE)]:
+        raise ValueError(f"{prefix}: maximum_relative_position must be None, got {relative[0]}")
+    return Weights(arrays, prefix)
+
+
+def read_weights(weights, numberings, files):
+    """The weights by our names, and the options of the configuration that they tell.
+
+    Args:
+        weights: a `Weights`.
+        numberings: the `Numbering` of the source and of the target.
+        files: the `Files`, for errors.
+
+    Raises:
+        ValueError: a weight is missing, is of another shape or not finite; or there is one too
+            many.
+    """
+    reading = _Reading(weights)
+    found = reading.tables(numberings, files)
+    found |= reading.stack("encoder", ENCODER_LAYER) | reading.stack("decoder", DECODER_LAYER)
+    weights.require_all_taken()
+    return found, reading.sizes
+
+
+class _Reading:
+    """What the weights tell, part by part.
+
+    Attributes:
+        sizes: options of the configuration.
+    """
+
+    def __init__(self, weights):
+        self.weights = weights
+        kernel = weights.shape("model/encoder/layers/0/ffn/layer/inner/kernel")
+        if len(kernel) != 2:
+            raise ValueError(f"{weights.path} must be of a Transformer of OpenNMT-tf 2")
+        self.width, self.inner = kernel
+        self.sizes = {
+            "d_model": self.width,
+            "d_ff": self.inner,
+            "num_encoder_layers": self._count("encoder"),
+            "num_decoder_layers": self._count("decoder"),
+            "norm": "pre" if "model/encoder/layer_norm/gamma" in weights else "post",
+        }
+
+    def _count(self, stack):
+        """How many layers a stack has."""
+        count = 0
+        while f"model/{stack}/layers/{count}/ffn/layer/inner/kernel" in self.weights:
+            count += 1
+        return count
+
+    # The tables.
+
+    def tables(self, numberings, files):
+        """Embeddings, positions, output layer."""
+        source, target = numberings
+        encoder = self._table(SOURCE, source, files.source_vocabulary)
+        has_two = TARGET in self.weights
+        decoder = self._table(TARGET if has_two else SOURCE, target, files.target_vocabulary)
+        found = {"target_embedding/embeddings": decoder, **self._positions()}
+        tied = "target"
+        if f"{OUTPUT}/kernel" in self.weights:
+            kernel = self.weights.take(f"{OUTPUT}/kernel", self.width, target.old_size)
+            found["output_projection/kernel"] = target.rows(kernel.T).T
+            tied = "none"
+        elif not has_two and source is target:
+            tied = "all"
+        if tied != "all":
+            found["source_embedding/embeddings"] = encoder
+        if f"{OUTPUT}/bias" in self.weights:
+            bias = self.weights.take(f"{OUTPUT}/bias", target.old_size)
+            found["output_projection/bias"] = target.rows(bias)
+        self.sizes |= {"tie_embeddings": tied, "output_bias": f"{OUTPUT}/bias" in self.weights}
+        return found
+
+    def _table(self, name, numbering, vocabulary):
+        rows = self.weights.shape(name)[:1]
+        if rows != (numbering.old_size,):
+            raise ValueError(
+                f"{vocabulary} must have as many words as the model, {rows[0] - 1:,} and the "
+                f"unknown one, got {numbering.old_size - 1:,}"
+            )
+        return numbering.rows(self.weights.take(name, numbering.old_size, self.width))
+
+    def _positions(self):
+        """Both tables of positions: those that were learned, or sinusoids as OpenNMT-tf has them.
+
+        Its first position is 1; row 0 of a learned table is in no text.
+        """
+        found, name = {}, "model/{}/position_encoder/position_embedding"
+        if name.format("encoder") in self.weights:
+            length = self.weights.shape(name.format("encoder"))[0] - 1
+            for stack, side in (("encoder", "source"), ("decoder", "target")):
+                table = self.weights.take(name.format(stack), length + 1, self.width)
+                found[f"{side}_positions/embeddings"] = table[1:]
+        else:
+            length = MAX_POSITIONS
+            table = sinusoids(np.arange(1, length + 1), self.width)
+            found = {f"{side}_positions/embeddings": table for side in ("source", "target")}
+        self.sizes["max_positions"] = length
+        return found
+
+    # The layers.
+
+    def stack(self, stack, parts):
+        """{our name: array} of the layers of a stack."""
+        found = {}
+        for n in range(self.sizes[f"num_{stack}_layers"]):
+            for part, (sublayer, residual) in parts.items():
+                theirs, ours = f"model/{stack}/layers/{n}/{part}", f"{stack}/layer_{n}"
+                norm = f"{'input' if self.sizes['norm'] == 'pre' else 'output'}_layer_norm"
+                found |= self._norm(f"{theirs}/{norm}", f"{ours}/{residual}/layer_norm")
+                layers = FEED_FORWARD if part == "ffn" else ATTENTION
+                for their_name, our_name in layers.items():
+                    shape = self._shape(our_name)
+                    found |= self._linear(
+                        f"{theirs}/layer/{their_name}", f"{ours}/{sublayer}/{our_name}", shape
+                    )
+        if self.sizes["norm"] == "pre":
+            found |= self._norm(f"model/{stack}/layer_norm", f"{stack}/final_norm")
+        return found
+
+    def _shape(self, name):
+        return {"inner": (self.width, self.inner), "outer": (self.inner, self.width)}.get(
+            name, (self.width, self.width)
+        )
+
+    def _norm(self, theirs, ours):
+        return {
+            f"{ours}/{name}": self.weights.take(f"{theirs}/{name}", self.width)
+            for name in ("gamma", "beta")
+        }
+
+    def _linear(self, theirs, ours, shape):
+        bias = np.zeros(shape[1], "float32")
+        if f"{theirs}/bias" in self.weights:
+            bias = self.weights.take(f"{theirs}/bias", shape[1])
+        return {
+            f"{ours}/kernel": self.weights.take(f"{theirs}/kernel", *shape),
+            f"{ours}/bias": bias,
+        }
+
+
+def sinusoids(positions, width):
+    """Those of OpenNMT-tf, [P, D]: all sines, then all cosines, of D / 2 frequencies from 1 to
+    1 / 10,000 with both ends among them."""
+    frequencies = np.exp(-np.arange(width // 2) * (math.log(10000) / max(width // 2 - 1, 1)))
+    angles = np.asarray(positions)[:, None] * frequencies
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype("float32")

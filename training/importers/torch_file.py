@@ -1,0 +1,176 @@
+"""A file of PyTorch's `torch.save`, read without PyTorch, and without running what is in it.
+
+Such a file is a pickle, and a pickle says which functions to call. Here it may name the few that
+make tensors, and each name stands for a function of this module: nothing else is ever called.
+
+Two formats: a zip with `data.pkl` and a file of numbers for each storage (PyTorch 1.6 and later),
+and several pickles with the numbers after them.
+"""
+
+import collections
+import io
+import pickle
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+# The formats of numbers by the name of their storage; see `safetensors.FORMATS`.
+STORAGES = {
+    "DoubleStorage": "<f8",
+    "FloatStorage": "<f4",
+    "HalfStorage": "<f2",
+    "BFloat16Storage": "<u2",
+    "LongStorage": "<i8",
+    "IntStorage": "<i4",
+}
+MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # what the older format begins with
+
+
+class Storage(NamedTuple):
+    """A row of `count` numbers, which stand elsewhere in the file under a key."""
+
+    kind: str
+    key: str
+    count: int
+
+
+class Tensor(NamedTuple):
+    """A part of a storage: from where on, its sizes and strides, in numbers."""
+
+    storage: Storage
+    offset: int
+    shape: tuple
+    strides: tuple
+
+
+class Refused(ValueError):
+    """A pickle that names something else than a tensor."""
+
+
+class _Kind(NamedTuple):
+    """What the name of a storage's class stands for; nobody can call it."""
+
+    name: str
+
+
+def _tensor(storage, offset, shape, strides, *_):
+    """In place of `torch._utils._rebuild_tensor_v2`."""
+    return Tensor(storage, offset, tuple(shape), tuple(strides))
+
+
+def _parameter(tensor, *_):
+    """In place of `torch._utils._rebuild_parameter`."""
+    return tensor
+
+
+ALLOWED = {
+    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
+    **{("torch", name): _Kind(name) for name in STORAGES},
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads a pickle of tensors; any name that is not `ALLOWED` ends it."""
+
+    def find_class(self, module, name):
+        if (module, name) not in ALLOWED:
+            raise Refused(
+                f"it must hold tensors alone, got a pickle that names {module}.{name}, of which "
+                "nothing was run"
+            )
+        return ALLOWED[module, name]
+
+    def persistent_load(self, pid):
+        if pid[0] != "storage" or not isinstance(pid[1], _Kind):
+            raise Refused(f"it must refer to storages alone, got {pid[0]!r}")
+        return Storage(pid[1].name, str(pid[2]), int(pid[4]))
+
+
+def read_torch(path):
+    """The arrays of a file of `torch.save` by name, in float32.
+
+    Args:
+        path: the file, of a dictionary of tensors.
+
+    Raises:
+        ValueError: it is none, is damaged, or names what is no tensor; nothing of it is run.
+        OSError: it cannot be read.
+    """
+    content = Path(path).read_bytes()
+    try:
+        found, numbers = _from_zip(content) if content[:2] == b"PK" else _from_pickles(content)
+        if not isinstance(found, dict):
+            raise ValueError(f"it must be a dictionary of tensors, got {type(found).__name__}")
+        return {
+            name: _array(str(name), tensor, numbers)
+            for name, tensor in found.items()
+            if isinstance(tensor, Tensor)
+        }
+    except Refused as error:
+        raise ValueError(f"{path} is refused: {error}") from error
+    except Exception as error:  # of many types, by the damaged byte
+        what = str(error) or type(error).__name__
+        raise ValueError(f"{path} is damaged, or no file of PyTorch: {what}") from error
+
+
+def _from_zip(content):
+    """What the pickle in a zip says, and {key: bytes} of the storages."""
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        packed = [one.filename for one in file.infolist() if one.compress_type]
+        if packed:
+            raise ValueError(f"nothing in it must be compressed, got {packed[0]}")
+        [pickled] = [name for name in file.namelist() if name.endswith("/data.pkl")]
+        folder = pickled.removesuffix("data.pkl")
+        if f"{folder}byteorder" in file.namelist():
+            if (order := file.read(f"{folder}byteorder")) != b"little":
+                raise ValueError(f"its byte order must be little, got {order!r}")
+        found = _Unpickler(io.BytesIO(file.read(pickled))).load()
+        prefix = f"{folder}data/"
+        names = [name for name in file.namelist() if name.startswith(prefix)]
+        return found, {name.removeprefix(prefix): file.read(name) for name in names}
+
+
+def _from_pickles(content):
+    """The same of the older format."""
+    file = io.BytesIO(content)
+    for expected in (MAGIC, PROTOCOL):
+        if _Unpickler(file).load() != expected:
+            raise ValueError("it begins with other bytes")
+    _Unpickler(file).load()  # the machine that wrote it
+    storages = {}
+
+    class Remembering(_Unpickler):
+        def persistent_load(self, pid):
+            storage = super().persistent_load(pid)
+            return storages.setdefault(storage.key, storage)
+
+    found, keys, numbers = Remembering(file).load(), _Unpickler(file).load(), {}
+    for key in map(str, keys):
+        count = int.from_bytes(file.read(8), "little")
+        size = count * np.dtype(STORAGES[storages[key].kind]).itemsize
+        numbers[key] = file.read(size) if size <= len(content) else b""
+    return found, numbers
+
+
+def _array(name, tensor, numbers):
+    """The array of a `Tensor`."""
+    storage, offset, shape, strides = tensor
+    dtype, data = np.dtype(STORAGES[storage.kind]), numbers[storage.key]
+    if len(data) != storage.count * dtype.itemsize:
+        raise ValueError(f"{name} must have {storage.count:,} numbers, got {len(data):,} bytes")
+    last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    empty = 0 in shape
+    if min((offset, *shape, *strides)) < 0 or (not empty and last >= storage.count):
+        raise ValueError(f"{name} must be inside its storage, got {shape} from {offset} on")
+    if empty:
+        return np.zeros(shape, "float32")
+    array = np.frombuffer(data, dtype)[offset:]
+    steps = [step * dtype.itemsize for step in strides]
+    array = np.lib.stride_tricks.as_strided(array, shape, steps, writeable=False)
+    if storage.kind == "BFloat16Storage":
+        return (array.astype("<u4") << 16).view("<f4")
+    return array.astype("float32")

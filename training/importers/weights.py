@@ -1,0 +1,69 @@
+"""The weights of a folder from elsewhere, each of which is asked for once by name and shape."""
+
+from pathlib import Path
+
+import numpy as np
+
+from training.importers.safetensors import read_safetensors
+from training.importers.torch_file import read_torch
+
+READERS = {"model.safetensors": read_safetensors, "pytorch_model.bin": read_torch}
+
+
+class Weights:
+    """Arrays by name, and which of them nobody has asked for.
+
+    Args:
+        arrays: {name: array}.
+        path: what an error calls them.
+    """
+
+    def __init__(self, arrays, path):
+        self._arrays, self.path = dict(arrays), path
+        self._left = set(arrays)
+
+    @classmethod
+    def of_folder(cls, folder):
+        """Those of the first of `READERS` that a folder has.
+
+        Raises:
+            ValueError: it has none, or the file is damaged.
+            OSError: it cannot be read.
+        """
+        for name, read in READERS.items():
+            path = Path(folder, name)
+            if path.exists():
+                return cls(read(path), path)
+        raise ValueError(f"{folder} must have one of {list(READERS)}, got neither")
+
+    def __contains__(self, name):
+        return name in self._arrays
+
+    def shape(self, name):
+        """The shape of the array of this name; () if there is none."""
+        return self._arrays[name].shape if name in self._arrays else ()
+
+    def take(self, name, *shape):
+        """The array of this name, float32.
+
+        Raises:
+            ValueError: there is none, it is of another shape, or not all of it is finite.
+        """
+        if name not in self._arrays:
+            raise ValueError(f"{self.path} must have a weight {name}, got none")
+        array = self._arrays[name]
+        self._left.discard(name)
+        if array.shape != shape:
+            raise ValueError(f"{self.path}: {name} must be of shape {shape}, got {array.shape}")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{self.path}: {name} must be finite, got NaN or infinity")
+        return array
+
+    def pass_over(self, *names):
+        """Takes these, if they are there, for nothing."""
+        self._left -= set(names)
+
+    def require_all_taken(self):
+        """Raises a ValueError that names a weight which nobody has asked for."""
+        if self._left:
+            raise ValueError(f"{self.path}: nothing here has a weight {sorted(self._left)[0]}")
