@@ -65,6 +65,11 @@ class Side(tf.Module, abc.ABC):
             ValueError: they are no such file.
         """
 
+    @staticmethod
+    def clean(text):
+        """string [B] -> string [B]: what is tokenised of any bytes."""
+        return clean(text)
+
     @property
     @abc.abstractmethod
     def pieces(self):
@@ -176,7 +181,7 @@ class SentencePieceModel(Side):
         return self._processor.vocab_size()
 
     def encode(self, text):
-        return self._kernel.tokenize(clean(text))
+        return self._kernel.tokenize(self.clean(text))
 
     def encode_with_offsets(self, text):
         """string [B] -> ids without eos, and the bytes of the text that each piece stands for, from
