@@ -68,10 +68,9 @@ def test_a_preset_is_exported_verified_and_served(preset, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["t5gemma", "bart"])
-def test_every_signature_of_the_others_is_verified(name, tmp_path, monkeypatch):
-    folder = saved(hub.SMALLEST[name], tmp_path / "preset")
-    version = exported(folder, tmp_path / name, monkeypatch)
+def test_every_signature_is_verified(tmp_path, monkeypatch):
+    folder = saved(hub.bart, tmp_path / "preset")
+    version = exported(folder, tmp_path / "bart", monkeypatch)
     served = set(read_graph(version).signatures)
     assert served == {make.__name__ for make in service.SIGNATURES}
 

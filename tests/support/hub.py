@@ -122,10 +122,12 @@ def answering(model):
     rng = np.random.default_rng(3)
     for weight in model.trainable_variables:
         is_gain = weight.path.endswith(("gamma", "weight", "scale"))
-        value = rng.normal(1.0 if is_gain else 0.0, 0.3, weight.shape)
-        if "cross" in weight.path and len(weight.shape) > 1:
-            value *= 5
-        weight.assign(value)
+        # No wider model has larger numbers, of which rounding would leave fewer digits.
+        scale = 1 / np.sqrt(max(12, weight.shape[0])) if len(weight.shape) > 1 else 0.3
+        scale = 0.3 if "embedding" in weight.path else scale
+        value = rng.normal(1.0 if is_gain else 0.0, scale, weight.shape)
+        # The source is heard loudly.
+        weight.assign(value * (2.5 if "cross" in weight.path and value.ndim > 1 else 1))
     tokenizer = model.preprocessor.tokenizer
     table = getattr(model.backbone, "decoder_token_embedding", model.backbone.token_embedding)
     rows = table.embeddings.numpy()

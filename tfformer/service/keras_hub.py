@@ -137,10 +137,6 @@ class KerasHubTranslator(Translating, Searching):
     def length_penalty(self):
         return self.options["length_penalty"]
 
-    @property
-    def ABOUT(self):  # noqa: N802
-        return f"Text in, text out, by beam search: {type(self.model).__name__} of KerasHub"
-
     def translate(self, texts, batch_size=None, greedy=False):
         """Texts in any number -> their translations, as `Translator.translate` gives them."""
         function = self._greedy if greedy else self.functions["serving_default"]
@@ -178,7 +174,7 @@ class KerasHubTranslator(Translating, Searching):
     def page(self):
         page = super().page()
         return page._replace(
-            about=self.ABOUT,
+            about=f"Text in, text out, by beam search: {type(self.model).__name__} of KerasHub",
             command="export.keras_hub PRESET",
             inputs=f"{page.inputs}\n\n{LEFT_OUT} In `source_ids` and `token_ids`, 0 to 3 are pad, "
             "unk, bos and eos,\nand 4 + n is KerasHub's id n.",
