@@ -37,8 +37,8 @@ BATCHING = (
     "`batching_parameters.txt` says. Only signatures whose inputs are all texts are in it."
 )
 NO_BATCHING = (
-    "It does not join the requests of several clients; `export.saved_model --batching` writes a\n"
-    "version for a server that does."
+    "It does not join the requests of several clients; an export with `--batching` is for a\n"
+    "server that does."
 )
 BATCHING_FLAGS = (
     "--enable_batching=true",
@@ -159,7 +159,7 @@ def facts(service, directory, texts, reference):
         "tensorflow": tf.__version__,
         "dtype": service.dtype or "float32",
         "limits": service.limits(),
-        "flops": service.model.flops(),
+        "flops": service.flops(),
         "page": service.page()._asdict(),
         "memory": {"peak_bytes": latency.pop("peak_bytes")},
         "latency": latency,
@@ -250,6 +250,7 @@ def page_values(name, report, batching, xla):
         "curls": "\n".join(curls),
         "signatures": "\n".join(rows),
         "about": page["about"],
+        "command": page["command"],
         "asked": _fill("\n".join(page["asked"]), {"text": shlex.quote(text), "name": name}),
         "inputs": page["inputs"],
         "max_batch_size": f"{known['limits']['max_batch_size']:,}",

@@ -47,15 +47,7 @@ def parser():
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
     for option in without_its_package("tfformer.search.options").KEPT.values():
-        parser.add_argument(
-            option.flag,
-            *option.second_flags,
-            dest=option.name,
-            type=option_number(option),
-            choices=option.choices or None,
-            metavar=None if option.choices else option.kind.__name__.upper(),
-            help=f"{option.help}; default: the run's own, else {option.default}",
-        )
+        add_option(parser, option, f"the run's own, else {option.default}")
     parser.add_argument(
         "--max-target-length",
         type=count(),
@@ -103,6 +95,19 @@ def parser():
     return parser
 
 
+def add_option(parser, option, default):
+    """Adds an option of the search to a command's arguments."""
+    parser.add_argument(
+        option.flag,
+        *option.second_flags,
+        dest=option.name,
+        type=option_number(option),
+        choices=option.choices or None,
+        metavar=None if option.choices else option.kind.__name__.upper(),
+        help=f"{option.help}; default: {default}",
+    )
+
+
 def export(run, directory, progress=print, batching=False, quick=False, **options):
     """Writes and verifies the next version.
 
@@ -122,13 +127,38 @@ def export(run, directory, progress=print, batching=False, quick=False, **option
         UsageError: the directory's name cannot be a model's.
         RunError, OSError, tf.errors.OpError: nothing is published.
     """
-    from export.deployment import facts
-    from export.publish import scratch
+    from export.verification.families import COMPARISONS
+    from tfformer.models import family_of
     from tfformer.run import load_service
 
-    directory = Path(directory)
-    check_name(directory)
+    check_name(Path(directory))
     service = load_service(run, **options)
+    compared = COMPARISONS[family_of(service.model)]
+
+    def compare(requests, report):
+        compared(service, requests, report, run, options, progress)
+
+    texts = typical_texts(run, service)
+    return export_service(service, directory, compare, texts, progress, batching, quick)
+
+
+def export_service(service, directory, compare, texts, progress, batching=False, quick=False):
+    """Writes and verifies the next version of a `Service`, wherever its model is from.
+
+    Args:
+        service: the `Service`.
+        directory, progress, batching, quick: as in `export`.
+        compare: a function of the example requests and the `Report`, to which it adds what it has
+            compared the answers with.
+        texts: as from `typical_texts`.
+
+    Returns:
+        As `export`.
+    """
+    from export.deployment import facts
+    from export.publish import scratch
+
+    directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     with scratch(directory) as partial:
         model = Path(partial, "model")
@@ -136,11 +166,11 @@ def export(run, directory, progress=print, batching=False, quick=False, **option
         names = [name for name in served if served[name].is_batchable or not batching]
         progress("writing the SavedModel ...")
         write(service, names, model)
-        report = check(service, names, model, run, options, progress, quick)
+        report = check(service, names, model, compare, progress, quick)
         if not report.passed:
             return None, report
         progress("measuring how long it takes ...")
-        report.deployment = facts(service, model, *typical_texts(run, service))
+        report.deployment = facts(service, model, *texts)
         return release(model, report, directory, batching, service.xla, progress), report
 
 
@@ -165,13 +195,11 @@ def write(service, names, model):
     write_warmup(model, requests, service.functions)
 
 
-def check(service, names, model, run, options, progress, quick=False):
+def check(service, names, model, compare, progress, quick=False):
     """The report of the SavedModel: that it serves, and unless `quick`, what its answers are."""
     from export.examples import sample_requests
     from export.verification.compare import compare_in_process
-    from export.verification.families import COMPARISONS
     from export.verify import verify
-    from tfformer.models import family_of
 
     requests = sample_requests(service)
     asked = {name: requests[name] for name in names}
@@ -187,7 +215,7 @@ def check(service, names, model, run, options, progress, quick=False):
         return report
     progress("comparing with the model in this process ...")
     compare_in_process(service, asked, report)
-    COMPARISONS[family_of(service.model)](service, requests, report, run, options, progress)
+    compare(requests, report)
     return report
 
 
@@ -243,7 +271,7 @@ def _run(command, arguments):
         return command.fail(error)
     except tf.errors.OpError as error:
         return command.fail(one_line(error))
-    return _tell(command, version, report, arguments.xla)
+    return tell(command, version, report, arguments.xla)
 
 
 def _options(arguments):
@@ -261,7 +289,7 @@ def _options(arguments):
     return given
 
 
-def _tell(command, version, report, xla):
+def tell(command, version, report, xla=False):
     """Prints how it went; returns the exit code."""
     from export.verification.report import show
 

@@ -92,7 +92,10 @@ TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
 # runs.
 TENSORFLOW_ALONE = {"tfformer/backend/random_bytes.py", "tfformer/backend/replicas.py"}
 # Ids and pieces are the text room's own; who opens a SentencePiece model outside it, and why.
-OPENED_BY = {"benchmarks/same_weights.py": "CTranslate2's own way from a text, which is compared"}
+OPENED_BY = {
+    "benchmarks/same_weights.py": "CTranslate2's own way from a text, which is compared",
+    "benchmarks/wrapped.py": "a vocabulary with the special ids of a T5, for KerasHub's tokenizer",
+}
 
 
 def files() -> list[Path]:
@@ -179,6 +182,15 @@ def test_nobody_outside_the_text_room_opens_a_sentencepiece_model():
     inside = {path for path in opening if path.startswith("tfformer/text/")}
     assert opening - inside == set(OPENED_BY)
     assert inside
+
+
+def test_keras_hub_is_imported_by_its_own_command_alone():
+    importing = {
+        path.as_posix()
+        for path in files()
+        if {"keras_hub", "keras_nlp"} & {name.split(".")[0] for name in imported(path)}
+    }
+    assert importing == {"export/keras_hub.py"}
 
 
 def opens_sentencepiece(path: Path) -> bool:

@@ -49,10 +49,12 @@ KERAS_ALONE = [
     "Perplexity",
     "RunError",
     "Shortlist",
+    "from_keras_hub",
     "load",
     "load_translator",
     "save",
     "scaled_dot_product_attention",
+    "to_keras_hub",
     "without_padding",
 ]
 WITH_TENSORFLOW = [

@@ -32,6 +32,7 @@ from tfformer.layers.decoder import Decoder, DecoderLayer
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.keras_hub import from_keras_hub, to_keras_hub
 from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
 from tfformer.layers.rows import without_padding
 from tfformer.loss import (
@@ -122,6 +123,7 @@ __all__ = [
     "WarmupSchedule",
     "beam_search",
     "exhaustive_search",
+    "from_keras_hub",
     "generate",
     "greedy_search",
     "load",
@@ -129,6 +131,7 @@ __all__ = [
     "sample_search",
     "save",
     "scaled_dot_product_attention",
+    "to_keras_hub",
     "without_padding",
 ]
 

@@ -1,8 +1,9 @@
 """KerasHub's layers and `BeamSampler` with random weights, one `tf.function` for all of it.
 
-KerasHub has no translation model: its layers, their caches and its sampler are put together here as
-in its own `Seq2SeqLM`. Of the job's `options` it takes `jit_compile`: with XLA, which compiles for
-each shape, sources are padded to a multiple of 8.
+Its own sequence-to-sequence models (T5, T5Gemma, BART) are of other layers than what is measured
+here: its layers, their caches and its sampler are put together as in `BartSeq2SeqLM`. Of the job's
+`options` it takes `jit_compile`: with XLA, which compiles for each shape, sources are padded to a
+multiple of 8.
 """
 
 import os

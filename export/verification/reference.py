@@ -82,7 +82,9 @@ def beam_search(model, source_ids, max_length, beam_width, alpha, form):
         logits = np.asarray(model({"source_ids": sources, "target_ids": target_ids}))[:, -1]
         candidates = [h for h in beam if h.finished]
         for hypothesis, gains in zip(open_ones, log_softmax(logits.astype("float64")), strict=True):
-            for token in [EOS] if length == max_length else range(len(gains)):
+            # Of one hypothesis no more than `beam_width` can stay, besides pad and bos.
+            likeliest = np.argsort(-gains, kind="stable")[: beam_width + 2]
+            for token in [EOS] if length == max_length else likeliest.tolist():
                 if token not in (PAD, BOS):
                     tokens = (*hypothesis.tokens, token)
                     candidates.append(Hypothesis(tokens, hypothesis.log_prob + gains[token]))

@@ -51,7 +51,7 @@ def _uncached(translator):
     """The translator's model as a function that runs it whole."""
     ids = tf.TensorSpec([None, None], tf.int32)
     return tf.function(
-        lambda inputs: translator.model(inputs, training=False),
+        translator.logits,
         input_signature=[{"source_ids": ids, "target_ids": ids}],
         autograph=False,
     )

@@ -62,7 +62,6 @@ def test_tokens_a_second_and_ratios_by_hand():
 
 @pytest.mark.slow
 def test_generation_end_to_end(monkeypatch, capsys):
-    pytest.importorskip("keras_hub")
     monkeypatch.setattr("tfformer.service.text_generator.SIGNATURES", _few())
     arguments = ["--size", "test", "--steps", "5", "--prompt", "3", "--rounds", "1"]
     assert generation.main([*arguments, "--batch", "2", "--threads", "1"]) == 0
@@ -79,7 +78,6 @@ def _few():
 
 @pytest.mark.slow
 def test_training_end_to_end_with_as_many_parameters_as_the_peer(tmp_path, capsys):
-    pytest.importorskip("keras_hub")
     text = tmp_path / "text"
     text.write_text("\n".join(LINES) + "\n")
     arguments = ["--text", str(text), "--val-text", str(text), "--size", "test", "--epochs", "3"]

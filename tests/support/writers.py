@@ -133,6 +133,7 @@ WRITERS = {
 }  # fmt: skip
 # Why others are none of them.
 ELSEWHERE = {
+    "export.keras_hub": "it writes by the functions of export.saved_model",
     "export.client": "tests/export/test_client_hostile.py",
     "export.local_server": "it writes no file, and answers by its ports",
 }

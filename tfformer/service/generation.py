@@ -16,9 +16,8 @@ from tfformer.service.checks import require_equal_batches, require_in
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.text.sides import clean
 
-# What a request may say of a beam search, and which of it costs something at each step.
+# What a request may say of a beam search.
 ASKED = [option for option in OPTIONS.values() if option.asked]
-OFF = {option.name: option.off for option in ASKED if option.off is not None}
 
 
 class FromSource(Limited, abc.ABC):
@@ -27,7 +26,8 @@ class FromSource(Limited, abc.ABC):
     def source_ids(self, text):
         """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""
         text = self.checked_rows("texts", text)
-        return encode_texts(text, self.tokenizer.encode_source, self.max_source_length)
+        side = self.tokenizer.source
+        return encode_texts(text, side.encode, self.max_source_length, side.clean)
 
     @staticmethod
     def blank(source_ids):
@@ -53,11 +53,18 @@ class Generation(FromSource):
 
     Args:
         config, fused, tokenizer, limits, penalty_form: see `Limited`.
-        options: {name: number} for each of `ASKED`.
+        options: {name: number} for each of `asked`.
         shortlist: the two arrays of a `Shortlist`, tensors or variables, for the searches that
             nothing is forced upon. Default: none.
         xla: see `Translator`.
+
+    Attributes:
+        asked: the `Option`s that a request may choose.
+        off: {name: number} of those that cost something at each step, with which they do not.
+        kept: what a beam search keeps of each token for who asks for all hypotheses.
     """
+
+    asked, kept = ASKED, ("token_log_probs", "alignment")
 
     def __init__(
         self,
@@ -72,6 +79,7 @@ class Generation(FromSource):
     ):
         super().__init__(config, fused, tokenizer, options, limits, penalty_form)
         self.shortlist, self.xla = shortlist, xla
+        self.off = {option.name: option.off for option in self.asked if option.off is not None}
 
     def inference(self, source_ids=None):
         """The forward pass; of these sentences alone, it is that over the shortlist, if any."""
@@ -84,7 +92,8 @@ class Generation(FromSource):
     def target_ids(self, text):
         """string [B] -> int32 [B, T] of at most `max_target_length`, each row ending with eos; and
         what was cut, bool [B]."""
-        return encode_texts(text, self.tokenizer.encode_target, self.max_target_length)
+        side = self.tokenizer.target
+        return encode_texts(text, side.encode, self.max_target_length, side.clean)
 
     def forced(self, source, target):
         """Source ids; target ids under teacher forcing, bos + y; the labels, y + eos; and where one
@@ -141,7 +150,7 @@ class Generation(FromSource):
             skip=blank,
             min_length=options["min_length"],
             source_mask=self.source_mask(source_ids),
-            **unless_off(options, OFF),
+            **unless_off(options, self.off),
             **more,
         )
         return in_vocabulary(found, inference), blank
@@ -178,10 +187,11 @@ def finite(scores, blank):
     return tf.where(blank, 0.0, tf.maximum(scores, tf.float32.min))
 
 
-def encode_texts(text, encode, length):
+def encode_texts(text, encode, length, clean=clean):
     """Texts as ids [B, S] of at most `length`, each row ending with eos; and which were cut.
 
-    A text is cut before it is tokenised: the tokenizer needs 6 seconds for 8 MB.
+    `clean` is that of the side which encodes. A text is cut before it is tokenised: the tokenizer
+    needs 6 seconds for 8 MB.
     """
     # The server does not check ranks; this makes a wrong one INVALID_ARGUMENT.
     text = clean(tf.ensure_shape(text, [None]))

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer.service.checks import option_in
-from tfformer.service.generation import ASKED, OFF, finite
+from tfformer.service.generation import finite
 from tfformer.service.signature import Signature, graph_with_options, texts
 
 MAX_LENGTH = 24  # of what the slow search is asked: its time grows with the square
@@ -11,7 +11,7 @@ MAX_LENGTH = 24  # of what the slow search is asked: its time grows with the squ
 
 def asked_options(generation):
     """{name: default} of what a request may say of the beam; `max_length` 0 is the own limit."""
-    names = [option.name for option in ASKED]
+    names = [option.name for option in generation.asked]
     names.insert(2, "max_length")
     return {name: {"max_length": 0, **generation.options}[name] for name in names}
 
@@ -34,6 +34,7 @@ def beam_search(generation):
         small = {"beam_width": 2, "length_penalty": 0.0, "max_length": 7}
         rules = {"min_length": min(3, longest), "max_length_factor": 1.5, "coverage_penalty": 0.2}
         rules |= {"repetition_penalty": 1.3, "no_repeat_ngram": 2}
+        rules = {name: value for name, value in rules.items() if name in options}
         return [text, {**text, **small}, {**text, **rules}]
 
     options = asked_options(generation)
@@ -42,8 +43,8 @@ def beam_search(generation):
 
 
 def beam_search_ids(generation):
-    """`source_ids` [B, S] and options -> `token_ids`, `scores`, `lengths`, `token_log_probs` and
-    `alignment` of W hypotheses."""
+    """`source_ids` [B, S] and options -> `token_ids`, `scores`, `lengths`, and what is `kept` of
+    each token, `token_log_probs` and `alignment`, of W hypotheses."""
 
     def answer(source_ids, asked):
         return _n_best(generation, generation.checked_ids(source_ids), asked)
@@ -51,7 +52,7 @@ def beam_search_ids(generation):
     def examples(samples):
         # What the slow search knows: no rules, whatever the export's own are.
         short = {"max_length": min(MAX_LENGTH, samples.longest), "min_length": 0}
-        short |= {"max_length_factor": 0.0, **OFF}
+        short |= {"max_length_factor": 0.0, **generation.off}
         return [{"source_ids": samples.source_ids, **short}]
 
     source_ids = tf.TensorSpec([None, None], tf.int32, "source_ids")
@@ -65,7 +66,7 @@ def _n_best(generation, source_ids, asked):
 
     What costs something at each step has a loop of its own, in which it is on.
     """
-    bounds = {option.name: (option.least, option.most) for option in ASKED}
+    bounds = {option.name: (option.least, option.most) for option in generation.asked}
     bounds["min_length"] = 0, generation.max_target_length
     options = {name: option_in(name, asked[name], *bounds[name]) for name in bounds}
     source_ids = generation.checked_rows("rows", source_ids, options["beam_width"])
@@ -78,17 +79,16 @@ def _n_best(generation, source_ids, asked):
             {**options, **changes},
             state,
             asked["max_length"],
-            keep=("token_log_probs", "alignment"),
+            keep=generation.kept,
         )
         return found
 
-    on = [tf.not_equal(options[name], off) for name, off in OFF.items()]
-    found = tf.cond(tf.reduce_any(on), found_with, lambda: found_with(**OFF))
+    on = [tf.not_equal(options[name], off) for name, off in generation.off.items()]
+    found = tf.cond(tf.reduce_any(on), found_with, lambda: found_with(**generation.off))
     blank = generation.blank(source_ids)
     return {
         "token_ids": found.token_ids,
         "scores": finite(found.scores, blank[:, None]),
         "lengths": found.lengths,
-        "token_log_probs": found.token_log_probs,
-        "alignment": found.alignment,
+        **{name: getattr(found, name) for name in generation.kept},
     }

@@ -19,6 +19,7 @@ class Page(NamedTuple):
     asked: commands that ask it, in which @text@ is an example and @name@ the model's name.
     inputs: what becomes of odd inputs, in sentences.
     limits, costs: rows of tables, {what: words}.
+    command: what exports it, without the directory.
     """
 
     about: str
@@ -26,6 +27,7 @@ class Page(NamedTuple):
     inputs: str
     limits: dict
     costs: dict
+    command: str = "export.saved_model RUN"
 
 
 class Service(abc.ABC):
@@ -64,6 +66,10 @@ class Service(abc.ABC):
     def answer(self, texts, batch_size=None, greedy=False):
         """What `serving_default` answers, its `output`, of texts in any number: a list of strings;
         `greedy`: by the likeliest token at each step, where tokens are searched."""
+
+    def flops(self):
+        """What a token costs: {"what": operations}, for a report."""
+        return self.model.flops()
 
     @abc.abstractmethod
     def limits(self):
@@ -158,17 +164,21 @@ class Service(abc.ABC):
         if tf.io.gfile.exists(directory):
             raise FileExistsError(f"directory must not exist yet, got {directory}")
         root = tf.Module()
+        root.tokenizer = self.tokenizer
+        served = self.saved(root)
+        chosen = {name: served[name].function for name in signatures or served}
+        tf.saved_model.save(root, directory, signatures=chosen)
+
+    def saved(self, root):
+        """The signatures to write, over variables that `root`, a `tf.Module`, gets here."""
 
         def variable(value):
             return tf.Variable(value, trainable=False)
 
         twin, weights = self.fused(self.dtype or "float32")
         root.weights = tf.nest.map_structure(variable, weights)
-        root.tokenizer = self.tokenizer
         root.shortlist = self.arrays(variable)
-        served = self.served(lambda: (twin, root.weights), root.shortlist)
-        chosen = {name: served[name].function for name in signatures or served}
-        tf.saved_model.save(root, directory, signatures=chosen)
+        return self.served(lambda: (twin, root.weights), root.shortlist)
 
 
 def checked_dtype(dtype):

@@ -50,7 +50,7 @@ class Translating(Service):
         }
 
     def page(self):
-        limits, flops = self.limits(), self.model.flops()
+        limits = self.limits()
         largest = limits["largest_request_bytes"] / 2**20
         return Page(
             about=self.ABOUT,
@@ -69,12 +69,14 @@ class Translating(Service):
                 "are INVALID_ARGUMENT",
                 self.LARGEST: f"at most {largest:,.0f} MiB, besides the weights",
             },
-            costs={
-                self.COSTS: "{:.1f} M; {:.1f} M".format(
-                    flops["source_token"] / 1e6, flops["target_token"] / 1e6
-                )
-            },
+            costs=self.costs(),
         )
+
+    def costs(self):
+        """What a token costs, as `Page` has it."""
+        flops = self.flops()
+        words = f"{flops['source_token'] / 1e6:.1f} M; {flops['target_token'] / 1e6:.1f} M"
+        return {self.COSTS: words}
 
 
 class Translator(Translating, Searching):
@@ -219,6 +221,11 @@ class Translator(Translating, Searching):
         return self.in_batches(texts, batch_size, lambda texts: function(texts)["translation"])
 
     answer = translate
+
+    def logits(self, inputs):
+        """The model, whole and without a cache: {"source_ids": int32 [N, S], "target_ids": [N, T]}
+        -> logits [N, T, V]."""
+        return self.model(inputs, training=False)
 
     def search_facts(self, greedy=False):
         """How `translate` searches, for a table of scores."""

@@ -69,6 +69,11 @@ class Side(tf.Module, abc.ABC):
             ValueError: they are no such file.
         """
 
+    @staticmethod
+    def clean(text):
+        """string [B] -> string [B]: what is tokenised of any bytes."""
+        return clean(text)
+
     @property
     @abc.abstractmethod
     def pieces(self):
@@ -184,7 +189,7 @@ class SentencePieceModel(Side):
         return self._processor.vocab_size()
 
     def encode(self, text):
-        text = clean(text)
+        text = self.clean(text)
         if self.codes is None:
             return self._kernel.tokenize(text)
         code, text = self.codes.split(text)

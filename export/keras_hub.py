@@ -1,0 +1,178 @@
+"""Exports a model of KerasHub: `python -m export.keras_hub PRESET DIRECTORY`.
+
+    python -m export.keras_hub presets/summaries exported/summaries --beam-width 5
+
+PRESET is the folder that `model.save_to_preset(...)` has written, or the name of a preset that
+KerasHub knows, of a `T5Seq2SeqLM`, a `T5GemmaSeq2SeqLM` or a `BartSeq2SeqLM`. The model is not
+converted: its own encoder and its own cached decoder are searched by the searches of this project.
+What is written and proved is what `export.saved_model` writes and proves: the next version for a
+stock TensorFlow Serving in DIRECTORY, text in and text out, its report and what a deployment needs.
+
+The proof: each signature answers in a fresh process, through the C API, without Python TensorFlow
+and with XLA off, what the model answers here; what `beam_search_ids` finds is what a plain beam
+search in NumPy finds over the model's own uncached forward pass; and texts have the ids that
+KerasHub's tokenizer gives them.
+
+Its cached decoder gives no attention weights: `align`, `alignment` and the coverage penalty are
+left out. All is computed in float32. It needs keras-nlp: pip install 'tfformer[keras-nlp]'.
+
+Exit codes: 0 exported; 1 the preset or the disk is at fault, keras-nlp is missing, or it did not
+verify: nothing is published; 2 wrong usage; 130 or 143 interrupted.
+"""
+
+import importlib.util
+import sys
+import warnings
+from pathlib import Path
+
+from export.command import Parser, count, without_its_package
+from export.saved_model import add_option, check_name, export_service, tell
+
+SENTENCES = 32  # that are made up to measure with
+OPTIONS = without_its_package("tfformer.search.options").OPTIONS
+KNOWN = [option for option in OPTIONS.values() if option.name != "coverage_penalty"]
+
+
+class PresetError(ValueError):
+    """A preset that cannot be exported, and why, in one line."""
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("export.keras_hub", __doc__)
+    parser.add_argument("preset", help="the folder of a preset, or a name that KerasHub knows")
+    parser.add_argument("directory", type=Path, help="the base directory of the versions")
+    for option in KNOWN:
+        add_option(parser, option, option.default)
+    for name, what in (
+        ("source-length", "tokens of a source at most; default: 256, if the model has the places"),
+        ("target-length", "tokens at most; default: the same"),
+        ("batch-size", "rows of a request; default: 256"),
+    ):
+        parser.add_argument(f"--max-{name}", type=count(), metavar="INT", help=what)
+    parser.add_argument(
+        "--batching",
+        action="store_true",
+        help="for a server that joins the requests of several clients: only signatures whose "
+        "inputs are all texts, and a batching_parameters.txt",
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="compare no answers: only load it, and have each signature answer once",
+    )
+    return parser
+
+
+def load(preset):
+    """The sequence-to-sequence model of a preset, in float32.
+
+    Args:
+        preset: the folder of one, or a name that KerasHub knows.
+
+    Raises:
+        PresetError: there is none, it does not load, or keras-nlp is not installed.
+    """
+    if importlib.util.find_spec("keras_nlp") is None:
+        raise PresetError("keras-nlp is not installed: pip install 'tfformer[keras-nlp]'")
+    import keras
+
+    if keras.backend.backend() != "tensorflow":
+        raise PresetError(
+            f"KERAS_BACKEND must be tensorflow, of which a SavedModel is, got "
+            f"{keras.backend.backend()}"
+        )
+    from keras_nlp.models import Seq2SeqLM
+
+    if not Path(preset).is_dir() and "://" not in preset and preset not in Seq2SeqLM.presets:
+        raise PresetError(
+            f"PRESET must be a folder, or a sequence-to-sequence preset of KerasHub, got {preset!r}"
+        )
+    try:
+        return Seq2SeqLM.from_preset(preset, dtype="float32")
+    except Exception as error:  # of any type: that it does not load is the verdict
+        said = " ".join(str(error).split())[:200] or type(error).__name__
+        raise PresetError(f"{preset} does not load as a Seq2SeqLM of KerasHub: {said}") from error
+
+
+def export(preset, directory, progress=print, batching=False, quick=False, **options):
+    """Writes and verifies the next version of a model of KerasHub.
+
+    Args:
+        preset: as in `load`.
+        directory, progress, batching, quick: as in `export.saved_model.export`.
+        options: of a `KerasHubTranslator`.
+
+    Returns:
+        As `export.saved_model.export`.
+
+    Raises:
+        UsageError: the directory's name cannot be a model's.
+        PresetError, ValueError, OSError, tf.errors.OpError: nothing is published.
+    """
+    from export.verification.translation import compare_reference
+    from tfformer.service.keras_hub import KerasHubTranslator
+
+    check_name(Path(directory))
+    progress("loading the preset ...")
+    service = KerasHubTranslator(load(preset), **options)
+
+    def compare(requests, report):
+        progress("comparing with KerasHub's tokenizer ...")
+        compare_ids(service, requests, report)
+        progress("comparing with a plain beam search in NumPy ...")
+        compare_reference(service, requests, report)
+
+    texts = [service.tokenizer.sample_text(16, seed=n) for n in range(SENTENCES)]
+    known = texts, texts[0]
+    return export_service(service, directory, compare, known, progress, batching, quick)
+
+
+def compare_ids(service, requests, report):
+    """Adds to the report whether texts have the ids that KerasHub's tokenizer gives them."""
+    import tensorflow as tf
+
+    texts = [text for asked in requests["serving_default"] for text in asked["text"]]
+    special = service.kind.special_ids
+    ours = service.tokenizer.encode_source(tf.constant(texts)).to_list()
+    theirs = service.model.preprocessor.tokenizer(texts)
+    faults = []
+    for text, found, expected in zip(texts, ours, theirs, strict=True):
+        expected = tf.constant([int(one) for one in expected], tf.int32)
+        expected = special.to_search(expected).numpy().tolist()
+        if found[:-1] != expected:  # ours ends with eos
+            faults.append(f"{text!r} is {found[:-1]}, by KerasHub {expected}")
+    report.add("KerasHub's tokenizer", faults, f"{len(texts)} texts")
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda arguments: _run(command, arguments), arguments)
+
+
+def _run(command, arguments):
+    import tensorflow as tf
+
+    from export.bar import Bar
+    from export.capi.library import ServingError
+    from export.verification.errors import UsageError, one_line
+
+    # A flag that is not there is False.
+    given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
+    try:
+        with Bar("exporting", unit="steps") as bar, warnings.catch_warnings():
+            # Of masks that its layers do not use, and of an attention to one position.
+            warnings.filterwarnings("ignore", module="keras")
+            version, report = export(progress=bar.step, **given)
+    except UsageError as error:
+        return command.fail(error, 2)
+    except (ValueError, OSError, ServingError) as error:
+        return command.fail(error)
+    except tf.errors.OpError as error:
+        return command.fail(one_line(error))
+    return tell(command, version, report)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

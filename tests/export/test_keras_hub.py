@@ -1,0 +1,133 @@
+"""A preset of KerasHub becomes an export that serves what the model answers here."""
+
+import json
+import shutil
+
+import hub
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from export import examples, keras_hub
+from export.capi.job import serve_calls
+from export.verification.graph import read_graph
+from tfformer.service import keras_hub as service
+from tfformer.service.keras_hub import KerasHubTranslator
+
+SHORT = ["--max-source-length", "23", "--max-target-length", "7", "--beam-width", "2"]
+
+
+def saved(make, folder):
+    make().save_to_preset(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def preset(tmp_path_factory):
+    return saved(hub.t5, tmp_path_factory.mktemp("presets") / "t5")
+
+
+def exported(preset, base, monkeypatch, *names):
+    """The version that the whole command has written, of some signatures."""
+    chosen = [make for make in service.SIGNATURES if not names or make.__name__ in names]
+    monkeypatch.setattr(service, "SIGNATURES", tuple(chosen))
+    monkeypatch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
+    assert keras_hub.main([str(preset), str(base), *SHORT]) == 0
+    return base / "1"
+
+
+def test_a_preset_is_exported_verified_and_served(preset, tmp_path, monkeypatch):
+    version = exported(preset, tmp_path / "t5", monkeypatch, "serving_default", "beam_search_ids")
+    report = json.loads((tmp_path / "t5" / "1.report.json").read_text())
+    checks = {check["name"] for check in report["checks"]}
+    assert report["passed"]
+    assert {
+        "no XLA",
+        "no custom ops",
+        "KerasHub's tokenizer",
+        "plain beam search in NumPy",
+    } <= checks
+    page = (tmp_path / "t5" / "README.md").read_text()
+    assert "T5Seq2SeqLM of KerasHub as a SavedModel for a stock" in page
+    assert "gives no attention weights" in page
+    assert "python -m export.keras_hub PRESET DIRECTORY" in page
+    assert (tmp_path / "t5" / "docker-compose.yml").is_file()
+
+    graph = read_graph(version)
+    assert "coverage_penalty" not in graph.signatures["beam_search_ids"].inputs
+    assert "alignment" not in graph.signatures["beam_search_ids"].outputs
+    asked = [text.encode() for text in hub.TEXTS[:5]] + [b"", b"\xff"]
+    signature = graph.signatures["serving_default"]
+    feeds = {signature.inputs["text"].name: np.array(asked, object)}
+    [answers] = serve_calls(version, [(feeds, [signature.outputs["translation"].name])])
+    here = KerasHubTranslator(
+        keras_hub.load(str(preset)), max_source_length=23, max_target_length=7, beam_width=2
+    )
+    expected = here.functions["serving_default"](tf.constant(asked))["translation"]
+    assert [*answers.values()][0].tolist() == expected.numpy().tolist()
+
+
+@pytest.mark.slow
+def test_every_signature_is_verified(tmp_path, monkeypatch):
+    folder = saved(hub.bart, tmp_path / "preset")
+    version = exported(folder, tmp_path / "bart", monkeypatch)
+    served = set(read_graph(version).signatures)
+    assert served == {make.__name__ for make in service.SIGNATURES}
+
+
+def half(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+DAMAGES = {
+    "no configuration": ("config.json", lambda path: path.unlink(), "config.json"),
+    "half a configuration": ("config.json", half, "does not load"),
+    "no weights": ("model.weights.h5", lambda path: path.unlink(), "does not load"),
+    "half the weights": ("model.weights.h5", half, "does not load"),
+    "half a vocabulary": ("assets/tokenizer/vocabulary.spm", half, "does not load"),
+    "no vocabulary": ("assets/tokenizer/vocabulary.spm", lambda path: path.unlink(), "does not"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_preset_is_one_line_and_nothing_is_written(name, preset, tmp_path, capsys):
+    file, change, said = DAMAGES[name]
+    folder = tmp_path / "preset"
+    shutil.copytree(preset, folder)
+    change(folder / file)
+    refused(folder, tmp_path, capsys, said)
+
+
+def test_a_foreign_or_missing_preset_is_one_line(tmp_path, capsys):
+    from keras_nlp import models
+
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    refused(empty, tmp_path, capsys, "does not load as a Seq2SeqLM of KerasHub")
+    refused(
+        tmp_path / "none", tmp_path, capsys, "PRESET must be a folder, or a sequence-to-sequence"
+    )
+    refused("gpt2_base_en", tmp_path, capsys, "PRESET must be a folder, or a sequence-to-sequence")
+    other = tmp_path / "other"
+    models.GPT2Backbone(31, 1, 2, 14, 19, max_sequence_length=7).save_to_preset(str(other))
+    refused(other, tmp_path, capsys, "does not load as a Seq2SeqLM of KerasHub")
+
+
+def refused(preset, folder, capsys, said):
+    capsys.readouterr()
+    assert keras_hub.main([str(preset), str(folder / "exported")]) == 1
+    written = capsys.readouterr()
+    lines = [line for line in written.err.splitlines() if ": error: " in line]
+    assert len(lines) == 1 and said in lines[0]
+    assert written.out == "" and "Traceback" not in written.err
+    assert not (folder / "exported").exists()
+
+
+def test_without_keras_nlp_it_says_what_to_install(tmp_path, capsys, monkeypatch):
+    find = keras_hub.importlib.util.find_spec
+    monkeypatch.setattr(
+        keras_hub.importlib.util,
+        "find_spec",
+        lambda name: None if name == "keras_nlp" else find(name),
+    )
+    refused(tmp_path, tmp_path, capsys, "pip install 'tfformer[keras-nlp]'")

@@ -1,0 +1,97 @@
+"""Byte-level BPE in a graph gives the ids that KerasHub's tokenizer gives, and the texts."""
+
+import random
+
+import hub
+import pytest
+import tensorflow as tf
+
+from tfformer import SpecialIds, Tokenizer
+from tfformer.text.byte_pairs import BytePairs, byte_names
+
+SPECIAL = SpecialIds(pad=1, unk=None, bos=0, eos=2)
+PARTS = [
+    " ", "  ", "\n", "\t", "\r\n", "\u00a0", "\u3000", "a", "the", " house", "'s", "'LL", "123",
+    "45", "!", "?!", "...", "€", "你好", "é", "<s>", "</s>", "<pad>", "<unk>", "x", "\u2028",
+    "🎉", "\x0b", "\x85", "\x1c", "²", "\u0300", "\u200b",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def side():
+    theirs = hub.bart_tokenizer()
+    return BytePairs(theirs.vocabulary, theirs.merges, SPECIAL, 337)
+
+
+def texts():
+    rng = random.Random(3)
+    mixed = ["".join(rng.choices(PARTS, k=rng.randint(1, 12))) for _ in range(997)]
+    return [*mixed, *hub.TEXTS, "", " ", "  a"]
+
+
+def test_ids_and_texts_are_those_of_keras_hub(side):
+    theirs, asked = hub.bart_tokenizer(), texts()
+    expected = [list(ids) for ids in theirs(asked)]
+    found = tf.function(side.encode, autograph=False)(tf.constant(asked))
+    ours = {1: 0, 0: 2, 2: 3}
+    for text, ids, own in zip(asked, found.to_list(), expected, strict=True):
+        assert ids == [*(ours.get(n, 4 + n) for n in own), 3], text
+    said = [text.decode() for text in side.decode(found[:, :-1]).numpy()]
+    assert said == theirs.detokenize(expected)
+
+
+def test_the_first_merge_is_joined_first_and_the_left_pair_of_two():
+    vocabulary = {piece: n for n, piece in enumerate(["a", "b", "c", "ab", "bc", "aa", "abc"])}
+    side = BytePairs(vocabulary, ["b c", "a b", "a a", "ab c"], (None, None, None, None))
+
+    def pieces(text):
+        [ids] = side.encode(tf.constant([text])).to_list()
+        return [side.pieces[n] for n in ids[:-1]]
+
+    assert pieces("abc") == ["a", "bc"]  # not ab, c
+    assert pieces("abab") == ["ab", "ab"]
+    assert pieces("aaa") == ["aa", "a"]
+    assert pieces("axbc") == ["a", "bc"]  # x is no piece: it is left out
+    assert pieces("") == pieces("xyz") == []
+
+
+def test_a_side_is_known_by_its_content(side):
+    again = BytePairs.from_content(side.content)
+    assert again.is_same(side) and again.pieces == side.pieces
+    larger = side.filled_up(side.size + 7)
+    assert larger.size == side.size + 7 and larger.pieces[: side.size] == side.pieces
+    assert len(set(byte_names())) == 256 and len(side.byte_ids) == 256
+    text = side.sample_text(7, seed=5)
+    assert text and text == side.sample_text(7, seed=5)
+    assert side.ids_of("Ġhouse") == [side.pieces.index("Ġhouse")]
+    with pytest.raises(ValueError, match="tables of byte pairs"):
+        BytePairs.from_content(side.content[:-3])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"merges": ["a q"]}, "merge 0 must be two pieces that make one, got 'a q'"),
+        ({"vocabulary": {"a": 0, "b": 0}}, r"vocabulary must have ids in \[0, 1\), each once"),
+        ({"vocabulary": {}}, r"vocabulary must have ids in \[0, 0\), each once"),
+        ({"special_ids": (7, None, None, None)}, "special_ids must be of the vocabulary, got 7"),
+    ],
+)
+def test_tables_that_do_not_fit_are_refused(changes, said):
+    known = {"vocabulary": {"a": 0}, "merges": [], "special_ids": [None] * 4}
+    with pytest.raises(ValueError, match=said):
+        BytePairs(**{**known, **changes})
+
+
+def test_it_is_served_from_what_is_tracked(side, tmp_path):
+    root = tf.Module()
+    root.tokenizer = Tokenizer(side)
+    spec = tf.TensorSpec([None], tf.string, "text")
+    there_and_back = tf.function(
+        lambda text: {"text": side.decode(side.encode(text)[:, :-1])}, [spec], autograph=False
+    )
+    tf.saved_model.save(root, tmp_path, signatures=there_and_back)
+    served = tf.saved_model.load(tmp_path).signatures["serving_default"]
+    asked = [text.encode() for text in hub.TEXTS[:7]] + [b"\xff\xfea", b""]
+    expected = [*asked[:7], "\ufffd\ufffda".encode(), b""]
+    assert served(tf.constant(asked))["text"].numpy().tolist() == expected

@@ -1,0 +1,319 @@
+"""A sequence-to-sequence model of KerasHub behind what a search asks of a model.
+
+The models are told apart by the names of their classes: nothing of KerasHub is imported.
+"""
+
+import contextlib
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from tfformer.config import EOS, PAD
+from tfformer.search.special_ids import SpecialIds
+from tfformer.search.step import State, StepResult
+
+
+class CacheSize(NamedTuple):
+    """N layers of H heads of K numbers, each of keys and of values."""
+
+    num_layers: int
+    num_heads: int
+    head_size: int
+
+    @property
+    def numbers(self):
+        """Of one position."""
+        return self.num_layers * 2 * self.num_heads * self.head_size
+
+
+class T5:
+    """`T5Seq2SeqLM`: a source ends with eos, a target begins with padding.
+
+    Attributes:
+        model: the KerasHub model.
+        special_ids: its `SpecialIds`.
+        source_begins: ids before those of a source.
+        source_ends: whether eos stands behind them.
+        target_begins: ids before bos, with which a search begins.
+        cache: the `CacheSize` of the decoder.
+        longest: positions that the model can number, or None for any.
+    """
+
+    source_begins, source_ends, target_begins, longest = (), True, (), None
+
+    def __init__(self, model, unk=None):
+        tokenizer, backbone = model.preprocessor.tokenizer, model.backbone
+        self.model = model
+        pad, eos = tokenizer.pad_token_id, tokenizer.end_token_id
+        self.special_ids = SpecialIds(pad, unk, self._bos(tokenizer), eos)
+        self._begin(tokenizer, backbone)
+
+    @staticmethod
+    def _bos(tokenizer):
+        return tokenizer.pad_token_id
+
+    def _begin(self, tokenizer, backbone):
+        size = backbone.key_value_dim or backbone.hidden_dim // backbone.num_heads
+        self.cache = CacheSize(backbone.num_layers, backbone.num_heads, size)
+
+    def encode(self, ids, mask):
+        """ids and mask [B, S] -> the encoder's output [B, S, D]."""
+        return self.model.call_encoder(ids, mask)
+
+    def decode(self, ids, index, cache, memory, mask, keys=None):
+        """Ids [B, n] at the positions from `index` on.
+
+        Args:
+            cache: [B, N, 2, T, H, K].
+            memory: the encoder's output. Where `keys` are given, only its type is read.
+            mask: boolean [B, S], of the source.
+            keys: the memory's keys and values [B, N, 2, S, H, K]. Default: made here.
+
+        Returns:
+            Logits [B, n, V], the cache, and the keys.
+        """
+        made = 0 if keys is None else None  # where new keys are written to
+        if keys is None:
+            keys = _zeros(self.cache, tf.shape(ids)[0], tf.shape(memory)[1], memory.dtype)
+        logits, _, cache, keys = self.model.call_decoder_with_cache(
+            memory, mask, ids, cache, index, keys, made
+        )
+        return logits, cache, keys
+
+
+class Bart(T5):
+    """`BartSeq2SeqLM`: bos stands before a source, and eos before the bos of a target."""
+
+    @staticmethod
+    def _bos(tokenizer):
+        return tokenizer.start_token_id
+
+    def _begin(self, tokenizer, backbone):
+        self.source_begins = (tokenizer.start_token_id,)
+        self.target_begins = (tokenizer.end_token_id,)
+        size = backbone.hidden_dim // backbone.num_heads
+        self.cache = CacheSize(backbone.num_layers, backbone.num_heads, size)
+        self.longest = backbone.max_sequence_length
+
+
+class T5Gemma(T5):
+    """`T5GemmaSeq2SeqLM`: a source is its pieces alone, as its `generate` reads it."""
+
+    source_ends = False
+
+    @staticmethod
+    def _bos(tokenizer):
+        return tokenizer.start_token_id
+
+    def _begin(self, tokenizer, backbone):
+        if self.model.preprocessor.add_start_token:
+            self.source_begins = (tokenizer.start_token_id,)
+        self.cache = CacheSize(
+            backbone.decoder_num_layers,
+            backbone.decoder_num_key_value_heads,
+            backbone.decoder_head_dim,
+        )
+
+    def encode(self, ids, mask):
+        return self.model.call_encoder(ids, mask)[0]
+
+    def decode(self, ids, index, cache, memory, mask, keys=None):
+        logits, _, (cache, keys) = self.model.call_decoder_with_cache(
+            decoder_token_ids=ids,
+            decoder_padding_mask=None,
+            cache=(cache, keys),
+            cache_update_index=index,
+            encoder_output=memory,
+            encoder_padding_mask=mask,
+        )
+        return logits, cache, keys
+
+
+KINDS = {"T5Seq2SeqLM": T5, "T5GemmaSeq2SeqLM": T5Gemma, "BartSeq2SeqLM": Bart}
+
+
+def kind_of(model, unk=None):
+    """What a model of KerasHub is here.
+
+    Args:
+        model: of one of `KINDS`, or of a subclass, with its preprocessor.
+        unk: the id of what its vocabulary does not have, or None.
+
+    Raises:
+        ValueError: it is of none, or has no preprocessor.
+    """
+    for cls in type(model).__mro__:
+        if cls.__name__ in KINDS:
+            if getattr(model, "preprocessor", None) is None:
+                raise ValueError(f"model must have its preprocessor, got a {cls.__name__} without")
+            return KINDS[cls.__name__](model, unk)
+    raise ValueError(
+        f"model must be one of {', '.join(KINDS)} of KerasHub, got {type(model).__name__}"
+    )
+
+
+class KerasHubInference:
+    """The forward pass of a model of KerasHub, over its own encoder and its own cached decoder.
+
+    It searches in ids of which 0 to 3 are pad, unk, bos and eos, and 4 + n the model's n. A step
+    copies the past of each hypothesis into a cache as the model has it: its attention knows no
+    ancestors.
+
+    Args:
+        kind: from `kind_of`.
+    """
+
+    def __init__(self, kind):
+        self.kind, self.special_ids = kind, kind.special_ids
+
+    def vocabulary_ids(self, ids):
+        """The ids of a search as ids of the vocabulary: the same."""
+        return ids
+
+    def start(self, source_ids, width):
+        """The `State` of a search with W = `width` beams of source_ids [B, S], before the first
+        step. Its memory has W copies, which the model's attention wants."""
+        ids, mask = self._source(source_ids)
+        batch = tf.shape(ids)[0]
+        with stock_slice_update():
+            memory = self.kind.encode(ids, mask)
+            # The keys of the memory come with the first tokens, which nobody chooses.
+            first = self.kind.target_begins or (self.special_ids.bos,)
+            empty = _zeros(self.kind.cache, batch, len(first), memory.dtype)
+            first = tf.tile([first], [batch, 1])
+            _, before, keys = self.kind.decode(first, 0, empty, memory, mask)
+        before = before[:, :, :, : len(self.kind.target_begins)]
+        copies = [tf.repeat(one[:, None], width, axis=1) for one in (keys, mask, before)]
+        names = ("keys", "mask", "before")
+        memory = {"memory": memory, **dict(zip(names, copies, strict=True))}  # [B, W, ...]
+        cache = tf.zeros(
+            tf.stack([batch, 1, width * self.kind.cache.numbers]), memory["keys"].dtype
+        )
+        return State(memory, cache)
+
+    def step(self, ids, position, visible, state):
+        """The step function of `tfformer.search`; its cache is [B, C, W * F], F numbers of each
+        position and beam."""
+        size, known = self.kind.cache, state.memory
+        batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
+        capacity, rows = tf.shape(visible)[2], batch * width
+        # 1. The past of each hypothesis, from the beams that its ancestors were in.
+        beams = tf.argmax(tf.cast(visible, tf.int32), axis=-1, output_type=tf.int32)  # [B, W, C]
+        places = tf.range(capacity) * width + beams
+        past = tf.reshape(state.cache, tf.stack([batch, capacity * width, size.numbers]))
+        past = tf.gather(past, places, batch_dims=1)  # [B, W, C, F]
+        shape = [rows, capacity, size.num_layers, 2, size.num_heads, size.head_size]
+        past = tf.transpose(tf.reshape(past, tf.stack(shape)), [0, 2, 3, 1, 4, 5])
+        # 2. The model's own step, behind the tokens that stand before bos.
+        ours = {name: _joined(known[name]) for name in ("keys", "mask", "before")}  # [B * W, ...]
+        index = position + len(self.kind.target_begins)
+        with stock_slice_update():
+            logits, cache, _ = self.kind.decode(
+                tf.reshape(self.special_ids.to_model(ids), tf.stack([rows, 1])),
+                index,
+                tf.concat([ours["before"], past], axis=3) if self.kind.target_begins else past,
+                known["memory"],
+                ours["mask"],
+                ours["keys"],
+            )
+        # 3. What it has written, for all beams.
+        written = tf.reshape(cache[:, :, :, index], tf.stack([batch, width * size.numbers]))
+        row = width * size.numbers
+        cache = tf.raw_ops.InplaceUpdate(
+            x=tf.reshape(state.cache, tf.stack([batch * capacity, row])),
+            i=tf.range(batch) * capacity + position,
+            v=written,
+        )
+        cache = tf.reshape(cache, tf.stack([batch, capacity, row]))
+        logits = self.special_ids.logits_to_search(tf.cast(logits[:, 0], tf.float32))
+        return StepResult(tf.reshape(logits, [batch, width, logits.shape[-1]]), cache)
+
+    def memory(self, source_ids):
+        """What `log_probs` needs of the source."""
+        return {"source_ids": source_ids}
+
+    def log_probs(self, target_ids, labels, memory):
+        """log P(label) at all positions of target_ids [B, T], float32 [B, T].
+
+        One sentence at a time: [B, T, V] of logits would be gigabytes.
+        """
+
+        def of_one(one):
+            source_ids, target_ids, labels = (row[None] for row in one)
+            logits = self._whole(source_ids, target_ids)  # [1, T, V]
+            label = tf.gather(logits, self.special_ids.to_model(labels), batch_dims=2)
+            return (label - tf.reduce_logsumexp(logits, axis=-1))[0]
+
+        rows = (memory["source_ids"], target_ids, labels)
+        return tf.map_fn(of_one, rows, parallel_iterations=1, fn_output_signature=tf.float32)
+
+    def logits(self, inputs):
+        """The whole model, without a cache: {"source_ids": [N, S], "target_ids": [N, T]}, which
+        begin with bos -> logits [N, T, V] by ids of a search."""
+        found = self._whole(inputs["source_ids"], inputs["target_ids"])
+        shape = tf.shape(found)
+        found = tf.reshape(found, tf.stack([shape[0] * shape[1], found.shape[-1]]))
+        found = self.special_ids.logits_to_search(found)
+        return tf.reshape(found, tf.stack([shape[0], shape[1], found.shape[-1]]))
+
+    def _whole(self, source_ids, target_ids):
+        """Logits float32 [N, T, V], by the model's ids."""
+        ids, mask = self._source(source_ids)
+        target = self.special_ids.to_model(target_ids)
+        begins = self.kind.target_begins
+        if begins:
+            before = tf.tile([begins], [tf.shape(target)[0], 1])
+            target = tf.concat([before, target], axis=1)
+        inputs = {
+            "encoder_token_ids": ids,
+            "encoder_padding_mask": tf.cast(mask, tf.int32),
+            "decoder_token_ids": target,
+            # Padding stands behind all tokens, where a causal model does not look.
+            "decoder_padding_mask": tf.ones_like(target),
+        }
+        return tf.cast(self.kind.model(inputs, training=False), tf.float32)[:, len(begins) :]
+
+    def _source(self, source_ids):
+        """Source ids of a search [B, S], padded, each row with eos -> ids and mask of the model."""
+        mask = source_ids != PAD
+        if not self.kind.source_ends:
+            mask &= source_ids != EOS
+        ids = self.special_ids.to_model(tf.where(mask, source_ids, PAD))
+        if self.kind.source_begins:
+            before = tf.tile([self.kind.source_begins], [tf.shape(ids)[0], 1])
+            ids = tf.concat([before, ids], axis=1)
+            mask = tf.concat([tf.ones_like(before, tf.bool), mask], axis=1)
+        return ids, mask
+
+
+@contextlib.contextmanager
+def stock_slice_update():
+    """Inside, `keras.ops.slice_update`, by which these models write their caches, is stock
+    operations: Keras's own is one of XLA, which no stock server runs."""
+    kept = keras.ops.slice_update
+    keras.ops.slice_update = _slice_update
+    try:
+        yield
+    finally:
+        keras.ops.slice_update = kept
+
+
+def _slice_update(inputs, start_indices, updates):
+    """Updates of some positions, axis 1, of all that there is along the other axes."""
+    _, first, *_ = start_indices
+    behind = inputs[:, first + tf.shape(updates)[1] :]
+    return tf.concat([inputs[:, :first], updates, behind], axis=1)
+
+
+def _zeros(size, batch, length, dtype):
+    """An empty cache [B, N, 2, T, H, K]."""
+    shape = [batch, size.num_layers, 2, length, size.num_heads, size.head_size]
+    return tf.zeros(tf.stack(shape), dtype)
+
+
+def _joined(copies):
+    """[B, W, ...] -> [B * W, ...]; what is known of the shape stays known."""
+    sizes, shape = tf.shape(copies), copies.shape.as_list()
+    inner = [size or sizes[axis] for axis, size in enumerate(shape)]
+    return tf.reshape(copies, tf.stack([sizes[0] * sizes[1], *inner[2:]]))

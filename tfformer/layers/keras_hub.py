@@ -1,0 +1,144 @@
+"""Weights from KerasHub's Transformer layers into ours, and back. Nothing of it is imported."""
+
+import keras
+from keras import ops
+
+from tfformer.layers.decoder import DecoderLayer
+from tfformer.layers.encoder import EncoderLayer
+
+THEIRS = ("TransformerEncoder", "TransformerDecoder")
+# Of Keras's activations, those that a layer here has too.
+ACTIVATIONS = ("relu", "gelu", "silu")
+SAME = ("d_model", "num_heads", "d_ff", "activation", "norm", "epsilon")
+
+
+def from_keras_hub(layer):
+    """A layer of ours that computes what one of KerasHub does.
+
+    Args:
+        layer: a built `TransformerEncoder` or `TransformerDecoder` of `keras_hub.layers` (or of
+            `keras_nlp.layers`). Its weights are copied.
+
+    Returns:
+        An `EncoderLayer`, or a `DecoderLayer` of a decoder that attends to an encoder's output. A
+        decoder that does not is an `EncoderLayer` that is called with `causal=True`.
+
+    Raises:
+        ValueError: it is no such layer, is not built, has an activation or a width of heads that
+            no layer here has, or a memory of another width than its own.
+
+    Example, a layer of width 22:
+        >>> from keras_hub.layers import TransformerEncoder
+        >>> theirs, x = TransformerEncoder(intermediate_dim=13, num_heads=2), np.eye(22)[None]
+        >>> expected = theirs(x)
+        >>> ours = from_keras_hub(theirs)
+        >>> ours.d_ff, ours.epsilon, bool(np.allclose(ours(x), expected, atol=1e-5))
+        (13, 1e-05, True)
+    """
+    options = _options(layer)
+    options |= {"dropout": layer.dropout, "attention_dropout": layer.dropout}
+    shape = (None, None, options["d_model"])
+    if getattr(layer, "_cross_attention_layer", None) is None:
+        ours = EncoderLayer(**options, dtype=layer.dtype_policy)
+        ours.build(shape)
+    else:
+        ours = DecoderLayer(**options, dtype=layer.dtype_policy)
+        ours.build(shape, shape)
+    for mine, theirs in _pairs(ours, layer):
+        mine.assign(ops.reshape(theirs, mine.shape))
+    return ours
+
+
+def to_keras_hub(layer, target):
+    """The weights of a layer of ours in one of KerasHub, which then computes what ours does.
+
+    Args:
+        layer: a built `EncoderLayer` or `DecoderLayer`.
+        target: a built `TransformerEncoder` or `TransformerDecoder` of the same sizes, activation,
+            norm and epsilon; its weights are overwritten.
+
+    Returns:
+        `target`.
+
+    Raises:
+        ValueError: one of them is no such layer or not built, or they do not compute the same.
+
+    Example, a layer of width 22:
+        >>> from keras_hub.layers import TransformerEncoder
+        >>> ours, x = EncoderLayer(d_model=22, num_heads=2, d_ff=13), np.eye(22)[None]
+        >>> expected, theirs = ours(x), TransformerEncoder(13, 2, layer_norm_epsilon=1e-6)
+        >>> theirs.build(x.shape)
+        >>> bool(np.allclose(to_keras_hub(ours, theirs)(x), expected, atol=1e-5))
+        True
+    """
+    if not isinstance(layer, EncoderLayer | DecoderLayer) or not layer.built:
+        raise ValueError(f"layer must be a built EncoderLayer or DecoderLayer, got {layer!r}")
+    options = _options(target)
+    for name in SAME:
+        if getattr(layer, name) != options[name]:
+            raise ValueError(
+                f"target must have the layer's {name}, {getattr(layer, name)!r}, got "
+                f"{options[name]!r}"
+            )
+    attends = getattr(target, "_cross_attention_layer", None) is not None
+    if attends != isinstance(layer, DecoderLayer):
+        reads = "a decoder that attends to a memory" if not attends else "a layer without a memory"
+        raise ValueError(f"target must be {reads}, as the layer, got {type(target).__name__}")
+    for mine, theirs in _pairs(layer, target):
+        theirs.assign(ops.reshape(mine, theirs.shape))
+    return target
+
+
+def _options(layer):
+    """The options of a layer of KerasHub, by our names; a ValueError if it is none."""
+    if not {cls.__name__ for cls in type(layer).__mro__} & set(THEIRS) or not layer.built:
+        raise ValueError(f"layer must be a built {' or '.join(THEIRS)} of KerasHub, got {layer!r}")
+    d_model, num_heads, head_size = layer._self_attention_layer.query_dense.kernel.shape
+    if num_heads * head_size != d_model:
+        raise ValueError(
+            f"the heads of the layer must be as wide as it is, {d_model}, together, got "
+            f"{num_heads} of {head_size}"
+        )
+    cross = getattr(layer, "_cross_attention_layer", None)
+    if cross is not None and cross.key_dense.kernel.shape[0] != d_model:
+        raise ValueError(
+            f"the memory of the layer must be as wide as it is, {d_model}, got "
+            f"{cross.key_dense.kernel.shape[0]}"
+        )
+    known = {getattr(keras.activations, name): name for name in ACTIVATIONS}
+    if layer.activation not in known:
+        raise ValueError(
+            f"the activation of the layer must be one of {ACTIVATIONS}, got {layer.activation!r}"
+        )
+    return {
+        "d_model": d_model,
+        "num_heads": num_heads,
+        "d_ff": layer.intermediate_dim,
+        "activation": known[layer.activation],
+        "norm": "pre" if layer.normalize_first else "post",
+        "epsilon": layer.layer_norm_epsilon,
+    }
+
+
+def _pairs(ours, theirs):
+    """(our weight, theirs) of all that there is. Our heads stand side by side, [D, H * K]; theirs
+    have an axis of their own, [D, H, K], in the same order."""
+    for part, (sublayer, residual) in zip(ours.PARTS, ours.parts(), strict=True):
+        if part.name == "feed_forward":
+            pairs = [
+                (sublayer.inner, theirs._feedforward_intermediate_dense),
+                (sublayer.outer, theirs._feedforward_output_dense),
+            ]
+            norm = theirs._feedforward_layer_norm
+        else:
+            other = getattr(theirs, f"_{part.name}_layer")
+            pairs = [
+                (getattr(sublayer, f"{name}_projection"), getattr(other, f"{name}_dense"))
+                for name in ("query", "key", "value", "output")
+            ]
+            norm = getattr(theirs, f"_{part.name}_layer_norm")
+        for mine, dense in pairs:
+            yield mine.kernel, dense.kernel
+            yield mine.bias, dense.bias
+        yield residual.layer_norm.gamma, norm.gamma
+        yield residual.layer_norm.beta, norm.beta

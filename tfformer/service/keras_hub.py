@@ -1,0 +1,207 @@
+"""Text in, text out, by a sequence-to-sequence model of KerasHub, wrapped and not converted."""
+
+import math
+from typing import NamedTuple
+
+from tfformer.config import whole
+from tfformer.inference.keras_hub import KerasHubInference, kind_of
+from tfformer.search.options import OPTIONS, first_names
+from tfformer.service.complete import complete
+from tfformer.service.document import translate_document
+from tfformer.service.generation import Generation
+from tfformer.service.limits import Limits
+from tfformer.service.n_best import beam_search, beam_search_ids
+from tfformer.service.sample import sample
+from tfformer.service.score import score
+from tfformer.service.service import Searching
+from tfformer.service.translation import greedy, serving_default
+from tfformer.service.translator import Translating
+from tfformer.text.byte_pairs import BytePairs
+from tfformer.text.foreign import ForeignModel, unknown_id
+from tfformer.text.tokenizer import Tokenizer
+
+# Those of a `Translator`, but for `align`, which needs the weights of an attention.
+SIGNATURES = (
+    serving_default,
+    translate_document,
+    beam_search,
+    beam_search_ids,
+    score,
+    sample,
+    complete,
+)
+NEEDS_ATTENTION = ("coverage_penalty",)
+LENGTH = 256  # tokens of a source and of a target, where nobody says another number
+LEFT_OUT = (
+    "Its cached decoder gives no attention weights: there is no `align`, no `alignment` and no\n"
+    "coverage penalty."
+)
+
+
+class Sizes(NamedTuple):
+    """How many ids a search has, and that a source has its eos, as a configuration says it."""
+
+    source_vocabulary_size: int
+    target_vocabulary_size: int
+    source_eos: bool = True
+
+
+class KerasHubGeneration(Generation):
+    """What the signatures share; there is no attention to look at."""
+
+    asked = [option for option in Generation.asked if option.name not in NEEDS_ATTENTION]
+    kept = ("token_log_probs",)
+
+    def inference(self, source_ids=None):
+        return self.fused()
+
+
+class KerasHubTranslator(Translating, Searching):
+    """A sequence-to-sequence model of KerasHub as functions of text: the signatures of a
+    `Translator` but `align`, with its options but `coverage_penalty`.
+
+    The model is used as it is, its own encoder and its own cached decoder; only the search around
+    it is ours. Ids in `source_ids` and `token_ids`: 0 to 3 are pad, unk, bos and eos, and 4 + n is
+    the model's n.
+
+    Args:
+        model: a `T5Seq2SeqLM`, a `T5GemmaSeq2SeqLM` or a `BartSeq2SeqLM` with its preprocessor.
+        max_source_length: tokens of a source, eos counted; a longer text is cut. Default 256, or
+            fewer, if the model can number fewer places.
+        max_target_length: tokens of a target, eos counted. The same default.
+        max_batch_size: rows of a request. Default 256.
+        length_penalty_form: `"gnmt"` (default) or `"power"`.
+        options: `beam_width` and others of `Translator`, with its defaults.
+
+    Attributes:
+        signatures, functions: see `Service`.
+
+    Raises:
+        ValueError: the model is none of these, its vocabulary cannot be read, or an option breaks
+            its rule, which it names with the value received.
+        TypeError: there is no such option.
+
+    Example:
+        model = keras_hub.models.Seq2SeqLM.from_preset("bart_base_en")
+        translator = KerasHubTranslator(model, beam_width=5)
+        translator.translate(["The house is"])
+        translator.save("exported/bart/1")
+    """
+
+    LARGEST = "memory of the largest request, of most rows or widest beam"
+
+    def __init__(
+        self,
+        model,
+        *,
+        max_source_length=None,
+        max_target_length=None,
+        max_batch_size=256,
+        length_penalty_form="gnmt",
+        **options,
+    ):
+        options = first_names(options)
+        known = {option.name: option for option in KerasHubGeneration.asked}
+        if unknown := sorted(set(options) - set(known)):
+            raise TypeError(f"options must be of {sorted(known)}, got {unknown[0]!r}")
+        given = {name: options.get(name, option.default) for name, option in known.items()}
+        self.options = {name: known[name].checked(value) for name, value in given.items()}
+        self.length_penalty_form = OPTIONS["length_penalty_form"].checked(length_penalty_form)
+        self.model, self.dtype = model, None
+        self.kind, side = _read(model)
+        self.tokenizer, self.inference = Tokenizer(side), KerasHubInference(self.kind)
+        self.max_batch_size = whole("max_batch_size", max_batch_size, least=1)
+        self.max_source_length = self._length("max_source_length", max_source_length)
+        self.max_target_length = self._length("max_target_length", max_target_length)
+        if self.options["min_length"] > self.max_target_length:
+            raise ValueError(
+                f"min_length must be at most max_target_length = {self.max_target_length}, "
+                f"got {self.options['min_length']}"
+            )
+        self.make_signatures()
+        self._greedy = greedy(self._generation(self.fused))
+
+    def _length(self, name, value):
+        """A number of tokens, if the model can number their places; None stands for the default."""
+        # One place is for what stands before a source, or before the bos of a target.
+        most = math.inf if self.kind.longest is None else self.kind.longest - 1
+        value = min(LENGTH, most) if value is None else value
+        if whole(name, value, least=2) > most:
+            raise ValueError(f"{name} must be in [2, {most}], got {value}")
+        return value
+
+    @property
+    def beam_width(self):
+        return self.options["beam_width"]
+
+    @property
+    def length_penalty(self):
+        return self.options["length_penalty"]
+
+    def translate(self, texts, batch_size=None, greedy=False):
+        """Texts in any number -> their translations, as `Translator.translate` gives them."""
+        function = self._greedy if greedy else self.functions["serving_default"]
+        return self.in_batches(texts, batch_size, lambda texts: function(texts)["translation"])
+
+    answer = translate
+
+    def logits(self, inputs):
+        """The model, whole and without a cache; see `KerasHubInference.logits`."""
+        return self.inference.logits(inputs)
+
+    def fused(self, dtype=None):
+        """The model as a search uses it: nothing is fused."""
+        return self.inference
+
+    def served(self, fused, shortlist):
+        generation = self._generation(fused)
+        made = [make(generation) for make in SIGNATURES]
+        return {signature.name: signature for signature in made}
+
+    def saved(self, root):
+        # The functions are those of here: they close over these variables.
+        root.weights = [variable.value for variable in self.model.weights]
+        return self.signatures
+
+    def _generation(self, fused):
+        size = self.tokenizer.source_vocabulary_size
+        limits = Limits(self.max_source_length, self.max_target_length, self.max_batch_size)
+        known = Sizes(size, size), fused, self.tokenizer, self.options, limits
+        return KerasHubGeneration(*known, self.length_penalty_form)
+
+    def flops(self):
+        return {}
+
+    def page(self):
+        page = super().page()
+        return page._replace(
+            about=f"Text in, text out, by beam search: {type(self.model).__name__} of KerasHub",
+            command="export.keras_hub PRESET",
+            inputs=f"{page.inputs}\n\n{LEFT_OUT} In `source_ids` and `token_ids`, 0 to 3 are pad, "
+            "unk, bos and eos,\nand 4 + n is KerasHub's id n.",
+        )
+
+    def costs(self):
+        return {}
+
+    def request_bytes(self, rows, width):
+        numbers, vocabulary = self.kind.cache.numbers, self.tokenizer.target_vocabulary_size
+        # Of a cache there are, in a step, itself, its longer copy, the past of each hypothesis in
+        # two orders, and what the decoder writes, layer by layer and together.
+        caches = 6 * rows * width * self.max_target_length * numbers * 4
+        # The keys of the source, for each beam, and the layers of them that a step takes out.
+        keys = 3 * rows * width * (self.max_source_length + 1) * numbers * 4
+        return caches + keys + 7 * rows * width * vocabulary * 4
+
+
+def _read(model):
+    """What a model is here, and the `Side` of its vocabulary, by whose ids it is searched."""
+    tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
+    proto = getattr(tokenizer, "proto", None)
+    kind = kind_of(model, None if proto is None else unknown_id(proto))
+    size = model.backbone.vocabulary_size
+    if proto is not None:
+        return kind, ForeignModel(proto, kind.special_ids, size)
+    whole = tokenizer.unsplittable_tokens
+    tables = tokenizer.vocabulary, tokenizer.merges
+    return kind, BytePairs(*tables, kind.special_ids, size, whole)

@@ -1,0 +1,215 @@
+"""Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019) inside the graph, by stock ops."""
+
+import functools
+import json
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.sides import FILLING, SPECIAL, Side
+
+CUT = b"\xff"  # stands in no UTF-8
+NEVER = 2**31 - 1  # the rank of a pair that is never joined
+
+
+@functools.cache
+def byte_names():
+    """The 256 characters as which the tables write bytes: those that can be seen are themselves."""
+    seen = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
+    hidden = {byte: 256 + n for n, byte in enumerate(b for b in range(256) if b not in seen)}
+    return [chr(hidden.get(byte, byte)) for byte in range(256)]
+
+
+@functools.cache
+def _bytes_by_name():
+    return {name: bytes([n]) for n, name in enumerate(byte_names())}
+
+
+class BytePairs(Side):
+    """A table of pieces of bytes, and in which order they are joined.
+
+    A text is bytes. The pair that comes first among the merges is joined, the left one of two, and
+    again, until there is none. A piece of `whole` that a text spells out is that piece. Ids: 0 to 3
+    are pad, unk, bos and eos, and 4 + n is the table's id n. (The places 4 + n of the four are in
+    no text.) A byte that the table does not have is left out.
+
+    No words are cut out beforehand, so that a text has the ids that `tokenizers.models.BPE` gives
+    it. Where no merge has a pair of bytes inside, nothing is ever joined: there a text falls into
+    segments, words mostly, which are joined side by side.
+
+    Args:
+        vocabulary: {piece: id}, bytes written as `byte_names` says.
+        merges: pairs, "a b" each, the first to be joined first.
+        special_ids: the table's ids of pad, unk, bos and eos; None: there is none.
+        size: how many ids there are, more than the greatest. Default: one more.
+        whole: pieces that are never cut. Default: those of `special_ids`.
+
+    Raises:
+        ValueError: a merge is no pair of pieces that make a piece, or an id or the size is none.
+    """
+
+    suffix = ".bytepairs"
+
+    def __init__(self, vocabulary, merges, special_ids, size=None, whole=None):
+        size = max(vocabulary.values(), default=-1) + 1 if size is None else size
+        names = {n: piece for piece, n in vocabulary.items()}
+        if not names or len(names) < len(vocabulary) or not 0 <= min(names) <= max(names) < size:
+            raise ValueError(f"vocabulary must have ids in [0, {size}), each once")
+        if wrong := [n for n in special_ids if n is not None and n not in names]:
+            raise ValueError(f"special_ids must be of the vocabulary, got {wrong[0]}")
+        special = zip((PAD, UNK, BOS, EOS), special_ids, strict=True)
+        special = {n: ours for ours, n in special if n is not None}
+        whole = [names[n] for n in special] if whole is None else list(whole)
+        content = [vocabulary, list(merges), list(special_ids), size, whole]
+        super().__init__(json.dumps(content).encode(), "byte_pairs")
+        self._ids = {piece: special.get(n, EOS + 1 + n) for piece, n in vocabulary.items()}
+        self._size = EOS + 1 + size
+        self._make_merges(merges)
+        self._make_whole([piece for piece in whole if piece in self._ids])
+        self._names = tf.constant([piece.encode() for piece in self.pieces])
+        self._texts = tf.constant([_bytes_of(piece) for piece in self.pieces])
+
+    def _make_merges(self, merges):
+        """What a pair of ids is joined to, and in which order; and the bytes that may be inside."""
+        byte_of = {name: n for n, name in enumerate(byte_names())}
+        joined, inside = {}, np.zeros([256, 256], bool)
+        for number, merge in enumerate(merges):
+            if merge.startswith("#version:"):
+                continue
+            left, _, right = merge.partition(" ")
+            if any(piece not in self._ids for piece in (left, right, left + right)):
+                raise ValueError(f"merge {number} must be two pieces that make one, got {merge!r}")
+            key = self._ids[left] * self._size + self._ids[right]
+            joined.setdefault(key, (len(joined), self._ids[left + right]))
+            inside[byte_of[left[-1]], byte_of[right[0]]] = True
+        known = joined or {-1: (NEVER, UNK)}
+        self._ranks = _table(
+            tf.constant(list(known), tf.int64), [r for r, _ in known.values()], NEVER
+        )
+        self._joined = tf.constant([made for _, made in known.values()])
+        self._inside = tf.constant(inside)
+        self._numbers = _table([bytes([n]) for n in range(256)], [*range(256)], -1)
+        self._of_byte = tf.constant([self._ids.get(name, -1) for name in byte_names()])
+
+    def _make_whole(self, whole):
+        """The pieces that a text is cut at, the longest first, and their ids."""
+        self._pattern = "|".join(re.escape(piece) for piece in sorted(whole, key=len, reverse=True))
+        spelled = [piece.encode() for piece in whole] or [CUT]
+        self._whole = _table(spelled, [self._ids[piece] for piece in whole] or [-1], -1)
+
+    @classmethod
+    def from_content(cls, content, name="content"):
+        try:
+            return cls(*json.loads(content))
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{name} must be tables of byte pairs: {error}") from error
+
+    @staticmethod
+    def clean(text):
+        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+    @functools.cached_property
+    def pieces(self):
+        found = [*SPECIAL, *(f"{FILLING}{n}" for n in range(self._size - len(SPECIAL)))]
+        for piece, n in self._ids.items():
+            found[n] = piece
+        return found
+
+    @functools.cached_property
+    def byte_ids(self):
+        return [self._ids[name] for name in byte_names() if name in self._ids]
+
+    def encode(self, text):
+        text = self.clean(text)
+        if self._pattern:
+            rewrite = CUT + rb"\1" + CUT
+            text = tf.strings.regex_replace(text, f"({self._pattern})", rewrite)
+        parts = tf.strings.split(text, CUT)
+        whole = self._whole.lookup(parts.flat_values)
+        spelled = tf.strings.bytes_split(tf.where(whole < 0, parts.flat_values, ""))
+        numbers = self._numbers.lookup(spelled.flat_values)
+        ids, rows = tf.gather(self._of_byte, numbers), tf.cast(spelled.value_rowids(), tf.int32)
+        numbers, ids, rows = (tf.boolean_mask(one, ids >= 0) for one in (numbers, ids, rows))
+        ids, rows = self._join(ids, rows, numbers)
+        # What is whole has no bytes here: it comes to its place among the parts.
+        alone = tf.cast(tf.where(whole >= 0)[:, 0], tf.int32)
+        ids = tf.concat([ids, tf.gather(whole, alone)], axis=0)
+        rows = tf.concat([rows, alone], axis=0)
+        order = tf.argsort(rows, stable=True)
+        rows = tf.gather(parts.value_rowids(), tf.gather(rows, order))  # of parts, of texts
+        count = tf.size(text, tf.int64)
+        found = tf.RaggedTensor.from_value_rowids(tf.gather(ids, order), rows, count)
+        return tf.concat([found, tf.fill([count, 1], EOS)], axis=1)
+
+    def _join(self, ids, rows, numbers):
+        """The pieces that bytes are joined to, int32 [N] with the row of each.
+
+        Args:
+            ids, rows, numbers: the id, the row and the number of each byte, int32 [N], rows in
+                ascending order.
+        """
+        pairs = tf.stack([numbers[:-1], numbers[1:]], axis=1)
+        begins = (rows[:-1] != rows[1:]) | ~tf.gather_nd(self._inside, pairs)
+        segments = tf.cumsum(tf.cast(begins, tf.int32))
+        segments = tf.concat([tf.zeros_like(rows[:1]), segments], axis=0)  # [N]
+        count = tf.size(ids)  # of segments at most
+
+        def ranks(ids, segments):
+            key = tf.cast(ids[:-1], tf.int64) * self._size + tf.cast(ids[1:], tf.int64)
+            return tf.where(segments[:-1] == segments[1:], self._ranks.lookup(key), NEVER)
+
+        def least(values, segments):
+            return tf.gather(tf.math.unsorted_segment_min(values, segments, count), segments)
+
+        def some(ids, rows, segments, ranks):
+            return tf.reduce_any(ranks < NEVER)
+
+        def join(ids, rows, segments, found):
+            chosen = (found < NEVER) & (found == least(found, segments[:-1]))  # [N - 1]
+            places = tf.where(chosen, tf.range(tf.size(found)), NEVER)
+            chosen &= places == least(places, segments[:-1])  # the left one
+            made = tf.gather(self._joined, tf.where(chosen, found, 0))
+            ids = tf.concat([tf.where(chosen, made, ids[:-1]), ids[-1:]], axis=0)
+            stays = tf.concat([[True], ~chosen], axis=0)
+            ids, rows, segments = (tf.boolean_mask(one, stays) for one in (ids, rows, segments))
+            return ids, rows, segments, ranks(ids, segments)
+
+        start = (ids, rows, segments, ranks(ids, segments))
+        free = (tf.TensorShape([None]),) * len(start)
+        return tf.while_loop(some, join, start, free, parallel_iterations=1)[:2]
+
+    def decode(self, ids):
+        texts = ids.with_flat_values(tf.gather(self._texts, ids.flat_values))
+        return self.clean(tf.strings.reduce_join(texts, axis=1))
+
+    def names(self, ids):
+        return tf.gather(self._names, ids)
+
+    def ids_of(self, piece):
+        """Those of the text that the piece stands for."""
+        return self.encode(tf.constant([_bytes_of(piece)]))[0, :-1].numpy().tolist() or [UNK]
+
+    def sampler(self, alpha):
+        return None
+
+    def filled_up(self, size):
+        vocabulary, merges, special_ids, _, whole = json.loads(self.content)
+        return BytePairs(vocabulary, merges, special_ids, size - EOS - 1, whole)
+
+    def _text_of(self, ids):
+        return b"".join(_bytes_of(self.pieces[n]) for n in ids).decode(errors="replace")
+
+
+def _table(keys, values, default):
+    values = tf.constant(values, tf.int32)
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), default)
+
+
+def _bytes_of(piece):
+    """The bytes that a piece stands for, none for one that no text has."""
+    if piece.startswith(FILLING):
+        return b""
+    known = _bytes_by_name()
+    return b"".join(known.get(character, character.encode()) for character in piece)

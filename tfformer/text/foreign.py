@@ -1,0 +1,91 @@
+"""SentencePiece models of other programs, whose special ids are not 0 to 3."""
+
+import sentencepiece
+import tensorflow as tf
+
+from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.sides import FILLING, SPECIAL, SentencePieceModel
+
+
+class ForeignModel(SentencePieceModel):
+    """A SentencePiece model with special ids of its own, renumbered: 0 to 3 are pad, unk, bos and
+    eos, and 4 + n is the model's id n. (The places 4 + n of the four are in no text.)
+
+    It reads texts as that program does: what is no UTF-8 is replaced, but control characters stay,
+    for which such a model may have pieces.
+
+    Args:
+        content: the bytes of that model.
+        special_ids: its ids of pad, unk, bos and eos; None: it has none. Two may be the same.
+        size: how many ids its program counts, which may be more than the model has pieces. Default:
+            the pieces.
+
+    Raises:
+        ValueError: the bytes are no such model, an id is none of it, or `size` is below its pieces.
+    """
+
+    def __init__(self, content, special_ids, size=None):
+        super().__init__(renumbered(content, special_ids, size))
+
+    @staticmethod
+    def clean(text):
+        return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+
+def renumbered(content, special_ids, size=None):
+    """The bytes of the same model with pieces in the order of `ForeignModel`: its arguments."""
+    from google.protobuf.message import DecodeError
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    kind = ModelProto.SentencePiece
+    try:
+        model = ModelProto.FromString(content)
+    except DecodeError as error:
+        raise ValueError(
+            f"content must be a SentencePiece model, got {len(content)} bytes"
+        ) from error
+    pieces = list(model.pieces)
+    size = len(pieces) if size is None else size
+    if not pieces or size < len(pieces):
+        raise ValueError(f"size must be at least {max(1, len(pieces))}, the pieces, got {size}")
+    own = dict(zip((PAD, UNK, BOS, EOS), special_ids, strict=True))
+    if wrong := [one for one in own.values() if one is not None and not 0 <= one < len(pieces)]:
+        raise ValueError(f"special_ids must be below {len(pieces)}, the pieces, got {wrong[0]}")
+    least = min(piece.score for piece in pieces)
+    order, named = [], set()
+    for ours in (EOS, UNK, BOS, PAD):  # of two that are the same, the first has the name
+        own_id, name = own[ours], f"{FILLING}{SPECIAL[ours]}"
+        if own_id is not None and own_id not in named:
+            named.add(own_id)
+            name = pieces[own_id].piece
+        which = kind.UNKNOWN if ours == UNK else kind.CONTROL
+        order.append(kind(piece=name, score=least - 1, type=which))
+    order = [order[3], order[1], order[2], order[0]]  # pad, unk, bos, eos
+    for n in range(size):
+        if n < len(pieces) and n not in named:
+            order.append(pieces[n])
+        else:
+            order.append(kind(piece=f"{FILLING}{n}", score=least - 1, type=kind.CONTROL))
+    del model.pieces[:]
+    model.pieces.extend(order)
+    trainer = model.trainer_spec
+    trainer.vocab_size = len(order)
+    trainer.pad_id, trainer.unk_id, trainer.bos_id, trainer.eos_id = PAD, UNK, BOS, EOS
+    trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = (
+        piece.piece for piece in order[: EOS + 1]
+    )
+    return model.SerializeToString()
+
+
+def unknown_id(content):
+    """The id that a SentencePiece model, its bytes, gives to what it does not know.
+
+    Raises:
+        ValueError: the bytes are no such model.
+    """
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=content).unk_id()
+    except RuntimeError as error:
+        raise ValueError(
+            f"content must be a SentencePiece model, got {len(content)} bytes"
+        ) from error
