@@ -17,7 +17,9 @@ from tfformer.config import BOS
 from training import import_marian
 
 pytestmark = pytest.mark.slow
-PACKAGES = ["torch", "transformers", "sentencepiece", "sacremoses", "safetensors"]
+PACKAGES = [
+    "torch==2.13.0", "transformers==5.24.0", "sentencepiece==0.2.3", "sacremoses", "safetensors",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
