@@ -133,10 +133,10 @@ def export(run, directory, progress=print, batching=False, quick=False, **option
 
     check_name(Path(directory))
     service = load_service(run, **options)
-    compared = COMPARISONS[family_of(service.model)]
 
     def compare(requests, report):
-        compared(service, requests, report, run, options, progress)
+        comparison = COMPARISONS[family_of(service.model)]
+        comparison(service, requests, report, run, options, progress)
 
     texts = typical_texts(run, service)
     return export_service(service, directory, compare, texts, progress, batching, quick)

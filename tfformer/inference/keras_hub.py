@@ -201,16 +201,18 @@ class KerasHubInference:
         # 1. The past of each hypothesis, from the beams that its ancestors were in.
         beams = tf.argmax(tf.cast(visible, tf.int32), axis=-1, output_type=tf.int32)  # [B, W, C]
         places = tf.range(capacity) * width + beams
-        past = tf.reshape(state.cache, tf.stack([batch, capacity * width, size.numbers]))
+        shape = [batch, capacity * width, size.numbers]
+        past = tf.reshape(state.cache, tf.stack(shape))  # [B, C * W, F]
         past = tf.gather(past, places, batch_dims=1)  # [B, W, C, F]
         shape = [rows, capacity, size.num_layers, 2, size.num_heads, size.head_size]
-        past = tf.transpose(tf.reshape(past, tf.stack(shape)), [0, 2, 3, 1, 4, 5])
+        past = tf.reshape(past, tf.stack(shape))  # [B * W, C, N, 2, H, K]
+        past = tf.transpose(past, [0, 2, 3, 1, 4, 5])  # [B * W, N, 2, C, H, K]
         # 2. The model's own step, behind the tokens that stand before bos.
         ours = {name: _joined(known[name]) for name in ("keys", "mask", "before")}  # [B * W, ...]
         index = position + len(self.kind.target_begins)
         with stock_slice_update():
             logits, cache, _ = self.kind.decode(
-                tf.reshape(self.special_ids.to_model(ids), tf.stack([rows, 1])),
+                tf.reshape(self.special_ids.to_model(ids), tf.stack([rows, 1])),  # [B * W, 1]
                 index,
                 tf.concat([ours["before"], past], axis=3) if self.kind.target_begins else past,
                 known["memory"],
@@ -218,16 +220,17 @@ class KerasHubInference:
                 ours["keys"],
             )
         # 3. What it has written, for all beams.
-        written = tf.reshape(cache[:, :, :, index], tf.stack([batch, width * size.numbers]))
         row = width * size.numbers
+        written = tf.reshape(cache[:, :, :, index], tf.stack([batch, row]))  # [B, W * F]
         cache = tf.raw_ops.InplaceUpdate(
-            x=tf.reshape(state.cache, tf.stack([batch * capacity, row])),
+            x=tf.reshape(state.cache, tf.stack([batch * capacity, row])),  # [B * C, W * F]
             i=tf.range(batch) * capacity + position,
             v=written,
         )
-        cache = tf.reshape(cache, tf.stack([batch, capacity, row]))
+        cache = tf.reshape(cache, tf.stack([batch, capacity, row]))  # [B, C, W * F]
         logits = self.special_ids.logits_to_search(tf.cast(logits[:, 0], tf.float32))
-        return StepResult(tf.reshape(logits, [batch, width, logits.shape[-1]]), cache)
+        logits = tf.reshape(logits, [batch, width, logits.shape[-1]])  # [B, W, V]
+        return StepResult(logits, cache)
 
     def memory(self, source_ids):
         """What `log_probs` needs of the source."""
@@ -253,9 +256,11 @@ class KerasHubInference:
         begin with bos -> logits [N, T, V] by ids of a search."""
         found = self._whole(inputs["source_ids"], inputs["target_ids"])
         shape = tf.shape(found)
-        found = tf.reshape(found, tf.stack([shape[0] * shape[1], found.shape[-1]]))
+        rows = tf.stack([shape[0] * shape[1], found.shape[-1]])
+        found = tf.reshape(found, rows)  # [N * T, V]
         found = self.special_ids.logits_to_search(found)
-        return tf.reshape(found, tf.stack([shape[0], shape[1], found.shape[-1]]))
+        whole = tf.stack([shape[0], shape[1], found.shape[-1]])
+        return tf.reshape(found, whole)  # [N, T, V]
 
     def _whole(self, source_ids, target_ids):
         """Logits float32 [N, T, V], by the model's ids."""
@@ -316,4 +321,4 @@ def _joined(copies):
     """[B, W, ...] -> [B * W, ...]; what is known of the shape stays known."""
     sizes, shape = tf.shape(copies), copies.shape.as_list()
     inner = [size or sizes[axis] for axis, size in enumerate(shape)]
-    return tf.reshape(copies, tf.stack([sizes[0] * sizes[1], *inner[2:]]))
+    return tf.reshape(copies, tf.stack([sizes[0] * sizes[1], *inner[2:]]))  # [B * W, ...]

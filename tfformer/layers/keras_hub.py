@@ -45,7 +45,7 @@ def from_keras_hub(layer):
         ours = DecoderLayer(**options, dtype=layer.dtype_policy)
         ours.build(shape, shape)
     for mine, theirs in _pairs(ours, layer):
-        mine.assign(ops.reshape(theirs, mine.shape))
+        mine.assign(ops.reshape(theirs, mine.shape))  # [D, H, K] -> [D, H * K]
     return ours
 
 
@@ -85,7 +85,7 @@ def to_keras_hub(layer, target):
         reads = "a decoder that attends to a memory" if not attends else "a layer without a memory"
         raise ValueError(f"target must be {reads}, as the layer, got {type(target).__name__}")
     for mine, theirs in _pairs(layer, target):
-        theirs.assign(ops.reshape(mine, theirs.shape))
+        theirs.assign(ops.reshape(mine, theirs.shape))  # [D, H * K] -> [D, H, K]
     return target
 
 
