@@ -64,7 +64,7 @@ def test_it_is_fine_tuned(runs, name, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["codes", "untied"])
+@pytest.mark.parametrize("name", ["codes"])
 def test_its_export_is_verified(runs, name, tmp_path):
     assert saved_model.main([str(runs / name), str(tmp_path / name)]) == 0
     assert (tmp_path / name / "1" / "saved_model.pb").exists()
