@@ -11,9 +11,12 @@ translations end, and differ.
 import argparse
 import itertools
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # or transformers asks the hub about each folder
 
 import numpy as np
 import sentencepiece

@@ -64,7 +64,7 @@ def test_it_is_fine_tuned(runs, name, tmp_path, capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["codes"])
-def test_its_export_is_verified(runs, name, tmp_path):
-    assert saved_model.main([str(runs / name), str(tmp_path / name)]) == 0
-    assert (tmp_path / name / "1" / "saved_model.pb").exists()
+def test_its_export_is_served(runs, tmp_path):
+    # (Comparing all answers takes as long as the other slow tests together: docs/measured has it.)
+    assert saved_model.main([str(runs / "codes"), str(tmp_path / "model"), "--quick"]) == 0
+    assert (tmp_path / "model" / "1" / "saved_model.pb").exists()
