@@ -80,7 +80,9 @@ def main(directory=None):
     model = Transformer(
         TransformerConfig(tokenizer.source_vocabulary_size, d_ff=128, dropout=0.0, **sizes)
     )
-    optimizer = keras.optimizers.Adam(WarmupSchedule(64, 600), beta_2=0.98, epsilon=1e-9)
+    # The rate falls to nothing at the end: 8 epochs of 125 steps.
+    rate = WarmupSchedule(64, 400, scale=0.6, total_steps=1000, cooldown_steps=600)
+    optimizer = keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
     step = make_step(model, optimizer, SmoothedCrossEntropy(0.1))
     batches = make_dataset(tokenizer, train)
     for epoch in range(1, 9):
