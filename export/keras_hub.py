@@ -3,15 +3,18 @@
     python -m export.keras_hub presets/summaries exported/summaries --beam-width 5
 
 PRESET is the folder that `model.save_to_preset(...)` has written, or the name of a preset that
-KerasHub knows, of a `T5Seq2SeqLM`, a `T5GemmaSeq2SeqLM` or a `BartSeq2SeqLM`. The model is not
-converted: its own encoder and its own cached decoder are searched by the searches of this project.
-What is written and proved is what `export.saved_model` writes and proves: the next version for a
-stock TensorFlow Serving in DIRECTORY, text in and text out, its report and what a deployment needs.
+KerasHub knows: of a `T5Seq2SeqLM`, a `T5GemmaSeq2SeqLM` or a `BartSeq2SeqLM`, whose export
+translates; or of a `GemmaCausalLM`, a `Gemma3CausalLM` without pictures, a `LlamaCausalLM` or a
+`MistralCausalLM` with a SentencePiece vocabulary, whose export writes on behind a prompt. The model
+is not converted: its own layers and their caches are searched by the searches of this project. What
+is written and proved is what `export.saved_model` writes and proves: the next version for a stock
+TensorFlow Serving in DIRECTORY, text in and text out, its report and what a deployment needs.
 
 The proof: each signature answers in a fresh process, through the C API, without Python TensorFlow
 and with XLA off, what the model answers here; what `beam_search_ids` finds is what a plain beam
-search in NumPy finds over the model's own uncached forward pass; and texts have the ids that
-KerasHub's tokenizer gives them.
+search in NumPy finds over the model's own uncached forward pass (of a decoder-only model: the
+log-probabilities of what is found are those of that pass); and texts have the ids that KerasHub's
+tokenizer gives them.
 
 Its cached decoder gives no attention weights: `align`, `alignment` and the coverage penalty are
 left out. All is computed in float32. It needs keras-nlp: pip install 'tfformer[keras-nlp]'.
@@ -29,8 +32,10 @@ from export.command import Parser, count, without_its_package
 from export.saved_model import add_option, check_name, export_service, tell
 
 SENTENCES = 32  # that are made up to measure with
-OPTIONS = without_its_package("tfformer.search.options").OPTIONS
-KNOWN = [option for option in OPTIONS.values() if option.name != "coverage_penalty"]
+OF_SEARCH = without_its_package("tfformer.search.options")
+KNOWN = [option for option in OF_SEARCH.OPTIONS.values() if option.name != "coverage_penalty"]
+# Of a decoder-only model.
+DRAWN = [*OF_SEARCH.SAMPLING.values()]
 
 
 class PresetError(ValueError):
@@ -44,8 +49,13 @@ def parser():
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
     for option in KNOWN:
         add_option(parser, option, option.default)
+    for option in DRAWN:
+        add_option(parser, option, f"{option.default}. Of serving_default of a decoder-only model")
     for name, what in (
-        ("source-length", "tokens of a source at most; default: 256, if the model has the places"),
+        (
+            "source-length",
+            "tokens of a source or a prompt at most; default: 256, if the model has the places",
+        ),
         ("target-length", "tokens at most; default: the same"),
         ("batch-size", "rows of a request; default: 256"),
     ):
@@ -65,7 +75,7 @@ def parser():
 
 
 def load(preset):
-    """The sequence-to-sequence model of a preset, in float32.
+    """The model of a preset, a `Seq2SeqLM` or a `CausalLM` of KerasHub, in float32.
 
     Args:
         preset: the folder of one, or a name that KerasHub knows.
@@ -82,17 +92,45 @@ def load(preset):
             f"KERAS_BACKEND must be tensorflow, of which a SavedModel is, got "
             f"{keras.backend.backend()}"
         )
-    from keras_nlp.models import Seq2SeqLM
+    from keras_nlp.models import CausalLM, Seq2SeqLM
 
-    if not Path(preset).is_dir() and "://" not in preset and preset not in Seq2SeqLM.presets:
+    tasks = Seq2SeqLM, CausalLM
+    known = any(preset in task.presets for task in tasks)
+    if not Path(preset).is_dir() and "://" not in preset and not known:
         raise PresetError(
-            f"PRESET must be a folder, or a sequence-to-sequence preset of KerasHub, got {preset!r}"
+            "PRESET must be a folder, or a sequence-to-sequence or causal preset of KerasHub, got "
+            f"{preset!r}"
         )
+    faults = []
+    for task in tasks:
+        try:
+            return task.from_preset(preset, dtype="float32")
+        except Exception as error:  # of any type: that it does not load is the verdict
+            faults.append(" ".join(str(error).split())[:200] or type(error).__name__)
+    # One of them was not the task of this preset, and says so.
+    told = [said for said in faults if "find a subclass" not in said] or faults
+    raise PresetError(
+        f"{preset} does not load as a Seq2SeqLM or CausalLM of KerasHub: {told[0]}"
+    )
+
+
+def service_of(model, **options):
+    """The service of a model of KerasHub.
+
+    Raises:
+        PresetError: it has no such option.
+        ValueError: it is no model that can be wrapped, or an option breaks its rule.
+    """
+    from tfformer.inference import keras_hub_causal
+    from tfformer.service.keras_hub import KerasHubTranslator
+    from tfformer.service.keras_hub_generator import KerasHubGenerator
+
+    names = {cls.__name__ for cls in type(model).__mro__}
+    is_causal = not names.isdisjoint(keras_hub_causal.KINDS)
     try:
-        return Seq2SeqLM.from_preset(preset, dtype="float32")
-    except Exception as error:  # of any type: that it does not load is the verdict
-        said = " ".join(str(error).split())[:200] or type(error).__name__
-        raise PresetError(f"{preset} does not load as a Seq2SeqLM of KerasHub: {said}") from error
+        return (KerasHubGenerator if is_causal else KerasHubTranslator)(model, **options)
+    except TypeError as error:
+        raise PresetError(f"of a {type(model).__name__} the {error}") from error
 
 
 def export(preset, directory, progress=print, batching=False, quick=False, **options):
@@ -101,7 +139,7 @@ def export(preset, directory, progress=print, batching=False, quick=False, **opt
     Args:
         preset: as in `load`.
         directory, progress, batching, quick: as in `export.saved_model.export`.
-        options: of a `KerasHubTranslator`.
+        options: of a `KerasHubTranslator` or a `KerasHubGenerator`.
 
     Returns:
         As `export.saved_model.export`.
@@ -110,18 +148,23 @@ def export(preset, directory, progress=print, batching=False, quick=False, **opt
         UsageError: the directory's name cannot be a model's.
         PresetError, ValueError, OSError, tf.errors.OpError: nothing is published.
     """
+    from export.verification.language_model import compare_whole
     from export.verification.translation import compare_reference
     from tfformer.service.keras_hub import KerasHubTranslator
 
     check_name(Path(directory))
     progress("loading the preset ...")
-    service = KerasHubTranslator(load(preset), **options)
+    service = service_of(load(preset), **options)
 
     def compare(requests, report):
         progress("comparing with KerasHub's tokenizer ...")
         compare_ids(service, requests, report)
-        progress("comparing with a plain beam search in NumPy ...")
-        compare_reference(service, requests, report)
+        if isinstance(service, KerasHubTranslator):
+            progress("comparing with a plain beam search in NumPy ...")
+            compare_reference(service, requests, report)
+        else:
+            progress("comparing with the whole model, token by token ...")
+            compare_whole(service, requests, report)
 
     texts = [service.tokenizer.sample_text(16, seed=n) for n in range(SENTENCES)]
     known = texts, texts[0]

@@ -16,8 +16,13 @@ def compare(service, requests, report, run, options, progress):
     The arguments are those of `export.verification.translation.compare`.
     """
     progress("comparing with the model, token by token ...")
+    compare_whole(service, requests, report)
+
+
+def compare_whole(service, requests, report):
+    """The same, of any `Generating`."""
     model = tf.function(
-        lambda ids: tf.nn.log_softmax(tf.cast(service.model(ids, training=False), tf.float32)),
+        lambda ids: tf.nn.log_softmax(tf.cast(service.logits(ids), tf.float32)),
         input_signature=[tf.TensorSpec([None, None], tf.int32)],
         autograph=False,
     )

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfformer.inference.keras_hub import KerasHubInference, kind_of, stock_slice_update
+from tfformer.inference.keras_hub import KINDS, KerasHubInference
+from tfformer.inference.wrapped import kind_of, stock_slice_update
 
 W, STEPS = 3, 5
 configurations = pytest.mark.parametrize(
@@ -37,8 +38,8 @@ def own_logits(model, texts, targets):
 @configurations
 def test_steps_are_the_whole_model(make, rng):
     model = make()
-    special = kind_of(model).special_ids
-    inference = KerasHubInference(kind_of(model))
+    inference = KerasHubInference(kind_of(model, KINDS))
+    special = inference.special_ids
     texts = [hub.TEXTS[4], hub.TEXTS[31]]
     tokenizer = model.preprocessor.tokenizer
     rows = [[int(n) + 4 for n in ids] + [3] for ids in tokenizer(texts)]
@@ -83,11 +84,11 @@ def test_steps_are_the_whole_model(make, rng):
 
 def test_what_is_no_such_model_is_refused():
     with pytest.raises(ValueError, match="T5Seq2SeqLM, T5GemmaSeq2SeqLM, BartSeq2SeqLM .* got int"):
-        kind_of(7)
+        kind_of(7, KINDS)
     model = hub.bart()
     model.preprocessor = None
     with pytest.raises(ValueError, match="must have its preprocessor, got a BartSeq2SeqLM"):
-        kind_of(model)
+        kind_of(model, KINDS)
 
 
 def test_a_cache_is_written_by_stock_operations(rng):

@@ -18,6 +18,7 @@ GEMMA_PIECES = {
     "pad_id": 0, "eos_id": 1, "bos_id": 2, "unk_id": 3, "eos_piece": "<eos>", "bos_piece": "<bos>",
     "byte_fallback": True, "normalization_rule_name": "identity", "remove_extra_whitespaces": False,
 }  # fmt: skip
+LLAMA_PIECES = {"unk_id": 0, "bos_id": 1, "eos_id": 2, "pad_id": -1, "byte_fallback": True}
 LENGTHS = 37, 23  # of a source and of a target, as the preprocessors have them
 
 
@@ -40,6 +41,14 @@ def t5_tokenizer():
 @functools.cache
 def t5gemma_tokenizer():
     return models.T5GemmaTokenizer(sentencepiece_model(323, **GEMMA_PIECES))
+
+
+@functools.cache
+def causal_tokenizer(name):
+    """Of `GemmaTokenizer` and others, by the name."""
+    pieces = GEMMA_PIECES if name.startswith("Gemma") else LLAMA_PIECES
+    more = {"has_vision_tokens": False} if name == "Gemma3" else {}
+    return getattr(models, f"{name}Tokenizer")(sentencepiece_model(323, **pieces), **more)
 
 
 @functools.cache
@@ -102,6 +111,42 @@ def bart(num_layers=1, num_heads=2, hidden_dim=14, intermediate_dim=19):
     return answering(models.BartSeq2SeqLM(backbone, preprocessor))
 
 
+def causal(name, **sizes):
+    """A `GemmaCausalLM` and others, by the name; sizes besides those that all have."""
+    tokenizer = causal_tokenizer(name)
+    backbone = getattr(models, f"{name}Backbone")(
+        vocabulary_size=tokenizer.vocabulary_size(),
+        num_layers=2,
+        num_query_heads=4,
+        num_key_value_heads=2,
+        **sizes,
+    )
+    more = {"image_converter": None} if name == "Gemma3" else {}
+    preprocessor = getattr(models, f"{name}CausalLMPreprocessor")(
+        tokenizer=tokenizer, sequence_length=LENGTHS[0], **more
+    )
+    task = getattr(models, f"{name}CausalLM")
+    return answering(task(backbone=backbone, preprocessor=preprocessor))
+
+
+# A window of attention is shorter than the texts.
+GEMMA = {"hidden_dim": 28, "intermediate_dim": 38, "head_dim": 6, "sliding_window_size": 5}
+CAUSAL = {
+    "gemma": lambda: causal("Gemma", **GEMMA, use_sliding_window_attention=True),
+    "gemma 2": lambda: causal(
+        "Gemma",
+        **GEMMA,
+        use_post_ffw_norm=True,
+        use_post_attention_norm=True,
+        attention_logit_soft_cap=5.0,
+        final_logit_soft_cap=3.0,
+    ),
+    "gemma 3": lambda: causal(
+        "Gemma3", **GEMMA, image_size=None, use_sliding_window_attention=True
+    ),
+    "llama": lambda: causal("Llama", hidden_dim=24, intermediate_dim=29),
+    "mistral": lambda: causal("Mistral", hidden_dim=24, intermediate_dim=29, sliding_window=5),
+}
 SMALLEST = {"t5": t5, "t5gemma": t5gemma, "bart": bart}
 # Further ones, each with what the smallest does not have.
 FURTHER = {

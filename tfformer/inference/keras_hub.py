@@ -1,30 +1,11 @@
-"""A sequence-to-sequence model of KerasHub behind what a search asks of a model.
+"""A sequence-to-sequence model of KerasHub behind what a search asks of a model."""
 
-The models are told apart by the names of their classes: nothing of KerasHub is imported.
-"""
-
-import contextlib
-from typing import NamedTuple
-
-import keras
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
+from tfformer.inference.wrapped import CacheSize, Wrapped, one_by_one, stock_slice_update
 from tfformer.search.special_ids import SpecialIds
 from tfformer.search.step import State, StepResult
-
-
-class CacheSize(NamedTuple):
-    """N layers of H heads of K numbers, each of keys and of values."""
-
-    num_layers: int
-    num_heads: int
-    head_size: int
-
-    @property
-    def numbers(self):
-        """Of one position."""
-        return self.num_layers * 2 * self.num_heads * self.head_size
 
 
 class T5:
@@ -75,7 +56,7 @@ class T5:
         """
         made = 0 if keys is None else None  # where new keys are written to
         if keys is None:
-            keys = _zeros(self.cache, tf.shape(ids)[0], tf.shape(memory)[1], memory.dtype)
+            keys = self.cache.empty(tf.shape(ids)[0], tf.shape(memory)[1], memory.dtype)
         logits, _, cache, keys = self.model.call_decoder_with_cache(
             memory, mask, ids, cache, index, keys, made
         )
@@ -133,43 +114,8 @@ class T5Gemma(T5):
 KINDS = {"T5Seq2SeqLM": T5, "T5GemmaSeq2SeqLM": T5Gemma, "BartSeq2SeqLM": Bart}
 
 
-def kind_of(model, unk=None):
-    """What a model of KerasHub is here.
-
-    Args:
-        model: of one of `KINDS`, or of a subclass, with its preprocessor.
-        unk: the id of what its vocabulary does not have, or None.
-
-    Raises:
-        ValueError: it is of none, or has no preprocessor.
-    """
-    for cls in type(model).__mro__:
-        if cls.__name__ in KINDS:
-            if getattr(model, "preprocessor", None) is None:
-                raise ValueError(f"model must have its preprocessor, got a {cls.__name__} without")
-            return KINDS[cls.__name__](model, unk)
-    raise ValueError(
-        f"model must be one of {', '.join(KINDS)} of KerasHub, got {type(model).__name__}"
-    )
-
-
-class KerasHubInference:
-    """The forward pass of a model of KerasHub, over its own encoder and its own cached decoder.
-
-    It searches in ids of which 0 to 3 are pad, unk, bos and eos, and 4 + n the model's n. A step
-    copies the past of each hypothesis into a cache as the model has it: its attention knows no
-    ancestors.
-
-    Args:
-        kind: from `kind_of`.
-    """
-
-    def __init__(self, kind):
-        self.kind, self.special_ids = kind, kind.special_ids
-
-    def vocabulary_ids(self, ids):
-        """The ids of a search as ids of the vocabulary: the same."""
-        return ids
+class KerasHubInference(Wrapped):
+    """The forward pass of a sequence-to-sequence model: its own encoder and cached decoder."""
 
     def start(self, source_ids, width):
         """The `State` of a search with W = `width` beams of source_ids [B, S], before the first
@@ -180,39 +126,29 @@ class KerasHubInference:
             memory = self.kind.encode(ids, mask)
             # The keys of the memory come with the first tokens, which nobody chooses.
             first = self.kind.target_begins or (self.special_ids.bos,)
-            empty = _zeros(self.kind.cache, batch, len(first), memory.dtype)
+            empty = self.kind.cache.empty(batch, len(first), memory.dtype)
             first = tf.tile([first], [batch, 1])
             _, before, keys = self.kind.decode(first, 0, empty, memory, mask)
         before = before[:, :, :, : len(self.kind.target_begins)]
         copies = [tf.repeat(one[:, None], width, axis=1) for one in (keys, mask, before)]
         names = ("keys", "mask", "before")
         memory = {"memory": memory, **dict(zip(names, copies, strict=True))}  # [B, W, ...]
-        cache = tf.zeros(
-            tf.stack([batch, 1, width * self.kind.cache.numbers]), memory["keys"].dtype
-        )
-        return State(memory, cache)
+        row = width * self.kind.cache.numbers
+        return State(memory, tf.zeros(tf.stack([batch, 1, row]), memory["keys"].dtype))
 
     def step(self, ids, position, visible, state):
         """The step function of `tfformer.search`; its cache is [B, C, W * F], F numbers of each
         position and beam."""
         size, known = self.kind.cache, state.memory
+        # 1. The past of each hypothesis.
         batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
-        capacity, rows = tf.shape(visible)[2], batch * width
-        # 1. The past of each hypothesis, from the beams that its ancestors were in.
-        beams = tf.argmax(tf.cast(visible, tf.int32), axis=-1, output_type=tf.int32)  # [B, W, C]
-        places = tf.range(capacity) * width + beams
-        shape = [batch, capacity * width, size.numbers]
-        past = tf.reshape(state.cache, tf.stack(shape))  # [B, C * W, F]
-        past = tf.gather(past, places, batch_dims=1)  # [B, W, C, F]
-        shape = [rows, capacity, size.num_layers, 2, size.num_heads, size.head_size]
-        past = tf.reshape(past, tf.stack(shape))  # [B * W, C, N, 2, H, K]
-        past = tf.transpose(past, [0, 2, 3, 1, 4, 5])  # [B * W, N, 2, C, H, K]
+        past = size.past(state.cache, visible)  # [B * W, N, 2, C, H, K]
         # 2. The model's own step, behind the tokens that stand before bos.
         ours = {name: _joined(known[name]) for name in ("keys", "mask", "before")}  # [B * W, ...]
         index = position + len(self.kind.target_begins)
         with stock_slice_update():
             logits, cache, _ = self.kind.decode(
-                tf.reshape(self.special_ids.to_model(ids), tf.stack([rows, 1])),  # [B * W, 1]
+                tf.reshape(self.special_ids.to_model(ids), [-1, 1]),  # [B * W, 1]
                 index,
                 tf.concat([ours["before"], past], axis=3) if self.kind.target_begins else past,
                 known["memory"],
@@ -220,15 +156,8 @@ class KerasHubInference:
                 ours["keys"],
             )
         # 3. What it has written, for all beams.
-        row = width * size.numbers
-        written = tf.reshape(cache[:, :, :, index], tf.stack([batch, row]))  # [B, W * F]
-        cache = tf.raw_ops.InplaceUpdate(
-            x=tf.reshape(state.cache, tf.stack([batch * capacity, row])),  # [B * C, W * F]
-            i=tf.range(batch) * capacity + position,
-            v=written,
-        )
-        cache = tf.reshape(cache, tf.stack([batch, capacity, row]))  # [B, C, W * F]
-        logits = self.special_ids.logits_to_search(tf.cast(logits[:, 0], tf.float32))
+        cache = size.written(state.cache, cache[:, :, :, index], position)
+        logits = self._to_search(logits)  # [B * W, 1, V]
         logits = tf.reshape(logits, [batch, width, logits.shape[-1]])  # [B, W, V]
         return StepResult(logits, cache)
 
@@ -237,30 +166,18 @@ class KerasHubInference:
         return {"source_ids": source_ids}
 
     def log_probs(self, target_ids, labels, memory):
-        """log P(label) at all positions of target_ids [B, T], float32 [B, T].
-
-        One sentence at a time: [B, T, V] of logits would be gigabytes.
-        """
-
-        def of_one(one):
-            source_ids, target_ids, labels = (row[None] for row in one)
-            logits = self._whole(source_ids, target_ids)  # [1, T, V]
-            label = tf.gather(logits, self.special_ids.to_model(labels), batch_dims=2)
-            return (label - tf.reduce_logsumexp(logits, axis=-1))[0]
-
-        rows = (memory["source_ids"], target_ids, labels)
-        return tf.map_fn(of_one, rows, parallel_iterations=1, fn_output_signature=tf.float32)
+        """log P(label) at all positions of target_ids [B, T], float32 [B, T]."""
+        return one_by_one(
+            lambda source_ids, target_ids, labels: self._labels(
+                self._whole(source_ids, target_ids), labels
+            ),
+            (memory["source_ids"], target_ids, labels),
+        )
 
     def logits(self, inputs):
         """The whole model, without a cache: {"source_ids": [N, S], "target_ids": [N, T]}, which
         begin with bos -> logits [N, T, V] by ids of a search."""
-        found = self._whole(inputs["source_ids"], inputs["target_ids"])
-        shape = tf.shape(found)
-        rows = tf.stack([shape[0] * shape[1], found.shape[-1]])
-        found = tf.reshape(found, rows)  # [N * T, V]
-        found = self.special_ids.logits_to_search(found)
-        whole = tf.stack([shape[0], shape[1], found.shape[-1]])
-        return tf.reshape(found, whole)  # [N, T, V]
+        return self._to_search(self._whole(inputs["source_ids"], inputs["target_ids"]))
 
     def _whole(self, source_ids, target_ids):
         """Logits float32 [N, T, V], by the model's ids."""
@@ -290,31 +207,6 @@ class KerasHubInference:
             ids = tf.concat([before, ids], axis=1)
             mask = tf.concat([tf.ones_like(before, tf.bool), mask], axis=1)
         return ids, mask
-
-
-@contextlib.contextmanager
-def stock_slice_update():
-    """Inside, `keras.ops.slice_update`, by which these models write their caches, is stock
-    operations: Keras's own is one of XLA, which no stock server runs."""
-    kept = keras.ops.slice_update
-    keras.ops.slice_update = _slice_update
-    try:
-        yield
-    finally:
-        keras.ops.slice_update = kept
-
-
-def _slice_update(inputs, start_indices, updates):
-    """Updates of some positions, axis 1, of all that there is along the other axes."""
-    _, first, *_ = start_indices
-    behind = inputs[:, first + tf.shape(updates)[1] :]
-    return tf.concat([inputs[:, :first], updates, behind], axis=1)
-
-
-def _zeros(size, batch, length, dtype):
-    """An empty cache [B, N, 2, T, H, K]."""
-    shape = [batch, size.num_layers, 2, length, size.num_heads, size.head_size]
-    return tf.zeros(tf.stack(shape), dtype)
 
 
 def _joined(copies):

@@ -4,7 +4,8 @@ import math
 from typing import NamedTuple
 
 from tfformer.config import whole
-from tfformer.inference.keras_hub import KerasHubInference, kind_of
+from tfformer.inference.keras_hub import KINDS, KerasHubInference
+from tfformer.inference.wrapped import kind_of
 from tfformer.search.options import OPTIONS, first_names
 from tfformer.service.complete import complete
 from tfformer.service.document import translate_document
@@ -198,7 +199,7 @@ def _read(model):
     """What a model is here, and the `Side` of its vocabulary, by whose ids it is searched."""
     tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
     proto = getattr(tokenizer, "proto", None)
-    kind = kind_of(model, None if proto is None else unknown_id(proto))
+    kind = kind_of(model, KINDS, None if proto is None else unknown_id(proto))
     size = model.backbone.vocabulary_size
     if proto is not None:
         return kind, ForeignModel(proto, kind.special_ids, size)

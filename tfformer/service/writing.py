@@ -12,7 +12,6 @@ from tfformer.service.generation import encode_texts, finite
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.service.sample import asked_sampling
 from tfformer.service.signature import Signature, graph, graph_with_options, texts
-from tfformer.text.sides import clean
 
 # Of a text so many windows of tokens are scored.
 SCORED_WINDOWS = 64
@@ -33,7 +32,8 @@ class Writing(Limited):
 
         A text is cut before it is tokenised, at its beginning: what follows depends on its end.
         """
-        text = clean(self.checked_rows("texts", tf.ensure_shape(text, [None])))
+        text = self.checked_rows("texts", tf.ensure_shape(text, [None]))
+        text = self.tokenizer.source.clean(text)
         longest = self.max_source_length - 1
         size = tf.strings.length(text, unit="UTF8_CHAR")
         first = tf.maximum(size - longest * CHARACTERS_PER_TOKEN, 0)
@@ -241,8 +241,8 @@ def scored(writing, text, stride=None):
     window = writing.max_source_length + writing.max_target_length - 1  # as long as a row
     stride = max(1, window // 2) if stride is None else stride
     text = writing.checked_rows("texts", text)
-    encode = writing.tokenizer.encode_source
-    labels, truncated = encode_texts(text, encode, SCORED_WINDOWS * window)
+    side = writing.tokenizer.source
+    labels, truncated = encode_texts(text, side.encode, SCORED_WINDOWS * window, side.clean)
     real = padding_mask(labels)
     ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
     ids = tf.where(real, ids, PAD)  # [B, T]

@@ -1,0 +1,136 @@
+"""Services that write on behind a text: their limits, their page, and how they are called here."""
+
+import abc
+import itertools
+
+import tensorflow as tf
+
+from tfformer.config import whole
+from tfformer.search.options import OPTIONS, SAMPLING
+from tfformer.service.limits import CHARACTERS_PER_TOKEN
+from tfformer.service.service import Page, Searching
+from tfformer.service.writing import beam_search, generate, score, serving_default
+
+BATCH_SEED = 1_000_003  # between the seeds of two batches
+# In the order in which a page of a model lists them.
+SIGNATURES = (serving_default, generate, beam_search, score)
+
+
+class Generating(Searching):
+    """A service that writes on behind texts, whatever its model; a subclass has `ABOUT`, the
+    beginning of a sentence.
+
+    Attributes:
+        writing: what its signatures share, a `Writing`.
+    """
+
+    ABOUT = ""
+    output = "continuation"
+
+    def set_up(self, longest, lengths, length_penalty_form, **options):
+        """Checks the arguments of the service, sets what is made of them, and its signatures.
+
+        Args:
+            longest: tokens that the model reads at once at most.
+            lengths: {name: number} of `max_source_length`, `max_target_length`, `max_batch_size`.
+            length_penalty_form: of `beam_search`.
+            options: the others by their names.
+        """
+        self.length_penalty_form = OPTIONS["length_penalty_form"].checked(length_penalty_form)
+        for name, value in lengths.items():
+            if whole(name, value) < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+            setattr(self, name, value)
+        if self.max_source_length + self.max_target_length - 1 > longest:
+            raise ValueError(
+                "max_source_length and max_target_length must together be at most "
+                f"max_positions + 1 = {longest + 1}, got {self.max_source_length} and "
+                f"{self.max_target_length}"
+            )
+        if options["min_length"] > self.max_target_length:
+            raise ValueError(
+                f"min_length must be at most max_target_length = {self.max_target_length}, "
+                f"got {options['min_length']}"
+            )
+        known = {**OPTIONS, **SAMPLING}
+        self.options = {name: known[name].checked(value) for name, value in options.items()}
+        self.make_signatures()
+        self.writing = self._writing(self.fused)
+
+    @abc.abstractmethod
+    def _writing(self, fused):
+        """The `Writing` over what `fused()` gives."""
+
+    @abc.abstractmethod
+    def logits(self, ids):
+        """The model whole and without a cache: ids [N, T], bos first -> logits [N, T, V]."""
+
+    def generate(self, prompts, batch_size=None, **options):
+        """Texts -> how each goes on, in order.
+
+        Args:
+            prompts: strings; an empty one is how a text begins.
+            batch_size: how many are written at once, at most `max_batch_size`. Default: 32.
+            options: those of the signature `generate`, such as `temperature`, `top_k`, `seed`,
+                `max_length` and `stop`. Default: the service's own.
+
+        Returns:
+            A list of strings. A draw depends on the seed, on the batch and on the row in it.
+
+        Raises:
+            ValueError: `prompts` is one string, or has what is none; there is no such option; or
+                `batch_size` is not in [1, max_batch_size].
+        """
+        function, drawn = self.functions["generate"], itertools.count()
+        specs = {spec.name: spec.dtype for spec in function.input_signature if spec.name != "text"}
+        if unknown := sorted(set(options) - set(specs)):
+            raise ValueError(f"options must be of {sorted(specs)}, got {unknown[0]!r}")
+        first = options.pop("seed", 0)
+        options = {name: tf.constant(value, specs[name]) for name, value in options.items()}
+
+        def write(texts):
+            # Two batches with one seed would be drawn alike, row by row.
+            seed = tf.constant((first + BATCH_SEED * next(drawn)) % 2**31, tf.int32)
+            return function(texts, seed=seed, **options)[self.output]
+
+        return self.in_batches(prompts, batch_size, write)
+
+    def answer(self, texts, batch_size=None, greedy=False):
+        """What `serving_default` answers, of texts in any number; greedily if it is asked for."""
+        return self.generate(texts, batch_size, **({"top_k": 1} if greedy else {}))
+
+    def served(self, fused, shortlist):
+        made = [make(self._writing(fused)) for make in SIGNATURES]
+        return {signature.name: signature for signature in made}
+
+    def limits(self):
+        return {
+            "max_batch_size": self.max_batch_size,
+            "max_source_length": self.max_source_length,
+            "max_target_length": self.max_target_length,
+            "max_characters": self.max_source_length * CHARACTERS_PER_TOKEN,
+            "largest_request_bytes": self.largest_request(),
+        }
+
+    def page(self):
+        limits = self.limits()
+        largest = limits["largest_request_bytes"] / 2**20
+        return Page(
+            about=self.ABOUT,
+            asked=["echo @text@ | python -m export.client --model @name@"],
+            inputs="Of nothing, a text is begun. Bytes that are not UTF-8 are replaced. Of a text "
+            "over the limit\nthe end is read, and it is flagged in `truncated`.",
+            limits={
+                "tokens of a prompt; of what is written": f"{limits['max_source_length']:,}; "
+                f"{limits['max_target_length']:,}",
+                "characters of a prompt": f"{limits['max_characters']:,}; of what is longer the "
+                "end is read",
+                "memory of the largest request, of most rows or widest beam": f"at most "
+                f"{largest:,.0f} MiB, besides the weights",
+            },
+            costs=self.costs(),
+        )
+
+    def costs(self):
+        """What a token costs, as `Page` has it."""
+        return {"FLOPs of a token and beam": f"{self.flops()['token'] / 1e6:.1f} M"}

@@ -1,0 +1,133 @@
+"""How a text goes on, by a decoder-only model of KerasHub, wrapped and not converted."""
+
+import math
+from typing import NamedTuple
+
+from tfformer.inference.keras_hub_causal import KINDS, KerasHubCausalInference
+from tfformer.inference.wrapped import kind_of
+from tfformer.search.options import OPTIONS, SAMPLING, first_names
+from tfformer.service.generating import Generating
+from tfformer.service.limits import Limits
+from tfformer.service.writing import OF_BEAM, Writing
+from tfformer.text.foreign import ForeignModel, unknown_id
+from tfformer.text.tokenizer import Tokenizer
+
+KNOWN = {name: {**OPTIONS, **SAMPLING}[name] for name in (*SAMPLING, *OF_BEAM)}
+
+
+class Size(NamedTuple):
+    """How many ids a search has, as a configuration says it."""
+
+    vocabulary_size: int
+
+
+class KerasHubWriting(Writing):
+    """What the signatures share."""
+
+    def inference(self):
+        return self.fused()
+
+
+class KerasHubGenerator(Generating):
+    """A decoder-only model of KerasHub as functions of text: the signatures of a `TextGenerator`.
+
+    The model is used as it is, its own layers and their caches; only the search around them is
+    ours. Ids in `token_ids`: 0 to 3 are pad, unk, bos and eos, and 4 + n is the model's n.
+
+    Args:
+        model: a `GemmaCausalLM`, a `Gemma3CausalLM` that reads texts alone, a `LlamaCausalLM` or a
+            `MistralCausalLM`, with its preprocessor, whose vocabulary is a SentencePiece model.
+        max_source_length: tokens of a prompt, bos counted; of a longer one the last are read.
+            Default 256.
+        max_target_length: tokens that are written, eos counted. Default 256.
+        max_batch_size: rows of a request. Default 256.
+        length_penalty_form: `"gnmt"` (default) or `"power"`.
+        options: `temperature`, `beam_width` and others of `TextGenerator`, with its defaults.
+
+    Attributes:
+        signatures, functions: see `Service`.
+
+    Raises:
+        ValueError: the model is none of these, its vocabulary is another, or an option breaks its
+            rule, which it names with the value received.
+        TypeError: there is no such option.
+
+    Example:
+        model = keras_hub.models.CausalLM.from_preset("gemma_2b_en")
+        generator = KerasHubGenerator(model, top_k=1)
+        generator.generate(["The house is"], max_length=20)
+        generator.save("exported/gemma/1")
+    """
+
+    def __init__(
+        self,
+        model,
+        *,
+        max_source_length=256,
+        max_target_length=256,
+        max_batch_size=256,
+        length_penalty_form="gnmt",
+        **options,
+    ):
+        options = first_names(options)
+        if unknown := sorted(set(options) - set(KNOWN)):
+            raise TypeError(f"options must be of {sorted(KNOWN)}, got {unknown[0]!r}")
+        options = {name: option.default for name, option in KNOWN.items()} | options
+        self.model, self.dtype = model, None
+        tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
+        proto = getattr(tokenizer, "proto", None)
+        self.kind = kind_of(model, KINDS, None if proto is None else unknown_id(proto))
+        if proto is None:
+            raise ValueError(
+                f"model must have a SentencePiece vocabulary, got a {type(model).__name__} without"
+            )
+        side = ForeignModel(proto, self.kind.special_ids, model.backbone.vocabulary_size)
+        self.tokenizer, self.inference = Tokenizer(side), KerasHubCausalInference(self.kind)
+        lengths = {
+            "max_source_length": max_source_length,
+            "max_target_length": max_target_length,
+            "max_batch_size": max_batch_size,
+        }
+        self.set_up(math.inf, lengths, length_penalty_form, **options)
+
+    @property
+    def ABOUT(self):
+        return f"Text in, how it goes on out: {type(self.model).__name__} of KerasHub"
+
+    def logits(self, ids):
+        return self.inference.logits(ids)
+
+    def fused(self, dtype=None):
+        """The model as a search uses it: nothing is fused."""
+        return self.inference
+
+    def saved(self, root):
+        # The functions are those of here: they close over these variables.
+        root.weights = [variable.value for variable in self.model.weights]
+        return self.signatures
+
+    def _writing(self, fused):
+        limits = Limits(self.max_source_length, self.max_target_length, self.max_batch_size)
+        known = Size(self.tokenizer.source_vocabulary_size), fused, self.tokenizer, self.options
+        return KerasHubWriting(*known, limits, self.length_penalty_form)
+
+    def flops(self):
+        return {}
+
+    def page(self):
+        page = super().page()
+        return page._replace(
+            command="export.keras_hub PRESET",
+            inputs=f"{page.inputs}\n\nIn `token_ids`, 0 to 3 are pad, unk, bos and eos, and 4 + n "
+            "is KerasHub's id n.",
+        )
+
+    def costs(self):
+        return {}
+
+    def request_bytes(self, rows, width):
+        numbers, vocabulary = self.kind.cache.numbers, self.tokenizer.target_vocabulary_size
+        # Of a cache there are, in a step, itself, its longer copy, the past of each hypothesis in
+        # two orders, and what the layers write, one by one and together.
+        positions = self.max_source_length + self.max_target_length
+        return 6 * rows * width * positions * numbers * 4 + 7 * rows * width * vocabulary * 4
