@@ -92,26 +92,26 @@ def load(preset):
             f"KERAS_BACKEND must be tensorflow, of which a SavedModel is, got "
             f"{keras.backend.backend()}"
         )
-    from keras_nlp.models import CausalLM, Seq2SeqLM
+    from keras_nlp import models
 
-    tasks = Seq2SeqLM, CausalLM
-    known = any(preset in task.presets for task in tasks)
+    from tfformer.inference import keras_hub, keras_hub_causal
+
+    kinds = *keras_hub.KINDS, *keras_hub_causal.KINDS
+    known = any(preset in getattr(models, name).presets for name in kinds)
     if not Path(preset).is_dir() and "://" not in preset and not known:
         raise PresetError(
-            "PRESET must be a folder, or a sequence-to-sequence or causal preset of KerasHub, got "
+            f"PRESET must be a folder, or a preset that KerasHub has of {', '.join(kinds)}, got "
             f"{preset!r}"
         )
     faults = []
-    for task in tasks:
+    for task in (models.Seq2SeqLM, models.CausalLM):
         try:
             return task.from_preset(preset, dtype="float32")
         except Exception as error:  # of any type: that it does not load is the verdict
             faults.append(" ".join(str(error).split())[:200] or type(error).__name__)
     # One of them was not the task of this preset, and says so.
     told = [said for said in faults if "find a subclass" not in said] or faults
-    raise PresetError(
-        f"{preset} does not load as a Seq2SeqLM or CausalLM of KerasHub: {told[0]}"
-    )
+    raise PresetError(f"{preset} does not load as a Seq2SeqLM or CausalLM of KerasHub: {told[0]}")
 
 
 def service_of(model, **options):
@@ -121,14 +121,20 @@ def service_of(model, **options):
         PresetError: it has no such option.
         ValueError: it is no model that can be wrapped, or an option breaks its rule.
     """
-    from tfformer.inference import keras_hub_causal
+    from tfformer.inference import keras_hub, keras_hub_causal
     from tfformer.service.keras_hub import KerasHubTranslator
     from tfformer.service.keras_hub_generator import KerasHubGenerator
 
     names = {cls.__name__ for cls in type(model).__mro__}
-    is_causal = not names.isdisjoint(keras_hub_causal.KINDS)
+    services = {KerasHubTranslator: keras_hub.KINDS, KerasHubGenerator: keras_hub_causal.KINDS}
+    for service, kinds in services.items():
+        if not names.isdisjoint(kinds):
+            break
+    else:
+        kinds = ", ".join(name for kinds in services.values() for name in kinds)
+        raise PresetError(f"PRESET must be of {kinds}, got one of {type(model).__name__}")
     try:
-        return (KerasHubGenerator if is_causal else KerasHubTranslator)(model, **options)
+        return service(model, **options)
     except TypeError as error:
         raise PresetError(f"of a {type(model).__name__} the {error}") from error
 

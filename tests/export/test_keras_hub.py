@@ -76,6 +76,32 @@ def test_signatures_of_byte_pairs_are_verified(tmp_path, monkeypatch):
     assert set(read_graph(version).signatures) == set(names)
 
 
+@pytest.mark.slow
+def test_a_decoder_only_preset_writes_on(tmp_path, monkeypatch):
+    folder = saved(hub.CAUSAL["gemma"], tmp_path / "preset")
+    monkeypatch.setattr(examples, "SAMPLES", 2)
+    assert keras_hub.main([str(folder), str(tmp_path / "gemma"), *SHORT, "--top-k", "1"]) == 0
+    report = json.loads((tmp_path / "gemma" / "1.report.json").read_text())
+    checks = {check["name"] for check in report["checks"]}
+    assert report["passed"]
+    assert {"no XLA", "KerasHub's tokenizer", "the model, without a cache"} <= checks
+    page = (tmp_path / "gemma" / "README.md").read_text()
+    assert "how it goes on out: GemmaCausalLM of KerasHub as a SavedModel for a stock" in page
+    signatures = read_graph(tmp_path / "gemma" / "1").signatures
+    assert set(signatures) == {"serving_default", "generate", "beam_search", "score"}
+    asked = [text.encode() for text in hub.TEXTS[:5]] + [b"", b"a\nb", b"\xff"]
+    signature = signatures["serving_default"]
+    feeds = {signature.inputs["text"].name: np.array(asked, object)}
+    names = [signature.outputs["continuation"].name]
+    [answers] = serve_calls(tmp_path / "gemma" / "1", [(feeds, names)])
+    here = keras_hub.service_of(
+        keras_hub.load(str(folder)), max_source_length=23, max_target_length=7, top_k=1
+    )
+    assert [*answers.values()][0].tolist() == [
+        text.encode() for text in here.answer(asked, batch_size=len(asked))
+    ]
+
+
 def half(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -104,14 +130,27 @@ def test_a_foreign_or_missing_preset_is_one_line(tmp_path, capsys):
 
     empty = tmp_path / "empty"
     empty.mkdir()
-    refused(empty, tmp_path, capsys, "does not load as a Seq2SeqLM of KerasHub")
-    refused(
-        tmp_path / "none", tmp_path, capsys, "PRESET must be a folder, or a sequence-to-sequence"
-    )
-    refused("gpt2_base_en", tmp_path, capsys, "PRESET must be a folder, or a sequence-to-sequence")
+    refused(empty, tmp_path, capsys, "does not load as a Seq2SeqLM or CausalLM of KerasHub")
+    refused(tmp_path / "none", tmp_path, capsys, "PRESET must be a folder, or a preset that")
+    refused("gpt2_base_en", tmp_path, capsys, "PRESET must be a folder, or a preset that")
     other = tmp_path / "other"
-    models.GPT2Backbone(31, 1, 2, 14, 19, max_sequence_length=7).save_to_preset(str(other))
-    refused(other, tmp_path, capsys, "does not load as a Seq2SeqLM of KerasHub")
+    backbone = models.GPT2Backbone(31, 1, 2, 14, 19, max_sequence_length=7)
+    backbone.save_to_preset(str(other))
+    refused(other, tmp_path, capsys, "does not load as a Seq2SeqLM or CausalLM of KerasHub")
+    whole = tmp_path / "whole"
+    bart = hub.bart_tokenizer()
+    words = models.GPT2Tokenizer({**bart.vocabulary, "<|endoftext|>": 331}, bart.merges)
+    backbone = models.GPT2Backbone(332, 1, 2, 14, 19, max_sequence_length=7)
+    preprocessor = models.GPT2CausalLMPreprocessor(words, sequence_length=7)
+    models.GPT2CausalLM(backbone, preprocessor).save_to_preset(str(whole))
+    refused(whole, tmp_path, capsys, "MistralCausalLM, got one of GPT2CausalLM")
+
+
+def test_an_option_of_another_kind_is_one_line(preset, tmp_path, capsys):
+    assert keras_hub.main([str(preset), str(tmp_path / "exported"), "--top-k", "5"]) == 1
+    said = capsys.readouterr().err
+    assert "of a T5Seq2SeqLM the options must be of" in said and "got 'top_k'" in said
+    assert not (tmp_path / "exported").exists()
 
 
 def refused(preset, folder, capsys, said):
