@@ -62,11 +62,11 @@ class Worker:
 
     def decode(self, name):
         """Decodes the batches of this name once: {"seconds": ..., "foreign": ...}."""
-        try:
-            print(json.dumps({"decode": name}), file=self._process.stdin, flush=True)
-        except BrokenPipeError:
-            pass  # it has died: what there is to read tells why
-        return self._read()
+        return self._ask({"decode": name})
+
+    def say(self, name):
+        """The translations of the batches of this name, by a worker that gives texts."""
+        return self._ask({"say": name})["texts"]
 
     def close(self):
         """Ends the process. It is no error to do so twice."""
@@ -76,6 +76,13 @@ class Worker:
             self._process.kill()
             self._process.wait()
         self._log.close()
+
+    def _ask(self, what):
+        try:
+            print(json.dumps(what), file=self._process.stdin, flush=True)
+        except BrokenPipeError:
+            pass  # it has died: what there is to read tells why
+        return self._read()
 
     def _read(self):
         line = self._process.stdout.readline()

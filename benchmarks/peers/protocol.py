@@ -3,6 +3,8 @@
     worker      {"version": "CTranslate2 4.8.0 float32", "python": "3.12.3"}  once it has loaded
     benchmark   {"decode": "8"}                 decode all the batches of this name, one by one
     worker      {"seconds": 1.25, "foreign": 0.01}
+    benchmark   {"say": "8"}                    what a worker that gives texts finds for them
+    worker      {"texts": ["..."]}
     worker      {"error": "..."}                in place of an answer; then the worker ends
 
 `seconds` is wall-clock time; `foreign` is the processor time, in seconds, that other processes used
@@ -23,6 +25,12 @@ To train is to be asked the same way, of a job whose only batch is the whole wor
     dropout, smoothing           rates
     batches      {"train": [{"batches": [{"source": [ids and eos], "target": [ids and eos],
                  "length": that both sides are padded to}]}]}
+
+A model that is there already, with its weights, is asked the same way, of a job without `size`:
+
+    folder       of the model
+    beam_width, max_length, threads    as above; tokens at most
+    batches      {name: [{"texts": [a text]}]}
 """
 
 import json
@@ -43,12 +51,14 @@ class Peer(NamedTuple):
         decode: what is measured; it returns only when the whole result is there.
         lengths: likewise, but gives the number of target tokens of each hypothesis found. None in
             a training, whose `decode` makes a step for each batch and gives the last loss.
+        texts: of a model that is there already: what `decode` takes -> its translations.
     """
 
     version: str
     prepare: Callable[[dict], Any]
     decode: Callable[[Any], Any]
     lengths: Callable[[Any], Iterable[int]] | None = None
+    texts: Callable[[Any], list[str]] | None = None
 
 
 def serve(load):
@@ -65,7 +75,10 @@ def serve(load):
         peer = load(job)
         work = {name: list(map(peer.prepare, given)) for name, given in job["batches"].items()}
         first = next(iter(work.values()))[0]
-        if peer.lengths is None:
+        if peer.texts is not None:
+            if not any(peer.texts(first)):
+                raise ValueError("translations are wanted, got empty ones")
+        elif peer.lengths is None:
             loss = float(peer.decode(first))
             if not 0 < loss < 20:
                 raise ValueError(f"a loss in nats a token is wanted, got {loss}")
@@ -75,7 +88,12 @@ def serve(load):
                 raise ValueError(f"{job['steps']} target tokens are wanted, got {sorted(found)}")
         answer(version=peer.version, python=platform.python_version())
         for line in sys.stdin:
-            answer(**measure(peer.decode, work[json.loads(line)["decode"]]))
+            asked = json.loads(line)
+            if "say" in asked:
+                texts = [text for batch in work[asked["say"]] for text in peer.texts(batch)]
+                answer(texts=texts)
+            else:
+                answer(**measure(peer.decode, work[asked["decode"]]))
     except Exception as error:
         answer(error=f"{type(error).__name__}: {' '.join(str(error).split())}")
         raise

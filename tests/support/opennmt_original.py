@@ -1,6 +1,7 @@
 """OpenNMT-tf: small folders with what the original says of them, or answers to lines.
 
     PYTHON tests/support/opennmt_original.py write tests/data/opennmt
+    PYTHON tests/support/opennmt_original.py answer FOLDER < lines.txt > answers.json
 
 PYTHON is 3.10 with OpenNMT-tf 2.32; nothing of this project is imported. The small models have
 learned sentences that are made here, a little: so their translations end, and differ.
@@ -11,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
@@ -70,7 +72,16 @@ def main():
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("write").add_argument("folder", type=Path)
+    answer = commands.add_parser("answer", help="of a folder of opennmt_training.py")
+    answer.add_argument("folder", type=Path)
+    answer.add_argument("--beam-width", type=int, default=4)
+    answer.add_argument("--length-penalty", type=float, default=0.0)
     options = parser.parse_args()
+    if options.command == "answer":
+        lines = sys.stdin.read().splitlines()
+        found = answered(loaded(options.folder), lines, options.beam_width, options.length_penalty)
+        json.dump(found, sys.stdout, ensure_ascii=False, indent=1)
+        return
     for seed, (name, (description, how)) in enumerate(FOLDERS.items()):
         tf.keras.utils.set_random_seed(seed)
         write(options.folder / name, description, **how)
@@ -123,11 +134,11 @@ def texts_of(folder, pieces, separate):
 
 # In a process of its own: SentencePiece and this TensorFlow do not live in one.
 LEARN = """
-import io, sys, sentencepiece
+import io, os, sys, sentencepiece
 model = io.BytesIO()
 lines = [line for name in sys.argv[2:] for line in open(name, encoding="utf-8")]
 sentencepiece.SentencePieceTrainer.train(
-    sentence_iterator=iter(lines), model_writer=model, vocab_size=97, hard_vocab_limit=False,
+    sentence_iterator=iter(lines), model_writer=model, vocab_size=int(os.environ.get("PIECES", 97)), hard_vocab_limit=False,
     minloglevel=2, normalization_rule_name="identity",
 )
 open(sys.argv[1], "wb").write(model.getvalue())
@@ -199,6 +210,55 @@ def texts(model, predictions):
         predictions["tokens"].numpy()[:, 0], predictions["length"].numpy()[:, 0], strict=False
     )
     return [b" ".join(tokens[:length]).decode() for tokens, length in rows]
+
+
+def loaded(folder):
+    """The model of a folder of `opennmt_training.py`, with its weights."""
+    model = opennmt.load_model(str(folder), as_builder=False)
+    cut = {"type": "SentencePieceTokenizer", "params": {"model": str(folder / "joint.model")}}
+    data = {f"{side}_vocabulary": str(folder / "joint.vocab") for side in ("source", "target")}
+    data |= {f"{side}_tokenization": cut for side in ("source", "target")}
+    model.initialize({**data, "source_sequence_controls": {"end": True}})
+    model.create_variables()
+    opennmt.utils.checkpoint.Checkpoint(model, model_dir=str(folder)).restore(weights_only=True)
+    return model
+
+
+def answered(model, lines, beam_width, length_penalty, batch_size=32):
+    """The number of ids of each line, greedy translations, and those of a beam search, each with
+    its score, and with the log-probability that the model itself gives to it."""
+    found = {"lengths": []}
+    names = ("greedy", "greedy_scores", "beam", "scores", "log_probs")
+    found |= {name: [] for name in names}
+    for n in range(0, len(lines), batch_size):
+        with tempfile.TemporaryDirectory() as folder:
+            asked, said = Path(folder, "asked.txt"), Path(folder, "said.txt")
+            asked.write_text("".join(f"{line}\n" for line in lines[n : n + batch_size]))
+            dataset = model.features_inputter.make_inference_dataset(str(asked), batch_size)
+            features = next(iter(dataset))
+            found["lengths"] += features["length"].numpy().tolist()
+            for name, scores, width in (
+                ("greedy", "greedy_scores", 1),
+                ("beam", "scores", beam_width),
+            ):
+                penalty = length_penalty if width > 1 else 0.0
+                model.params.update(
+                    beam_width=width, length_penalty=penalty, maximum_decoding_length=100
+                )
+                _, predictions = model(features)
+                found[name] += texts(model, predictions)
+                found[scores] += predictions["log_probs"].numpy()[:, 0].tolist()
+            said.write_text("".join(f"{text}\n" for text in found["beam"][n:]))
+            pairs = model.examples_inputter.make_evaluation_dataset(
+                str(asked), str(said), batch_size
+            )
+            features, labels = next(iter(pairs))
+            outputs, _ = model(features, labels)
+            scored = model.score(features, labels)["cross_entropy"]
+            mask = tf.sequence_mask(labels["length"], tf.shape(scored)[1], scored.dtype)
+            found["log_probs"] += (-tf.reduce_sum(scored * mask, axis=1)).numpy().tolist()
+        print(f"{len(found['beam'])} of {len(lines)}", file=sys.stderr)
+    return found
 
 
 def logits(model, folder):

@@ -4,6 +4,7 @@ import sentencepiece
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD, UNK
+from tfformer.text.renumbering import name_special, parsed
 from tfformer.text.sides import FILLING, SPECIAL, SentencePieceModel
 
 
@@ -34,20 +35,11 @@ class ForeignModel(SentencePieceModel):
 
 def renumbered(content, special_ids, size=None):
     """The bytes of the same model with pieces in the order of `ForeignModel`: its arguments."""
-    from google.protobuf.message import DecodeError
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
-
-    kind = ModelProto.SentencePiece
-    try:
-        model = ModelProto.FromString(content)
-    except DecodeError as error:
-        raise ValueError(
-            f"content must be a SentencePiece model, got {len(content)} bytes"
-        ) from error
-    pieces = list(model.pieces)
+    model = parsed(content)
+    pieces, kind = list(model.pieces), type(model.pieces[0])
     size = len(pieces) if size is None else size
-    if not pieces or size < len(pieces):
-        raise ValueError(f"size must be at least {max(1, len(pieces))}, the pieces, got {size}")
+    if size < len(pieces):
+        raise ValueError(f"size must be at least {len(pieces)}, the pieces, got {size}")
     own = dict(zip((PAD, UNK, BOS, EOS), special_ids, strict=True))
     if wrong := [one for one in own.values() if one is not None and not 0 <= one < len(pieces)]:
         raise ValueError(f"special_ids must be below {len(pieces)}, the pieces, got {wrong[0]}")
@@ -68,12 +60,7 @@ def renumbered(content, special_ids, size=None):
             order.append(kind(piece=f"{FILLING}{n}", score=least - 1, type=kind.CONTROL))
     del model.pieces[:]
     model.pieces.extend(order)
-    trainer = model.trainer_spec
-    trainer.vocab_size = len(order)
-    trainer.pad_id, trainer.unk_id, trainer.bos_id, trainer.eos_id = PAD, UNK, BOS, EOS
-    trainer.pad_piece, trainer.unk_piece, trainer.bos_piece, trainer.eos_piece = (
-        piece.piece for piece in order[: EOS + 1]
-    )
+    name_special(model)
     return model.SerializeToString()
 
 

@@ -20,7 +20,7 @@ def regular_pieces(content, name="content"):
     Raises:
         ValueError: they are no such model.
     """
-    return [piece.piece for piece in _regular(_parsed(content, name))]
+    return [piece.piece for piece in _regular(parsed(content, name))]
 
 
 def renumbered(content, pieces, name="content", unwritten=()):
@@ -42,7 +42,7 @@ def renumbered(content, pieces, name="content", unwritten=()):
         ValueError: they are no such model; a name is one of a special id or stands there twice; or
             pieces are merged, as in BPE, and some are not the model's: they would be merged too.
     """
-    model = _parsed(content, name)
+    model = parsed(content, name)
     kinds, own = type(model.pieces.add()), {piece.piece: piece for piece in _regular(model)}
     for piece in unwritten:
         own.pop(piece, None)
@@ -65,15 +65,22 @@ def renumbered(content, pieces, name="content", unwritten=()):
         else:
             kind = kinds.CONTROL if piece.startswith(FILLING) else kinds.UNUSED
             model.pieces.add(piece=piece, score=least - 1, type=kind)
-    spec = model.trainer_spec
-    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = PAD, UNK, BOS, EOS
-    spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece = SPECIAL
-    spec.vocab_size = len(model.pieces)
+    name_special(model)
     return SentencePieceModel(model.SerializeToString(), name)
 
 
-def _parsed(content, name):
-    """The `ModelProto` of these bytes."""
+def name_special(model):
+    """Tells a `ModelProto` that its first four pieces are pad, unk, bos and eos, and how many there
+    are."""
+    spec = model.trainer_spec
+    spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = PAD, UNK, BOS, EOS
+    names = [piece.piece for piece in model.pieces[: len(SPECIAL)]]
+    spec.pad_piece, spec.unk_piece, spec.bos_piece, spec.eos_piece = names
+    spec.vocab_size = len(model.pieces)
+
+
+def parsed(content, name="content"):
+    """The `ModelProto` of the bytes of a SentencePiece model; a ValueError if they are none."""
     from google.protobuf.message import DecodeError
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 

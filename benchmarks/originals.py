@@ -1,0 +1,115 @@
+"""Models from elsewhere beside their exports: `python -m benchmarks.originals`.
+
+    python -m benchmarks.originals marian=models/opus exported/opus --source val.en \\
+        --python /envs/torch/bin/python --beam-width 4
+    python -m benchmarks.originals opennmt=model_dir exported/onmt --source val.en --python PYTHON
+    python -m benchmarks.originals keras_hub=presets/dates exported/dates --source dates.txt
+
+The same weights, twice: by the system that they are from (transformers, OpenNMT-tf, the `generate`
+of KerasHub), and by the SavedModel of an export, as TensorFlow Serving runs it. The export must
+have been written with the same --beam-width. Both translate the first `--sentences` lines of a
+file, in requests of 1, 8 and 32 in their order. They are processes that take turns; a figure is the
+median over the rounds, after one that warms up.
+
+Printed: milliseconds a sentence of both, their ratio, and how many translations are the same. A
+folder of OpenNMT-tf is one of `tests/support/opennmt_training.py`, a vocabulary beside it.
+
+Exit codes: 0 measured; 1 one of the two does not run; 2 wrong usage; 130 interrupted.
+"""
+
+import datetime
+import statistics
+import sys
+from pathlib import Path
+
+from benchmarks import machine, work
+from benchmarks.workers import Progress, Worker, WorkerError, take_turns
+from export.command import Parser
+
+ORIGINALS = ("marian", "opennmt", "keras_hub")
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("benchmarks.originals", __doc__)
+    parser.add_argument("original", metavar="SYSTEM=FOLDER", help=f"of {', '.join(ORIGINALS)}")
+    parser.add_argument("export", type=Path, metavar="EXPORT", help="its SavedModel")
+    parser.add_argument("--source", type=Path, required=True, help="lines to translate")
+    parser.add_argument("--python", default=sys.executable, help="with the original's packages")
+    parser.add_argument("--beam-width", type=int, default=4, help="default 4; 1 is greedy")
+    parser.add_argument("--max-length", type=int, default=100, help="tokens at most; default 100")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32], help="default 1 8 32")
+    parser.add_argument("--sentences", type=int, default=96, help="default 96")
+    parser.add_argument("--threads", type=int, default=2, help="of each; default 2")
+    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    least = dict.fromkeys(("beam_width", "batch", "sentences", "threads", "rounds"), 1)
+    work.require_at_least(command, options, max_length=2, **least)
+    system, _, folder = options.original.partition("=")
+    if system not in ORIGINALS or not folder:
+        command.error(f"SYSTEM=FOLDER must be of {', '.join(ORIGINALS)}, got {options.original!r}")
+    try:
+        lines = options.source.read_text(encoding="utf-8").splitlines()[: options.sentences]
+    except (OSError, UnicodeDecodeError) as error:
+        return command.fail(error)
+    if not lines:
+        return command.fail(f"{options.source} has no lines")
+    job = {
+        "folder": str(Path(folder).resolve()),
+        "beam_width": options.beam_width,
+        "max_length": options.max_length,
+        "threads": options.threads,
+        "batches": {
+            str(size): [{"texts": lines[n : n + size]} for n in range(0, len(lines), size)]
+            for size in options.batch
+        },
+    }
+    workers = {}
+    try:
+        workers[system] = Worker(f"original_{system}", job, options.python)
+        own = {**job, "folder": str(options.export.resolve())}
+        workers["export"] = Worker("exported", own)
+        versions = [worker.version for worker in workers.values()]
+        same = {
+            size: sum(map(str.__eq__, *(worker.say(size) for worker in workers.values())))
+            for size in job["batches"]
+        }
+        steps = (options.rounds + 1) * len(job["batches"]) * len(workers)
+        answers = take_turns(workers, job["batches"], options.rounds, Progress(steps))
+        if len(workers) < len(versions):
+            return command.fail("one of the two dropped out")
+    except WorkerError as error:
+        return command.fail(error)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    print(f"{machine.sentence(machine.describe())}, {datetime.date.today().isoformat()}.")
+    print(f"{'; '.join(versions)}. {options.threads} threads, {options.rounds} rounds.\n")
+    for row in table(system, job["batches"], answers, same, len(lines)):
+        print(row)
+    return 0
+
+
+def table(system, sizes, answers, same, count):
+    """The rows of the table, Markdown."""
+    yield f"| batch | {system}, ms a sentence | the export | × | the same, of {count} |"
+    yield "|--:|--:|--:|--:|--:|"
+    for size in sizes:
+        theirs, ours = (
+            1000 * statistics.median(one["seconds"] for one in answers[name, size]) / count
+            for name in (system, "export")
+        )
+        yield f"| {size} | {theirs:.1f} | {ours:.1f} | {theirs / ours:.2f} | {same[size]} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
