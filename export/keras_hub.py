@@ -129,14 +129,12 @@ def service_of(model, **options):
     services = {KerasHubTranslator: keras_hub.KINDS, KerasHubGenerator: keras_hub_causal.KINDS}
     for service, kinds in services.items():
         if not names.isdisjoint(kinds):
-            break
-    else:
-        kinds = ", ".join(name for kinds in services.values() for name in kinds)
-        raise PresetError(f"PRESET must be of {kinds}, got one of {type(model).__name__}")
-    try:
-        return service(model, **options)
-    except TypeError as error:
-        raise PresetError(f"of a {type(model).__name__} the {error}") from error
+            try:
+                return service(model, **options)
+            except TypeError as error:
+                raise PresetError(f"of a {type(model).__name__} the {error}") from error
+    kinds = ", ".join(name for kinds in services.values() for name in kinds)
+    raise PresetError(f"PRESET must be of {kinds}, got one of {type(model).__name__}")
 
 
 def export(preset, directory, progress=print, batching=False, quick=False, **options):

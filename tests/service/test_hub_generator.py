@@ -1,4 +1,4 @@
-"""Decoder-only models of KerasHub as a service: what their `generate` writes, and what it has not."""
+"""Decoder-only models of KerasHub as a service: what their `generate` writes, and more."""
 
 import hub
 import numpy as np

@@ -138,8 +138,8 @@ import io, os, sys, sentencepiece
 model = io.BytesIO()
 lines = [line for name in sys.argv[2:] for line in open(name, encoding="utf-8")]
 sentencepiece.SentencePieceTrainer.train(
-    sentence_iterator=iter(lines), model_writer=model, vocab_size=int(os.environ.get("PIECES", 97)), hard_vocab_limit=False,
-    minloglevel=2, normalization_rule_name="identity",
+    sentence_iterator=iter(lines), model_writer=model, hard_vocab_limit=False, minloglevel=2,
+    vocab_size=int(os.environ.get("PIECES", 97)), normalization_rule_name="identity",
 )
 open(sys.argv[1], "wb").write(model.getvalue())
 processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())

@@ -143,9 +143,7 @@ class KerasHubCausalInference(Wrapped):
 
     def log_probs(self, ids, labels, memory):
         """log P(label) at all positions of ids [B, T], float32 [B, T]."""
-        return one_by_one(
-            lambda ids, labels: self._labels(self._whole(ids), labels), (ids, labels)
-        )
+        return one_by_one(lambda ids, labels: self._labels(self._whole(ids), labels), (ids, labels))
 
     def _whole(self, ids):
         """Logits float32 [N, T, V], by the model's ids. Padding stands behind all tokens, where a

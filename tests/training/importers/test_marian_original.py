@@ -3,12 +3,11 @@
 The environment: `TFFORMER_MARIAN_PYTHON`, or one that is made here of the package registry.
 """
 
-import os
-import subprocess
 import sys
 
 import marian
 import numpy as np
+import originals
 import pytest
 from paths import SUPPORT
 
@@ -22,27 +21,9 @@ PACKAGES = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    """The interpreter of an environment that has the original."""
-    named = os.environ.get("TFFORMER_MARIAN_PYTHON")
-    if named:
-        return named
-    folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    made = folder / "bin" / "python"
-    done = subprocess.run(
-        [made, "-m", "pip", "install", "--quiet", *PACKAGES], capture_output=True, text=True
-    )
-    if done.returncode:
-        pytest.skip(f"the original cannot be installed here: {done.stderr.strip()[-300:]}")
-    return made
-
-
-def test_the_original_of_today_says_what_the_run_says(python, tmp_path, monkeypatch):
-    command = [python, SUPPORT / "marian_original.py", "write", tmp_path / "marian"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_the_original_of_today_says_what_the_run_says(tmp_path, monkeypatch):
+    python = originals.python_of("MARIAN", sys.executable, PACKAGES, tmp_path / "environment")
+    originals.written_by(python, SUPPORT / "marian_original.py", tmp_path / "marian")
     monkeypatch.setattr(marian, "DATA", tmp_path)
     for name in marian.FOLDERS:
         assert import_marian.main([str(marian.folder(name)), str(tmp_path / name)]) == 0

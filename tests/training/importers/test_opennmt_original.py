@@ -1,0 +1,24 @@
+"""The stored models of OpenNMT-tf, written anew by the original of today and asked again.
+
+The environment: `TFFORMER_OPENNMT_PYTHON`, or one of Python 3.10, its last one, that is made here.
+"""
+
+import opennmt_folders as opennmt
+import originals
+import pytest
+import test_opennmt as stored
+from paths import SUPPORT
+
+pytestmark = pytest.mark.slow
+PACKAGES = ["OpenNMT-tf[tensorflow]==2.32.0", "sentencepiece==0.2.0"]
+
+
+def test_the_original_of_today_says_what_the_run_says(tmp_path, monkeypatch):
+    python = originals.python_of("OPENNMT", "python3.10", PACKAGES, tmp_path / "environment")
+    originals.written_by(python, SUPPORT / "opennmt_original.py", tmp_path / "opennmt")
+    monkeypatch.setattr(opennmt, "DATA", tmp_path)
+    for name in opennmt.FOLDERS:
+        both = stored.Both(name, tmp_path / name)
+        stored.test_texts_become_the_same_ids(both)
+        stored.test_logits_are_the_originals(both)
+        stored.test_texts_and_scores_are_the_originals(both, "greedy")
