@@ -30,7 +30,7 @@ def load(job):
     )
     model.create_variables()
     opennmt.utils.checkpoint.Checkpoint(model, model_dir=str(folder)).restore(weights_only=True)
-    infer = tf.function(lambda features: model(features)[1], autograph=False, reduce_retracing=True)
+    infer = tf.function(lambda features: model(features)[1], reduce_retracing=True)
 
     def translate(texts):
         features = model.features_inputter.make_features(tf.constant(texts))

@@ -9,7 +9,8 @@ KINDS = {
 }
 FILLING = "the a we saw and with of today".split()
 SIZES = [
-    "--preset", "test", "--vocabulary-size", "300", "--vocabulary-kind", "char",
+    "--preset", "test", "--num-layers", "1", "--vocabulary-size", "300",
+    "--vocabulary-kind", "char",
     "--max-tokens", "48", "--batch-tokens", "256", "--epochs", "2", "--cores", "1",
     "--warmup-steps", "5", "--checkpoint-steps", "3", "--optimizer", "adam",
 ]  # fmt: skip

@@ -42,7 +42,7 @@ class CacheSize(NamedTuple):
         past = tf.gather(past, places, batch_dims=1)  # [B, W, C, F]
         shape = [batch * width, capacity, self.num_layers, 2, self.num_heads, self.head_size]
         past = tf.reshape(past, tf.stack(shape))  # [B * W, C, N, 2, H, K]
-        return tf.transpose(past, [0, 2, 3, 1, 4, 5])
+        return tf.transpose(past, [0, 2, 3, 1, 4, 5])  # [B * W, N, 2, C, H, K]
 
     def written(self, cache, new, position):
         """A search's cache, in which `new` [B * W, N, 2, H, K] is at a position; it is written in

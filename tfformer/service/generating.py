@@ -27,7 +27,7 @@ class Generating(Searching):
     ABOUT = ""
     output = "continuation"
 
-    def set_up(self, longest, lengths, length_penalty_form, **options):
+    def _set_up(self, longest, lengths, length_penalty_form, **options):
         """Checks the arguments of the service, sets what is made of them, and its signatures.
 
         Args:

@@ -88,7 +88,7 @@ class KerasHubGenerator(Generating):
             "max_target_length": max_target_length,
             "max_batch_size": max_batch_size,
         }
-        self.set_up(math.inf, lengths, length_penalty_form, **options)
+        self._set_up(math.inf, lengths, length_penalty_form, **options)
 
     @property
     def ABOUT(self):

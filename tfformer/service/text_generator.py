@@ -70,7 +70,7 @@ class TextGenerator(Generating):
         _check_tokenizer(model, tokenizer)
         self.dtype = checked_dtype(dtype)
         self.model, self.tokenizer = model, tokenizer
-        self.set_up(
+        self._set_up(
             model.config.longest,
             {
                 "max_source_length": max_source_length,

@@ -21,7 +21,16 @@ from training.data.joined import JoinedBatches
 from training.tasks import TASKS
 
 TASK = TASKS["language-model"]
-SIZES = ["--preset", "test", "--vocabulary-size", "300", "--vocabulary-kind", "char"]
+SIZES = [
+    "--preset",
+    "test",
+    "--num-layers",
+    "1",
+    "--vocabulary-size",
+    "300",
+    "--vocabulary-kind",
+    "char",
+]
 OPTIONS = [
     *SIZES, "--max-tokens", "23", "--batch-tokens", "256", "--epochs", "2", "--cores", "1",
     "--warmup-steps", "5", "--checkpoint-steps", "3", "--optimizer", "adam",

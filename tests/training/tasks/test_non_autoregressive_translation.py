@@ -23,7 +23,8 @@ WORDS = {
     "alpha": "eins", "beta": "zwei", "gamma": "drei", "delta": "vier", "epsilon": "fünf",
     "zeta": "sechs", "eta": "sieben", "theta": "acht",
 }  # fmt: skip
-SIZES = ["--preset", "test", "--vocabulary-size", "300", "--vocabulary-kind", "char"]
+LAYERS = ["--preset", "test", "--num-encoder-layers", "1", "--num-decoder-layers", "1"]
+SIZES = [*LAYERS, "--vocabulary-size", "300", "--vocabulary-kind", "char"]
 OPTIONS = [
     "--max-tokens", "47", "--batch-tokens", "512", "--epochs", "2", "--cores", "1",
     "--warmup-steps", "5", "--checkpoint-steps", "3", "--optimizer", "adam",
@@ -195,7 +196,7 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path, glancing):
 def test_a_student_learns_what_its_teacher_says(folder, tmp_path):
     """Its vocabulary is the teacher's; validation stays what people have written."""
     run, teacher = tmp_path / "run", folder / "teacher"
-    options = ["--preset", "test", "--max-length-difference", "20", "--distill", str(teacher)]
+    options = [*LAYERS, "--max-length-difference", "20", "--distill", str(teacher)]
     assert train.main(words(folder, run, *options)) == 0
     translator = runs.load_translator(teacher)
     assert runs.load_tokenizer(run).sha256 == translator.tokenizer.sha256
