@@ -71,7 +71,9 @@ FOLDERS = {
 def main():
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("write").add_argument("folder", type=Path)
+    writing = commands.add_parser("write")
+    writing.add_argument("folder", type=Path)
+    writing.add_argument("--steps", type=int, default=STEPS, help="of each training")
     answer = commands.add_parser("answer", help="of a folder of opennmt_training.py")
     answer.add_argument("folder", type=Path)
     answer.add_argument("--beam-width", type=int, default=4)
@@ -84,10 +86,10 @@ def main():
         return
     for seed, (name, (description, how)) in enumerate(FOLDERS.items()):
         tf.keras.utils.set_random_seed(seed)
-        write(options.folder / name, description, **how)
+        write(options.folder / name, description, options.steps, **how)
 
 
-def write(folder, description, pieces=False, separate=False, ends=False):
+def write(folder, description, steps, pieces=False, separate=False, ends=False):
     folder.mkdir(parents=True, exist_ok=True)
     for side, lines in zip(("source", "target"), zip(*SENTENCES, strict=False), strict=False):
         (folder / f"{side}.txt").write_text("".join(f"{line}\n" for line in lines))
@@ -97,9 +99,9 @@ def write(folder, description, pieces=False, separate=False, ends=False):
     (folder / "model_description.py").write_text(description)
     model = opennmt.load_model(str(folder), as_builder=False)
     model.initialize(data, params={"label_smoothing": 0.1, "average_loss_in_time": True})
-    learn(model, folder)
+    learn(model, folder, steps)
     checkpoint = opennmt.utils.checkpoint.Checkpoint(model, model_dir=str(folder))
-    checkpoint.save(step=STEPS)
+    checkpoint.save(step=steps)
     found = answers(model, folder)
     np.savez_compressed(folder / "logits.npz", **logits(model, folder))
     (folder / "answers.json").write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n")
@@ -154,7 +156,7 @@ def learned_pieces(files, model):
     return set(said.stdout.splitlines())
 
 
-def learn(model, folder):
+def learn(model, folder, steps):
     dataset = model.examples_inputter.make_training_dataset(
         str(folder / "source.txt"), str(folder / "target.txt"), batch_size=32,
         shuffle_buffer_size=len(SENTENCES),
@@ -172,7 +174,7 @@ def learn(model, folder):
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=False))
         return loss
 
-    for features, labels in dataset.repeat().take(STEPS):
+    for features, labels in dataset.repeat().take(steps):
         loss = step(features, labels)
     print(f"{folder.name}: loss {loss.numpy():.3f}")
 

@@ -32,7 +32,8 @@ def python_of(system, interpreter, packages, folder):
     return python
 
 
-def written_by(python, program, folder):
+def written_by(python, program, folder, *options):
     """Has a program of `tests/support` write its small folders with what the original says."""
-    done = subprocess.run([python, program, "write", folder], capture_output=True, text=True)
+    command = [python, program, "write", folder, *options]
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -15,7 +15,8 @@ PACKAGES = ["OpenNMT-tf[tensorflow]==2.32.0", "sentencepiece==0.2.0"]
 
 def test_the_original_of_today_says_what_the_run_says(tmp_path, monkeypatch):
     python = originals.python_of("OPENNMT", "python3.10", PACKAGES, tmp_path / "environment")
-    originals.written_by(python, SUPPORT / "opennmt_original.py", tmp_path / "opennmt")
+    program, folder = SUPPORT / "opennmt_original.py", tmp_path / "opennmt"
+    originals.written_by(python, program, folder, "--steps", "500")
     monkeypatch.setattr(opennmt, "DATA", tmp_path)
     for name in opennmt.FOLDERS:
         both = stored.Both(name, tmp_path / name)

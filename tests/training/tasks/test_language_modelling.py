@@ -187,17 +187,23 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_what_follows_is_learned_exported_and_served(folder, tmp_path):
+def test_what_follows_is_learned_exported_and_served(folder, tmp_path, monkeypatch):
     """The next word is known; after thirty epochs it is written."""
     from export import saved_model, translate_files
     from tfformer import TextGenerator
+    from tfformer.service import generating
+
+    # The others are exported in tests/service, too.
+    chosen = (generating.serving_default, generating.beam_search)
+    monkeypatch.setattr(generating, "SIGNATURES", chosen)
 
     run = tmp_path / "run"
     learn = ["--epochs", "30", "--norm", "pre", "--d-model", "32", "--dropout", "0"]
     assert train.main(words(folder, run, *learn)) == 0
-    generator = TextGenerator(*runs.load(run), max_source_length=23, max_target_length=23)
-    found = generator.generate(["alpha be", "eta"], top_k=1, stop=" ")
-    assert found[0] == "ta"
+    options = {"max_source_length": 23, "max_target_length": 23, "top_k": 1}
+    generator = TextGenerator(*runs.load(run), **options)
+    found = generator.functions["serving_default"](tf.constant(["alpha be"]))["continuation"]
+    assert found.numpy()[0].split()[0] == b"ta"
     assert runs.read_config(run)["training"]["val_perplexity"] < 2.5
     assert saved_model.main([str(run), str(tmp_path / "exported")]) == 0
     out = tmp_path / "out"
