@@ -6,8 +6,8 @@
 
 FOLDER has config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm, vocab.json
 and, where there are, target_vocab.json and generation_config.json, as OPUS-MT has them. What is no
-folder is fetched by that name from Hugging Face's hub, if the package huggingface_hub is installed.
-RUN must not exist yet.
+folder is fetched by that name from Hugging Face's hub, if the package huggingface_hub is installed;
+NAME@REVISION pins what is fetched. RUN must not exist yet.
 
 The run gives the log-probabilities that the original gives. It is evaluated, fine-tuned (`--init`),
 exported and served like any other. Nothing of FOLDER is executed: of pytorch_model.bin, which is a

@@ -7,7 +7,8 @@
     echo "A man walks." | python -m training.translate runs/en-de
 
 FOLDER is a model directory, whose newest checkpoint is read, or a checkpoint, whose path has no
-ending. OpenNMT-tf is not needed. Its model_description.py, if it is there, is read and not run.
+ending. OpenNMT-tf is not needed. Its model_description.py, beside the checkpoint or a folder above,
+is read and not run; where it does not say so much, --num-heads and --activation do.
 Vocabularies and SentencePiece models are those that its data configuration names; one for both
 sides, or one for each. Without a SentencePiece model, texts are cut already, as they were there,
 with a blank between two words. RUN must not exist yet.
@@ -47,6 +48,11 @@ def parser():
     parser.add_argument(
         "--num-heads", type=count(), metavar="INT", help="default: as model_description.py says"
     )
+    parser.add_argument(
+        "--activation",
+        choices=["relu", "gelu", "silu"],
+        help="of the feed-forward layers; default: as model_description.py says",
+    )
     return parser
 
 
@@ -71,7 +77,8 @@ def _run(command, options):
         require_new(options.run)
         print(f"reading {options.folder} ...", file=sys.stderr)
         files = Files(*vocabularies, *models)
-        imported = read_opennmt(options.folder, files, options.num_heads, options.source_eos)
+        known = options.num_heads, options.source_eos, options.activation
+        imported = read_opennmt(options.folder, files, *known)
         write(imported, options.run)
     except (ValueError, OSError) as error:
         return command.fail(error)

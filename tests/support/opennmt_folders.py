@@ -4,6 +4,7 @@ import json
 import shutil
 
 import numpy as np
+import tensorflow as tf
 from paths import DATA
 
 # {name: the options that its data configuration had}
@@ -15,6 +16,7 @@ FOLDERS = {
         "--source-sentencepiece", "source.model", "--target-sentencepiece", "target.model",
     ],
 }  # fmt: skip
+SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"  # of the name of each weight
 ORIGINAL = {0: 0, 1: 2, 2: 3}  # their ids of padding, <s> and </s>, and ours
 
 
@@ -51,3 +53,17 @@ def our_ids(name, side):
 def copied(name, to):
     """A folder of one's own."""
     return shutil.copytree(folder(name), to)
+
+
+def rewrite(folder, change):
+    """Writes the checkpoint of a folder anew, with what `change({name: array})` gives."""
+    prefix = tf.train.latest_checkpoint(str(folder))
+    reader = tf.train.load_checkpoint(prefix)
+    names = [name for name in reader.get_variable_to_shape_map() if name.endswith(SUFFIX)]
+    arrays = change({name: reader.get_tensor(name) for name in names})
+    tf.raw_ops.SaveV2(
+        prefix=prefix,
+        tensor_names=list(arrays),
+        shape_and_slices=[""] * len(arrays),
+        tensors=[tf.constant(array) for array in arrays.values()],
+    )

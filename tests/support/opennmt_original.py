@@ -99,8 +99,8 @@ def write(folder, description, steps, pieces=False, separate=False, ends=False):
     (folder / "model_description.py").write_text(description)
     model = opennmt.load_model(str(folder), as_builder=False)
     model.initialize(data, params={"label_smoothing": 0.1, "average_loss_in_time": True})
-    learn(model, folder, steps)
-    checkpoint = opennmt.utils.checkpoint.Checkpoint(model, model_dir=str(folder))
+    optimizer = learn(model, folder, steps)
+    checkpoint = opennmt.utils.checkpoint.Checkpoint(model, optimizer, model_dir=str(folder))
     checkpoint.save(step=steps)
     found = answers(model, folder)
     np.savez_compressed(folder / "logits.npz", **logits(model, folder))
@@ -177,6 +177,7 @@ def learn(model, folder, steps):
     for features, labels in dataset.repeat().take(steps):
         loss = step(features, labels)
     print(f"{folder.name}: loss {loss.numpy():.3f}")
+    return optimizer
 
 
 def asked(model, folder):

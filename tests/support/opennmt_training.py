@@ -42,8 +42,9 @@ def main():
     options.folder.mkdir(parents=True)
     files = [options.data / f"train.{language}" for language in ("en", "de")]
     model = made(files, options.folder)
-    steps = train(model, files, 60 * options.minutes)
-    opennmt.utils.checkpoint.Checkpoint(model, model_dir=str(options.folder)).save(step=steps)
+    steps, optimizer = train(model, files, 60 * options.minutes)
+    folder = str(options.folder)
+    opennmt.utils.checkpoint.Checkpoint(model, optimizer, model_dir=folder).save(step=steps)
 
 
 def made(files, folder):
@@ -71,7 +72,7 @@ def made(files, folder):
 
 
 def train(model, files, seconds):
-    """Trains for so long; the number of steps."""
+    """Trains for so long; the number of steps, and the optimizer."""
     dataset = model.examples_inputter.make_training_dataset(
         *map(str, files), batch_size=BATCH_TOKENS, batch_type="tokens",
         shuffle_buffer_size=29_000, length_bucket_width=4,
@@ -95,7 +96,7 @@ def train(model, files, seconds):
         if number % 100 == 0:
             print(f"step {number}: {loss.numpy():.3f}", flush=True)
         if time.monotonic() >= end:
-            return number
+            return number, optimizer
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def test_texts_are_cut_as_before(kind):
 
 def test_a_foreign_piece_is_not_written_and_a_filling_not_read(content):
     names = regular_pieces(content)
-    side = renumbered(content, ["▁the▁lake", f"{FILLING}x", ">>de<<", *names])
+    side = renumbered(content, ["▁the▁lake", f"{FILLING}x", ">>de<<", *names], codes=True)
     expected = pieces_of(content, ["the lake"])[0]
     ids = side.encode(tf.constant(["the lake", ">>de<<the lake"])).to_list()
     assert [side.pieces[n] for n in ids[0][:-1]] == expected and ids[1] == [6, *ids[0]]
@@ -66,13 +66,32 @@ def test_a_piece_that_is_left_out_or_not_to_be_written_is_written_with_others(co
 
 
 def test_what_cannot_be_renumbered_is_named(content):
-    names = regular_pieces(content)
+    names, merged = regular_pieces(content), regular_pieces(learned("bpe"))
+    renumbered(learned("bpe"), [*merged, f"{FILLING}x"])  # of which nothing is merged
     for given, pieces, said in (
         (b"no model", names, "here must be a SentencePiece model, got 8 bytes"),
         (b"", names, "here must be a SentencePiece model with pieces, got none"),
         (content, [*names, names[0]], "pieces of here must each be there once"),
         (content, [*names, "<s>"], "pieces of here must each be there once"),
-        (learned("bpe"), [*names, "xyz"], "here must be a unigram model"),
+        (learned("bpe"), [*merged, "xyz"], "must be a unigram model where .* has more pieces"),
+        (learned("bpe"), merged[1:], "must be a unigram model where .* has fewer pieces"),
     ):
         with pytest.raises(ValueError, match=said):
             renumbered(given, pieces, "here")
+
+
+def test_bytes_are_kept_together():
+    """All of them or none: without, what no piece has is the unknown piece."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS), model_writer=model, vocab_size=300, minloglevel=2,
+        hard_vocab_limit=False, byte_fallback=True,
+    )  # fmt: skip
+    names = regular_pieces(model.getvalue())
+    hidden = [f"<0x{n:02X}>" for n in range(256)]
+    for left_out, said in (([], ["<0xC3>", "<0xBC>"]), (hidden, ["<unk>"])):
+        side = renumbered(model.getvalue(), [name for name in names if name not in left_out])
+        [ids] = side.encode(tf.constant(["lake ü"])).to_list()
+        assert [side.pieces[n] for n in ids[:-1]][-len(said) :] == said
+    with pytest.raises(ValueError, match="must have all 256 bytes or none, got none for <0xBC>"):
+        renumbered(model.getvalue(), [name for name in names if name != "<0xBC>"])

@@ -4,6 +4,7 @@ The models are told apart by the names of their classes: nothing of KerasHub is 
 """
 
 import contextlib
+import threading
 from typing import NamedTuple
 
 import keras
@@ -119,16 +120,20 @@ def one_by_one(function, rows):
     )
 
 
+_SLICES = threading.Lock()  # one thread at a time: `keras.ops` is of the whole process
+
+
 @contextlib.contextmanager
 def stock_slice_update():
     """Inside, `keras.ops.slice_update`, by which these models write their caches, is stock
     operations: Keras's own is one of XLA, which no stock server runs."""
-    kept = keras.ops.slice_update
-    keras.ops.slice_update = _slice_update
-    try:
-        yield
-    finally:
-        keras.ops.slice_update = kept
+    with _SLICES:
+        kept = keras.ops.slice_update
+        keras.ops.slice_update = _slice_update
+        try:
+            yield
+        finally:
+            keras.ops.slice_update = kept
 
 
 def _slice_update(inputs, start_indices, updates):

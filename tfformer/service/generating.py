@@ -47,13 +47,13 @@ class Generating(Searching):
                 f"max_positions + 1 = {longest + 1}, got {self.max_source_length} and "
                 f"{self.max_target_length}"
             )
-        if options["min_length"] > self.max_target_length:
+        known = {**OPTIONS, **SAMPLING}
+        self.options = {name: known[name].checked(value) for name, value in options.items()}
+        if self.options["min_length"] > self.max_target_length:
             raise ValueError(
                 f"min_length must be at most max_target_length = {self.max_target_length}, "
                 f"got {options['min_length']}"
             )
-        known = {**OPTIONS, **SAMPLING}
-        self.options = {name: known[name].checked(value) for name, value in options.items()}
         self.make_signatures()
         self.writing = self._writing(self.fused)
 

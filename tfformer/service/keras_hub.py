@@ -17,6 +17,7 @@ from tfformer.service.score import score
 from tfformer.service.service import Searching
 from tfformer.service.translation import greedy, serving_default
 from tfformer.service.translator import Translating
+from tfformer.service.wrapped import Wrapping, vocabulary_of
 from tfformer.text.byte_pairs import BytePairs
 from tfformer.text.foreign import ForeignModel, unknown_id
 from tfformer.text.tokenizer import Tokenizer
@@ -57,7 +58,7 @@ class KerasHubGeneration(Generation):
         return self.fused()
 
 
-class KerasHubTranslator(Translating, Searching):
+class KerasHubTranslator(Wrapping, Translating, Searching):
     """A sequence-to-sequence model of KerasHub as functions of text: the signatures of a
     `Translator` but `align`, with its options but `coverage_penalty`.
 
@@ -146,23 +147,10 @@ class KerasHubTranslator(Translating, Searching):
 
     answer = translate
 
-    def logits(self, inputs):
-        """The model, whole and without a cache; see `KerasHubInference.logits`."""
-        return self.inference.logits(inputs)
-
-    def fused(self, dtype=None):
-        """The model as a search uses it: nothing is fused."""
-        return self.inference
-
     def served(self, fused, shortlist):
         generation = self._generation(fused)
         made = [make(generation) for make in SIGNATURES]
         return {signature.name: signature for signature in made}
-
-    def saved(self, root):
-        # The functions are those of here: they close over these variables.
-        root.weights = [variable.value for variable in self.model.weights]
-        return self.signatures
 
     def _generation(self, fused):
         size = self.tokenizer.source_vocabulary_size
@@ -170,20 +158,9 @@ class KerasHubTranslator(Translating, Searching):
         known = Sizes(size, size), fused, self.tokenizer, self.options, limits
         return KerasHubGeneration(*known, self.length_penalty_form)
 
-    def flops(self):
-        return {}
-
     def page(self):
-        page = super().page()
-        return page._replace(
-            about=f"Text in, text out, by beam search: {type(self.model).__name__} of KerasHub",
-            command="export.keras_hub PRESET",
-            inputs=f"{page.inputs}\n\n{LEFT_OUT} In `source_ids` and `token_ids`, 0 to 3 are pad, "
-            "unk, bos and eos,\nand 4 + n is KerasHub's id n.",
-        )
-
-    def costs(self):
-        return {}
+        what, ids = "Text in, text out, by beam search", "`source_ids` and `token_ids`"
+        return self.page_of(super().page(), what, ids, f"{LEFT_OUT} ")
 
     def request_bytes(self, rows, width):
         numbers, vocabulary = self.kind.cache.numbers, self.tokenizer.target_vocabulary_size
@@ -197,12 +174,12 @@ class KerasHubTranslator(Translating, Searching):
 
 def _read(model):
     """What a model is here, and the `Side` of its vocabulary, by whose ids it is searched."""
-    tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
-    proto = getattr(tokenizer, "proto", None)
+    proto = vocabulary_of(model)
     kind = kind_of(model, KINDS, None if proto is None else unknown_id(proto))
     size = model.backbone.vocabulary_size
     if proto is not None:
         return kind, ForeignModel(proto, kind.special_ids, size)
+    tokenizer = model.preprocessor.tokenizer
     whole = tokenizer.unsplittable_tokens
     tables = tokenizer.vocabulary, tokenizer.merges
     return kind, BytePairs(*tables, kind.special_ids, size, whole)

@@ -8,6 +8,7 @@ from tfformer.inference.wrapped import kind_of
 from tfformer.search.options import OPTIONS, SAMPLING, first_names
 from tfformer.service.generating import Generating
 from tfformer.service.limits import Limits
+from tfformer.service.wrapped import Wrapping, vocabulary_of
 from tfformer.service.writing import OF_BEAM, Writing
 from tfformer.text.foreign import ForeignModel, unknown_id
 from tfformer.text.tokenizer import Tokenizer
@@ -28,7 +29,7 @@ class KerasHubWriting(Writing):
         return self.fused()
 
 
-class KerasHubGenerator(Generating):
+class KerasHubGenerator(Wrapping, Generating):
     """A decoder-only model of KerasHub as functions of text: the signatures of a `TextGenerator`.
 
     The model is used as it is, its own layers and their caches; only the search around them is
@@ -74,8 +75,7 @@ class KerasHubGenerator(Generating):
             raise TypeError(f"options must be of {sorted(KNOWN)}, got {unknown[0]!r}")
         options = {name: option.default for name, option in KNOWN.items()} | options
         self.model, self.dtype = model, None
-        tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
-        proto = getattr(tokenizer, "proto", None)
+        proto = vocabulary_of(model)
         self.kind = kind_of(model, KINDS, None if proto is None else unknown_id(proto))
         if proto is None:
             raise ValueError(
@@ -90,40 +90,13 @@ class KerasHubGenerator(Generating):
         }
         self._set_up(math.inf, lengths, length_penalty_form, **options)
 
-    @property
-    def ABOUT(self):
-        return f"Text in, how it goes on out: {type(self.model).__name__} of KerasHub"
-
-    def logits(self, ids):
-        return self.inference.logits(ids)
-
-    def fused(self, dtype=None):
-        """The model as a search uses it: nothing is fused."""
-        return self.inference
-
-    def saved(self, root):
-        # The functions are those of here: they close over these variables.
-        root.weights = [variable.value for variable in self.model.weights]
-        return self.signatures
-
     def _writing(self, fused):
         limits = Limits(self.max_source_length, self.max_target_length, self.max_batch_size)
         known = Size(self.tokenizer.source_vocabulary_size), fused, self.tokenizer, self.options
         return KerasHubWriting(*known, limits, self.length_penalty_form)
 
-    def flops(self):
-        return {}
-
     def page(self):
-        page = super().page()
-        return page._replace(
-            command="export.keras_hub PRESET",
-            inputs=f"{page.inputs}\n\nIn `token_ids`, 0 to 3 are pad, unk, bos and eos, and 4 + n "
-            "is KerasHub's id n.",
-        )
-
-    def costs(self):
-        return {}
+        return self.page_of(super().page(), "Text in, how it goes on out", "`token_ids`")
 
     def request_bytes(self, rows, width):
         numbers, vocabulary = self.kind.cache.numbers, self.tokenizer.target_vocabulary_size

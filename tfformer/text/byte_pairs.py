@@ -79,7 +79,8 @@ class BytePairs(Side):
             if merge.startswith("#version:"):
                 continue
             left, _, right = merge.partition(" ")
-            if any(piece not in self._ids for piece in (left, right, left + right)):
+            known = all(piece in self._ids for piece in (left, right, left + right))
+            if not known or not {left[-1], right[0]} <= set(byte_of):
                 raise ValueError(f"merge {number} must be two pieces that make one, got {merge!r}")
             key = self._ids[left] * self._size + self._ids[right]
             joined.setdefault(key, (len(joined), self._ids[left + right]))

@@ -23,7 +23,7 @@ def regular_pieces(content, name="content"):
     return [piece.piece for piece in _regular(parsed(content, name))]
 
 
-def renumbered(content, pieces, name="content", unwritten=()):
+def renumbered(content, pieces, name="content", unwritten=(), codes=False):
     """The side that writes texts as a SentencePiece model does, with ids of its own.
 
     Pieces keep their scores, and texts are normalised as before. A piece that the model does not
@@ -38,32 +38,48 @@ def renumbered(content, pieces, name="content", unwritten=()):
         unwritten: those of the pieces that texts are not to be written with, though the model has
             them. Default: none.
 
+        codes: whether a piece such as ">>de<<" is one of `Codes`, and in no text. Default False.
+
     Raises:
         ValueError: they are no such model; a name is one of a special id or stands there twice; or
-            pieces are merged, as in BPE, and some are not the model's: they would be merged too.
+            pieces are merged, as in BPE, and some are not the model's, which would be merged too,
+            or some of the model's are left out, without which others are never reached; or some of
+            the 256 pieces for single bytes are there, and others are not.
     """
     model = parsed(content, name)
-    kinds, own = type(model.pieces.add()), {piece.piece: piece for piece in _regular(model)}
+    kinds, own = type(model.pieces[0]), {piece.piece: piece for piece in _regular(model)}
     for piece in unwritten:
         own.pop(piece, None)
     if len({*SPECIAL, *pieces}) < len(SPECIAL) + len(pieces):
         raise ValueError(f"pieces of {name} must each be there once, and none of {SPECIAL}")
-    foreign = [piece for piece in pieces if piece not in own]
-    if foreign and model.trainer_spec.model_type != model.trainer_spec.UNIGRAM:
+    spec, wanted = model.trainer_spec, set(pieces)
+    # Of what nobody can write, nothing is merged.
+    foreign = [piece for piece in pieces if piece not in own and not piece.startswith(FILLING)]
+    left_out = [piece for piece in own if piece not in wanted]
+    for kind, odd in (("more", foreign), ("fewer", left_out)):
+        if odd and spec.model_type != spec.UNIGRAM:
+            raise ValueError(
+                f"{name} must be a unigram model where the vocabulary has {kind} pieces, as "
+                f"{odd[0]!r}, got another kind"
+            )
+    bytes_left_out = [piece for piece in left_out if own[piece].type == kinds.BYTE]
+    if 0 < len(bytes_left_out) < 256:
         raise ValueError(
-            f"{name} must be a unigram model where the vocabulary has more pieces, as "
-            f"{foreign[0]!r}, got another kind"
+            f"pieces of {name} must have all 256 bytes or none, got none for {bytes_left_out[0]}"
         )
+    spec.byte_fallback &= not bytes_left_out
     least = min((piece.score for piece in own.values()), default=0.0)
     del model.pieces[:]
     special_kinds = (kinds.CONTROL, kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL)
     for special, kind in zip(SPECIAL, special_kinds, strict=True):
         model.pieces.add(piece=special, score=0.0, type=kind)
     for piece in pieces:
-        if piece in own and not re.fullmatch(CODE, piece):
+        if piece in own and not (codes and re.fullmatch(CODE, piece)):
             model.pieces.add().CopyFrom(own[piece])
         else:
-            kind = kinds.CONTROL if piece.startswith(FILLING) else kinds.UNUSED
+            # An unused one that looks like a code would be taken for one.
+            is_hidden = piece.startswith(FILLING) or (not codes and re.fullmatch(CODE, piece))
+            kind = kinds.CONTROL if is_hidden else kinds.UNUSED
             model.pieces.add(piece=piece, score=least - 1, type=kind)
     name_special(model)
     return SentencePieceModel(model.SerializeToString(), name)

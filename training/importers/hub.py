@@ -1,16 +1,18 @@
 """Folders by their names on Hugging Face's hub."""
 
 import re
+import sys
 from pathlib import Path
 
-NAME = r"[\w.-]+/[\w.-]+"
+NAME = r"([\w.-]+/[\w.-]+)(?:@([\w.-]+))?"
 
 
 def folder_of(name, files, weights):
     """The folder that is meant: one that is there, or one that is fetched by its name on the hub.
 
     Args:
-        name: a folder, or a name as "Helsinki-NLP/opus-mt-en-de".
+        name: a folder, or a name as "Helsinki-NLP/opus-mt-en-de", behind which @ may name a
+            revision.
         files: the names of the files that are needed or may be there.
         weights: names of files of which the first that is there is enough.
 
@@ -20,7 +22,8 @@ def folder_of(name, files, weights):
     folder = Path(name)
     if folder.is_dir():
         return folder
-    if not re.fullmatch(NAME, str(name)):
+    named = re.fullmatch(NAME, str(name))
+    if not named or folder.parent.is_dir():  # a mistyped folder is not fetched
         raise ValueError(
             f"FOLDER must be a folder or a name on the hub, as ORGANISATION/MODEL, got {name}"
         )
@@ -31,9 +34,12 @@ def folder_of(name, files, weights):
             f"FOLDER must be a folder, got {name}; to fetch that from the hub, huggingface_hub is "
             f"needed: pip install huggingface_hub ({error})"
         ) from error
+    repository, revision = named.groups()
+    print(f"fetching {name} from the hub of Hugging Face ...", file=sys.stderr)
     try:
         for one in weights:
-            folder = Path(snapshot_download(str(name), allow_patterns=[*files, one]))
+            found = snapshot_download(repository, revision=revision, allow_patterns=[*files, one])
+            folder = Path(found)
             if folder.joinpath(one).exists():
                 break
     except Exception as error:  # of the library or of what it asks, of many types

@@ -16,14 +16,26 @@ from pathlib import Path
 
 from training.importers.imported import Imported
 from training.importers.marian_options import configuration, read_options
-from training.importers.marian_search import impossible_ids, read_generation, search_options
+from training.importers.marian_search import (
+    impossible_ids,
+    read_generation,
+    require_same_ids,
+    search_options,
+)
 from training.importers.marian_text import read_text
-from training.importers.marian_weights import read_weights
+from training.importers.marian_weights import read_weights, require_sizes
 from training.importers.weights import Weights
 
 NEEDED = ("config.json", "source.spm", "target.spm", "vocab.json")
 # What a folder may have besides, and one file of `weights.READERS`.
-OTHERS = ("generation_config.json", "target_vocab.json")
+OTHERS = (
+    "added_tokens.json",
+    "generation_config.json",
+    "model-*.safetensors",
+    "model.safetensors.index.json",
+    "target_vocab.json",
+    "tokenizer_config.json",
+)
 
 
 def read_marian(folder):
@@ -40,13 +52,15 @@ def read_marian(folder):
             raise ValueError(f"{folder} must be a Marian folder, with {name}, got none")
     options = read_options(folder / "config.json")
     generation = read_generation(folder, options)
+    require_same_ids(generation, options)
     pad, eos = options["pad_token_id"], options["eos_token_id"]
     sizes = options["vocab_size"], options["decoder_vocab_size"]
     search = search_options(generation, eos, options["max_position_embeddings"])
     impossible = impossible_ids(generation, pad, eos, sizes[1])
     shares = options["share_encoder_decoder_embeddings"]
-    tokenizer, numberings = read_text(folder, pad, eos, sizes, shares)
     weights = Weights.of_folder(folder)
+    require_sizes(weights, options)  # before tables of that size are made
+    tokenizer, numberings = read_text(folder, pad, eos, sizes, shares)
     tied, found = read_weights(weights, options, numberings, impossible)
     config = configuration(options, tokenizer, tied)
     origin = {"system": "Marian of Hugging Face", "file": weights.path.name}

@@ -18,12 +18,14 @@ WITHOUT_COUNTERPART = {
     "force_words_ids": ([],),
     "forced_bos_token_id": (),
     "guidance_scale": (1.0,),
+    "min_new_tokens": (0,),
     "num_beam_groups": (1,),
     "penalty_alpha": (0.0,),
     "remove_invalid_values": (False,),
     # There it is applied to log-probabilities, here to logits.
     "repetition_penalty": (1.0,),
     "sequence_bias": ({},),
+    "stop_strings": ([],),
     "suppress_tokens": ([],),
 }
 # What has one: {option: ours}.
@@ -47,6 +49,14 @@ def read_generation(folder, config):
     """
     path = Path(folder, "generation_config.json")
     return read_json_object(path) if path.exists() else config
+
+
+def require_same_ids(generation, config):
+    """Raises a ValueError if the two files name other special ids: the first would count there."""
+    for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
+        value = generation.get(name)
+        if value not in (None, config[name], [config[name]]):
+            raise ValueError(f"{name} must be {config[name]}, as in config.json, got {value!r}")
 
 
 def search_options(generation, eos, max_positions):

@@ -32,6 +32,7 @@ def read_text(folder, pad, eos, sizes, shares):
     models = [path.read_bytes() for path in paths]
     table, second = Path(folder, "vocab.json"), Path(folder, "target_vocab.json")
     tables = [_read_table(table, sizes[0], pad, eos)]
+    _require_no_more_pieces(folder, tables[0], second)
     if second.exists():
         if shares:
             raise ValueError(
@@ -45,9 +46,28 @@ def read_text(folder, pad, eos, sizes, shares):
     target, unwritten = source, unknown
     if len(tables) > 1:
         target, unwritten = _numbered(tables[1], sizes[1], pad, eos, []), []
-    sides = [renumbered(models[0], source[0], paths[0])]
-    sides.append(renumbered(models[1], target[0], paths[1], unwritten))
+    sides = [renumbered(models[0], source[0], paths[0], codes=True)]
+    sides.append(renumbered(models[1], target[0], paths[1], unwritten, codes=True))
     return Tokenizer(*sides), (source[1], target[1])
+
+
+def _require_no_more_pieces(folder, table, second):
+    """Raises a ValueError if the files of the tokenizer say what the tables do not."""
+    path = Path(folder, "added_tokens.json")
+    added = read_json_object(path) if path.exists() else {}
+    settings = Path(folder, "tokenizer_config.json")
+    said = read_json_object(settings) if settings.exists() else {}
+    decoded = said.get("added_tokens_decoder") or {}
+    if isinstance(decoded, dict):
+        rows = [row for row in decoded.values() if isinstance(row, dict)]
+        added = [*added, *(row.get("content") for row in rows)]
+    if more := [piece for piece in added if piece not in table]:
+        raise ValueError(f"{folder} must have no pieces besides its tables, got {more[0]!r} added")
+    if said.get("separate_vocabs", second.exists()) != second.exists():
+        raise ValueError(
+            f"{settings}: separate_vocabs must be true beside {second.name} and false without, "
+            f"got {said['separate_vocabs']!r}"
+        )
 
 
 def _read_table(path, size, pad, eos):
@@ -55,6 +75,8 @@ def _read_table(path, size, pad, eos):
     table = read_json_object(path)
     if other := [one for one in table.values() if type(one) is not int]:
         raise ValueError(f"{path} must have an id for each piece, got {other[0]!r}")
+    if broken := [piece for piece in table if not piece.isprintable() and _is_broken(piece)]:
+        raise ValueError(f"{path} must be of characters of Unicode, got {broken[0]!r}")
     ids = sorted(table.values())
     if len(set(ids)) < len(ids) or not ids or not 0 <= ids[0] <= ids[-1] < size:
         raise ValueError(f"{path} must have each id once, from 0 to {size - 1:,}, got others")
@@ -64,6 +86,11 @@ def _read_table(path, size, pad, eos):
             f"{table.get(UNK)} and {table.get(EOS)}"
         )
     return table
+
+
+def _is_broken(piece):
+    """Whether it has a lone half of a pair of UTF-16, which is no character."""
+    return any("\ud800" <= character <= "\udfff" for character in piece)
 
 
 def _numbered(table, size, pad, eos, unknown):

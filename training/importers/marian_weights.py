@@ -54,6 +54,15 @@ def read_weights(weights, options, numberings, impossible):
     return tied, found
 
 
+def require_sizes(weights, options):
+    """Raises a ValueError if no table of the file has as many pieces as the options say."""
+    tables = [name for name in (SHARED, *TABLES.values()) if name in weights]
+    rows = sorted({weights.shape(name)[0] for name in tables})
+    for name in ("vocab_size", "decoder_vocab_size"):
+        if options[name] not in rows:
+            raise ValueError(f"{name} must be the rows of a table, of {rows}, got {options[name]}")
+
+
 # The tables of pieces.
 
 
@@ -92,6 +101,8 @@ def _name(part, weights, options):
         names += [SHARED, TABLES["decoder"], TABLES["encoder"]]
     if ties and (shares or part != "encoder"):
         names += [TABLES["decoder"], TABLES["output"]]
+    if ties:  # or else a file may have matrices of their own by names that could be one
+        weights.require_same(*names)
     return next((name for name in names if name in weights), names[0])
 
 

@@ -23,6 +23,7 @@ EPSILON = 1e-3  # of the LayerNorm that it is made of
 DROPOUT = 0.1  # its default, of all three kinds
 # What it trains with and searches by, where nobody says otherwise.
 SEARCH = {"beam_width": 4, "length_penalty": 0.0}
+LONGEST_TARGET = 251  # `maximum_decoding_length`, 250, and eos
 
 
 class Files(NamedTuple):
@@ -39,7 +40,13 @@ class Files(NamedTuple):
     target_model: Path | None = None
 
 
-def read_opennmt(folder, files, num_heads=None, source_eos=False):
+def _described(folder):
+    """The file that describes a model: beside its checkpoint, or above an average of several."""
+    found = [one / "model_description.py" for one in (folder, folder.parent)]
+    return next((path for path in found if path.exists()), found[0])
+
+
+def read_opennmt(folder, files, num_heads=None, source_eos=False, activation=None):
     """The `Imported` of a model directory of OpenNMT-tf, or of one of its checkpoints.
 
     Args:
@@ -48,6 +55,7 @@ def read_opennmt(folder, files, num_heads=None, source_eos=False):
         files: a `Files`.
         num_heads: of an attention; None: as `model_description.py` says.
         source_eos: whether </s> ends a source (`source_sequence_controls`).
+        activation: of the feed-forward layers; None: as `model_description.py` says.
 
     Raises:
         ValueError: a file is missing, damaged or does not fit the others; or the model has what has
@@ -55,13 +63,15 @@ def read_opennmt(folder, files, num_heads=None, source_eos=False):
         OSError: a file cannot be read.
     """
     weights = read_checkpoint(folder)
-    description = read_description(Path(weights.path).with_name("model_description.py"))
+    description = read_description(_described(Path(weights.path).parent))
     num_heads = num_heads or description.num_heads
-    if num_heads is None:
-        raise ValueError(
-            f"--num-heads must be given, for {description.path} does not say it of a model that is "
-            "known here"
-        )
+    activation = activation or description.activation
+    for name, value in (("--num-heads", num_heads), ("--activation", activation)):
+        if value is None:
+            raise ValueError(
+                f"{name} must be given, for {description.path} does not say it of a model that is "
+                "known here"
+            )
     tokenizer, numberings = read_text(files)
     found, sizes = read_weights(weights, numberings, files)
     try:
@@ -69,7 +79,7 @@ def read_opennmt(folder, files, num_heads=None, source_eos=False):
             tokenizer.source_vocabulary_size,
             tokenizer.target_vocabulary_size,
             num_heads=num_heads,
-            activation=description.activation,
+            activation=activation,
             dropout=DROPOUT,
             attention_dropout=DROPOUT,
             activation_dropout=DROPOUT,
@@ -80,7 +90,9 @@ def read_opennmt(folder, files, num_heads=None, source_eos=False):
         )
     except ValueError as error:
         raise ValueError(f"{weights.path}: {error}") from error
-    longest = {name: config.max_positions for name in ("max_source_length", "max_target_length")}
-    longest = {name: min(length, 250) for name, length in longest.items()}
+    longest = {
+        "max_source_length": config.max_positions,
+        "max_target_length": min(config.max_positions, LONGEST_TARGET),
+    }
     origin = {"system": "OpenNMT-tf", "file": Path(weights.path).name}
     return Imported(config, found, tokenizer, {**SEARCH, **longest}, origin)

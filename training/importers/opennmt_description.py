@@ -15,30 +15,33 @@ CATALOG = {
     "TransformerTiny": 2,
     "ScalingNmtEnDe": 16,
 }
-# Activations by the last part of their names; its own gelu is an approximation.
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
-APPROXIMATE = "layers"
+# Activations by their names; its own gelu, `opennmt.layers.gelu`, is an approximation.
+ACTIVATIONS = {
+    f"{module}.{name}": ours
+    for module in ("tf.nn", "tensorflow.nn")
+    for name, ours in (("relu", "relu"), ("gelu", "gelu"), ("silu", "silu"), ("swish", "silu"))
+}
 POSITIONS = ("SinusoidalPositionEncoder", "PositionEmbedder")
 
 
 class Description(NamedTuple):
-    """What weights do not tell.
+    """What weights do not tell; None where it is not said.
 
     path: of the file.
-    num_heads: None where it is not said.
+    num_heads: of an attention.
     activation: as `TransformerConfig` has it.
     """
 
     path: Path
     num_heads: int | None = None
-    activation: str = "relu"
+    activation: str | None = None
 
 
 def read_description(path):
-    """The `Description` of a file; the defaults of a Transformer where there is none.
+    """The `Description` of a file, of nothing where there is none.
 
     Raises:
-        ValueError: it is no Python, or asks for what has no counterpart here.
+        ValueError: it is no Python, makes several models, or asks for what has no counterpart here.
         OSError: it cannot be read.
     """
     path = Path(path)
@@ -48,31 +51,56 @@ def read_description(path):
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{path} is no Python: {error}") from error
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    named = [(_last_name(call.func), call) for call in calls]
-    for name, call in named:
-        if name in CATALOG:
-            return _of_call(path, CATALOG[name], call)
-    # A class of one's own, that says the same to the class which it is made from.
-    for name, call in named:
-        if name == "__init__" and any(one.arg == "num_heads" for one in call.keywords):
-            return _of_call(path, None, call)
-    return Description(path)
+    made = [*_made_by_calls(tree), *_made_by_classes(tree)]
+    if not made:
+        return Description(path)
+    described = {_described(path, name, arguments) for name, arguments in made}
+    if len(described) > 1:
+        names = ", ".join(name for name, _ in made)
+        raise ValueError(f"{path} must describe one model, got {names}, which differ")
+    return described.pop()
 
 
-def _of_call(path, num_heads, call):
-    """What the arguments of a call say."""
+def _made_by_calls(tree):
+    """(a name of the catalog, the call that makes it) of each call, by `functools.partial` too."""
+    for call in ast.walk(tree):
+        if isinstance(call, ast.Call):
+            if _last_name(call.func) in CATALOG:
+                yield _last_name(call.func), call
+            elif _last_name(call.func) == "partial" and call.args:
+                name = _last_name(call.args[0])
+                if name in CATALOG:
+                    yield name, ast.Call(call.func, call.args[1:], call.keywords)
+
+
+def _made_by_classes(tree):
+    """The same of each class that is made from one of the catalog: the call of its `__init__`."""
+    for node in ast.walk(tree):
+        bases = getattr(node, "bases", ()) if isinstance(node, ast.ClassDef) else ()
+        for name in [_last_name(base) for base in bases if _last_name(base) in CATALOG]:
+            inside = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
+            calls = [call for call in inside if _last_name(call.func) == "__init__"]
+            for call in calls or [ast.Call(node, [], [])]:
+                # `Transformer.__init__(self, ...)` has one argument by its place.
+                own = [one for one in call.args if _last_name(one) != "self"]
+                yield name, ast.Call(call.func, own, call.keywords)
+
+
+def _described(path, name, call):
+    """The `Description` that a call of a model of the catalog is."""
     given = {one.arg: one.value for one in call.keywords}
-    found = {"num_heads": num_heads, "activation": "relu"}
+    if call.args or None in given:
+        raise ValueError(f"{path}: {name} must be called with arguments by their names alone")
+    found = {"num_heads": CATALOG[name], "activation": "relu"}
     if "num_heads" in given:
         value = getattr(given["num_heads"], "value", None)
         found["num_heads"] = value if type(value) is int else None
     if "ffn_activation" in given:
         words = ast.unparse(given["ffn_activation"])
-        found["activation"] = ACTIVATIONS.get(words.split(".")[-1])
-        if found["activation"] is None or APPROXIMATE in words.split("."):
+        found["activation"] = ACTIVATIONS.get(words)
+        if found["activation"] is None:
             raise ValueError(
-                f"{path}: ffn_activation must be one of {list(ACTIVATIONS)} of tf.nn, got {words}"
+                f"{path}: ffn_activation must be one of {', '.join(ACTIVATIONS)}, got {words}"
             )
     if "position_encoder_class" in given:
         words = ast.unparse(given["position_encoder_class"])

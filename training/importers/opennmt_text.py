@@ -65,6 +65,8 @@ def read_vocabulary(path):
     words = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
     if words[: len(BEGINNING)] != BEGINNING:
         raise ValueError(f"{path} must begin with the lines {BEGINNING}, got {words[:3]}")
+    if "" in words:
+        raise ValueError(f"{path} must have a word in each line, got none in {words.index('') + 1}")
     if len(set(words)) < len(words):
         twice = next(word for word in words if words.count(word) > 1)
         raise ValueError(f"{path} must have each word once, got {twice!r} twice")

@@ -8,6 +8,7 @@ import numpy as np
 from training.importers.weights import Weights
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+SLOT = ".OPTIMIZER_SLOT"  # what an optimizer remembers of a weight
 SOURCE = "model/examples_inputter/features_inputter/embedding"
 TARGET = "model/examples_inputter/labels_inputter/embedding"
 OUTPUT = "model/decoder/output_layer"
@@ -51,7 +52,7 @@ def read_checkpoint(path):
         arrays = {
             name.removesuffix(SUFFIX): reader.get_tensor(name)
             for name in reader.get_variable_to_shape_map()
-            if name.startswith("model/") and name.endswith(SUFFIX)
+            if name.startswith("model/") and name.endswith(SUFFIX) and SLOT not in name
         }
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         line = str(error).splitlines()[0]
@@ -135,6 +136,8 @@ class _Reading:
         return found
 
     def _table(self, name, numbering, vocabulary):
+        if name not in self.weights:
+            raise ValueError(f"{self.weights.path} must have one source of words, got no {name}")
         rows = self.weights.shape(name)[:1]
         if rows != (numbering.old_size,):
             raise ValueError(

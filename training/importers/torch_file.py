@@ -9,6 +9,7 @@ and several pickles with the numbers after them.
 
 import collections
 import io
+import math
 import pickle
 import zipfile
 from pathlib import Path
@@ -164,6 +165,8 @@ def _array(name, tensor, numbers):
         raise ValueError(f"{name} must have {storage.count:,} numbers, got {len(data):,} bytes")
     last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     empty = 0 in shape
+    if math.prod(shape) > storage.count:  # numbers that are there twice
+        raise ValueError(f"{name} must be inside its storage, got {shape} of {storage.count:,}")
     if min((offset, *shape, *strides)) < 0 or (not empty and last >= storage.count):
         raise ValueError(f"{name} must be inside its storage, got {shape} from {offset} on")
     if empty:

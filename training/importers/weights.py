@@ -1,5 +1,6 @@
 """The weights of a folder from elsewhere, each of which is asked for once by name and shape."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from training.importers.safetensors import read_safetensors
 from training.importers.torch_file import read_torch
 
 READERS = {"model.safetensors": read_safetensors, "pytorch_model.bin": read_torch}
+INDEX = "model.safetensors.index.json"  # of a model in several files
 
 
 class Weights:
@@ -24,7 +26,7 @@ class Weights:
 
     @classmethod
     def of_folder(cls, folder):
-        """Those of the first of `READERS` that a folder has.
+        """Those of the first of `READERS` that a folder has, or of all parts that `INDEX` names.
 
         Raises:
             ValueError: it has none, or the file is damaged.
@@ -34,7 +36,10 @@ class Weights:
             path = Path(folder, name)
             if path.exists():
                 return cls(read(path), path)
-        raise ValueError(f"{folder} must have one of {list(READERS)}, got neither")
+        path = Path(folder, INDEX)
+        if path.exists():
+            return cls(_of_parts(path), path)
+        raise ValueError(f"{folder} must have one of {[*READERS, INDEX]}, got none")
 
     def __contains__(self, name):
         return name in self._arrays
@@ -55,9 +60,18 @@ class Weights:
         self._left.discard(name)
         if array.shape != shape:
             raise ValueError(f"{self.path}: {name} must be of shape {shape}, got {array.shape}")
+        if array.dtype.kind != "f":
+            raise ValueError(f"{self.path}: {name} must be of numbers, got {array.dtype}")
         if not np.isfinite(array).all():
             raise ValueError(f"{self.path}: {name} must be finite, got NaN or infinity")
-        return array
+        return array.astype("float32", copy=False)
+
+    def require_same(self, *names):
+        """Raises a ValueError if those of these that there are differ."""
+        first, *others = [name for name in names if name in self] or [None]
+        for other in others:
+            if not np.array_equal(self._arrays[first], self._arrays[other]):
+                raise ValueError(f"{self.path}: {first} and {other} must be one matrix, got two")
 
     def pass_over(self, *names):
         """Takes these, if they are there, for nothing."""
@@ -67,3 +81,15 @@ class Weights:
         """Raises a ValueError that names a weight which nobody has asked for."""
         if self._left:
             raise ValueError(f"{self.path}: nothing here has a weight {sorted(self._left)[0]}")
+
+
+def _of_parts(index):
+    """The arrays of all files that an index names."""
+    try:
+        names = set(json.loads(index.read_bytes())["weight_map"].values())
+        if wrong := [name for name in names if Path(name).name != name]:
+            raise ValueError(f"it names {wrong[0]}, which is no file beside it")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{index} must say which file has which weight: {error}") from error
+    parts = [read_safetensors(index.with_name(name)) for name in sorted(names)]
+    return {name: array for part in parts for name, array in part.items()}

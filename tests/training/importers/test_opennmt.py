@@ -9,7 +9,9 @@ import tfformer
 from export.verification.reference import log_softmax
 from tfformer.config import BOS, EOS, UNK
 from training import import_opennmt
+from training.importers.opennmt import Files
 from training.importers.opennmt_description import read_description
+from training.importers.opennmt_text import read_text
 from training.importers.opennmt_weights import sinusoids
 
 
@@ -117,15 +119,78 @@ def test_sinusoids_by_hand():
         ("model = lambda: opennmt.models.Transformer(num_heads=5)", 5, "relu"),
         ("model = lambda: Transformer(num_heads=H, ffn_activation=tf.nn.swish)", None, "silu"),
         (
-            "class Mine(T):\n def __init__(self):\n"
+            "class Mine(opennmt.models.Transformer):\n def __init__(self):\n"
             "  super().__init__(num_heads=3, ffn_activation=tf.nn.gelu)\nmodel = Mine\n",
             3,
             "gelu",
         ),
-        ("raise SystemExit('it is not run')", None, "relu"),
+        ("class Mine(c.TransformerBig):\n pass\nmodel = Mine", 16, "relu"),
+        ("model = functools.partial(Transformer, num_heads=3, ffn_activation=tf.nn.gelu)",
+         3, "gelu"),
+        ("model = lambda: Mine(num_heads=3)", None, None),
+        ("raise SystemExit('it is not run')", None, None),
     ],
-)
+)  # fmt: skip
 def test_a_description_is_read_and_not_run(tmp_path, text, heads, activation):
     path = tmp_path / "model_description.py"
     path.write_text(text)
     assert read_description(path)[1:] == (heads, activation)
+
+
+def test_what_an_optimizer_remembers_is_no_weight(tmp_path, capsys):
+    """Training writes it into the checkpoint: imported, such a one is the same."""
+    folder = opennmt.copied("words", tmp_path / "folder")
+    opennmt.rewrite(folder, lambda arrays: arrays | {
+        name.replace(opennmt.SUFFIX, f"/.OPTIMIZER_SLOT/optimizer/m{opennmt.SUFFIX}"): array
+        for name, array in arrays.items() if name.startswith("model/")
+    })  # fmt: skip
+    for name, of in (("with", folder), ("without", opennmt.folder("words"))):
+        assert import_opennmt.main(opennmt.words("words", tmp_path / name, of)) == 0
+    found, expected = (
+        tfformer.load_translator(tmp_path / name).model.get_weights()
+        for name in ("with", "without")
+    )
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_an_average_is_described_above_it(tmp_path):
+    folder = opennmt.copied("words", tmp_path / "folder")
+    average = folder / "avg"
+    average.mkdir()
+    for path in [folder / "checkpoint", *folder.glob("ckpt-*")]:
+        path.rename(average / path.name)
+    words = opennmt.words("words", tmp_path / "run", folder)
+    assert import_opennmt.main([str(average), *words[1:]]) == 0
+    config = tfformer.load_translator(tmp_path / "run").model.config
+    assert (config.num_heads, config.activation) == (3, "gelu")
+
+
+def test_what_looks_like_a_code_is_text(tmp_path):
+    """Codes in front of a text are Marian's: OpenNMT-tf knows none."""
+    import io
+
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the weather of the other house"] * 7), model_writer=model,
+        vocab_size=40, hard_vocab_limit=False, minloglevel=2, user_defined_symbols=[">>de<<"],
+    )  # fmt: skip
+    path = tmp_path / "one.model"
+    path.write_bytes(model.getvalue())
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [processor.id_to_piece(n) for n in range(3, processor.vocab_size())]
+    for left_out in ([], [">>de<<"]):
+        lines = ["<blank>", "<s>", "</s>", *(one for one in pieces if one not in left_out)]
+        (tmp_path / "one.vocab").write_text("".join(f"{line}\n" for line in lines))
+        files = Files(tmp_path / "one.vocab", tmp_path / "one.vocab", path, path)
+        tokenizer, _ = read_text(files)
+        for text in (">>de<< the weather", "the >>de<< weather", ">>x<< of"):
+            [ids] = tokenizer.encode_source([text]).to_list()
+            found = [tokenizer.pieces("source")[n] for n in ids[:-1]]
+            expected = [
+                "<unk>" if processor.is_unknown(n) else processor.id_to_piece(n)
+                for n in processor.encode(text)
+            ]
+            assert found == expected

@@ -13,6 +13,7 @@ import marian
 import numpy as np
 import pytest
 
+from tfformer import load_translator
 from training import import_marian
 from training.importers.safetensors import read_safetensors
 from training.importers.torch_file import read_torch
@@ -45,7 +46,7 @@ OPTIONS = {
     "encoder_layers": 0,
     "scale_embedding": 1,
     "eos_token_id": [0, 4],
-    "vocab_size": 40,
+    "vocab_size": 10**10,
 }
 GENERATION = {
     "do_sample": True,
@@ -57,6 +58,10 @@ GENERATION = {
     "bad_words_ids": [[3, 4]],
     "max_length": "20",
     "forced_eos_token_id": 9,
+    "min_new_tokens": 9,
+    "stop_strings": ["x"],
+    "eos_token_id": 5,
+    "decoder_start_token_id": 7,
 }
 
 
@@ -103,6 +108,26 @@ def test_a_table_that_does_not_fit_is_named(tmp_path, refused):
     for one in wrong:
         (folder / "vocab.json").write_text(json.dumps(one))
         assert "vocab.json must have" in refused(folder)
+
+
+def test_what_the_tokenizer_adds_to_the_tables_is_named(tmp_path, refused):
+    folder = marian.copied("joint", tmp_path / "folder")
+    path = folder / "added_tokens.json"
+    path.write_text('{"<foo>": 40}')
+    assert "no pieces besides its tables, got '<foo>' added" in refused(folder)
+    path.write_text('{"</s>": 0}')
+    settings = folder / "tokenizer_config.json"
+    marian.changed(
+        settings, added_tokens_decoder={"0": {"content": "</s>"}, "9": {"content": "<bar>"}}
+    )
+    assert "no pieces besides its tables, got '<bar>' added" in refused(folder)
+    marian.changed(settings, added_tokens_decoder={}, separate_vocabs=True)
+    assert "separate_vocabs must be true beside target_vocab.json" in refused(folder)
+    table = json.loads((folder / "vocab.json").read_text())
+    first = next(iter(table))
+    table["\ud800"] = table.pop(first)
+    (folder / "vocab.json").write_text(json.dumps(table))
+    assert "vocab.json must be of characters of Unicode, got '\\ud800'" in refused(folder)
 
 
 def write_safetensors(path, arrays, **changes):
@@ -236,7 +261,9 @@ def test_tensors_outside_their_storage_are_refused(tmp_path):
 
     path.write_bytes(zipped(tensor(0, (3, 2), (1, 3))))
     np.testing.assert_array_equal(read_torch(path)["a"], np.zeros((3, 2)))
-    for wrong in ((1, (3, 2), (1, 3)), (0, (3, 3), (2, 1)), (0, (2,), (-1,)), (-1, (2,), (1,))):
+    outside = (1, (3, 2), (1, 3)), (0, (3, 3), (2, 1)), (0, (2,), (-1,)), (-1, (2,), (1,))
+    again_and_again = (0, (20_000_000,), (0,))  # one number, of a size that no memory has
+    for wrong in (*outside, again_and_again):
         path.write_bytes(zipped(tensor(*wrong)))
         with pytest.raises(ValueError, match="a must be inside its storage"):
             read_torch(path)
@@ -255,16 +282,21 @@ def test_a_run_that_is_there_is_not_touched(tmp_path, capsys):
 def test_a_name_of_the_hub_is_fetched(tmp_path, monkeypatch, capsys):
     asked = []
 
-    def snapshot_download(name, allow_patterns):
-        asked.append(allow_patterns[-1])
+    def snapshot_download(name, revision, allow_patterns):
+        asked.append((revision, allow_patterns[-1]))
         if name != "someone/opus-mt-en-de":
             raise OSError("there is\nno such model")
         return str(marian.folder("separate"))
 
     hub = types.SimpleNamespace(snapshot_download=snapshot_download)
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
-    assert import_marian.main(["someone/opus-mt-en-de", str(tmp_path / "run")]) == 0
-    assert asked == ["model.safetensors", "pytorch_model.bin"]
+    assert import_marian.main(["someone/opus-mt-en-de@v2", str(tmp_path / "run")]) == 0
+    assert asked == [("v2", "model.safetensors"), ("v2", "pytorch_model.bin")]
+    assert "fetching someone/opus-mt-en-de@v2 from the hub" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").mkdir()
+    assert import_marian.main(["models/mistyped", str(tmp_path / "other")]) == 1
+    assert "FOLDER must be a folder or a name on the hub" in capsys.readouterr().err
     assert import_marian.main(["someone/other", str(tmp_path / "other")]) == 1
     assert "someone/other could not be fetched from the hub: there is no" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
@@ -273,3 +305,35 @@ def test_a_name_of_the_hub_is_fetched(tmp_path, monkeypatch, capsys):
     assert import_marian.main(["no/such/folder", str(tmp_path / "other")]) == 1
     assert "FOLDER must be a folder or a name on the hub" in capsys.readouterr().err
     assert not (tmp_path / "other").exists()
+
+
+def test_matrices_that_should_be_one_and_are_two_are_named(own, refused):
+    folder, write, arrays = own
+    shared = arrays["model.shared.weight"]
+    write({**arrays, "lm_head.weight": shared + 1})
+    assert "lm_head.weight" in (said := refused(folder)) and "must be one matrix, got two" in said
+
+
+def test_weights_in_several_files_are_put_together(own, tmp_path, capsys):
+    folder, _, arrays = own
+    half, whole = len(arrays) // 2, folder / "model.safetensors"
+    names, places = ["model-00001-of-2.safetensors", "model-00002-of-2.safetensors"], {}
+    for name, part in zip(names, (list(arrays)[:half], list(arrays)[half:]), strict=True):
+        write_safetensors(folder / name, {key: arrays[key] for key in part})
+        places |= dict.fromkeys(part, name)
+    assert import_marian.main([str(folder), str(tmp_path / "whole")]) == 0
+    whole.unlink()
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    assert import_marian.main([str(folder), str(tmp_path / "parts")]) == 0
+    found, expected = (load_translator(tmp_path / name).model for name in ("parts", "whole"))
+    for one, other in zip(found.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for content, said in (
+        ({"weight_map": {"x": "../x.safetensors"}}, "names ../x.safetensors, which is no file"),
+        ({"weight_map": 5}, "must say which file has which weight"),
+        ({}, "must say which file has which weight"),
+    ):
+        index.write_text(json.dumps(content))
+        assert import_marian.main([str(folder), str(tmp_path / "more")]) == 1
+        assert said in capsys.readouterr().err
