@@ -149,6 +149,7 @@ def test_trainings_have_files_of_their_own(tmp_path):
         assert len({getattr(training, name) for training in trainings}) == count
 
 
+@pytest.mark.slow
 def test_averages(run, capsys):
     assert averages.main([str(run), "--recipe", PATH]) == 0
     lines = capsys.readouterr().out.splitlines()

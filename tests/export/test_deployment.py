@@ -339,6 +339,7 @@ def test_latency_is_measured_with_the_batches_that_are_named(short):
 # A model that computes in bfloat16.
 
 
+@pytest.mark.slow
 def test_a_model_of_mixed_precision_is_exported_in_float32(tmp_path):
     plain = tiny.make_translator(**LIMITS)
     keras.mixed_precision.set_dtype_policy("mixed_bfloat16")

@@ -174,7 +174,14 @@ def test_in_a_graph_as_eager(model, language_model, source_ids):
     equal(tf.function(of_one)(prompt=prompts), of_one(prompt=prompts))
 
 
-@pytest.mark.parametrize("options", [{"beam_width": 1}, {"beam_width": 3}, {"search": "greedy"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"beam_width": 1}, marks=pytest.mark.slow),
+        {"beam_width": 3},
+        pytest.param({"search": "greedy"}, marks=pytest.mark.slow),
+    ],
+)
 def test_in_a_graph_of_prompts_of_any_shape(model, source_ids, options):
     prompts = np.array([[0] * (4 - len(row)) + row for row in PROMPTS])
     generate = functools.partial(tfformer.generate, model, max_length=T, **options)

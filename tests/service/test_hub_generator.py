@@ -11,15 +11,10 @@ LIMITS = {"max_source_length": 23, "max_target_length": 11, "top_k": 1, "beam_wi
 PROMPTS = ["The house", "A", *(text[: 5 + 3 * n] for n, text in enumerate(hub.TEXTS[:9]))]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(make, id=name, marks=[pytest.mark.slow] if name != "gemma" else [])
-        for name, make in hub.CAUSAL.items()
-    ],
-)
-def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(make):
-    model = make()
+@pytest.mark.slow
+@pytest.mark.parametrize("name", hub.CAUSAL)
+def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name):
+    model = hub.CAUSAL[name]()
     generator = KerasHubGenerator(model, **LIMITS)
     tokenizer = model.preprocessor.tokenizer
 

@@ -21,6 +21,10 @@ VARIANTS = {
     "eos": {"decoding": "eos", "tie_embeddings": "target", "upsampling": 2},
 }
 variants = pytest.mark.parametrize("variant", VARIANTS)
+# What takes long, of those that many use.
+two_variants = pytest.mark.parametrize(
+    "variant", ["mask-predict", "ctc", pytest.param("eos", marks=pytest.mark.slow)]
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,7 @@ def ask(translator, name, texts):
     return {key: value.numpy() for key, value in found.items()}
 
 
-@variants
+@two_variants
 def test_no_answer_depends_on_batch_mates(make, variant):
     translator = make(variant)
     for name in translator.signatures:
@@ -80,7 +84,7 @@ def test_the_names_and_outputs_are_those_of_a_translator(make, variant, translat
         assert kinds[0] == kinds[1]
 
 
-@variants
+@two_variants
 def test_a_saved_translator_answers_the_same(make, variant, tmp_path):
     translator = make(variant)
     translator.save(str(tmp_path / "model"))

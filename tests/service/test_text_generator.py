@@ -161,7 +161,7 @@ def test_a_score_is_the_model_own_log_probability(generator, model, tokenizer):
     assert not found["truncated"].any()
 
 
-@pytest.mark.parametrize("stride", [None, 1, 7, 23])
+@pytest.mark.parametrize("stride", [None, pytest.param(1, marks=pytest.mark.slow), 7, 23])
 def test_a_long_text_is_scored_by_windows(generator, model, tokenizer, stride):
     """By hand: each window alone, and of it what no window before has scored."""
     text = " ".join(tiny.sentences(19, seed=3))

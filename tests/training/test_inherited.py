@@ -214,6 +214,7 @@ def test_what_does_not_fit_is_said_in_a_line(folder, runs, tmp_path, capsys, giv
     assert not (tmp_path / "run" / "prepared").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_began_with_a_half_goes_on(folder, runs, capsys):
     """By the same command, too; another run is no run that it can begin with."""
     half = ["--init-encoder", str(folder / "both")]

@@ -75,6 +75,7 @@ def test_places_are_those_of_the_answer(folder):
     assert [*short.places([Pair("a?\t" + "x " * 30 + "end", "end")])] == [None]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_learned_is_counted(folder, tmp_path, capsys):
     lines = (folder / "train.tsv").read_text()
     lines += "Where?\tNobody knows.\tTarn\nWhere?\t\tTarn\n" + f"Where?\t{'far ' * 90}Tarn\tTarn\n"
