@@ -139,3 +139,29 @@ def test_keep_likeliest_is_the_sorted_list(rng, top_k, top_p):
 def test_top_p_of_one_keeps_even_what_is_too_unlikely_to_change_a_float32_sum():
     logits = tf.constant([20.0, 0.0, -1.0, -30.0])
     np.testing.assert_array_equal(keep_likeliest(logits, 0, 1.0), logits)
+
+
+@pytest.mark.parametrize("top_k, top_p", [(0, 1.0), (1, 1.0), (7, 1.0), (0, 0.8), (7, 0.8)])
+def test_numbers_and_tensors_draw_alike(top_k, top_p):
+    toy = Toy(seed=23, batch=5)
+
+    @tf.function(autograph=False)
+    def drawn(top_k, top_p):
+        return sample_search(toy.step, toy.state(), 5, 6, seed=3, top_k=top_k, top_p=top_p)
+
+    one = sample_search(toy.step, toy.state(), 5, 6, seed=3, top_k=top_k, top_p=top_p)
+    other = drawn(tf.constant(top_k), tf.constant(top_p, tf.float32))
+    np.testing.assert_array_equal(one.token_ids, other.token_ids)
+    np.testing.assert_allclose(one.log_probs, other.log_probs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("top_k, top_p", [(3, 1.0), (0, 0.5), (41, 0.5)])
+def test_of_a_large_vocabulary_the_same_are_kept(rng, top_k, top_p):
+    logits = rng.normal(scale=2, size=(3, 2311)).astype("float32")
+    found = np.isfinite(keep_likeliest(tf.constant(logits), top_k, top_p).numpy())
+    for row, kept in zip(logits, found, strict=True):
+        order = np.argsort(-row)[: top_k or None]
+        probs = np.exp(oracle.log_softmax(row[order]))
+        before = np.cumsum(probs) - probs
+        expected = order[before < top_p] if top_p < 1 else order
+        assert set(np.flatnonzero(kept)) == set(expected)

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfformer.search.greedy import Rules, search_one
 from tfformer.search.hypotheses import IMPOSSIBLE, check, check_number
+from tfformer.search.rules import likeliest
 
 
 def sample_search(
@@ -60,7 +61,15 @@ def sample_search(
             raise ValueError(f"{name} must be positive, and top_p at most 1, got {value}")
 
     def choose(log_probs, position, rows):
-        kept = keep_likeliest(log_probs / temperature, top_k, top_p)
+        # Of the likeliest alone there is nothing to draw.
+        return _either(
+            _is(top_k, 1),
+            lambda: tf.argmax(log_probs, -1, output_type=tf.int32),
+            lambda: draw(log_probs / temperature, position, rows),
+        )
+
+    def draw(logits, position, rows):
+        kept = keep_likeliest(logits, top_k, top_p)
         # argmax(log p + Gumbel noise) is a draw from p (Gumbel 1954). Each row has its own noise,
         # whether the others are still there or not; so each part of a batch draws for the whole.
         uniform = tf.random.stateless_uniform(
@@ -79,10 +88,26 @@ def sample_search(
 def keep_likeliest(logits, top_k, top_p):
     """-inf for all but the `top_k` likeliest of [..., V], and of these for all but the fewest
     that hold `top_p` of the probability; the likeliest one always stays."""
+    logits = tf.convert_to_tensor(logits)
+    every = _is(top_k, 0) & _is(top_p, 1)
+    return _either(every, lambda: logits, lambda: _some(logits, top_k, top_p))
+
+
+def _is(value, number):
+    """Whether an option is this number: a tensor if it is one, else True or False."""
+    return tf.equal(value, number) if tf.is_tensor(value) else bool(value == number)
+
+
+def _either(condition, one, other):
+    """`tf.cond`, of which a graph has one side alone where it is known which."""
+    if tf.is_tensor(condition):
+        return tf.cond(condition, one, other)
+    return one() if condition else other()
+
+
+def _some(logits, top_k, top_p):
     size = tf.shape(logits)[-1]
-    ordered = tf.sort(logits, direction="DESCENDING")
-    count = tf.where(tf.equal(top_k, 0), size, tf.minimum(top_k, size))
-    ordered = tf.where(tf.range(size) < count, ordered, IMPOSSIBLE)
+    ordered = likeliest(logits, tf.where(tf.equal(top_k, 0), size, tf.minimum(top_k, size)))[0]
     probs = tf.nn.softmax(ordered)
     before = tf.cumsum(probs, axis=-1, exclusive=True)
     # A sum in float32 reaches 1 before the last of the tokens.
