@@ -194,7 +194,7 @@ def test_what_follows_is_learned_exported_and_served(folder, tmp_path, monkeypat
     from tfformer.service import generating
 
     # The others are exported in tests/service, too.
-    chosen = (generating.serving_default, generating.beam_search)
+    chosen = (generating.serving_default, generating.generate, generating.beam_search)
     monkeypatch.setattr(generating, "SIGNATURES", chosen)
 
     run = tmp_path / "run"
