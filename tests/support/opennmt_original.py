@@ -215,14 +215,20 @@ def texts(model, predictions):
     return [b" ".join(tokens[:length]).decode() for tokens, length in rows]
 
 
-def loaded(folder):
-    """The model of a folder of `opennmt_training.py`, with its weights."""
+def initialized(folder, **params):
+    """The model that a folder of `opennmt_training.py` describes, of random weights."""
     model = opennmt.load_model(str(folder), as_builder=False)
     cut = {"type": "SentencePieceTokenizer", "params": {"model": str(folder / "joint.model")}}
     data = {f"{side}_vocabulary": str(folder / "joint.vocab") for side in ("source", "target")}
     data |= {f"{side}_tokenization": cut for side in ("source", "target")}
-    model.initialize({**data, "source_sequence_controls": {"end": True}})
+    model.initialize({**data, "source_sequence_controls": {"end": True}}, params=params)
     model.create_variables()
+    return model
+
+
+def loaded(folder):
+    """The same with its weights."""
+    model = initialized(folder)
     opennmt.utils.checkpoint.Checkpoint(model, model_dir=str(folder)).restore(weights_only=True)
     return model
 
@@ -256,7 +262,6 @@ def answered(model, lines, beam_width, length_penalty, batch_size=32):
                 str(asked), str(said), batch_size
             )
             features, labels = next(iter(pairs))
-            outputs, _ = model(features, labels)
             scored = model.score(features, labels)["cross_entropy"]
             mask = tf.sequence_mask(labels["length"], tf.shape(scored)[1], scored.dtype)
             found["log_probs"] += (-tf.reduce_sum(scored * mask, axis=1)).numpy().tolist()

@@ -20,7 +20,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 import opennmt  # noqa: E402
 import tensorflow as tf  # noqa: E402
-from opennmt_original import LEARN, SPECIAL  # noqa: E402
+from opennmt_original import LEARN, SPECIAL, initialized  # noqa: E402
 
 DESCRIPTION = (
     "import opennmt\n\nmodel = lambda: opennmt.models.Transformer(\n"
@@ -55,20 +55,7 @@ def made(files, folder):
     pieces = [*SPECIAL, *said.stdout.splitlines()]
     (folder / "joint.vocab").write_text("".join(f"{piece}\n" for piece in pieces))
     (folder / "model_description.py").write_text(DESCRIPTION)
-    model = opennmt.load_model(str(folder), as_builder=False)
-    cut = {"type": "SentencePieceTokenizer", "params": {"model": str(folder / "joint.model")}}
-    model.initialize(
-        {
-            "source_vocabulary": str(folder / "joint.vocab"),
-            "target_vocabulary": str(folder / "joint.vocab"),
-            "source_tokenization": cut,
-            "target_tokenization": cut,
-            "source_sequence_controls": {"end": True},
-        },
-        params={"label_smoothing": 0.1, "average_loss_in_time": True, "dropout": 0.1},
-    )
-    model.create_variables()
-    return model
+    return initialized(folder, label_smoothing=0.1, average_loss_in_time=True, dropout=0.1)
 
 
 def train(model, files, seconds):

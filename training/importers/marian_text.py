@@ -75,7 +75,7 @@ def _read_table(path, size, pad, eos):
     table = read_json_object(path)
     if other := [one for one in table.values() if type(one) is not int]:
         raise ValueError(f"{path} must have an id for each piece, got {other[0]!r}")
-    if broken := [piece for piece in table if not piece.isprintable() and _is_broken(piece)]:
+    if broken := [piece for piece in table if _is_broken(piece)]:
         raise ValueError(f"{path} must be of characters of Unicode, got {broken[0]!r}")
     ids = sorted(table.values())
     if len(set(ids)) < len(ids) or not ids or not 0 <= ids[0] <= ids[-1] < size:
