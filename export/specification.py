@@ -10,6 +10,8 @@ from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense
 
+# Options of which the converted model can have one value alone.
+EXPRESSED = {"residual": True, "attention_positions": "none", "num_key_value_heads": None}
 # Names of `ctranslate2.specs.common_spec.Activation`; the GELU of both is the exact one.
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 
@@ -35,6 +37,11 @@ def specification(model, tokenizer, num_positions):
             "last_norm must be what norm has for CTranslate2, got "
             f"last_norm={config.last_norm} and norm={config.norm!r}"
         )
+    for name, only in EXPRESSED.items():
+        if getattr(config, name) != only:
+            raise ValueError(
+                f"{name} must be {only!r} for CTranslate2, got {getattr(config, name)!r}"
+            )
     if config.activation not in ACTIVATIONS:
         raise ValueError(
             f"activation must be one of {tuple(ACTIVATIONS)} for CTranslate2, "

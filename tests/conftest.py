@@ -65,6 +65,12 @@ def randomise():
         rng = np.random.default_rng(11)
         for variable in layer.trainable_variables:
             variable.assign(variable + rng.normal(scale=0.3, size=variable.shape))
+        for variable in layer.non_trainable_variables:
+            # Those of BatchNorm. Its variances are large, or a softmax behind it is all or nothing.
+            if variable.name == "moving_mean":
+                variable.assign(rng.normal(scale=0.3, size=variable.shape))
+            if variable.name == "moving_variance":
+                variable.assign(rng.uniform(3, 9, size=variable.shape))
         return layer
 
     return run

@@ -88,6 +88,13 @@ def test_unknown_preset_is_named():
         ("norm", "both"),
         ("positions", "rotary"),
         ("tie_embeddings", True),
+        ("normalization", "group"),
+        ("attention_positions", "sinusoidal"),
+        ("num_key_value_heads", 0),
+        ("num_key_value_heads", 3),
+        ("unique_layers", 0),
+        ("residual", None),
+        ("share_halves", 1),
     ],
 )
 def test_bad_value_is_refused_with_argument_and_value(field, value):
@@ -101,6 +108,20 @@ def test_sinusoidal_positions_need_an_even_width():
     with pytest.raises(ValueError, match="even.*d_model=15"):
         TransformerConfig(11, d_model=15, num_heads=3)
     assert TransformerConfig(11, d_model=15, num_heads=3, positions="learned").d_model == 15
+
+
+def test_rotary_positions_need_heads_of_an_even_width():
+    sizes = {"d_model": 14, "attention_positions": "rotary"}
+    with pytest.raises(ValueError, match="even multiple .* d_model=14 and num_heads=2"):
+        TransformerConfig(11, num_heads=2, **sizes)
+    assert TransformerConfig(11, num_heads=7, **sizes).attention_positions == "rotary"
+
+
+def test_heads_of_keys_and_their_width():
+    config = TransformerConfig(11, d_model=24, num_heads=6)
+    assert (config.key_value_heads, config.key_value_width) == (6, 24)
+    config = TransformerConfig(11, d_model=24, num_heads=6, num_key_value_heads=2)
+    assert (config.key_value_heads, config.key_value_width) == (2, 8)
 
 
 def test_one_matrix_for_all_needs_one_vocabulary():

@@ -191,6 +191,11 @@ class Recipe:
         task, size = TASKS[self.task], self.vocabulary_size
         config = task.configuration(self, size, shared=self.shared_vocabulary)
         require_positions(config, self.max_tokens)
+        if config.normalization == "batch" and self.strategy != "none":
+            raise ValueError(
+                "strategy must be 'none' with normalization='batch', of which each device would "
+                f"keep its own averages, got {self.strategy!r}"
+            )
         task.of(config).first_pass(self)
         self._require_batches()
 

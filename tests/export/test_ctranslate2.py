@@ -223,3 +223,20 @@ def test_the_folder_holds_what_it_says(exported):
 def test_another_model_does_not_agree(exported):
     model = Transformer(exported.model.config)
     assert command.largest_difference(exported.directory, model, exported.tokenizer) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"residual": False}, "residual must be True for CTranslate2, got False"),
+        ({"num_key_value_heads": 1}, "num_key_value_heads must be None for CTranslate2, got 1"),
+        ({"attention_positions": "alibi"}, "attention_positions must be 'none' .* got 'alibi'"),
+        ({"normalization": "rms"}, "layer_norm must be .* got RMSNorm"),
+    ],
+)
+def test_what_it_cannot_express_is_named(tokenizers, tmp_path, changes, message):
+    model = random_model(tokenizers[False], **changes)
+    tfformer.save(tmp_path / "run", model, tokenizers[False])
+    with pytest.raises(ValueError, match=message):
+        command.export(tmp_path / "run", tmp_path / "model", lambda line: None)
+    assert not (tmp_path / "model").exists()

@@ -31,12 +31,26 @@ VARIANTS = {
     "copying, eos unseen": {"copy": True, "source_eos": False},
     "biased": {"output_bias": True, "tie_embeddings": "target", "target_vocabulary_size": 31},
     "copying, biased": {"output_bias": True, "tie_embeddings": "all", "copy": True},
+    "rotary, one head of keys": {
+        "positions": "none", "attention_positions": "rotary", "num_key_value_heads": 1,
+        "normalization": "rms", "norm": "pre",
+    },
+    "alibi, no residual": {
+        "positions": "none", "attention_positions": "alibi", "normalization": "simple",
+        "residual": False, "num_heads": 4, "num_key_value_heads": 2,
+    },
+    "relative, one layer for all": {
+        "attention_positions": "relative", "normalization": "ada", "unique_layers": 1,
+        "tie_embeddings": "all",
+    },
+    "batch, two layers in turn": {"normalization": "batch", "norm": "pre", "unique_layers": 2},
+    "one half for both": {"share_halves": True, "norm": "pre", "attention_positions": "relative"},
     # Rows of a multiple of 2 KiB, which are stored wider.
     "512 wide, swiglu": {"d_model": 512, "num_heads": 2, "d_ff": 512, "activation": "swiglu"},
     "512 wide, tied": {"source_vocabulary_size": 512, "target_vocabulary_size": 512},
     "256 wide, gated": {"d_ff": 256, "activation": "swiglu"},
     "512 wide, untied": {"d_ff": 512, "tie_embeddings": "none", "target_vocabulary_size": 512},
-}
+}  # fmt: skip
 variants = pytest.mark.parametrize("variant", VARIANTS)
 
 
@@ -62,6 +76,11 @@ def randomise(rng):
         scale = 0.4 / model.config.d_model**0.5
         for variable in model.trainable_variables:
             variable.assign(variable + rng.normal(scale=scale, size=variable.shape))
+        for variable in model.non_trainable_variables:
+            if variable.name == "moving_mean":
+                variable.assign(rng.normal(scale=scale, size=variable.shape))
+            if variable.name == "moving_variance":
+                variable.assign(rng.uniform(3, 9, size=variable.shape))
         return model
 
     return run

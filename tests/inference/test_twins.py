@@ -16,11 +16,16 @@ from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.length import LengthPredictor
-from tfformer.layers.norm import LayerNorm
+from tfformer.layers.norm import AdaNorm, BatchNorm, LayerNorm, RMSNorm, SimpleNorm
 from tfformer.layers.output import Dense, PointerGenerator
 from tfformer.layers.pieces import Pieces, Recurrence
+from tfformer.layers.places import Alibi, RelativeBias, Rotary
 from tfformer.layers.pooling import Pooling
-from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
+from tfformer.layers.positions import (
+    LearnedPositionalEmbedding,
+    NoPositions,
+    SinusoidalPositionalEncoding,
+)
 from tfformer.layers.residual import Residual
 from tfformer.layers.upsampling import Upsampling
 from tfformer.models.transformer import Transformer, TransformerConfig
@@ -37,19 +42,21 @@ def rows(x):
     return tf.reshape(x, [-1, x.shape[-1]])
 
 
-def causal(twin):
+def causal(twin, w):
     """The causal attention of a layer's twin, over a whole target."""
-    return lambda q, k, v, n=0: twin.heads.attend(q, k, v, CAUSAL)
+    return lambda q, k, v, n=0: twin.attend(w, q, k, v, CAUSAL, causal=True)
 
 
 def encoder_case(layer, x, memory):
-    return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), B, S, twin.sees(PADDING))
+    return layer(memory, mask=MASK), lambda twin, w: twin(
+        w, rows(memory), B, S, twin.sees(w, PADDING)
+    )
 
 
 def encoder_layer_case(layer, x, memory):
     def by_twin(twin, w):
-        heads = twin.self_attention.heads
-        return twin(w, rows(memory), B, S, lambda *parts: heads.attend(*parts, PADDING))
+        attend = twin.self_attention.attend
+        return twin(w, rows(memory), B, S, lambda *heads: attend(w, *heads, PADDING))
 
     return layer(memory, mask=MASK), by_twin
 
@@ -57,7 +64,7 @@ def encoder_layer_case(layer, x, memory):
 def decoder_layer_case(layer, x, memory):
     def by_twin(twin, w):
         keys, values = layer.cross_attention.keys_and_values(memory)
-        attend = causal(twin.self_attention)
+        attend = causal(twin.self_attention, w)
         return twin(w, rows(x), B, T, attend, (keys, values, PADDING))[0]
 
     return layer(x, memory, memory_mask=MASK), by_twin
@@ -67,14 +74,46 @@ def decoder_case(layer, x, memory):
     def by_twin(twin, w):
         keys, values = twin.project(w, rows(memory), B, S)
         kept = {"keys": keys, "values": values, "bias": PADDING}
-        attend = causal(twin.layers[0].self_attention)
+        attend = causal(twin.layers[0].self_attention, w)
         return twin(w, rows(x), B, T, attend, kept)[0]
 
     return layer(x, memory, memory_mask=MASK), by_twin
 
 
 def attention_case(layer, x, memory):
-    return layer(x, causal=True), lambda twin, w: twin(w, rows(x), B, T, causal(twin))
+    return layer(x, causal=True), lambda twin, w: twin(w, rows(x), B, T, causal(twin, w))
+
+
+def places_case(layer, x, memory):
+    """Queries of three places, the last of them, and what is added to their scores."""
+    if not layer.built:
+        layer.build(None)
+    queries = tf.reshape(memory, [B, S, H, D // H])
+    queries = tf.transpose(queries, [0, 2, 1, 3])  # [B, H, S, K]
+    positions, last = np.arange(S), np.array([S - 1])
+
+    def flat(turned, of_last, *biases):
+        return tf.concat([tf.reshape(x, [-1]) for x in (turned, of_last, *biases)], 0)[None]
+
+    none = tf.zeros([1, H, S, S])
+    biases = [layer.bias(positions, positions, causal) for causal in (False, True)]
+    expected = flat(
+        layer.turned(queries, positions),
+        layer.turned(queries[:, :, -1:], last),
+        *[none if bias is None else none + bias for bias in biases],
+        none[:, :, -1] if biases[1] is None else none[:, :, -1] + biases[1][None, :, -1],
+    )
+
+    def by_twin(twin, w):
+        at, start = tf.constant(positions, tf.int32), tf.constant(S - 1)
+        return flat(
+            twin.turned(w, queries, at),
+            twin.turned(w, queries[:, :, -1:], start),
+            *[twin.added(w, none, at, at, causal) for causal in (False, True)],
+            twin.added(w, none[:, :, -1:], start[None], at, True),
+        )
+
+    return expected, by_twin
 
 
 def plain_case(layer, x, memory):
@@ -125,7 +164,9 @@ def positions_case(layer, x, memory):
 
 
 CASES = {
-    "norm": (LayerNorm, lambda: LayerNorm(1e-3), plain_case),
+    **{kind.__name__: (kind, lambda kind=kind: kind(1e-3), plain_case)
+       for kind in (LayerNorm, SimpleNorm, AdaNorm, RMSNorm, BatchNorm)},
+    "without a residual": (Residual, lambda: Residual(residual=False), residual_case),
     "post-norm": (Residual, lambda: Residual(norm="post"), residual_case),
     "pre-norm": (Residual, lambda: Residual(norm="pre"), residual_case),
     **{name: (FeedForward, lambda name=name: FeedForward(D, 17, name), plain_case)
@@ -133,6 +174,13 @@ CASES = {
     "upsampling": (Upsampling, lambda: Upsampling(D, 3), plain_case),
     "length": (LengthPredictor, lambda: LengthPredictor(5), length_case),
     "attention": (MultiHeadAttention, lambda: MultiHeadAttention(D, H), attention_case),
+    "two heads of seven share keys": (
+        MultiHeadAttention, lambda: MultiHeadAttention(D, 14, num_key_value_heads=7), attention_case
+    ),
+    "rotary": (Rotary, lambda: Rotary(D // H), places_case),
+    "alibi": (Alibi, lambda: Alibi(H), places_case),
+    "relative": (RelativeBias, lambda: RelativeBias(H, 8, 5), places_case),
+    "no positions": (NoPositions, lambda: NoPositions(D), positions_case),
     "embedding": (TokenEmbedding, lambda: TokenEmbedding(V, D), embedding_case),
     "sinusoids": (
         SinusoidalPositionalEncoding, lambda: SinusoidalPositionalEncoding(D), positions_case

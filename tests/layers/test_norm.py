@@ -10,7 +10,9 @@ import pytest
 import tensorflow as tf
 from paths import ROOT
 
-from tfformer.layers.norm import LayerNorm
+from tfformer import EncoderLayer
+from tfformer.layers.norm import AdaNorm, BatchNorm, LayerNorm, RMSNorm, SimpleNorm, norm_of
+from tfformer.layers.rows import Packed
 
 
 def pair(rng, dtype, d=11):
@@ -112,3 +114,95 @@ def test_its_gradient_is_the_same_on_jax():
         env=environment,
         check=True,
     )
+
+
+# What stands in its place.
+
+
+def test_the_others_are_their_formulas(rng):
+    x = 2 + rng.normal(size=(5, 7, 11))
+    y = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-3)
+    rms = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-3)
+    for kind, expected in ((SimpleNorm, y), (AdaNorm, (1 - y / 10) * y), (RMSNorm, rms)):
+        np.testing.assert_allclose(kind(1e-3, dtype="float64")(x), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_factor_of_adanorm_is_a_constant_to_the_gradient(rng):
+    """Xu et al. 2019: what y is multiplied with has no part in it."""
+    x = tf.constant(rng.normal(size=(5, 11)))
+    simple, ada = SimpleNorm(dtype="float64"), AdaNorm(dtype="float64")
+    upstream = tf.constant(rng.normal(size=(5, 11)))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(x)
+        y, z = simple(x), ada(x)
+    expected = tape.gradient(y, x, output_gradients=upstream * (1 - y / 10))
+    np.testing.assert_allclose(tape.gradient(z, x, output_gradients=upstream), expected, atol=1e-12)
+
+
+def test_batchnorm_is_of_each_feature_over_the_tokens(rng):
+    x, mask = rng.normal(size=(5, 7, 11)), rng.random((5, 7)) < 0.6
+    layer = BatchNorm(dtype="float64")
+    tokens = x[mask]
+    expected = (x - tokens.mean(0)) / np.sqrt(tokens.var(0) + 1e-6)
+    np.testing.assert_allclose(layer(x, mask=mask, training=True), expected, atol=1e-9)
+    np.testing.assert_allclose(layer.moving_mean, 0.01 * tokens.mean(0), atol=1e-9)
+    np.testing.assert_allclose(layer.moving_variance, 0.99 + 0.01 * tokens.var(0), atol=1e-9)
+    kept = (x - layer.moving_mean) / np.sqrt(layer.moving_variance + 1e-6)
+    np.testing.assert_allclose(layer(x, mask=mask), kept, atol=1e-9)
+    # Without a mask it is Keras's.
+    keras_layer = keras.layers.BatchNormalization(epsilon=1e-6, dtype="float64")
+    expected = keras_layer(x, training=True)
+    np.testing.assert_allclose(BatchNorm(dtype="float64")(x, training=True), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["batch", "layer"])
+def test_batchnorm_alone_sees_the_other_sentences(kind, rng):
+    """And so, in training, the words that follow: it is no norm for a decoder."""
+    x = rng.normal(size=(3, 5, 14)).astype("float32")
+    layer = EncoderLayer(14, 2, 11, dropout=0.0, normalization=kind)
+    y = layer(x, training=True).numpy()
+    changed = x.copy()
+    changed[1:] += rng.normal(size=(2, 5, 14))
+    other = layer(changed, training=True).numpy()
+    assert (np.abs(other[0] - y[0]).max() > 1e-2) == (kind == "batch")
+
+
+def test_batchnorm_of_packed_rows_is_that_of_padded_ones(rng):
+    x, mask = rng.normal(size=(3, 5, 14)).astype("float32"), np.ones((3, 5), bool)
+    mask[1, 2:] = mask[2, 4:] = False
+    padded, packed = (EncoderLayer(14, 2, 11, dropout=0.0, normalization="batch") for _ in "ab")
+    y = padded(x, mask=mask, training=True).numpy()
+    packed.build((None, None, 14))
+    packed.set_weights(
+        [
+            w if "moving" not in v.path else {"moving_mean": 0 * w}.get(v.name, 0 * w + 1)
+            for v, w in zip(padded.weights, padded.get_weights(), strict=True)
+        ]
+    )
+    # Places of padding may follow the tokens.
+    places = np.concatenate([np.flatnonzero(mask), np.flatnonzero(~mask)])
+    rows = packed(x.reshape(-1, 14)[places], training=True, rows=Packed(places, mask)).numpy()
+    count = mask.sum()
+    np.testing.assert_allclose(rows[:count], y[mask], atol=1e-5)
+    for mine, theirs in zip(
+        packed.non_trainable_variables, padded.non_trainable_variables, strict=True
+    ):
+        if "moving" in mine.path:
+            np.testing.assert_allclose(mine, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [SimpleNorm, AdaNorm, RMSNorm, BatchNorm])
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_theirs_too_is_computed_in_float32(kind, policy, rng):
+    x = tf.cast(300 + rng.normal(size=(5, 127)), policy.removeprefix("mixed_"))
+    expected = kind()(tf.cast(x, tf.float32), training=True)
+    y = kind(dtype=policy)(x, training=True)
+    assert y.dtype == policy.removeprefix("mixed_")
+    np.testing.assert_allclose(tf.cast(y, tf.float32), expected, atol=0.03)
+
+
+def test_another_norm_is_named():
+    with pytest.raises(ValueError, match="normalization must be one of .* got 'group'"):
+        norm_of("group", 1e-6)
+    with pytest.raises(ValueError, match="normalization must be one of .* got 'group'"):
+        EncoderLayer(14, 2, 11, normalization="group")

@@ -14,11 +14,19 @@ from tfformer.inference.fuse import fuse
 from tfformer.inference.language_model import LanguageModelInference
 
 B, T, V = 3, 7, 17
+# fmt: off
 VARIANTS = {
     "paper": {},
     "learned": {"positions": "learned", "max_positions": 23, "norm": "pre"},
     "swiglu": {"activation": "swiglu", "tie_embeddings": "none", "last_norm": True},
+    "rotary": {
+        "positions": "none", "attention_positions": "rotary", "num_heads": 7,
+        "num_key_value_heads": 1, "normalization": "rms", "norm": "pre",
+    },
+    "relative": {"attention_positions": "relative", "normalization": "ada", "unique_layers": 1},
+    "alibi": {"positions": "none", "attention_positions": "alibi", "normalization": "simple"},
 }
+# fmt: on
 PROMPTS = [[2, 7, 11, 5], [2], [2, 9]]
 variants = pytest.mark.parametrize("variant", VARIANTS)
 

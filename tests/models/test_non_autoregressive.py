@@ -19,6 +19,9 @@ VARIANTS = {
         "max_length_difference": N, "positions": "learned", "max_positions": 23, "norm": "pre",
         "tie_embeddings": "all",
     },
+    "mask-predict, relative": {
+        "max_length_difference": N, "attention_positions": "relative", "share_halves": True,
+    },
     "ctc": {"decoding": "ctc", "tie_embeddings": "target", "upsampling": K},
     "eos": {"decoding": "eos", "tie_embeddings": "all", "upsampling": K, "norm": "pre"},
 }  # fmt: skip

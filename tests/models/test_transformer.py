@@ -167,11 +167,20 @@ def test_cross_attention_weights_equal_the_oracle(variant, inputs, model_of):
 def parameters(config):
     """Counted by hand, from the figures of the paper and the biases that Keras layers have."""
     D, F = config.d_model, config.d_ff
-    attention, norm = 4 * (D * D + D), 2 * D
+    keys = D * config.key_value_heads // config.num_heads
+    attention = 2 * (D * D + D) + 2 * (D * keys + keys)
+    norm = D * {"layer": 2, "simple": 0, "ada": 0, "rms": 1, "batch": 4}[config.normalization]
+    self_attention = attention
+    if config.attention_positions == "relative":
+        self_attention += 32 * config.num_heads
+    layers = [config.num_encoder_layers, config.num_decoder_layers]
+    encoder_layers, decoder_layers = (min(config.unique_layers or n, n) for n in layers)
     matrices = 3 if config.activation == "swiglu" else 2
     feed_forward = matrices * D * F + (matrices - 1) * F + D
-    total = config.num_encoder_layers * (attention + feed_forward + 2 * norm)
-    total += config.num_decoder_layers * (2 * attention + feed_forward + 3 * norm)
+    total = encoder_layers * (self_attention + feed_forward + 2 * norm)
+    total += decoder_layers * (attention + 3 * norm)
+    own = max(0, decoder_layers - encoder_layers) if config.share_halves else decoder_layers
+    total += own * (self_attention + feed_forward)
     if config.ends_with_norm:
         total += 2 * norm
     if config.positions == "learned":

@@ -31,9 +31,10 @@ def sigmoid(x):
     return 1 / (1 + np.exp(-x))
 
 
-def attention_weights(query, key, mask=None):
-    """softmax(Q K^T / sqrt(d_k)) over what the mask allows; a row that may see nothing is 0."""
-    scores = query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1])
+def attention_weights(query, key, mask=None, bias=0.0):
+    """softmax(Q K^T / sqrt(d_k) + bias) over what the mask allows; a row that may see nothing is
+    0."""
+    scores = query @ np.swapaxes(key, -1, -2) / math.sqrt(query.shape[-1]) + bias
     allowed = np.broadcast_to(True if mask is None else mask, scores.shape)
     weights = np.zeros(scores.shape)
     for row in np.ndindex(scores.shape[:-1]):
@@ -51,28 +52,84 @@ def dense(layer, x):
     return y + array(layer.bias) if layer.use_bias else y
 
 
-def head_weights(layer, query, value=None, mask=None):
+def turned(x):
+    """Each pair of the features of x [B, T, K], turned by the angle of its place."""
+    turned = np.zeros(x.shape)
+    for t, i in np.ndindex(x.shape[1], x.shape[2] // 2):
+        angle = t / 10000 ** (2 * i / x.shape[2])
+        turn = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
+        turned[:, t, 2 * i : 2 * i + 2] = x[:, t, 2 * i : 2 * i + 2] @ np.array(turn)
+    return turned
+
+
+def bucket(distance, causal, count=32, most=128):
+    """T5's bucket of a key that stands so many places behind its query."""
+    if not causal:
+        first = count // 2 if distance > 0 else 0
+        return first + bucket(-abs(distance), True, count // 2, most)
+    distance = max(-distance, 0)
+    near = count // 2
+    if distance < near:
+        return distance
+    far = near + int(math.log(distance / near) / math.log(most / near) * (count - near))
+    return min(far, count - 1)
+
+
+def place_bias(layer, head, length, causal):
+    """What places add to the scores of a head, [T, T], query by query and key by key."""
+    found = np.zeros((length, length))
+    for i, j in np.ndindex(length, length):
+        if layer.positions == "alibi":
+            number = head + 1 if j <= i else layer.num_heads - head
+            found[i, j] = -(2 ** (-8 * number / layer.num_heads)) * abs(i - j)
+        if layer.positions == "relative":
+            found[i, j] = array(layer.places.table)[bucket(j - i, causal), head]
+    return found
+
+
+def head_weights(layer, query, value=None, mask=None, causal=False):
     """The attention weights of each head, [B, H, T, S]; mask [B, T, S] or what broadcasts to it."""
     value = query if value is None else value
     queries, keys = dense(layer.query_projection, query), dense(layer.key_projection, value)
-    size = layer.d_model // layer.num_heads
-    heads = [slice(h * size, (h + 1) * size) for h in range(layer.num_heads)]
-    return np.stack([attention_weights(queries[..., h], keys[..., h], mask) for h in heads], 1)
+    size, found = layer.d_model // layer.num_heads, []
+    for h in range(layer.num_heads):
+        g = h * layer.key_value_heads // layer.num_heads
+        q, k = queries[..., h * size : (h + 1) * size], keys[..., g * size : (g + 1) * size]
+        if layer.positions == "rotary":
+            q, k = turned(q), turned(k)
+        bias = 0.0
+        if layer.positions in ("alibi", "relative"):
+            bias = place_bias(layer, h, query.shape[1], causal)
+        found.append(attention_weights(q, k, mask, bias))
+    return np.stack(found, 1)
 
 
-def multi_head_attention(layer, query, value=None, mask=None):
+def multi_head_attention(layer, query, value=None, mask=None, causal=False):
     """Concat(head_1, ..., head_h) W_O."""
-    weights = head_weights(layer, query, value, mask)
+    weights = head_weights(layer, query, value, mask, causal)
     values = dense(layer.value_projection, query if value is None else value)
-    size = layer.d_model // layer.num_heads
-    heads = [weights[:, h] @ values[..., h * size : (h + 1) * size] for h in range(layer.num_heads)]
+    size, heads = layer.d_model // layer.num_heads, []
+    for h in range(layer.num_heads):
+        g = h * layer.key_value_heads // layer.num_heads
+        heads.append(weights[:, h] @ values[..., g * size : (g + 1) * size])
     return dense(layer.output_projection, np.concatenate(heads, axis=-1))
 
 
 def layer_norm(layer, x):
-    mean = x.mean(axis=-1, keepdims=True)
-    variance = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
+    """By the kind of the layer: LayerNorm, or what stands in its place."""
+    kind = type(layer).__name__
+    if kind == "RMSNorm":
+        return array(layer.gamma) * x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + layer.epsilon)
+    if kind == "BatchNorm":
+        mean, variance = array(layer.moving_mean), array(layer.moving_variance)
+    else:
+        mean = x.mean(axis=-1, keepdims=True)
+        variance = ((x - mean) ** 2).mean(axis=-1, keepdims=True)
     normed = (x - mean) / np.sqrt(variance + layer.epsilon)
+    if kind == "SimpleNorm":
+        return normed
+    if kind == "AdaNorm":
+        return (1 - normed / 10) * normed
     return array(layer.gamma) * normed + array(layer.beta)
 
 
@@ -95,9 +152,10 @@ def feed_forward(layer, x):
 
 
 def residual(layer, x, sublayer):
+    kept = x if layer.residual else 0.0
     if layer.norm == "pre":
-        return x + sublayer(layer_norm(layer.layer_norm, x))
-    return layer_norm(layer.layer_norm, x + sublayer(x))
+        return kept + sublayer(layer_norm(layer.layer_norm, x))
+    return layer_norm(layer.layer_norm, kept + sublayer(x))
 
 
 def self_mask(mask, length, causal):
@@ -111,7 +169,7 @@ def encoder_layer(layer, x, mask=None, causal=False):
     x = residual(
         layer.attention_residual,
         x,
-        lambda x: multi_head_attention(layer.self_attention, x, mask=allowed),
+        lambda x: multi_head_attention(layer.self_attention, x, mask=allowed, causal=causal),
     )
     return residual(layer.feed_forward_residual, x, lambda x: feed_forward(layer.feed_forward, x))
 
@@ -121,7 +179,7 @@ def decoder_self_attention(layer, x, x_mask=None, causal=True):
     return residual(
         layer.self_residual,
         x,
-        lambda x: multi_head_attention(layer.self_attention, x, mask=allowed),
+        lambda x: multi_head_attention(layer.self_attention, x, mask=allowed, causal=causal),
     )
 
 
@@ -171,6 +229,8 @@ def embed_with_positions(embedding, positions, ids):
     x = embed(embedding, ids)
     if hasattr(positions, "embeddings"):
         return x + array(positions.embeddings)[: ids.shape[1]]
+    if type(positions).__name__ == "NoPositions":
+        return x
     return x + sinusoids(ids.shape[1], x.shape[-1])
 
 

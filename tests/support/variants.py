@@ -16,7 +16,20 @@ VARIANTS = {
     "biased": {"output_bias": True, "tie_embeddings": "all"},
     "copying, biased": {"output_bias": True, "copy": True},
     "vocabularies": {"target_vocabulary_size": 19, "tie_embeddings": "target"},
-}
+    "rotary, rms, one head of keys": {
+        "positions": "none", "attention_positions": "rotary", "normalization": "rms",
+        "num_heads": 7, "num_key_value_heads": 1, "norm": "pre",
+    },
+    "alibi, simple, no residual": {
+        "positions": "none", "attention_positions": "alibi", "normalization": "simple",
+        "residual": False,
+    },
+    "relative, ada, one layer twice": {
+        "attention_positions": "relative", "normalization": "ada", "unique_layers": 1,
+        "tie_embeddings": "all", "share_halves": True,
+    },
+    "batch": {"normalization": "batch", "norm": "pre"},
+}  # fmt: skip
 
 
 def make(variant="paper", dtype=None, **changes):

@@ -23,8 +23,10 @@ from tfformer.config.one_stack import (
 )
 from tfformer.config.options import (
     ACTIVATIONS,
+    ATTENTION_POSITIONS,
     BOS,
     EOS,
+    NORMALIZATIONS,
     NORMS,
     PAD,
     POSITIONS,
@@ -39,6 +41,7 @@ from tfformer.config.options import (
 
 __all__ = [
     "ACTIVATIONS",
+    "ATTENTION_POSITIONS",
     "BOS",
     "COMBINED",
     "CTC",
@@ -46,6 +49,7 @@ __all__ = [
     "EOS",
     "FIRST_EOS",
     "MASK_PREDICT",
+    "NORMALIZATIONS",
     "NORMS",
     "PAD",
     "POOLINGS",

@@ -20,6 +20,8 @@ class TwoSidedOptions(NumberedOptions):
         tie_embeddings: which matrices are one: `"none"`; `"target"`, the target embedding and the
             output projection; `"all"`, the source embedding too (Press and Wolf 2017; section
             3.4), for which both vocabularies must be one.
+        share_halves: whether the decoder's self-attention and feed-forward layers are the
+            encoder's, layer by layer (Xia et al. 2019, "Tied Transformers"). Default False.
         **options: see `NumberedOptions`.
 
     Raises:
@@ -32,6 +34,7 @@ class TwoSidedOptions(NumberedOptions):
     num_encoder_layers: int = option(6, "layers of the encoder", least=1)
     num_decoder_layers: int = option(6, "layers of the decoder", least=1)
     tie_embeddings: str = option("none", "matrices that are one", choices=TIED)
+    share_halves: bool = option(False, "encoder and decoder share what both have")
 
     def __post_init__(self):
         if self.target_vocabulary_size is None:
@@ -76,7 +79,7 @@ class TransformerConfig(TwoSidedOptions):
 
     Args:
         source_vocabulary_size, target_vocabulary_size, num_encoder_layers, num_decoder_layers,
-            tie_embeddings: see `TwoSidedOptions`.
+            tie_embeddings, share_halves: see `TwoSidedOptions`.
         copy: whether words of the source can be copied, by a pointer-generator (See et al. 2017),
             for which both vocabularies must be one. Default False.
         output_bias: whether the output layer has a bias, logits = x W + b. Default False: the

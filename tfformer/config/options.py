@@ -8,7 +8,9 @@ import numbers
 PAD, UNK, BOS, EOS = 0, 1, 2, 3
 
 NORMS = ("post", "pre")
-POSITIONS = ("sinusoidal", "learned")
+NORMALIZATIONS = ("layer", "simple", "ada", "rms", "batch")
+POSITIONS = ("sinusoidal", "learned", "none")
+ATTENTION_POSITIONS = ("none", "rotary", "alibi", "relative")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 
 
@@ -48,6 +50,19 @@ class StackOptions:
         epsilon: what LayerNorm adds to the variance. Default 1e-6.
         attention_dropout: of the attention weights. Default 0.
         activation_dropout: inside the feed-forward layer, after the activation. Default 0.
+        normalization: `"layer"`, LayerNorm, the paper's (default); `"simple"`, without gain and
+            bias, and `"ada"` (Xu et al. 2019); `"rms"` (Zhang and Sennrich 2019); or `"batch"`,
+            of each feature over the tokens of a batch. See `tfformer.layers.norm`.
+        residual: whether what a sub-layer gives is added to its input. Default True.
+        attention_positions: how a sequence's attention to itself knows places, in place of what
+            `positions` adds or besides it: `"none"` (default), `"rotary"` (Su et al. 2021),
+            `"alibi"` (Press et al. 2022) or `"relative"`, the biases of T5 (Raffel et al. 2020).
+            See `tfformer.layers.places`.
+        num_key_value_heads: heads of keys and values, of which `num_heads` is a multiple; each
+            serves as many heads of queries (Ainslie et al. 2023); 1 is multi-query attention
+            (Shazeer 2019). Default None: `num_heads`.
+        unique_layers: M, layers of a stack with weights of their own. Layer n has those of layer
+            n modulo M, "cycle" of Takase and Kiyono 2021; 1 shares all. Default None: all have.
 
     Raises:
         ValueError: naming the argument, the rule and the value received.
@@ -63,6 +78,17 @@ class StackOptions:
     epsilon: float = option(1e-6, "what LayerNorm adds to the variance", least=0, below=1)
     attention_dropout: float = option(0.0, "P_drop of the attention weights", least=0, below=1)
     activation_dropout: float = option(0.0, "P_drop after the activation", least=0, below=1)
+    normalization: str = option("layer", "which norm", choices=NORMALIZATIONS)
+    residual: bool = option(True, "what a sub-layer gives is added to its input")
+    attention_positions: str = option(
+        "none", "how an attention of a text to itself knows places", choices=ATTENTION_POSITIONS
+    )
+    num_key_value_heads: int | None = option(
+        None, "heads of keys and values; 1 is multi-query attention; default num_heads", least=1
+    )
+    unique_layers: int | None = option(
+        None, "layers of a stack that have weights of their own, and repeat; default all", least=1
+    )
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -71,6 +97,16 @@ class StackOptions:
             raise ValueError(
                 f"d_model must be a multiple of num_heads, got d_model={self.d_model} and "
                 f"num_heads={self.num_heads}"
+            )
+        if self.attention_positions == "rotary" and self.d_model // self.num_heads % 2:
+            raise ValueError(
+                "d_model must be an even multiple of num_heads for rotary positions, got "
+                f"d_model={self.d_model} and num_heads={self.num_heads}"
+            )
+        if self.num_heads % self.key_value_heads:
+            raise ValueError(
+                "num_heads must be a multiple of num_key_value_heads, got "
+                f"num_heads={self.num_heads} and num_key_value_heads={self.num_key_value_heads}"
             )
 
     def to_dict(self) -> dict:
@@ -89,6 +125,16 @@ class StackOptions:
         if unknown:
             raise ValueError(f"fields must be among {sorted(known)}, got also {unknown}")
         return cls(**fields)
+
+    @property
+    def key_value_heads(self) -> int:
+        """The heads of keys and values."""
+        return self.num_key_value_heads or self.num_heads
+
+    @property
+    def key_value_width(self) -> int:
+        """The width of all heads of keys, or of values, together."""
+        return self.d_model // self.num_heads * self.key_value_heads
 
     @property
     def ends_with_norm(self) -> bool:
@@ -119,7 +165,9 @@ def _checked(field, value):
     """The value, a Python number also where it is one of NumPy; a ValueError if it is not what its
     field says."""
     rules = field.metadata
-    if field.type is int:
+    if field.type == int | None and value is None:
+        return None
+    if field.type in (int, int | None):
         return whole(field.name, value, rules["least"])
     if field.type is float:
         return number(field.name, value, rules["least"], rules["below"])
@@ -139,7 +187,8 @@ class NumberedOptions(StackOptions):
     """Those, and how a model numbers the places of its tokens.
 
     Args:
-        positions: `"sinusoidal"` (section 3.5, any length; `d_model` is even) or `"learned"`.
+        positions: what is added to the embeddings: `"sinusoidal"` (section 3.5, any length;
+            `d_model` is even), `"learned"`, or `"none"`, for a model whose attention knows places.
         max_positions: the longest sequence that learned positions can number. Default 512;
             sinusoidal positions ignore it.
         **stack: see `StackOptions`.
@@ -148,7 +197,7 @@ class NumberedOptions(StackOptions):
         ValueError: naming the argument, the rule and the value received.
     """
 
-    positions: str = option("sinusoidal", "how places are numbered", choices=POSITIONS)
+    positions: str = option("sinusoidal", "what numbers places", choices=POSITIONS)
     max_positions: int = option(512, "places that learned positions can number", least=1)
 
     def __post_init__(self):

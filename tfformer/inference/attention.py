@@ -6,49 +6,103 @@ from tfformer.inference.dense import Dense
 from tfformer.layers.attention import MultiHeadAttention
 
 
-def attention_weights(queries, keys, bias):
-    """softmax(q k^T + bias) in float32, [B, H, T, S]; the queries are scaled already."""
-    scores = tf.matmul(queries, keys, transpose_b=True)
-    return tf.nn.softmax(tf.cast(scores, tf.float32) + bias)
-
-
 class Heads:
-    """How rows [B * T, N * D] are N tensors of heads [B, H, T, K], and back."""
+    """How rows [B * T, N * D] are N tensors of heads [B, H, T, K], and back.
+
+    Of keys and values there may be fewer heads, G. Then the queries of the H / G heads that share
+    one stand together, [B, G, H / G * T, K], wherever they are multiplied with it.
+    """
 
     def __init__(self, layer):
         self.num_heads, self.head_size = layer.num_heads, layer.head_size
+        self.key_value_heads = layer.key_value_heads
+        self.shared = self.num_heads // self.key_value_heads
         # q / sqrt(K) is in the weights.
         self.scale = layer.head_size**-0.5
 
-    def split(self, x, batch, length, parts):
-        """Rows [B * T, parts * D] -> `parts` tensors [B, H, T, K]."""
-        x = tf.reshape(x, [batch, length, parts, self.num_heads, self.head_size])  # [B, T, N, H, K]
+    def split(self, x, batch, length, parts, num_heads=None):
+        """Rows [B * T, parts * N] -> `parts` tensors [B, H, T, K]."""
+        heads = num_heads or self.num_heads
+        x = tf.reshape(x, [batch, length, parts, heads, self.head_size])  # [B, T, N, H, K]
         return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), num=parts)  # N of [B, H, T, K]
+
+    def split_own(self, x, batch, length):
+        """Rows of queries, keys and values side by side -> [B, H, T, K], twice [B, G, T, K]."""
+        if self.shared == 1:
+            return self.split(x, batch, length, 3)
+        queries, others = tf.split(x, [self.width, 2 * self.key_value_width], axis=1)
+        (queries,) = self.split(queries, batch, length, 1)
+        return queries, *self.split(others, batch, length, 2, self.key_value_heads)
+
+    @property
+    def width(self):
+        """Of all heads together, D."""
+        return self.num_heads * self.head_size
+
+    @property
+    def key_value_width(self):
+        """Of all heads of keys, or of values, together."""
+        return self.key_value_heads * self.head_size
 
     def merge(self, heads):
         """[B, H, T, K] -> rows [B * T, D]."""
         heads = tf.transpose(heads, [0, 2, 1, 3])  # [B, T, H, K]
-        return tf.reshape(heads, [-1, self.num_heads * self.head_size])  # [B * T, D]
+        return tf.reshape(heads, [-1, self.width])  # [B * T, D]
 
-    def attend(self, queries, keys, values, bias):
-        """Heads [B, H, T, K] -> rows [B * T, D]."""
-        weights = attention_weights(queries, keys, bias)
-        return self.merge(tf.matmul(tf.cast(weights, values.dtype), values))
+    def grouped(self, x):
+        """[B, H, T, N] -> [B, G, H / G * T, N]."""
+        if self.shared == 1:
+            return x
+        batch, _, rows, size = tf.unstack(tf.shape(x))
+        shape = [batch, self.key_value_heads, self.shared * rows, size]
+        return tf.reshape(x, shape)  # [B, G, H / G * T, N]
+
+    def ungrouped(self, x):
+        """[B, G, H / G * T, N] -> [B, H, T, N]."""
+        if self.shared == 1:
+            return x
+        batch, _, rows, size = tf.unstack(tf.shape(x))
+        shape = [batch, self.num_heads, rows // self.shared, size]
+        return tf.reshape(x, shape)  # [B, H, T, N]
+
+    def weights(self, queries, keys, bias):
+        """softmax(q k^T + bias) in float32, [B, H, T, S]; the queries are scaled already."""
+        scores = tf.matmul(self.grouped(queries), keys, transpose_b=True)
+        return tf.nn.softmax(tf.cast(self.ungrouped(scores), tf.float32) + bias)
+
+    def mixed(self, weights, values):
+        """Weights [B, H, T, S] and values [B, G, S, K] -> rows [B * T, D]."""
+        weights = self.grouped(tf.cast(weights, values.dtype))
+        return self.merge(self.ungrouped(tf.matmul(weights, values)))
 
 
 class SelfAttention:
-    """Queries, keys and values of one input are one product, [D, 3 D]."""
+    """Queries, keys and values of one input are one product, [D, 3 D]; less, where there are fewer
+    heads of keys and values."""
 
     def __init__(self, layer, name, fusing):
         self.heads = Heads(layer)
         projections = [layer.query_projection, layer.key_projection, layer.value_projection]
         self.qkv = Dense(projections, f"{name}/qkv", fusing, [self.heads.scale, 1.0, 1.0])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
+        self.places = layer.places and fusing.twin(layer.places, f"{name}/places")
 
     def __call__(self, weights, x, batch, length, attend):
         """Rows to rows; `attend(queries, keys, values)`, each [B, H, T, K], gives rows between."""
-        heads = self.heads.split(self.qkv(weights, x), batch, length, 3)
+        heads = self.heads.split_own(self.qkv(weights, x), batch, length)
         return self.output(weights, attend(*heads))
+
+    def attend(self, weights, queries, keys, values, bias, causal=False):
+        """All positions at once: heads [B, H, T, K] -> rows [B * T, D].
+
+        Args:
+            bias: of the scores, what hides padding and, if it is `causal`, what is to come.
+        """
+        if self.places is not None:
+            positions = tf.range(tf.shape(keys)[2])
+            queries, keys = (self.places.turned(weights, x, positions) for x in (queries, keys))
+            bias = self.places.added(weights, bias, positions, positions, causal)
+        return self.heads.mixed(self.heads.weights(queries, keys, bias), values)
 
 
 class CrossAttention:
@@ -62,9 +116,8 @@ class CrossAttention:
     def __call__(self, weights, x, batch, length, keys, values, bias):
         """Rows to rows, and the attention weights, float32 [B, H, T, S]."""
         (queries,) = self.heads.split(self.query(weights, x), batch, length, 1)
-        attention = attention_weights(queries, keys, bias)
-        heads = tf.matmul(tf.cast(attention, values.dtype), values)
-        return self.output(weights, self.heads.merge(heads)), attention
+        attention = self.heads.weights(queries, keys, bias)
+        return self.output(weights, self.heads.mixed(attention, values)), attention
 
 
 def attention(layer, name, fusing, reads_memory=False):

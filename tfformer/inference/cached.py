@@ -88,17 +88,20 @@ class Cached(abc.ABC):
     def _decode(self, target_ids, memory, caches=None):
         """All positions at once, up to the output layer: rows [B * T, D], and the attention.
 
-        `caches` is a list that gets the keys and values [B, H, T, K] of each layer.
+        `caches` is a list that gets the keys and values [B, G, T, K] of each layer.
         """
         batch, length = tf.unstack(tf.shape(target_ids))
         bias = causal_bias(target_ids, length)  # [B, 1, T, T]
         x = embedded(target_ids, *self.twin.written, self.weights, memory.get("padding"))
 
         def attend(queries, keys, values, n):
+            attention = self.twin.decoder.layers[n].self_attention
             if caches is not None:
-                caches.append((keys, values))
-            heads = self.twin.decoder.layers[n].self_attention.heads
-            return heads.attend(queries, keys, values, bias)
+                placed = keys
+                if attention.places is not None:
+                    placed = attention.places.turned(self.weights, keys, tf.range(length))
+                caches.append((placed, values))
+            return attention.attend(self.weights, queries, keys, values, bias, causal=True)
 
         return self._through(x, batch, length, attend, memory)
 
@@ -107,7 +110,7 @@ class Cached(abc.ABC):
     def caches(self, batch, width):
         """The caches of a search with W = `width` beams, before the first step."""
         heads = self.twin.decoder.heads
-        shape = tf.stack([batch, heads.num_heads, 1, width * heads.head_size])
+        shape = tf.stack([batch, heads.key_value_heads, 1, width * heads.head_size])
 
         def cache(number):
             """A buffer of its own: in a graph, two tensors of the same numbers would be one. What
@@ -129,14 +132,14 @@ class Cached(abc.ABC):
         memory, caches = {**known, "padding": padding}, []
         self._decode(prompt[:, :-1], memory, caches)
 
-        def in_first_beam(rows):  # [B, H, P - 1, K] -> [B, H, P, W * K]
+        def in_first_beam(rows):  # [B, G, P - 1, K] -> [B, G, P, W * K]
             others = (width - 1) * self.twin.decoder.heads.head_size
             return tf.pad(rows, [[0, 0], [0, 0], [0, 1], [0, others]])
 
         return State(memory, tf.nest.map_structure(in_first_beam, caches))
 
     def step(self, ids, position, visible, state):
-        """The step function of `tfformer.search`; its cache is [B, H, C, W * K] for keys and
+        """The step function of `tfformer.search`; its cache is [B, G, C, W * K] for keys and
         values of each layer, in which a position is one slice for all beams.
         """
         batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
@@ -155,19 +158,26 @@ class Cached(abc.ABC):
         caches = []
 
         def attend(queries, keys, values, n):
+            attention = self.twin.decoder.layers[n].self_attention
+            places, heads, seen = attention.places, attention.heads, bias
+            if places is not None:
+                queries, keys = (places.turned(self.weights, x, position) for x in (queries, keys))
+                now = tf.convert_to_tensor(position)[None]  # [1]
+                seen = places.added(self.weights, bias, now, layout.positions, causal=True)
             written = [
                 layout.write(cache, new, self._write)
                 for cache, new in zip(state.cache[n], (keys, values), strict=True)
             ]
-            cache = tuple(tf.reshape(rows, layout.of_cache) for rows in written)  # [B, H, C, W K]
+            cache = tuple(tf.reshape(rows, layout.of_cache) for rows in written)  # [B, G, C, W K]
             caches.append(cache)
-            keys, values = (tf.reshape(rows, layout.of_keys) for rows in written)  # [B, H, C W, K]
+            keys, values = (tf.reshape(rows, layout.of_keys) for rows in written)  # [B, G, C W, K]
             # k q^T and not q k^T: there are many keys for a few queries, and the product of the
             # longer matrix with the shorter takes a third of the time.
-            scores = tf.matmul(keys, queries, transpose_b=True)  # [B, H, C * W, W]
-            scores = tf.transpose(scores, [0, 1, 3, 2])  # [B, H, W, C * W]
-            weights = tf.nn.softmax(tf.cast(scores, tf.float32) + bias)  # [B, H, W, C * W]
-            return self.twin.decoder.heads.merge(tf.matmul(tf.cast(weights, values.dtype), values))
+            queries = heads.grouped(queries)  # [B, G, H / G * W, K]
+            scores = tf.matmul(keys, queries, transpose_b=True)  # [B, G, C * W, H / G * W]
+            scores = heads.ungrouped(tf.transpose(scores, [0, 1, 3, 2]))  # [B, H, W, C * W]
+            weights = tf.nn.softmax(tf.cast(scores, tf.float32) + seen)  # [B, H, W, C * W]
+            return heads.mixed(weights, values)
 
         x, attention = self._through(x, batch, width, attend, state.memory)
         logits = self._step_logits(x, attention, batch, width, state.memory)
@@ -204,7 +214,7 @@ def embedded(ids, embedding, positions, weights, padding=None):
 
 
 class CacheLayout:
-    """Where things lie in a cache [B, H, C, W * K]: C positions, of each the K numbers of W beams.
+    """Where things lie in a cache [B, G, C, W * K]: C positions, of each the K numbers of W beams.
 
     Args:
         heads: the `Heads` of the attention.
@@ -212,20 +222,26 @@ class CacheLayout:
         position: the one that a step writes.
 
     Attributes:
-        of_cache: [B, H, C, W * K].
-        of_keys: [B, H, C * W, K], as an attention reads it.
+        of_cache: [B, G, C, W * K].
+        of_keys: [B, G, C * W, K], as an attention reads it.
         of_bias: [B, 1, W, C * W], of what is added to the scores.
     """
 
     def __init__(self, heads, batch, width, capacity, position):
-        self.row = width * heads.head_size
-        # Where the position stands in every head of every sentence, in rows [B * H * C, W * K].
-        self.index = tf.range(batch * heads.num_heads) * capacity + position
-        self.of_cache = tf.stack([batch, heads.num_heads, capacity, self.row])
-        self.of_keys = tf.stack([batch, heads.num_heads, capacity * width, heads.head_size])
+        self.row, self.width, self.capacity = width * heads.head_size, width, capacity
+        count = heads.key_value_heads
+        # Where the position stands in every head of every sentence, in rows [B * G * C, W * K].
+        self.index = tf.range(batch * count) * capacity + position
+        self.of_cache = tf.stack([batch, count, capacity, self.row])
+        self.of_keys = tf.stack([batch, count, capacity * width, heads.head_size])
         self.of_bias = tf.stack([batch, 1, width, capacity * width])
 
+    @property
+    def positions(self):
+        """Of each key, int32 [C * W]."""
+        return tf.repeat(tf.range(self.capacity), self.width)  # [C * W]
+
     def write(self, cache, new, write):
-        """A cache with `new` [B, H, W, K] at the position, as rows [B * H * C, W * K]."""
-        rows = tf.reshape(cache, [-1, self.row])  # [B * H * C, W * K]
-        return write(rows, self.index, tf.reshape(new, [-1, self.row]))  # new: [B * H, W * K]
+        """A cache with `new` [B, G, W, K] at the position, as rows [B * G * C, W * K]."""
+        rows = tf.reshape(cache, [-1, self.row])  # [B * G * C, W * K]
+        return write(rows, self.index, tf.reshape(new, [-1, self.row]))  # new: [B * G, W * K]

@@ -53,8 +53,9 @@ class Decoder(Stack):
         self.num_projections = len(projections)
 
     def project(self, weights, x, batch, length):
-        """Rows [B * S, D] of the encoder -> keys and values, N tensors [B, H, S, K] each."""
-        parts = self.heads.split(self.memory(weights, x), batch, length, self.num_projections)
+        """Rows [B * S, D] of the encoder -> keys and values, N tensors [B, G, S, K] each."""
+        known = batch, length, self.num_projections, self.heads.key_value_heads
+        parts = self.heads.split(self.memory(weights, x), *known)
         keys, values = parts[0::2], parts[1::2]
         return [keys[n] for n in self.projected], [values[n] for n in self.projected]
 

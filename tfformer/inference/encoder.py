@@ -32,7 +32,7 @@ class EncoderLayer(Block):
 
 
 class Stack:
-    """The twins of a stack's layers, and of its last LayerNorm if it has one."""
+    """The twins of a stack's layers, and of its last norm if it has one."""
 
     def __init__(self, layer, name, fusing):
         self.layers = [fusing.twin(one, f"{name}/layer_{n}") for n, one in enumerate(layer.layers)]
@@ -47,11 +47,11 @@ class Stack:
     def normed(self, weights, x):
         return x if self.final_norm is None else self.final_norm(weights, x)
 
-    def sees(self, bias):
+    def sees(self, weights, bias):
         """The `attend` of all positions at once; `bias` [B, 1, 1, S] hides padding."""
 
         def attend(queries, keys, values, n):
-            return self.layers[n].self_attention.heads.attend(queries, keys, values, bias)
+            return self.layers[n].self_attention.attend(weights, queries, keys, values, bias)
 
         return attend
 

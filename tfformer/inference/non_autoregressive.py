@@ -68,7 +68,7 @@ class ParallelInference(ReadsSource):
     def _written(self, x, bias, memory):
         """The decoder and the output layer: rows [B * T, D] -> float32 [B, T, V]."""
         batch, length = tf.shape(bias)[0], tf.shape(bias)[3]
-        attend = self.twin.decoder.sees(bias)
+        attend = self.twin.decoder.sees(self.weights, bias)
         x, _ = self.twin.decoder(self.weights, x, batch, length, attend, memory)
         logits = self.twin.output(self.weights, x)
         return tf.reshape(logits, tf.stack([batch, length, self.twin.vocabulary_size]))  # [B, T, V]

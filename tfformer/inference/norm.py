@@ -1,27 +1,87 @@
-"""The twin of LayerNorm."""
+"""The twins of the norms: what a layer of `tfformer.layers.norm` gives when nothing is learned."""
 
 import tensorflow as tf
 
 from tfformer.layers import norm
 
 
-class LayerNorm:
-    """LayerNorm, in float32."""
+class Norm:
+    """In float32; a subclass says what is computed of x, and of the layer's own weights."""
 
     def __init__(self, layer, name, fusing):
         self.name, self.epsilon, self.dtype = name, layer.epsilon, fusing.dtype
-        fusing.weights[name] = {
-            "gain": tf.cast(layer.gamma, tf.float32),
-            "bias": tf.cast(layer.beta, tf.float32),
-        }
+        if own := self.weights_of(layer):
+            fusing.weights[name] = own
+
+    def weights_of(self, layer):
+        return {}
 
     def __call__(self, weights, x):
         """Rows [R, D] -> [R, D]."""
-        own, x = weights[self.name], tf.cast(x, tf.float32)
+        return tf.cast(self.normed(weights, tf.cast(x, tf.float32)), self.dtype)
+
+    def standardised(self, x):
         centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
         variance = tf.reduce_mean(centred * centred, axis=-1, keepdims=True)
-        normed = centred * tf.math.rsqrt(variance + self.epsilon)
-        return tf.cast(normed * own["gain"] + own["bias"], self.dtype)
+        return centred * tf.math.rsqrt(variance + self.epsilon)
 
 
-TWINS = {norm.LayerNorm: LayerNorm}
+class LayerNorm(Norm):
+    """g (x - mean) / sqrt(variance + epsilon) + b."""
+
+    def weights_of(self, layer):
+        gain, bias = tf.cast(layer.gamma, tf.float32), tf.cast(layer.beta, tf.float32)
+        return {"gain": gain, "bias": bias}
+
+    def normed(self, weights, x):
+        own = weights[self.name]
+        return self.standardised(x) * own["gain"] + own["bias"]
+
+
+class SimpleNorm(Norm):
+    """(x - mean) / sqrt(variance + epsilon)."""
+
+    def normed(self, weights, x):
+        return self.standardised(x)
+
+
+class AdaNorm(Norm):
+    """(1 - k y) y with y = (x - mean) / sqrt(variance + epsilon)."""
+
+    def normed(self, weights, x):
+        y = self.standardised(x)
+        return (1 - norm.AdaNorm.K * y) * y
+
+
+class RMSNorm(Norm):
+    """g x / sqrt(mean(x^2) + epsilon)."""
+
+    def weights_of(self, layer):
+        return {"gain": tf.cast(layer.gamma, tf.float32)}
+
+    def normed(self, weights, x):
+        mean = tf.reduce_mean(x * x, axis=-1, keepdims=True)
+        return x * tf.math.rsqrt(mean + self.epsilon) * weights[self.name]["gain"]
+
+
+class BatchNorm(Norm):
+    """x s + t: of the averages that training has kept, a gain and a bias are left."""
+
+    def weights_of(self, layer):
+        known = layer.gamma, layer.beta, layer.moving_mean, layer.moving_variance
+        gain, bias, mean, variance = (tf.cast(one, tf.float32) for one in known)
+        scale = gain * tf.math.rsqrt(variance + layer.epsilon)
+        return {"gain": scale, "bias": bias - mean * scale}
+
+    def normed(self, weights, x):
+        own = weights[self.name]
+        return x * own["gain"] + own["bias"]
+
+
+TWINS = {
+    norm.LayerNorm: LayerNorm,
+    norm.SimpleNorm: SimpleNorm,
+    norm.AdaNorm: AdaNorm,
+    norm.RMSNorm: RMSNorm,
+    norm.BatchNorm: BatchNorm,
+}

@@ -32,7 +32,18 @@ class LearnedPositions(Positions):
         fusing.weights[name] = {"table": tf.cast(table, fusing.dtype)}
 
 
+class NoPositions(Positions):
+    """A table of zeros."""
+
+    def __init__(self, layer, name, fusing):
+        self.name = "no_positions"
+        fusing.weights[self.name] = {
+            "table": tf.zeros([fusing.num_positions, layer.d_model], fusing.dtype)
+        }
+
+
 TWINS = {
+    positions.NoPositions: NoPositions,
     positions.LearnedPositionalEmbedding: LearnedPositions,
     positions.SinusoidalPositionalEncoding: Sinusoids,
 }

@@ -24,7 +24,9 @@ class TextEncoder:
         """ids [B, S] -> rows [B * S, D]."""
         batch, length = tf.unstack(tf.shape(ids))
         x = embedded(ids, self.embedding, self.positions, weights)
-        return self.encoder(weights, x, batch, length, self.encoder.sees(padding_bias(ids)))
+        return self.encoder(
+            weights, x, batch, length, self.encoder.sees(weights, padding_bias(ids))
+        )
 
     def logits(self, weights, ids):
         """ids [B, S] -> the logits of each place, float32 [B, S, C]."""
@@ -64,7 +66,7 @@ class Classifier(TextEncoder):
         if self.kind == "transformer":
             x += tf.tile(self.piece_positions.table(weights)[:count], [batch, 1])
             bias = attention_bias(real)[:, None, None]  # [B, 1, 1, P]
-            x = self.combined(weights, x, batch, count, self.combined.sees(bias))
+            x = self.combined(weights, x, batch, count, self.combined.sees(weights, bias))
         return self.mean_of_pieces(weights, x, real)
 
     def _vectors(self, weights, ids):

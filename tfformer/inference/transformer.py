@@ -44,7 +44,8 @@ class ReadsSource:
         bias = padding_bias(source_ids)  # [B, 1, 1, S]
         embedding, positions = self.twin.source_embedding, self.twin.source_positions
         x = embedded(source_ids, embedding, positions, self.weights)
-        x = self.twin.encoder(self.weights, x, batch, length, self.twin.encoder.sees(bias))
+        attend = self.twin.encoder.sees(self.weights, bias)
+        x = self.twin.encoder(self.weights, x, batch, length, attend)
         return x, bias, (batch, length)
 
     def projected(self, x, bias, shape):

@@ -8,6 +8,7 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.masks import attention_mask
 from tfformer.layers.matrices import Matrix
+from tfformer.layers.places import places_of
 from tfformer.layers.rows import Padded
 
 
@@ -23,11 +24,19 @@ def attention_weights(query, key, mask=None):
         float32 [..., T, S]. A row sums to 1; a row that may see nothing is all zeros, so that it
         neither is NaN nor depends on how much padding there is.
     """
+    return weights_of(scaled_scores(query, key), mask)
+
+
+def scaled_scores(query, key):
+    """Q K^T / sqrt(d_k): [..., T, K] and [..., S, K] -> float32 [..., T, S]."""
     # (q / sqrt(d_k)) k^T: the same product, scaled where it is smallest.
     scale = query.shape[-1] ** -0.5
     key = ops.swapaxes(key, -1, -2)  # [..., K, S]
-    scores = ops.matmul(query * ops.cast(scale, query.dtype), key)
-    scores = ops.cast(scores, "float32")
+    return ops.cast(ops.matmul(query * ops.cast(scale, query.dtype), key), "float32")
+
+
+def weights_of(scores, mask=None):
+    """The softmax of scores, float32 [..., T, S], over what a mask allows."""
     if mask is not None:
         scores = ops.where(mask, scores, -1e9)
     # A single key has all the weight. (Keras warns of a softmax over one number.)
@@ -81,10 +90,16 @@ class MultiHeadAttention(Layer):
     product. Keys and values come from the same sequence: the query's own in self-attention, the
     encoder's output in cross-attention.
 
+    With `num_key_value_heads` g, W_K and W_V are of g heads, [D, g K], and each serves h / g heads
+    of queries (Ainslie et al. 2023, "GQA"; with g = 1 multi-query attention, Shazeer 2019).
+
     Args:
         d_model: D, the width of input and output.
         num_heads: h; D is a multiple of it, and each head has K = D / h.
         dropout: on the attention weights, in training. Default 0.
+        num_key_value_heads: g; h is a multiple of it. Default None: h.
+        positions: how self-attention knows places: `"none"` (default), `"rotary"`, `"alibi"` or
+            `"relative"`, see `tfformer.layers.places`.
 
     Call arguments:
         query: [B, T, D].
@@ -105,9 +120,10 @@ class MultiHeadAttention(Layer):
         As `query`.
 
     Raises:
-        ValueError: a size or `dropout` is none, `d_model` is no multiple of `num_heads`; in a
-            call, the width of `query` is not `d_model`, `mask` is neither [B, T] nor [B, T, S], or
-            `causal` and `value` is not as long as `query`.
+        ValueError: a size or `dropout` is none, `d_model` is no multiple of `num_heads` or
+            `num_heads` of `num_key_value_heads`, there are no such `positions`; in a call, the
+            width of `query` is not `d_model`, `mask` is neither [B, T] nor [B, T, S], `causal` and
+            `value` is not as long as `query`, or `value` is another than `query` with `positions`.
         TypeError: an argument that there is not, of the layer or of a call.
 
     Example, in which the second of five equal tokens attends to the first and to itself:
@@ -134,7 +150,15 @@ class MultiHeadAttention(Layer):
         "return_attention_scores": "attention_weights(query, value, ...) gives them",
     }
 
-    def __init__(self, d_model, num_heads, dropout=0.0, **kwargs):
+    def __init__(
+        self,
+        d_model,
+        num_heads,
+        dropout=0.0,
+        num_key_value_heads=None,
+        positions="none",
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         check_whole(d_model=d_model, num_heads=num_heads)
         number("dropout", dropout, 0, 1)
@@ -143,17 +167,29 @@ class MultiHeadAttention(Layer):
                 "d_model must be a positive multiple of num_heads, got "
                 f"d_model={d_model} and num_heads={num_heads}"
             )
+        if num_key_value_heads is not None:
+            check_whole(num_key_value_heads=num_key_value_heads)
+            if num_heads % num_key_value_heads:
+                raise ValueError(
+                    "num_heads must be a multiple of num_key_value_heads, got "
+                    f"num_heads={num_heads} and num_key_value_heads={num_key_value_heads}"
+                )
         self.d_model, self.num_heads, self.dropout = d_model, num_heads, dropout
+        self.num_key_value_heads, self.positions = num_key_value_heads, positions
+        self.key_value_heads = num_key_value_heads or num_heads
         self.head_size = d_model // num_heads
         self.supports_masking = True
-        self.query_projection = self._projection("query")
-        self.key_projection = self._projection("key")
-        self.value_projection = self._projection("value")
-        self.output_projection = self._projection("output")
+        width = self.key_value_heads * self.head_size
+        self.query_projection = self._projection("query", d_model)
+        self.key_projection = self._projection("key", width)
+        self.value_projection = self._projection("value", width)
+        self.output_projection = self._projection("output", d_model)
         self.weights_dropout = Dropout(dropout, dtype=self.dtype_policy)
+        known = positions, num_heads, self.head_size
+        self.places = places_of(*known, dtype=self.dtype_policy, name="places")
 
-    def _projection(self, name):
-        return keras.layers.Dense(self.d_model, name=name, dtype=self.dtype_policy)
+    def _projection(self, name, width):
+        return keras.layers.Dense(width, name=name, dtype=self.dtype_policy)
 
     def build(self, query_shape, value_shape=None):
         if query_shape[-1] != self.d_model:
@@ -164,6 +200,8 @@ class MultiHeadAttention(Layer):
         self.key_projection.build(value_shape or query_shape)
         self.value_projection.build(value_shape or query_shape)
         self.output_projection.build(query_shape)
+        if self.places is not None:
+            self.places.build(query_shape)
 
     def call(
         self,
@@ -192,6 +230,8 @@ class MultiHeadAttention(Layer):
     ):
         """What a call gives, and the attention weights, float32 [B, H, T, S]."""
         keys_of = query if value is None else value
+        if self.places is not None and value is not None:
+            raise ValueError(f"value must be query itself with positions={self.positions!r}")
         padding, pairs = (None, None) if rows else _padding_or_pairs(mask, query, keys_of)
         rows = rows or Padded(padding)
         pairs = rows.pairs if pairs is None else pairs
@@ -205,41 +245,80 @@ class MultiHeadAttention(Layer):
             )
         keys, values = self.keys_and_values(value, value_rows)
         mask = attention_mask(value_rows.mask, rows.length(query) if causal else None, pairs)
-        return self.attend_with_weights(query, keys, values, mask, training, rows)
+        known = query, keys, values, mask, training, rows
+        return self.attend_with_weights(*known, causal=causal)
 
     def matrices(self):
         """W_Q, W_K, W_V and W_O, as `Matrix`; of the memory are W_K and W_V, if there is one."""
         return [
             Matrix(self.query_projection.kernel, self.num_heads),
-            Matrix(self.key_projection.kernel, self.num_heads, of_memory=True),
-            Matrix(self.value_projection.kernel, self.num_heads, of_memory=True),
+            Matrix(self.key_projection.kernel, self.key_value_heads, of_memory=True),
+            Matrix(self.value_projection.kernel, self.key_value_heads, of_memory=True),
             Matrix(self.output_projection.kernel, self.num_heads, axis=0),
         ]
 
-    def keys_and_values(self, value, rows=None):
-        """K W_K and V W_V of [B, S, D], split into heads: two tensors [B, H, S, K]."""
+    def keys_and_values(self, value, rows=None, start=0):
+        """K W_K and V W_V of [B, S, D], split into heads: two tensors [B, G, S, K], G the heads of
+        keys and values. The first of them stands at the position `start`."""
         rows = rows or Padded()
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         projections = (self.key_projection, self.value_projection)
-        return tuple(rows.split_heads(project(value), self.num_heads) for project in projections)
+        keys, values = (rows.split_heads(make(value), self.key_value_heads) for make in projections)
+        return self._turned(keys, start), values
 
-    def attend(self, query, keys, values, mask=None, training=None, rows=None):
-        """The attention of `query` [B, T, D] to projected keys and values [B, H, S, K].
+    def attend(self, query, keys, values, mask=None, training=None, rows=None, start=0):
+        """The attention of `query` [B, T, D] to projected keys and values [B, G, S, K].
 
-        Returns [B, T, D]. With more axes in front of H than B, as in a cache of beams, `query`
-        has as many: [B, W, T, D] to [B, W, H, S, K].
+        Returns [B, T, D]. With more axes in front of G than B, as in a cache of beams, `query`
+        has as many: [B, W, T, D] to [B, W, G, S, K]. The first query stands at the position
+        `start`, and sees no key beyond its own.
         """
-        return self.attend_with_weights(query, keys, values, mask, training, rows)[0]
+        known = query, keys, values, mask, training, rows, start
+        return self.attend_with_weights(*known)[0]
 
-    def attend_with_weights(self, query, keys, values, mask=None, training=None, rows=None):
-        """What `attend` gives, and the attention weights before dropout, float32 [B, H, T, S]."""
+    def attend_with_weights(
+        self, query, keys, values, mask=None, training=None, rows=None, start=0, causal=True
+    ):
+        """What `attend` gives, and the attention weights before dropout, float32 [B, H, T, S];
+        `causal` says whether keys beyond a query's own are hidden by the mask."""
         rows = rows or Padded()
         queries = rows.split_heads(self.query_projection(query), self.num_heads)
-        weights = attention_weights(queries, keys, mask)
+        queries = self._grouped(self._turned(queries, start))  # [B, G, H / G * T, K]
+        scores = self._ungrouped(scaled_scores(queries, keys))  # [B, H, T, S]
+        if self.places is not None:
+            of_queries, of_keys = (ops.arange(ops.shape(scores)[axis]) for axis in (-2, -1))
+            if (bias := self.places.bias(start + of_queries, of_keys, causal)) is not None:
+                scores = scores + bias
+        weights = weights_of(scores, mask)
         kept = ops.cast(weights, values.dtype)
         if training and self.dropout:
             kept = self.weights_dropout(kept, training=training)
-        return self.output_projection(rows.merge_heads(ops.matmul(kept, values))), weights
+        found = ops.matmul(self._grouped(kept), values)  # [B, G, H / G * T, K]
+        return self.output_projection(rows.merge_heads(self._ungrouped(found))), weights
+
+    def _turned(self, heads, start):
+        """Queries or keys [..., T, K], the first at the position `start`, as places want them."""
+        if self.places is None:
+            return heads
+        return self.places.turned(heads, start + ops.arange(ops.shape(heads)[-2]))
+
+    def _grouped(self, x):
+        """[..., H, T, N] -> [..., G, H / G * T, N]: the queries that share keys stand together."""
+        shared = self.num_heads // self.key_value_heads
+        if shared == 1:
+            return x
+        *first, rows, size = ops.shape(x)
+        shape = (*first[:-1], self.key_value_heads, shared * rows, size)
+        return ops.reshape(x, shape)  # [..., G, H / G * T, N]
+
+    def _ungrouped(self, x):
+        """[..., G, H / G * T, N] -> [..., H, T, N]; the inverse of `_grouped`."""
+        shared = self.num_heads // self.key_value_heads
+        if shared == 1:
+            return x
+        *first, rows, size = ops.shape(x)
+        shape = (*first[:-1], self.num_heads, rows // shared, size)
+        return ops.reshape(x, shape)  # [..., H, T, N]
 
     def compute_output_shape(self, query_shape, value_shape=None):
         return (*query_shape[:-1], self.d_model)
@@ -250,6 +329,8 @@ class MultiHeadAttention(Layer):
             "d_model": self.d_model,
             "num_heads": self.num_heads,
             "dropout": self.dropout,
+            "num_key_value_heads": self.num_key_value_heads,
+            "positions": self.positions,
         }
 
 

@@ -11,7 +11,14 @@ from keras import ops
 
 from tfformer.layers.masks import attention_mask
 from tfformer.layers.rows import Padded
-from tfformer.layers.stack import Block, Part, Stack, attention, feed_forward
+from tfformer.layers.stack import (
+    Block,
+    Part,
+    Stack,
+    cross_attention,
+    feed_forward,
+    self_attention,
+)
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -47,8 +54,8 @@ class DecoderLayer(Block):
     """
 
     PARTS = (
-        Part("self_attention", "self_residual", attention),
-        Part("cross_attention", "cross_residual", attention, reads_memory=True),
+        Part("self_attention", "self_residual", self_attention),
+        Part("cross_attention", "cross_residual", cross_attention, reads_memory=True),
         Part("feed_forward", "feed_forward_residual", feed_forward),
     )
 
@@ -98,9 +105,10 @@ class DecoderLayer(Block):
             x, weights = self.cross_attention.attend_with_weights(x, *memory, training, rows)
             return x
 
-        x = self.self_residual(x, sublayer=attend_to_self, training=training)
-        x = self.cross_residual(x, sublayer=attend_to_memory, training=training)
-        return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training), weights
+        lies = {"training": training, "rows": rows}
+        x = self.self_residual(x, sublayer=attend_to_self, **lies)
+        x = self.cross_residual(x, sublayer=attend_to_memory, **lies)
+        return self.feed_forward_residual(x, sublayer=self.feed_forward, **lies), weights
 
     def cross_attention_weights(self, x, memory, x_mask=None, memory_mask=None):
         """The weights of the attention to the memory, float32 [B, H, T, S], of a call."""
@@ -133,10 +141,12 @@ class DecoderLayer(Block):
         def attend_to_self(x):
             # Each beam attends to its own past, so the axis of queries has length 1.
             x = ops.expand_dims(x, 2)  # [B, W, 1, D]
-            new = self.self_attention.keys_and_values(x)
+            start = ops.shape(cache[0])[-2]
+            new = self.self_attention.keys_and_values(x, start=start)
             keys, values = (ops.concatenate(pair, axis=-2) for pair in zip(cache, new, strict=True))
             cache_out.extend((keys, values))
-            return ops.squeeze(self.self_attention.attend(x, keys, values), 2)  # [B, W, D]
+            x = self.self_attention.attend(x, keys, values, start=start)
+            return ops.squeeze(x, 2)  # [B, W, D]
 
         memory = memory_keys, memory_values, attention_mask(memory_mask)
         x, weights = self._run(x, attend_to_self, memory)
@@ -202,7 +212,7 @@ class Decoder(Stack):
         lie = {"rows": rows, "memory_rows": memory_rows}
         for layer in self.layers:
             x = layer(x, memory, training=training, **lie, causal=causal)
-        return self.normed(x)
+        return self.normed(x, rows)
 
     def with_attention(self, x, memory, training=None, rows=None, memory_rows=None):
         """What a call gives, and what each position attends to in the memory.
@@ -217,16 +227,17 @@ class Decoder(Stack):
             x = layer(x, memory, training=training, rows=rows, memory_rows=memory_rows)
         x, weights = last.with_attention(x, memory, training, rows, memory_rows)
         mean = ops.mean(weights, axis=1, keepdims=True)  # [B, 1, T, S]
-        return self.normed(x), rows.merge_heads(mean)
+        return self.normed(x, rows), rows.merge_heads(mean)
 
     def project_memory(self, memory):
         """The keys and values of the memory for every layer: N pairs of [B, H, S, K]."""
         return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]
 
     def empty_cache(self, batch, width):
-        """The cache before the first step: N pairs of [B, W, H, 0, K]."""
+        """The cache before the first step: N pairs of [B, W, G, 0, K], G the heads of keys and
+        values."""
         attention = self.layers[0].self_attention
-        shape = (batch, width, attention.num_heads, 0, attention.head_size)
+        shape = (batch, width, attention.key_value_heads, 0, attention.head_size)
         return [(ops.zeros(shape, self.compute_dtype),) * 2 for _ in self.layers]
 
     def step(self, x, projected_memory, memory_mask, cache):

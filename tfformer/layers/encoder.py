@@ -3,7 +3,7 @@
 import keras
 
 from tfformer.layers.rows import Padded
-from tfformer.layers.stack import Block, Part, Stack, attention, feed_forward
+from tfformer.layers.stack import Block, Part, Stack, feed_forward, self_attention
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -34,7 +34,7 @@ class EncoderLayer(Block):
     """
 
     PARTS = (
-        Part("self_attention", "attention_residual", attention),
+        Part("self_attention", "attention_residual", self_attention),
         Part("feed_forward", "feed_forward_residual", feed_forward),
     )
 
@@ -47,8 +47,9 @@ class EncoderLayer(Block):
         def attend(x):
             return self.self_attention(x, causal=causal, training=training, rows=rows)
 
-        x = self.attention_residual(x, sublayer=attend, training=training)
-        return self.feed_forward_residual(x, sublayer=self.feed_forward, training=training)
+        lies = {"training": training, "rows": rows}
+        x = self.attention_residual(x, sublayer=attend, **lies)
+        return self.feed_forward_residual(x, sublayer=self.feed_forward, **lies)
 
     def compute_output_shape(self, x_shape):
         return x_shape
@@ -94,7 +95,7 @@ class Encoder(Stack):
         rows = rows or Padded(mask)
         for layer in self.layers:
             x = layer(x, causal=causal, training=training, rows=rows)
-        return self.normed(x)
+        return self.normed(x, rows)
 
     def compute_output_shape(self, x_shape):
         return x_shape

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from tfformer.config import StackOptions
 from tfformer.layers.decoder import DecoderLayer
 from tfformer.layers.encoder import EncoderLayer
 
@@ -10,6 +11,7 @@ THEIRS = ("TransformerEncoder", "TransformerDecoder")
 # Of Keras's activations, those that a layer here has too.
 ACTIVATIONS = ("relu", "gelu", "silu")
 SAME = ("d_model", "num_heads", "d_ff", "activation", "norm", "epsilon")
+OURS_ALONE = ("normalization", "residual", "attention_positions", "num_key_value_heads")
 
 
 def from_keras_hub(layer):
@@ -79,6 +81,13 @@ def to_keras_hub(layer, target):
             raise ValueError(
                 f"target must have the layer's {name}, {getattr(layer, name)!r}, got "
                 f"{options[name]!r}"
+            )
+    for name in OURS_ALONE:
+        default = getattr(StackOptions, name)
+        if getattr(layer, name) != default:
+            raise ValueError(
+                f"layer must have {name}={default!r}, as all of KerasHub, got "
+                f"{getattr(layer, name)!r}"
             )
     attends = getattr(target, "_cross_attention_layer", None) is not None
     if attends != isinstance(layer, DecoderLayer):

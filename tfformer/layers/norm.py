@@ -1,9 +1,17 @@
-"""LayerNorm, whose gradient is written out."""
+"""Normalisation: LayerNorm, whose gradient is written out, and what others put in its place.
+
+LayerNorm takes the mean and the variance over the D features of one position: no word sees another.
+(Notes often say "over the sentence".) BatchNorm takes them of one feature over all tokens of a
+batch. So what it gives depends on the other sentences, on how much of them is padding, and on the
+words after a word; and in use, where there may be one sentence, on averages that training has kept.
+"""
 
 import keras
 from keras import ops
 
 from tfformer.backend.gradients import upstream_gradient
+from tfformer.config import number
+from tfformer.layers.layer import Layer
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -65,3 +73,186 @@ class LayerNorm(keras.layers.LayerNormalization):
     def get_config(self):
         config = super().get_config()
         return {name: config[name] for name in ("epsilon", "name", "dtype", "trainable")}
+
+
+class Norm(Layer):
+    """What the norms below share: computed in float32 also where the compute dtype is less.
+
+    Args:
+        epsilon: what is added to the variance, or to the mean square. Default 1e-6.
+
+    Call arguments:
+        x: [..., D].
+
+    Returns:
+        [..., D].
+
+    Raises:
+        ValueError: `epsilon` is not in [0, 1).
+        TypeError: an argument that there is not.
+    """
+
+    def __init__(self, epsilon=1e-6, **kwargs):
+        super().__init__(**kwargs)
+        self.epsilon = number("epsilon", epsilon, 0, 1)
+        self.supports_masking = True
+
+    def call(self, x):
+        dtype = keras.backend.result_type(x.dtype, "float32")
+        return ops.cast(self.normed(ops.cast(x, dtype)), self.compute_dtype)
+
+    def standardised(self, x):
+        """(x - mean) / sqrt(variance + epsilon) of the D features of each position."""
+        x = x - ops.mean(x, axis=-1, keepdims=True)
+        return x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + self.epsilon)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {**super().get_config(), "epsilon": self.epsilon}
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class SimpleNorm(Norm):
+    """(x - mean) / sqrt(variance + 1e-6): LayerNorm without gain and bias, which Xu et al. 2019
+    ("Understanding and Improving Layer Normalization") call LayerNorm-simple. No weights.
+
+    Args, call arguments, returns, raises: see `Norm`.
+
+    Example:
+        >>> print(np.array(SimpleNorm()(np.array([[1.0, 3.0]]))).round(3))
+        [[-1. 1.]]
+    """
+
+    def normed(self, x):
+        return self.standardised(x)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class AdaNorm(Norm):
+    """C (1 - k y) y with y = (x - mean) / sqrt(variance + 1e-6), k = 1/10 and C = 1 (Xu et al.
+    2019, equation 9). No weights. What y is multiplied with is a constant to the gradient.
+
+    Args, call arguments, returns, raises: see `Norm`.
+
+    Example:
+        >>> print(np.array(AdaNorm()(np.array([[1.0, 3.0]]))).round(3))
+        [[-1.1 0.9]]
+    """
+
+    K = 0.1
+
+    def normed(self, x):
+        y = self.standardised(x)
+        return y * ops.stop_gradient(1 - self.K * y)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class RMSNorm(Norm):
+    """g x / sqrt(mean(x^2) + 1e-6)  (Zhang and Sennrich 2019): LayerNorm without the mean and b.
+
+    Args, call arguments, returns, raises: see `Norm`.
+
+    Example:
+        >>> print(np.array(RMSNorm()(np.array([[1.0, 7.0]]))).round(3))
+        [[0.2 1.4]]
+    """
+
+    def build(self, x_shape):
+        self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer="ones")
+
+    def normed(self, x):
+        mean = ops.mean(ops.square(x), axis=-1, keepdims=True)
+        return x * ops.rsqrt(mean + self.epsilon) * ops.cast(self.gamma, x.dtype)
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class BatchNorm(Norm):
+    """g (x - mean) / sqrt(variance + 1e-6) + b, mean and variance of each feature over the real
+    tokens of a batch in training, and otherwise the averages that training has kept: of each step
+    these take over 1 part in 100 (Ioffe and Szegedy 2015).
+
+    `keras.layers.BatchNormalization` is this for inputs of one rank.
+
+    Args:
+        epsilon: what is added to the variance. Default 1e-6.
+
+    Call arguments:
+        x: [..., D].
+        mask: boolean [...], True = token: padding counts nothing.
+        training: whether mean and variance are those of `x`. Default: what Keras knows.
+
+    Returns:
+        [..., D].
+
+    Raises:
+        ValueError: `epsilon` is not in [0, 1).
+        TypeError: an argument that there is not.
+
+    Example, of a feature whose tokens are 1 and 3, and padding:
+        >>> norm = BatchNorm()
+        >>> x, mask = np.array([[[1.0], [3.0], [9.0]]]), np.array([[True, True, False]])
+        >>> print(np.array(norm(x, training=True, mask=mask)).round(3).ravel())
+        [-1. 1. 7.]
+    """
+
+    KEPT = 0.99
+
+    def build(self, x_shape):
+        shape = (x_shape[-1],)
+        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones")
+        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros")
+        kept = {"shape": shape, "trainable": False}
+        self.moving_mean = self.add_weight(name="moving_mean", initializer="zeros", **kept)
+        self.moving_variance = self.add_weight(name="moving_variance", initializer="ones", **kept)
+
+    def call(self, x, mask=None, training=None):
+        dtype = keras.backend.result_type(x.dtype, "float32")
+        x = ops.cast(x, dtype)
+        if training:
+            mean, variance = self._moments(x, mask)
+            for kept, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
+                kept.assign(self.KEPT * kept + (1 - self.KEPT) * ops.cast(new, kept.dtype))
+        else:
+            mean, variance = (ops.cast(v, dtype) for v in (self.moving_mean, self.moving_variance))
+        scale = ops.rsqrt(variance + self.epsilon) * ops.cast(self.gamma, dtype)
+        return ops.cast((x - mean) * scale + ops.cast(self.beta, dtype), self.compute_dtype)
+
+    @staticmethod
+    def _moments(x, mask):
+        """The mean and the variance of each feature over the tokens of x, [D] each."""
+        axes = tuple(range(len(x.shape) - 1))
+        if mask is None:
+            return ops.mean(x, axis=axes), ops.var(x, axis=axes)
+        tokens = ops.expand_dims(ops.cast(mask, x.dtype), -1)  # [..., 1]
+        count = ops.maximum(ops.sum(tokens), 1)
+        mean = ops.sum(x * tokens, axis=axes) / count
+        return mean, ops.sum(ops.square(x - mean) * tokens, axis=axes) / count
+
+
+KINDS = {
+    "layer": LayerNorm,
+    "simple": SimpleNorm,
+    "ada": AdaNorm,
+    "rms": RMSNorm,
+    "batch": BatchNorm,
+}
+
+
+def norm_of(normalization, epsilon, **common):
+    """The norm of this kind; `common` are arguments of every Keras layer.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if normalization not in KINDS:
+        raise ValueError(f"normalization must be one of {tuple(KINDS)}, got {normalization!r}")
+    return KINDS[normalization](epsilon, **common)
+
+
+def normed(norm, x, rows=None):
+    """What a norm gives of x, whose rows lie so: BatchNorm alone has to know which are tokens."""
+    if isinstance(norm, BatchNorm) and rows is not None:
+        return norm(x, mask=rows.tokens())
+    return norm(x)

@@ -1,4 +1,5 @@
-"""Positions: sinusoids (section 3.5 of the paper) or one learned vector for each."""
+"""Positions that are added to embeddings: sinusoids (section 3.5 of the paper), or a learned vector
+for each. What an attention knows of them by itself is in `tfformer.layers.places`."""
 
 import keras
 import numpy as np
@@ -157,9 +158,39 @@ class LearnedPositionalEmbedding(Layer):
         }
 
 
+@keras.saving.register_keras_serializable("tfformer")
+class NoPositions(Layer):
+    """x as it is, for a model whose attention knows places by itself, or does not know them.
+
+    Args, call arguments, returns, raises: see `SinusoidalPositionalEncoding`.
+    """
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(**kwargs)
+        check_whole(d_model=d_model)
+        self.d_model = d_model
+        self.supports_masking = True
+
+    def build(self, x_shape=None):
+        check_width(x_shape, self.d_model)
+
+    def call(self, x, start=0, positions=None):
+        check_width(x.shape, self.d_model)
+        check_rank(x, positions)
+        return x
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {**super().get_config(), "d_model": self.d_model}
+
+
 def of_options(options, **common):
     """The positions of a configuration's `NumberedOptions`; `common` are arguments of every Keras
     layer."""
+    if options.positions == "none":
+        return NoPositions(options.d_model, **common)
     if options.positions == "learned":
         return LearnedPositionalEmbedding(options.max_positions, options.d_model, **common)
     return SinusoidalPositionalEncoding(options.d_model, **common)

@@ -1,11 +1,11 @@
-"""Residual connection, dropout and LayerNorm around a sub-layer, written once."""
+"""Residual connection, dropout and norm around a sub-layer, written once."""
 
 import keras
 
 from tfformer.config import NORMS, number
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer
-from tfformer.layers.norm import LayerNorm
+from tfformer.layers.norm import norm_of, normed
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -16,33 +16,51 @@ class Residual(Layer):
     Args:
         dropout: P_drop. Default 0.1.
         norm: `"post"` (default) or `"pre"`.
-        epsilon: what LayerNorm adds to the variance. Default 1e-6.
+        epsilon: what the norm adds to the variance. Default 1e-6.
+        normalization: which norm, see `tfformer.layers.norm`. Default `"layer"`.
+        residual: whether there is an "x +". Default True.
 
     Call arguments:
         x: [..., D].
         sublayer: a function of [..., D] that gives [..., D].
+        rows: how `x` lies, see `tfformer.layers.rows`. Default: all of it are tokens.
 
     Returns:
         [..., D].
+
+    Raises:
+        ValueError: an argument breaks its rule.
     """
 
-    def __init__(self, dropout=0.1, norm="post", epsilon=1e-6, **kwargs):
+    def __init__(
+        self,
+        dropout=0.1,
+        norm="post",
+        epsilon=1e-6,
+        normalization="layer",
+        residual=True,
+        **kwargs,
+    ):
         super().__init__(**kwargs)
         number("dropout", dropout, 0, 1)
         if norm not in NORMS:
             raise ValueError(f"norm must be one of {NORMS}, got {norm!r}")
         self.dropout, self.norm, self.epsilon = dropout, norm, epsilon
+        self.normalization, self.residual = normalization, residual
         self.supports_masking = True
-        self.layer_norm = LayerNorm(epsilon, dtype=self.dtype_policy, name="layer_norm")
+        common = {"dtype": self.dtype_policy, "name": "layer_norm"}
+        self.layer_norm = norm_of(normalization, epsilon, **common)
         self.output_dropout = Dropout(dropout, dtype=self.dtype_policy)
 
     def build(self, x_shape):
         self.layer_norm.build(x_shape)
 
-    def call(self, x, sublayer, training=None):
-        if self.norm == "pre":
-            return x + self.output_dropout(sublayer(self.layer_norm(x)), training=training)
-        return self.layer_norm(x + self.output_dropout(sublayer(x), training=training))
+    def call(self, x, sublayer, training=None, rows=None):
+        inner = normed(self.layer_norm, x, rows) if self.norm == "pre" else x
+        found = self.output_dropout(sublayer(inner), training=training)
+        if self.residual:
+            found = x + found
+        return found if self.norm == "pre" else normed(self.layer_norm, found, rows)
 
     def get_config(self):
         return {
@@ -50,4 +68,6 @@ class Residual(Layer):
             "dropout": self.dropout,
             "norm": self.norm,
             "epsilon": self.epsilon,
+            "normalization": self.normalization,
+            "residual": self.residual,
         }

@@ -98,6 +98,10 @@ class Padded:
         """What each sentence has once, [B, S], for each of its rows: [B, 1, S]."""
         return ops.expand_dims(x, 1)  # [B, 1, S]
 
+    def tokens(self):
+        """Which rows are tokens, boolean [B, T]; None: all are."""
+        return self.mask
+
     def length(self, x):
         """T of x [B, T, D]."""
         return ops.shape(x)[1]
@@ -142,6 +146,10 @@ class Packed:
     def of_sentences(self, x):
         """What each sentence has once, [B, S], for each of its rows: [N, S]."""
         return ops.take(x, self.places // self.padded_length, axis=0)  # [N, S]
+
+    def tokens(self):
+        """Which rows are tokens, boolean [N]."""
+        return ops.take(ops.reshape(self.mask, (-1,)), self.places, axis=0)  # [N]
 
     def length(self, x):
         """T of the padded batch that x [N, D] was."""
@@ -212,6 +220,10 @@ class Joined:
     def pack(self, ids):
         """[B, T] -> [B * T]."""
         return ops.reshape(ids, (-1,))  # [B * T]
+
+    def tokens(self):
+        """Which rows are tokens, boolean [B * T]."""
+        return ops.reshape(self.mask, (-1,))  # [B * T]
 
     def length(self, x):
         """T of the rows that x [B * T, D] was."""

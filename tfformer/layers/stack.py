@@ -9,17 +9,23 @@ from tfformer.config import StackOptions
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.layer import Layer, check_whole
-from tfformer.layers.norm import LayerNorm
+from tfformer.layers.norm import norm_of, normed
 from tfformer.layers.residual import Residual
 
 OPTIONS = tuple(field.name for field in dataclasses.fields(StackOptions))
 REQUIRED = ("d_model", "num_heads", "d_ff")  # of a layer; a model has the paper's sizes by default
 
 
-def attention(options, **common):
-    """The attention of these `StackOptions`; `common` are arguments of every Keras layer."""
-    sizes = options.d_model, options.num_heads
-    return MultiHeadAttention(*sizes, options.attention_dropout, **common)
+def cross_attention(options, **common):
+    """The attention to the memory, of these `StackOptions`; `common` are arguments of every Keras
+    layer."""
+    sizes = options.d_model, options.num_heads, options.attention_dropout
+    return MultiHeadAttention(*sizes, options.num_key_value_heads, **common)
+
+
+def self_attention(options, **common):
+    """The attention of a sequence to itself, which may know places."""
+    return cross_attention(options, positions=options.attention_positions, **common)
 
 
 def feed_forward(options, **common):
@@ -86,18 +92,23 @@ class Block(Configured):
 
     Args:
         *sizes, **options: see `Configured`.
+        lender: another block, of which this one has all sub-layers that read no memory, by their
+            names. Default: it has its own. (A model says this; no configuration of a layer does.)
     """
 
     PARTS = ()
 
-    def __init__(self, *sizes, **options):
+    def __init__(self, *sizes, lender=None, **options):
         super().__init__(*sizes, **options)
         for part in self.PARTS:
-            layer = part.make(self.options, dtype=self.dtype_policy, name=part.name)
+            layer = None if part.reads_memory else getattr(lender, part.name, None)
+            if layer is None:
+                layer = part.make(self.options, dtype=self.dtype_policy, name=part.name)
             setattr(self, part.name, layer)
         for part in self.PARTS:
             common = {"dtype": self.dtype_policy, "name": part.residual}
-            layer = Residual(self.dropout, self.norm, self.epsilon, **common)
+            known = self.epsilon, self.normalization, self.residual
+            layer = Residual(self.dropout, self.norm, *known, **common)
             setattr(self, part.residual, layer)
 
     def parts(self):
@@ -109,37 +120,43 @@ class Block(Configured):
         for part, (sublayer, residual) in zip(self.PARTS, self.parts(), strict=True):
             if part.reads_memory:
                 sublayer.build(x_shape, memory_shape)
-            else:
+            elif not sublayer.built:  # as that of a lender is
                 sublayer.build(x_shape)
             residual.build(x_shape)
 
 
 class Stack(Configured):
-    """`num_layers` layers of one class; with `norm="pre"` or `last_norm`, one LayerNorm after the
-    last.
+    """`num_layers` layers of one class; with `norm="pre"` or `last_norm`, one norm after the last.
+
+    With `unique_layers` M, those after the first M are the same ones again.
 
     Args:
         num_layers: N.
         *sizes, **options: of each layer, see `Configured`.
+        lender: another stack, whose layer n lends to layer n of this one, see `Block`; after its
+            last they begin again. Default: none.
     """
 
     layer_class = None
 
-    def __init__(self, num_layers, *sizes, **options):
+    def __init__(self, num_layers, *sizes, lender=None, **options):
         super().__init__(*sizes, **options)
         check_whole(num_layers=num_layers)
         self.num_layers = num_layers
-        common = {"dtype": self.dtype_policy}
-        self.layers = [
-            self.layer_class(**self.options.to_dict(), name=f"layer_{n}", **common)
-            for n in range(num_layers)
-        ]
+        common, unique = {"dtype": self.dtype_policy}, []
+        for n in range(min(self.unique_layers or num_layers, num_layers)):
+            other = lender.layers[n % len(lender.layers)] if lender else None
+            known = {**self.options.to_dict(), "lender": other, **common}
+            unique.append(self.layer_class(**known, name=f"layer_{n}"))
+        self.layers = [unique[n % len(unique)] for n in range(num_layers)]
         if self.options.ends_with_norm:
-            self.final_norm = LayerNorm(self.epsilon, name="final_norm", **common)
+            known = self.normalization, self.epsilon
+            self.final_norm = norm_of(*known, name="final_norm", **common)
 
     def _build(self, x_shape, *memory_shape):
         for layer in self.layers:
-            layer.build(x_shape, *memory_shape)
+            if not layer.built:
+                layer.build(x_shape, *memory_shape)
         if self.options.ends_with_norm:
             self.final_norm.build(x_shape)
 
@@ -150,9 +167,9 @@ class Stack(Configured):
                 for matrix in sublayer.matrices():
                     yield matrix._replace(of_memory=matrix.of_memory and part.reads_memory)
 
-    def normed(self, x):
-        """The last LayerNorm, if the stack has one."""
-        return self.final_norm(x) if self.options.ends_with_norm else x
+    def normed(self, x, rows=None):
+        """The last norm, if the stack has one."""
+        return normed(self.final_norm, x, rows) if self.options.ends_with_norm else x
 
     def get_config(self):
         return {**super().get_config(), "num_layers": self.num_layers}

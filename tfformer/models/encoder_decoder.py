@@ -43,7 +43,8 @@ class EncoderDecoder(ConfiguredModel):
         self.source_dropout = Dropout(config.dropout, dtype=dtype)
         self.target_dropout = Dropout(config.dropout, dtype=dtype)
         self.encoder = Encoder(config.num_encoder_layers, **stack, name="encoder")
-        self.decoder = Decoder(config.num_decoder_layers, **stack, name="decoder")
+        lender = self.encoder if config.share_halves else None
+        self.decoder = Decoder(config.num_decoder_layers, **stack, lender=lender, name="decoder")
         self.output_projection = self.output_layer(
             config.target_vocabulary_size,
             **self.output_options,

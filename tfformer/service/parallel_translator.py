@@ -197,10 +197,10 @@ class ParallelTranslator(Translating):
             rows, places = self.max_batch_size * self.options["lengths"], self.max_target_length
         else:
             rows, places = self.max_batch_size, self.max_source_length * config.upsampling
-        memory = 2 * rows * self.max_source_length * config.num_decoder_layers * config.d_model
+        keys = rows * self.max_source_length * config.num_decoder_layers * config.key_value_width
         # Of one layer, and of the output layer: logits and what is made of them.
         inside = 3 * config.num_heads * places * (places + self.max_source_length)
-        return rows * (4 * (inside + 6 * places * config.target_vocabulary_size)) + memory * size
+        return rows * (4 * (inside + 6 * places * config.target_vocabulary_size)) + 2 * keys * size
 
 
 def _check_rerank(rerank, model, tokenizer):

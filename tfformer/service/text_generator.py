@@ -103,7 +103,7 @@ class TextGenerator(Generating):
     def request_bytes(self, rows, width):
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         positions = (self.max_source_length + self.max_target_length) * width
-        caches = 2 * rows * positions * 2 * config.num_layers * config.d_model * size
+        caches = 2 * rows * positions * 2 * config.num_layers * config.key_value_width * size
         logits = 6 * rows * width * config.vocabulary_size * 4
         scores = 3 * rows * config.num_heads * width * positions * 4
         return caches + logits + scores

@@ -255,7 +255,9 @@ class Translator(Translating, Searching):
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         # Twice: between two blocks of the search a cache and its longer copy are there together.
         positions = self.max_target_length * width + self.max_source_length
-        caches = 2 * rows * positions * 2 * config.num_decoder_layers * config.d_model * size
+        caches = (
+            2 * rows * positions * 2 * config.num_decoder_layers * config.key_value_width * size
+        )
         # Of one step: logits and what the rules of the search make of them; and an attention's
         # scores, of each beam for all that stands in all beams, biased and as weights.
         logits = 6 * rows * width * config.target_vocabulary_size * 4

@@ -1,0 +1,195 @@
+"""Places: angles, slopes and buckets by hand and by peers; distance is all that they tell."""
+
+import math
+
+import keras
+import numpy as np
+import oracle
+import pytest
+import tensorflow as tf
+from keras_hub.layers import AlibiBias, RotaryEmbedding
+from keras_hub.src.models.t5.t5_multi_head_attention import T5MultiHeadAttention
+
+from tfformer import EncoderLayer, MultiHeadAttention
+from tfformer.layers.places import Alibi, RelativeBias, Rotary, between, places_of
+
+B, H, T, K, D = 2, 3, 7, 10, 30
+KINDS = ("rotary", "alibi", "relative")
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+@pytest.fixture
+def heads(rng):
+    return rng.normal(size=(B, H, T, K)).astype("float32")
+
+
+def test_a_pair_is_turned_by_its_angle():
+    """K = 4: the second pair turns by 10000^(-2/4) = 1/100 of a place."""
+    x = np.tile([1.0, 0.0], 2)[None].repeat(3, axis=0)
+    angles = np.outer([0, 1, 5], [1, 0.01])
+    expected = np.stack([np.cos(angles), np.sin(angles)], axis=-1).reshape(3, 4)
+    np.testing.assert_allclose(Rotary(4).turned(x, np.array([0, 1, 5])), expected, atol=1e-6)
+
+
+def test_rotary_positions_are_those_of_keras_hub(heads):
+    """Theirs turns feature i with feature i + K / 2; ours, as the paper, with its neighbour."""
+    ours = Rotary(K).turned(heads, np.arange(T))
+    halves = np.concatenate([heads[..., 0::2], heads[..., 1::2]], axis=-1)
+    theirs = RotaryEmbedding(sequence_axis=2)(halves).numpy()
+    np.testing.assert_allclose(ours[..., 0::2], theirs[..., : K // 2], atol=1e-5)
+    np.testing.assert_allclose(ours[..., 1::2], theirs[..., K // 2 :], atol=1e-5)
+
+
+@pytest.mark.parametrize("shift", [1, 13])
+def test_a_product_of_turned_vectors_tells_their_distance_alone(heads, shift):
+    rotary, positions = Rotary(K), np.arange(T)
+    queries, keys = heads, heads[::-1]
+
+    def scores(start):
+        turned = (rotary.turned(x, positions + start) for x in (queries, keys))
+        return np.matmul(*(np.swapaxes(x, -1, -2) if n else x for n, x in enumerate(turned)))
+
+    np.testing.assert_allclose(scores(shift), scores(0), atol=1e-4)
+    assert np.abs(scores(0) - queries @ np.swapaxes(keys, -1, -2)).max() > 0.1
+
+
+def test_slopes_of_the_paper():
+    """Of 8 heads 1/2, 1/4, ..., 1/256."""
+    np.testing.assert_allclose(Alibi(8).slopes.ravel(), [2.0**-n for n in range(1, 9)])
+
+
+@pytest.mark.parametrize("num_heads", [2, 8])
+def test_alibi_is_that_of_keras_hub(num_heads):
+    """Theirs adds the same to every query's scores, which no softmax sees."""
+    zeros = np.zeros((1, num_heads, T, T), "float32")
+    mask = np.tril(np.ones((T, T), bool))
+    ours = zeros + Alibi(num_heads).bias(np.arange(T), np.arange(T), causal=True)
+    weights = [oracle.softmax(np.where(mask, x, -1e9)) for x in (ours, AlibiBias()(zeros).numpy())]
+    np.testing.assert_allclose(*weights, atol=1e-6)
+
+
+def test_what_follows_has_the_slopes_in_reverse():
+    bias = Alibi(H).bias(np.arange(T), np.arange(T), causal=False).numpy()
+    np.testing.assert_array_equal(np.triu(bias), np.triu(np.swapaxes(bias[::-1], 1, 2)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("buckets", "most"), [(32, 128), (8, 20)])
+def test_buckets_are_those_of_t5(causal, buckets, most):
+    distances = np.arange(-3 * most, 1 if causal else 3 * most, dtype="int32")
+    theirs = T5MultiHeadAttention._relative_position_bucket(
+        keras.ops.convert_to_tensor(distances), not causal, buckets, most
+    )
+    ours = RelativeBias(H, buckets, most).buckets(distances, causal)
+    np.testing.assert_array_equal(ours, theirs)
+    assert 0 <= ours.min() and ours.max() == buckets - 1
+
+
+def test_a_bias_is_the_number_of_its_bucket_and_head(randomise):
+    layer = RelativeBias(H, 8, 20)
+    layer.build()
+    randomise(layer)
+    bias = layer.bias(np.array([1, 4]), np.arange(T), causal=False)
+    assert bias.shape == (H, 2, T)
+    table = layer.table.numpy()
+    for n, i in enumerate((1, 4)):
+        for j in range(T):
+            bucket = oracle.bucket(j - i, False, 8, 20)
+            np.testing.assert_allclose(bias[:, n, j], table[bucket])
+
+
+def test_beyond_the_last_bucket_all_distances_are_one(randomise):
+    layer = RelativeBias(H, 8, 20)
+    layer.build()
+    bias = randomise(layer).bias(np.array([0]), np.array([20, 21, 5000]), causal=False).numpy()
+    np.testing.assert_array_equal(bias[..., 0], bias[..., 1])
+    np.testing.assert_array_equal(bias[..., 0], bias[..., 2])
+
+
+@kinds
+def test_order_is_seen_and_an_empty_beginning_is_not(kind, rng, randomise):
+    """Without positions attention is a set's; with these, words that change places are told apart,
+    and a text that stands later in a row is the same text."""
+    x = rng.normal(size=(B, T, D)).astype("float32")
+    turned = x[:, ::-1].copy()
+    layers = [EncoderLayer(D, H, 11, attention_positions=name) for name in ("none", kind)]
+    for layer, sees in zip(layers, (False, True), strict=True):
+        layer(x)
+        y, of_turned = randomise(layer)(x).numpy(), layer(turned).numpy()
+        assert (np.abs(of_turned[:, ::-1] - y).max() > 1e-2) == sees
+    late = np.pad(x, ((0, 0), (5, 0), (0, 0)))
+    mask = np.arange(T + 5)[None].repeat(B, axis=0) >= 5
+    np.testing.assert_allclose(layers[1](late, mask=mask)[:, 5:], y, atol=1e-4)
+
+
+@kinds
+@pytest.mark.parametrize("training", [False, True])
+def test_no_position_sees_a_later_one(kind, training, rng, randomise, same_dropout):
+    x = rng.normal(size=(B, T, D)).astype("float32")
+    layer = EncoderLayer(D, H, 11, attention_positions=kind, attention_dropout=0.3)
+    layer(x)
+    rewind = same_dropout(randomise(layer))
+    y = layer(x, causal=True, training=training).numpy()
+    changed = x.copy()
+    changed[:, 4:] += 1
+    rewind()
+    other = layer(changed, causal=True, training=training).numpy()
+    oracle.assert_close(other[:, :4], y[:, :4])
+    assert np.abs(other[:, 4:] - y[:, 4:]).max() > 1e-2
+
+
+@kinds
+def test_a_file_gives_the_same_outputs(kind, rng, randomise, reload):
+    x = rng.normal(size=(B, T, D)).astype("float32")
+    model = keras.Sequential(
+        [keras.Input((T, D)), EncoderLayer(D, H, 11, attention_positions=kind)]
+    )
+    y = randomise(model)(x)
+    np.testing.assert_allclose(reload(model)(x), y, atol=1e-6)
+
+
+@kinds
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_half_precision_comes_near(kind, policy, rng):
+    x = rng.normal(size=(B, T, D)).astype("float32")
+    whole, half = (
+        EncoderLayer(D, H, 11, attention_positions=kind, dtype=d) for d in (None, policy)
+    )
+    expected = whole(x)
+    half(x)
+    half.set_weights(whole.get_weights())
+    assert half(x).dtype == policy.removeprefix("mixed_")
+    np.testing.assert_allclose(tf.cast(half(x), tf.float32), expected, atol=0.1)
+    assert all(variable.dtype == "float32" for variable in half.trainable_variables)
+
+
+def test_distances_are_of_the_key_from_the_query():
+    assert between(np.array([0, 2]), np.array([0, 1])).numpy().tolist() == [[0, 1], [-2, -1]]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Rotary(7), "head_size must be even, got 7"),
+        (lambda: RelativeBias(H, 6), "num_buckets must be a multiple of 4, got 6"),
+        (lambda: RelativeBias(H, 8, 4), "max_distance must be more than half of num_buckets, got"),
+        (lambda: places_of("sinus", H, K), "positions must be one of none, rotary, .* got 'sinus'"),
+        (lambda: EncoderLayer(21, 3, 11, attention_positions="rotary"), "even multiple .* rotary"),
+        (
+            lambda: MultiHeadAttention(D, H, positions="alibi")(
+                np.ones((1, 2, D)), np.ones((1, 2, D))
+            ),
+            "value must be query itself with positions='alibi'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_angles_of_far_places_are_exact_in_float32(rng):
+    """A place beyond 256 is no number of bfloat16."""
+    x = np.array([[1.0, 0.0]])
+    turned = Rotary(2).turned(tf.cast(x, tf.bfloat16), np.array([1001]))
+    np.testing.assert_allclose(tf.cast(turned, tf.float32)[0, 0], math.cos(1001), atol=5e-3)

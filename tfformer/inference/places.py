@@ -1,0 +1,83 @@
+"""The twins of places: how an attention of a sequence to itself knows where its keys stand."""
+
+import numpy as np
+import tensorflow as tf
+
+from tfformer.layers import places
+from tfformer.layers.positions import sinusoids
+
+
+class Places:
+    """What the twins below share: nothing is turned, and nothing added."""
+
+    def __init__(self, layer, name, fusing):
+        self.layer, self.name = layer, name
+
+    def turned(self, weights, x, positions):
+        """Queries or keys [B, H, T, K] that stand at `positions`, int32 [T]; or all at one, []."""
+        return x
+
+    def added(self, weights, bias, queries, keys, causal):
+        """A bias [B, 1 or H, T, S] of scores, with what the distances of keys from queries add.
+
+        Args:
+            queries, keys: their positions, int32 [T] and [S]; `queries` of [1] are all at one.
+            causal: whether keys after their query are hidden anyway.
+        """
+        return bias
+
+
+class Rotary(Places):
+    """Turns each pair of features; a table has (sin, cos) of all positions."""
+
+    def __init__(self, layer, name, fusing):
+        super().__init__(layer, name, fusing)
+        self.name = f"rotary_{layer.head_size}"
+        if self.name not in fusing.weights:
+            table = sinusoids(tf.range(fusing.num_positions), layer.head_size)
+            fusing.weights[self.name] = {"table": tf.cast(table, fusing.dtype)}
+
+    def turned(self, weights, x, positions):
+        size = self.layer.head_size
+        angles = tf.gather(weights[self.name]["table"], positions)  # [T, K]
+        angles = tf.reshape(angles, [-1, size // 2, 2])  # [T, K / 2, 2]
+        sin, cos = angles[..., 0], angles[..., 1]
+        shape = tf.shape(x)
+        pairs = tf.reshape(x, tf.concat([shape[:-1], [size // 2, 2]], 0))  # [B, H, T, K / 2, 2]
+        even, odd = pairs[..., 0], pairs[..., 1]
+        turned = tf.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
+        return tf.reshape(turned, shape)  # [B, H, T, K]
+
+
+class Alibi(Places):
+    """-m |i - j| for each head."""
+
+    def added(self, weights, bias, queries, keys, causal):
+        slopes = self.layer.slopes
+        distances = tf.cast(keys[None] - queries[:, None], tf.float32)  # [T, S]
+        before = slopes * tf.minimum(distances, 0)
+        if causal:
+            return bias + before
+        return bias + before - slopes[::-1] * tf.maximum(distances, 0)
+
+
+class RelativeBias(Places):
+    """The table of the layer, and, in the graph, which of its rows a distance has."""
+
+    def __init__(self, layer, name, fusing):
+        super().__init__(layer, name, fusing)
+        fusing.weights[name] = {"table": tf.cast(layer.table, tf.float32)}
+
+    def added(self, weights, bias, queries, keys, causal):
+        most = self.layer.max_distance
+        buckets = self.layer.buckets(np.arange(-most, most + 1), causal).astype("int32")
+        table = tf.transpose(tf.gather(weights[self.name]["table"], buckets))  # [H, 2 most + 1]
+        distances = tf.clip_by_value(keys[None] - queries[:, None], -most, most) + most  # [T, S]
+        return bias + tf.gather(table, distances, axis=1)  # [H, T, S]
+
+
+TWINS = {
+    places.Rotary: Rotary,
+    places.Alibi: Alibi,
+    places.RelativeBias: RelativeBias,
+}

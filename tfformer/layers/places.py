@@ -1,0 +1,209 @@
+"""Places: how an attention of a sequence to itself knows where its keys stand.
+
+Sinusoids and learned positions are added to the embeddings, once, before the first layer. What is
+here acts inside each attention, and on the distance of a key from its query alone: rotary positions
+turn queries and keys before their product; ALiBi and the relative biases of T5 add a number to it.
+"""
+
+import math
+
+import keras
+import numpy as np
+from keras import ops
+
+from tfformer.layers.layer import Layer, check_whole
+from tfformer.layers.positions import sinusoids
+
+
+class Places(Layer):
+    """What the layers below share: nothing is turned, and nothing added."""
+
+    def turned(self, x, positions):
+        """Queries or keys [..., T, K] that stand at `positions`, integers [T]."""
+        return x
+
+    def bias(self, queries, keys, causal):
+        """What is added to the scores, float32 [H, T, S]; None: nothing.
+
+        Args:
+            queries, keys: the positions, integers [T] and [S].
+            causal: whether keys after their query are hidden anyway.
+        """
+        return None
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class Rotary(Places):
+    """Turns each pair (x_2i, x_2i+1) by the angle pos / 10000^(2i/K)  (Su et al. 2021, equation
+    34), so that the product of a query and a key depends on their distance alone. No weights.
+
+    Args:
+        head_size: K, even.
+
+    Raises:
+        ValueError: `head_size` is no even integer of at least 1.
+
+    Example, a quarter of a circle:
+        >>> x = Rotary(head_size=2).turned(np.array([[1.0, 0.0]]), np.array([math.pi / 2]))
+        >>> print(np.array(x).round(3))
+        [[-0. 1.]]
+    """
+
+    def __init__(self, head_size, **kwargs):
+        super().__init__(**kwargs)
+        check_whole(head_size=head_size)
+        if head_size % 2:
+            raise ValueError(f"head_size must be even, got {head_size}")
+        self.head_size = head_size
+
+    def turned(self, x, positions):
+        half = self.head_size // 2
+        angles = sinusoids(positions, self.head_size)
+        angles = ops.reshape(angles, (-1, half, 2))  # [T, K / 2, 2]
+        sin, cos = (ops.cast(angles[..., n], x.dtype) for n in (0, 1))  # [T, K / 2]
+        pairs = ops.reshape(x, (*ops.shape(x)[:-1], half, 2))  # [..., T, K / 2, 2]
+        even, odd = pairs[..., 0], pairs[..., 1]
+        turned = ops.stack([even * cos - odd * sin, even * sin + odd * cos], axis=-1)
+        return ops.reshape(turned, ops.shape(x))  # [..., T, K]
+
+    def get_config(self):
+        return {**super().get_config(), "head_size": self.head_size}
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class Alibi(Places):
+    """Adds -m |i - j| to the score of query i and key j, with m = 2^(-8 n / H) for head n of 1 to H
+    (Press et al. 2022, "Train Short, Test Long"). No weights.
+
+    Theirs is causal, where j <= i. Where keys may follow their query, those that do have the slopes
+    in reverse order here: with the same on both sides, a text would be its own mirror image.
+
+    Args:
+        num_heads: H.
+
+    Raises:
+        ValueError: `num_heads` is no integer of at least 1.
+
+    Example, of two heads:
+        >>> bias = Alibi(num_heads=2).bias(np.arange(2), np.arange(2), causal=True)
+        >>> np.array(bias)[:, 1].tolist()
+        [[-0.0625, 0.0], [-0.00390625, 0.0]]
+    """
+
+    def __init__(self, num_heads, **kwargs):
+        super().__init__(**kwargs)
+        check_whole(num_heads=num_heads)
+        self.num_heads = num_heads
+
+    @property
+    def slopes(self):
+        """m of each head, float32 [H, 1, 1]."""
+        heads = np.arange(1, self.num_heads + 1)
+        return np.float32(2.0 ** (-8 * heads / self.num_heads))[:, None, None]
+
+    def bias(self, queries, keys, causal):
+        distances = ops.cast(between(queries, keys), "float32")[None]  # [1, T, S]
+        before = self.slopes * ops.minimum(distances, 0)
+        if causal:
+            return before
+        return before - self.slopes[::-1] * ops.maximum(distances, 0)  # [H, T, S]
+
+    def get_config(self):
+        return {**super().get_config(), "num_heads": self.num_heads}
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class RelativeBias(Places):
+    """Adds b[bucket(j - i)] to the score of query i and key j, a learned number for each head and
+    bucket of distances (Raffel et al. 2020, section 2.1).
+
+    The near half of the buckets are a distance each; the others grow logarithmically, up to
+    `max_distance`, and the last is for all beyond. Without causality there are half as many for
+    each direction. (In T5 the layers of a stack share one table; here each has its own.)
+
+    Args:
+        num_heads: H.
+        num_buckets: of the table, a multiple of 4. Default 32, T5's.
+        max_distance: more than half of `num_buckets`. Default 128, T5's.
+
+    Raises:
+        ValueError: a size is no integer of at least 1, or breaks its rule.
+
+    Example:
+        >>> places = RelativeBias(num_heads=2, num_buckets=8, max_distance=20)
+        >>> places.buckets(np.array([0, -1, -2, -3, -4, -9, -19, -99]), causal=True).tolist()
+        [0, 1, 2, 3, 4, 6, 7, 7]
+    """
+
+    def __init__(self, num_heads, num_buckets=32, max_distance=128, **kwargs):
+        super().__init__(**kwargs)
+        check_whole(num_heads=num_heads, num_buckets=num_buckets, max_distance=max_distance)
+        if num_buckets % 4:
+            raise ValueError(f"num_buckets must be a multiple of 4, got {num_buckets}")
+        if max_distance <= num_buckets // 2:
+            raise ValueError(
+                "max_distance must be more than half of num_buckets, got "
+                f"max_distance={max_distance} and num_buckets={num_buckets}"
+            )
+        self.num_heads, self.num_buckets = num_heads, num_buckets
+        self.max_distance = max_distance
+
+    def build(self, x_shape=None):
+        self.table = self.add_weight(
+            name="table",
+            shape=(self.num_buckets, self.num_heads),
+            initializer=keras.initializers.RandomNormal(stddev=0.02),
+        )
+
+    def buckets(self, distances, causal):
+        """The bucket of each distance j - i: NumPy's integers, of any shape."""
+        distances, first, count = np.asarray(distances), 0, self.num_buckets
+        if causal:
+            distances = np.maximum(-distances, 0)
+        else:
+            count //= 2
+            first, distances = np.where(distances > 0, count, 0), np.abs(distances)
+        near = count // 2
+        # In float32, as T5 has it: at the edges of the buckets it decides.
+        ratio = np.maximum(distances, 1).astype("float32") / np.float32(near)
+        scale = np.float32((count - near) / math.log(self.max_distance / near))
+        far = np.minimum(near + (np.log(ratio) * scale).astype("int32"), count - 1)
+        return first + np.where(distances < near, distances, far)
+
+    def bias(self, queries, keys, causal):
+        # Beyond `max_distance` all are one, so a table of the distances up to there is enough.
+        most = self.max_distance
+        table = self.buckets(np.arange(-most, most + 1), causal).astype("int32")
+        distances = ops.clip(between(queries, keys), -most, most) + most  # [T, S]
+        buckets = ops.take(table, distances, axis=0)  # [T, S]
+        found = ops.take(ops.cast(self.table, "float32"), buckets, axis=0)  # [T, S, H]
+        return ops.transpose(found, (2, 0, 1))  # [H, T, S]
+
+    def get_config(self):
+        return {
+            **super().get_config(),
+            "num_heads": self.num_heads,
+            "num_buckets": self.num_buckets,
+            "max_distance": self.max_distance,
+        }
+
+
+def between(queries, keys):
+    """j - i of each query's position i, [T], and key's position j, [S]: int32 [T, S]."""
+    return ops.cast(keys, "int32")[None, :] - ops.cast(queries, "int32")[:, None]
+
+
+def places_of(positions, num_heads, head_size, **common):
+    """The places of an attention by the name of `StackOptions.attention_positions`; None for
+    "none". `common` are arguments of every Keras layer.
+
+    Raises:
+        ValueError: there is no such name, or `head_size` is odd for rotary positions.
+    """
+    if positions == "none":
+        return None
+    if positions == "rotary":
+        return Rotary(head_size, **common)
+    if positions in ("alibi", "relative"):
+        return {"alibi": Alibi, "relative": RelativeBias}[positions](num_heads, **common)
+    raise ValueError(f"positions must be one of none, rotary, alibi, relative, got {positions!r}")
