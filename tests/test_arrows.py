@@ -19,6 +19,7 @@ ARROWS = {
     "tfformer/backend": "",
     "tfformer/layers": "tfformer/config tfformer/backend",
     "tfformer/loss": "tfformer/config tfformer/backend",
+    "tfformer/distances": "tfformer/loss",
     "tfformer/metrics": "tfformer/loss",
     "tfformer/ctc": "tfformer/backend tfformer/config tfformer/loss tfformer/metrics",
     "tfformer/models": "tfformer/config tfformer/layers",
@@ -43,22 +44,25 @@ ARROWS = {
     "training/bleu": "",
     "training/families": "",
     "training/measures": "",
-    "training/tasks": "tfformer training/bleu training/data training/measures training/translating",
-    "training/recipe": "tfformer training/data training/families training/tasks",
-    "training/report": "tfformer training/bar training/data training/recipe training/prepare "
-    "training/tasks",
+    "training/methods": "tfformer training/bleu",
+    "training/tasks": "tfformer training/bleu training/data training/measures training/methods "
+    "training/translating",
+    "training/rules": "tfformer training/tasks",
+    "training/recipe": "training/data training/families training/rules",
+    "training/report": "tfformer training/bar training/data training/methods training/recipe "
+    "training/prepare training/tasks",
     "training/checkpoint": "tfformer",
-    "training/plan": "training/recipe",
-    "training/inherited": "tfformer training/recipe training/tasks",
+    "training/plan": "training/recipe training/rules",
+    "training/inherited": "tfformer training/rules training/tasks",
     "training/distillation": "tfformer",
     "training/prepare": "tfformer training/bar training/data training/distillation "
-    "training/inherited training/plan training/recipe training/tasks",
-    "training/step": "tfformer training/inherited training/recipe training/report",
+    "training/inherited training/plan training/recipe training/rules training/tasks",
+    "training/step": "tfformer training/inherited training/methods training/report training/rules",
     "training/state": "training/checkpoint training/report",
     "training/validation": "training/bar",
     "training/selection": "tfformer training/report",
     "training/setup": "tfformer training/bar training/data training/step training/report "
-    "training/recipe training/prepare training/state training/tasks training/validation",
+    "training/prepare training/rules training/state training/tasks training/validation",
     "training/fit": "tfformer training/inherited training/plan training/prepare training/step "
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",
@@ -72,7 +76,7 @@ ARROWS = {
     "training/recipes": "training/data training/recipe training/dates training/facts "
     "training/multi30k training/names training/rooms",
     "training": "tfformer training/bar training/translating training/command training/lock "
-    "training/data training/families training/recipe training/tasks "
+    "training/data training/families training/recipe training/rules training/tasks "
     "training/report training/bleu training/inherited training/prepare training/step "
     "training/importers training/interrupt "
     "training/fit",

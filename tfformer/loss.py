@@ -226,10 +226,14 @@ class SmoothedCrossEntropy(MeanOfLabels):
     def call(self, y_true, y_pred):
         """The loss of each token, float32, of the shape of `y_true`."""
         labels, logits = flattened(y_true, y_pred)
-        loss = smoothed_cross_entropy(labels, logits, self.smoothing)
+        loss = self.of_tokens(labels, logits)
         if self.r_drop:
             loss = loss + self.r_drop / 2 * ops.tile(symmetric_divergence(logits), (2,))
         return ops.reshape(loss, ops.shape(y_true))  # [B, T]
+
+    def of_tokens(self, labels, logits):
+        """The loss of int32 [N] and float32 [N, V]: float32 [N], in nats."""
+        return smoothed_cross_entropy(labels, logits, self.smoothing)
 
     def get_config(self):
         return {

@@ -10,7 +10,8 @@ from pathlib import Path
 from training import options_file
 from training.command import LARGEST, Number, Parser, without_its_package
 from training.families import FAMILY_TASKS
-from training.recipe import AUTO, SEARCH, Recipe, options, recipe_names, tokens
+from training.recipe import SEARCH, Recipe, options, recipe_names, tokens
+from training.rules import AUTO
 
 # The options that name other runs, in the order of `training.inherited.Runs`.
 RUNS = ("init", "init_encoder", "init_decoder", "distill")

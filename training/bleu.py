@@ -21,6 +21,17 @@ def bleu(hypotheses, references):
     return score, str(metric.get_signature())
 
 
+def sentence_bleu(hypothesis, reference):
+    """BLEU of one sentence in 0 ... 100, cased, 13a: sacreBLEU's, whose n-grams are as long as the
+    sentence has them, and whose counts of 0 are smoothed away exponentially."""
+    return _of_sentences().sentence_score(hypothesis, [reference]).score
+
+
+@functools.cache
+def _of_sentences():
+    return BLEU(effective_order=True)
+
+
 def chrf(hypotheses, references):
     """(score in 0 ... 100, signature) of chrF2 (Popovic 2015)."""
     metric = CHRF()

@@ -22,7 +22,7 @@ from tfformer.files import (
 )
 from tfformer.models import FAMILIES
 from tfformer.text.tokenizer import Tokenizer
-from training.recipe import require_positions
+from training.rules import require_positions
 from training.tasks import TASKS
 
 # The weights with a row, a column or a number for each piece of the vocabulary.

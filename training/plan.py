@@ -2,7 +2,8 @@
 
 import dataclasses
 
-from training.recipe import AUTO, FOR_LARGE, FOR_SMALL
+from training.recipe import FOR_LARGE, FOR_SMALL
+from training.rules import AUTO
 
 # With fewer pairs a corpus is small: the paper's base model would learn it by heart, and take hours
 # on a CPU.

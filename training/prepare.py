@@ -26,6 +26,7 @@ from training.data.reader import CorpusReport
 from training.distillation import distilled
 from training.inherited import NO_RUNS, WHOLE, read_init_configuration, take_over
 from training.recipe import SETTLED_BY_INIT, TRANSLATION, options
+from training.rules import require_vocabulary
 from training.tasks import TASKS
 
 PREPARED = "prepared"
@@ -79,7 +80,7 @@ def prepare(folder, recipe, data, say, runs=NO_RUNS):
                 say(DOES[what].format(directory))
         tokenizer = take_over(partial, runs, recipe, side, learn)
         # A vocabulary that came with `init` may not allow what the recipe asks for.
-        recipe.require_vocabulary(tokenizer.is_shared)
+        require_vocabulary(recipe, tokenizer.is_shared)
         Noise(tokenizer, recipe.subword_sampling)
         for name in SIDES:
             own = getattr(tokenizer, name)

@@ -4,12 +4,12 @@ import dataclasses
 import importlib
 import importlib.util
 import inspect
-import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from training.data.reader import Pair
 from training.families import TRANSLATION
+from training.rules import AUTO, check
 
 RECIPES = Path(__file__).with_name("recipes")
 # What a tokenizer brings with it that is learned already, and what the run of --init does.
@@ -25,14 +25,12 @@ FOR_SMALL = {
     "cooldown": 0.2,
 }
 CHOSEN = (*FOR_SMALL, "warmup_steps", "learning_rate_scale")
-OPTIMIZERS = ("adam", "muon")
-STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
-AUTO = "auto"
 
 
 # The groups of settings, as the command's help shows them.
 CORPUS, TRAINING = "corpus and vocabulary", "training"
 REGULARISATION, DEVICES, SEARCH = "regularisation", "devices and precision", "search"
+METHODS = "training methods"
 
 
 def setting(group, default, help, kind=None):
@@ -136,11 +134,41 @@ class Recipe:
         REGULARISATION, 0.0, "share of the pieces that both sides see as unk"
     )
     glancing: float = setting(
-        TRAINING,
+        METHODS,
         0.0,
         "of mask-predict: what a first pass gets wrong, this share of it is shown to the second; "
         "0: any number of tokens is shown, in one pass",
     )
+    objective: str = setting(
+        METHODS,
+        "cross-entropy",
+        "to the smoothed target: cross-entropy, kl (the same gradient) or squared distance",
+    )
+    scheduled_sampling: float = setting(
+        METHODS,
+        0.0,
+        "share of the target's tokens, at the end, that the decoder reads from a first pass of its "
+        "own; 0: none, teacher forcing",
+    )
+    scheduled_sampling_decay: str = setting(
+        METHODS, "linear", "how the share rises: linear, exponential or inverse-sigmoid"
+    )
+    scheduled_sampling_by: str = setting(
+        METHODS, "argmax", "what is read: argmax, sampled, or mixed embeddings of the likeliest"
+    )
+    scheduled_sampling_passes: int = setting(METHODS, 2, "passes over a batch, the last learns")
+    guided_attention: float = setting(
+        METHODS, 0.0, "weight of a penalty that pulls heads of the cross-attention to the diagonal"
+    )
+    guided_heads: int = setting(
+        METHODS, 1, "heads of each decoder layer that are guided, the first; 0: all"
+    )
+    reward: str = setting(
+        METHODS,
+        "none",
+        "BLEU of drawn translations as a reward, with --init: minimum-risk or self-critical",
+    )
+    reward_samples: int = setting(METHODS, 8, "translations that are drawn for each source")
     weight_decay: float = setting(
         REGULARISATION,
         0.0,
@@ -176,124 +204,7 @@ class Recipe:
     length_penalty: float = setting(SEARCH, 0.6, "of the search that the model is served with")
 
     def __post_init__(self):
-        self._require_words()
-        self._require_numbers()
-        self._require_parts()
-        if self.subword_sampling and self.vocabulary_kind == "char":
-            raise ValueError(
-                "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
-                f"segmentation, got {self.subword_sampling}"
-            )
-        self.require_vocabulary(self.shared_vocabulary)
-        self._require_search()
-        from training.tasks import TASKS
-
-        task, size = TASKS[self.task], self.vocabulary_size
-        config = task.configuration(self, size, shared=self.shared_vocabulary)
-        require_positions(config, self.max_tokens)
-        if config.normalization == "batch" and self.strategy != "none":
-            raise ValueError(
-                "strategy must be 'none' with normalization='batch', of which each device would "
-                f"keep its own averages, got {self.strategy!r}"
-            )
-        task.of(config).first_pass(self)
-        self._require_batches()
-
-    def _require_numbers(self):
-        for name, least in (
-            ("max_characters", 1),
-            ("accumulate", 1),
-            ("cores", 0),
-            ("epochs", 1),
-            ("warmup_steps", 1),
-            ("validate_every", 1),
-            ("average", 1),
-            ("checkpoint_steps", 1),
-            ("patience", 0),
-            ("seed", 0),
-            ("max_minutes", 0),
-            ("max_length_ratio", 1),
-            ("weight_decay", 0),
-            ("clip_norm", 0),
-            ("r_drop", 0),
-            ("r_drop_from", 0),
-            ("subword_sampling_from", 0),
-            ("both_ways", 0),
-            ("new_pieces", 0),
-        ):
-            if not getattr(self, name) >= least:  # nan neither
-                raise ValueError(f"{name} must be at least {least}, got {getattr(self, name)}")
-            if getattr(self, name) == math.inf and name != "max_length_ratio":
-                raise ValueError(f"{name} must be finite, got inf")
-        for name, value, least, most in (
-            ("max_tokens", self.max_tokens, 2, 1024),
-            ("vocabulary_size", self.vocabulary_size, 261, 1_000_000),
-            ("smoothing", self.smoothing, 0, 0.99),
-            ("subword_sampling", self.subword_sampling, 0, 1),
-            ("word_dropout", self.word_dropout, 0, 0.99),
-            ("glancing", self.glancing, 0, 1),
-            ("beam_width", self.beam_width, 1, 64),
-            ("length_penalty", self.length_penalty, 0, 10),
-        ):
-            if not least <= value <= most:
-                raise ValueError(f"{name} must be in [{least}, {most}], got {value}")
-        if not 0 < self.learning_rate_scale < math.inf:
-            raise ValueError(
-                f"learning_rate_scale must be positive and finite, got {self.learning_rate_scale}"
-            )
-        if not 0 <= self.cooldown <= 1:
-            raise ValueError(f"cooldown must be in [0, 1], got {self.cooldown}")
-
-    def _require_words(self):
-        # Here, not above: it brings Keras with it.
-        from tfformer.config import PRESETS
-        from training.tasks import TASKS
-
-        for name, allowed in (
-            ("task", tuple(TASKS)),
-            ("preset", tuple(PRESETS)),
-            ("vocabulary_kind", ("unigram", "bpe", "char")),
-            ("dtype", ("float32", "mixed_bfloat16", "mixed_float16", AUTO)),
-            ("strategy", STRATEGIES),
-            ("optimizer", OPTIMIZERS),
-            ("class_weights", TASKS[self.task].class_weights if self.task in TASKS else ()),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {getattr(self, name)!r}")
-
-    def _require_parts(self):
-        from training.tasks import TASKS
-
-        parts = TASKS[self.task].parts
-        unknown = sorted(set(self.frozen()) - set(parts))
-        if unknown or set(self.frozen()) == set(parts):
-            raise ValueError(f"freeze must be some of {parts} but not all, got {self.freeze!r}")
-        if self.new_pieces and "embeddings" in self.frozen():
-            raise ValueError(
-                "new_pieces must be 0 with freeze='embeddings', where none would learn, got "
-                f"{self.new_pieces}"
-            )
-
-    def _require_batches(self):
-        if self.batch_tokens == AUTO:
-            if self.accumulate > 1 or self.cores > 1 or self.strategy != "none":
-                raise ValueError(
-                    "batch_tokens must be a number where several devices or parts share a batch, "
-                    f"got {AUTO!r}"
-                )
-        elif not self.max_tokens <= self.batch_tokens < math.inf:
-            raise ValueError(
-                "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "
-                f"got batch_tokens={self.batch_tokens} and max_tokens={self.max_tokens}"
-            )
-
-    def require_vocabulary(self, is_shared):
-        """A ValueError if the vocabulary, perhaps that of `--init`, does not allow `both_ways`."""
-        if self.both_ways and not is_shared:
-            raise ValueError(
-                "both_ways must be 0 without a shared vocabulary, for either language is source "
-                f"and target then, got {self.both_ways}"
-            )
+        check(self)
 
     def read(self, split, data, report=None):
         """The pairs of a split; `pairs` gets of languages and report what it asks for."""
@@ -313,29 +224,6 @@ class Recipe:
         """The parts that do not learn, by name."""
         return [part.strip() for part in self.freeze.split(",") if part.strip()]
 
-    def _require_search(self):
-        from tfformer.search.options import KEPT
-        from training.tasks import TASKS
-
-        task = TASKS[self.task]
-        for name, value in self.search.items():
-            if not task.searched:
-                raise ValueError(
-                    f"search must be empty for the family {task.family}, where nothing is "
-                    f"searched, got {name!r}"
-                )
-            if name not in task.searched:
-                raise ValueError(
-                    f"search of the family {task.family} must be of {sorted(task.searched)}, got "
-                    f"{name!r}"
-                )
-            KEPT[name].checked(value)
-        if self.search.get("min_length", 0) > self.max_tokens:
-            raise ValueError(
-                f"min_length must be at most max_tokens={self.max_tokens}, got "
-                f"{self.search['min_length']}"
-            )
-
     def settings(self):
         """All that is a number or a word, by name: what a run is resumed with.
 
@@ -350,15 +238,6 @@ class Recipe:
         if not self.search:
             del found["search"]
         return found
-
-
-def require_positions(config, max_tokens):
-    """A ValueError if a model cannot number the tokens of its texts."""
-    if config.longest < max_tokens:
-        raise ValueError(
-            f"max_tokens must be at most the model's max_positions={config.longest}, got "
-            f"{max_tokens}"
-        )
 
 
 def options():

@@ -8,8 +8,8 @@ from tfformer.files import RunError
 from training.bar import console
 from training.data.noise import Noise
 from training.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
-from training.recipe import AUTO
 from training.report import machine
+from training.rules import AUTO, require_vocabulary
 from training.state import LAST
 from training.step.allocator import keep_freed_memory
 from training.step.budget import has_gpu
@@ -93,7 +93,7 @@ class Setup:
         self.tokenizer = read_tokenizer(prepared)
         begun = beginning(prepared, task, recipe, self.tokenizer)
         self.task = task.of(begun.config)
-        recipe.require_vocabulary(self.tokenizer.is_shared)
+        require_vocabulary(recipe, self.tokenizer.is_shared)
         train, val = (self.task.corpus(prepared / split) for split in ("train", "val"))
         keep_freed_memory()
         tokens = recipe.max_tokens if recipe.batch_tokens == AUTO else recipe.batch_tokens
@@ -151,12 +151,14 @@ class Setup:
                 simple=self._is_simple(),
                 packed=self._packs(),
                 corpus=self.batches.corpus,
+                tokenizer=self.tokenizer,
             )
 
     def _is_simple(self):
         """Whether one device computes a batch at once, in one pass, and has nobody to ask."""
         one = self.recipe.accumulate == self.recipe.cores == 1
-        return self.strategy.is_none and one and not self.task.first_pass(self.recipe)
+        methods = self.task.methods(self.recipe, tokenizer=self.tokenizer)
+        return self.strategy.is_none and one and not any(methods)
 
     def _can_pack(self):
         """Whether the task's model computes without padding."""

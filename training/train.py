@@ -36,7 +36,7 @@ from training.command import CLOSED
 from training.data.reader import CorpusError, require_readable
 from training.lock import alone
 from training.options import changed_settings, given_search, given_sizes, read_recipe
-from training.recipe import AUTO
+from training.rules import AUTO
 from training.step.allocator import take_huge_pages
 from training.step.worker import WorkerError, is_chief
 
@@ -118,6 +118,8 @@ def _begin(command, arguments):
         return command.fail(error, 2)
     if recipe.new_pieces and not arguments.init and not begun:
         return command.fail("--new-pieces needs --init, whose vocabulary it extends", 2)
+    if recipe.reward != "none" and not arguments.init and not begun:
+        return command.fail("--reward needs --init, a trained run that it goes on with", 2)
     if not chief:
         return _train(command, arguments, recipe, begun)
     # Of several workers the others wait for this one, and find what it has begun just now.

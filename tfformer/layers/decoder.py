@@ -218,16 +218,15 @@ class Decoder(Stack):
         """What a call gives, and what each position attends to in the memory.
 
         Returns:
-            As `x`, and the mean over the heads of the last layer's attention to the memory, float32
-            [B, T, S]; [N, S] of `Packed` rows.
+            As `x`, and of each layer the weights of the attention to the memory, float32
+            [B, H, T, S], padded also where the rows are `Packed`.
         """
         rows, memory_rows = rows or Padded(), memory_rows or Padded()
-        *others, last = self.layers
-        for layer in others:
-            x = layer(x, memory, training=training, rows=rows, memory_rows=memory_rows)
-        x, weights = last.with_attention(x, memory, training, rows, memory_rows)
-        mean = ops.mean(weights, axis=1, keepdims=True)  # [B, 1, T, S]
-        return self.normed(x, rows), rows.merge_heads(mean)
+        attention = []
+        for layer in self.layers:
+            x, weights = layer.with_attention(x, memory, training, rows, memory_rows)
+            attention.append(weights)
+        return self.normed(x, rows), attention
 
     def project_memory(self, memory):
         """The keys and values of the memory for every layer: N pairs of [B, H, S, K]."""

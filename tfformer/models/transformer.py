@@ -66,6 +66,19 @@ class Transformer(EncoderDecoder):
         return {**super().output_options, "use_bias": self.config.output_bias}
 
     def call(self, inputs, training=None):
+        x, memory, target, source, source_ids = self._read(inputs, training)
+        return self._decoded(x, memory, training, target, source, source_ids)
+
+    def with_attention(self, inputs, training=None):
+        """What a call gives, and of each decoder layer what it attends to in the source, float32
+        [B, H, T, S]: for a loss that looks at it."""
+        x, memory, target, source, source_ids = self._read(inputs, training)
+        x, attention = self.decoder.with_attention(x, memory, training, target, source)
+        return self._logits_of(x, attention, target, source_ids), attention
+
+    def _read(self, inputs, training):
+        """What the decoder needs of the inputs of a call: the embedded target, the memory, the rows
+        of both, and the ids of the source."""
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= set(inputs):
             names = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
             raise ValueError(
@@ -85,8 +98,20 @@ class Transformer(EncoderDecoder):
             source = Packed(inputs["source_places"], source.mask)
             target = Packed(inputs["target_places"], target.mask)
         memory = self.encode(source_ids, training, source)
-        rows = {"rows": target, "memory_rows": source}
-        return self.decode(target_ids, memory, None, training, **rows, source_ids=source_ids)
+        if "mixed_ids" in inputs:
+            x = self._mixed(inputs["mixed_ids"], inputs["mixed_weights"], target)
+        else:
+            x = self._embed(self.target_embedding, self.target_positions, target_ids, target)
+        return self.target_dropout(x, training=training), memory, target, source, source_ids
+
+    def _mixed(self, ids, weights, rows):
+        """The target where each token is the mean of k embeddings: ids and weights [B, T, k]."""
+        mean = 0.0
+        for n in range(ids.shape[-1]):
+            x = self.target_embedding(rows.pack(ids[..., n]))
+            weight = ops.cast(rows.pack(weights[..., n]), x.dtype)
+            mean += ops.expand_dims(weight, -1) * x  # [B, T, D], or [N, D]
+        return self.target_positions(mean, positions=rows.positions)
 
     def decode(
         self,
@@ -110,11 +135,28 @@ class Transformer(EncoderDecoder):
         memory_rows = memory_rows or Padded(memory_mask)
         x = self._embed(self.target_embedding, self.target_positions, target_ids, rows)
         x = self.target_dropout(x, training=training)
+        return self._decoded(x, memory, training, rows, memory_rows, source_ids)
+
+    def _decoded(self, x, memory, training, rows, memory_rows, source_ids):
+        """The embedded target and the memory -> logits."""
+        if self.output_projection.reads_source:
+            x, attention = self.decoder.with_attention(x, memory, training, rows, memory_rows)
+            return self._logits_of(x, attention, rows, source_ids)
+        x = self.decoder(x, memory, training=training, rows=rows, memory_rows=memory_rows)
+        return self.logits(x)
+
+    def _logits_of(self, x, attention, rows, source_ids):
+        """The logits of the decoder's states, and of what each of its layers attends to."""
         if not self.output_projection.reads_source:
-            x = self.decoder(x, memory, training=training, rows=rows, memory_rows=memory_rows)
             return self.logits(x)
-        x, attention = self.decoder.with_attention(x, memory, training, rows, memory_rows)
+        attention = self._last(attention, rows)
         return self.logits(x, attention, rows.of_sentences(self._given(source_ids)))
+
+    @staticmethod
+    def _last(attention, rows):
+        """The mean over the heads of the last layer's attention, [B, T, S]; [N, S] of `Packed`
+        rows."""
+        return rows.merge_heads(ops.mean(attention[-1], axis=1, keepdims=True))
 
     def decode_step(self, ids, position, projected_memory, memory_mask, cache, source_ids=None):
         """One position of W targets a sentence, over a cache of those before.
@@ -170,16 +212,7 @@ class Transformer(EncoderDecoder):
 
         Row t belongs to the prediction of the token after target_ids[:, t].
         """
-        source_ids = self.seen(ops.convert_to_tensor(inputs["source_ids"]))
-        target_ids = ops.convert_to_tensor(inputs["target_ids"])
-        memory, memory_rows = self.encode(source_ids), Padded(padding_mask(source_ids))
-        rows = Padded(padding_mask(target_ids))
-        x = self.target_positions(self.target_embedding(target_ids))
-        weights = []
-        for layer in self.decoder.layers:
-            x, own = layer.with_attention(x, memory, rows=rows, memory_rows=memory_rows)
-            weights.append(own)
-        return ops.stack(weights)
+        return ops.stack(self.with_attention(inputs)[1])
 
     def mixture(self, inputs):
         """What a model with `copy` mixes at each position, for pictures: a `Mixture` of [B, T].
@@ -200,15 +233,11 @@ class Transformer(EncoderDecoder):
         """
         if not self.output_projection.reads_source:
             raise ValueError("mixture is of a model with copy=True, got copy=False")
-        source_ids = self.seen(ops.convert_to_tensor(inputs["source_ids"]))
-        target_ids = ops.convert_to_tensor(inputs["target_ids"])
-        rows = Padded(padding_mask(target_ids))
-        seen = {"rows": rows, "memory_rows": Padded(padding_mask(source_ids))}
-        x = self._embed(self.target_embedding, self.target_positions, target_ids, rows)
-        x, attention = self.decoder.with_attention(x, self.encode(source_ids), **seen)
+        x, memory, target, source, source_ids = self._read(inputs, training=False)
+        x, attention = self.decoder.with_attention(x, memory, False, target, source)
         return self.output_projection.mixture(
             x,
             self.target_embedding if self.output_projection.tied else None,
-            attention,
-            rows.of_sentences(source_ids),
+            self._last(attention, target),
+            target.of_sentences(source_ids),
         )

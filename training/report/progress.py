@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from training.bar import Bar
+from training.methods.method import Noted
 
 
 class Diverged(ArithmeticError):
@@ -64,8 +65,10 @@ class EpochProgress(keras.callbacks.Callback):
 
     def row(self):
         """What the epoch has come to so far, for the log."""
+        noted = [metric.name for metric in self.model.metrics if isinstance(metric, Noted)]
         return {
             **self.figures_of(self.logs),
+            **{name: self.logs[name] for name in noted},
             "learning_rate": self.learning_rate(),
             "tokens": self.seen,
             "tokens_per_second": self.tokens_per_second(),

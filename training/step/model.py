@@ -24,7 +24,9 @@ def beginning(prepared, task, recipe, tokenizer):
     return Beginning(task.configuration(recipe, *sizes, tokenizer.is_shared))
 
 
-def compiled_model(begun, task, recipe, steps, simple=True, packed=False, corpus=None):
+def compiled_model(
+    begun, task, recipe, steps, simple=True, packed=False, corpus=None, tokenizer=None
+):
     """The task's model, that `fit` trains by the recipe.
 
     Args:
@@ -35,7 +37,9 @@ def compiled_model(begun, task, recipe, steps, simple=True, packed=False, corpus
         simple: one device computes a batch at once; otherwise its class is that of `in_parts`.
         packed: that one leaves padding out. (A simple one does with batches that are packed.)
         corpus: that of training, for a loss that depends on it.
+        tokenizer: of the run, for a method that reads texts.
     """
+    methods = task.methods(recipe, steps * recipe.epochs, tokenizer)
     kind = FAMILIES[task.family].model
     if simple:
         model = kind(begun.config, dtype=recipe.dtype)
@@ -45,7 +49,7 @@ def compiled_model(begun, task, recipe, steps, simple=True, packed=False, corpus
             parts=recipe.accumulate,
             cores=recipe.cores,
             without_padding=task.without_padding if packed else None,
-            first_pass=task.first_pass(recipe),
+            methods=methods,
             dtype=recipe.dtype,
         )
     if begun.weights is not None:

@@ -16,6 +16,9 @@ from keras import tree
 
 from tfformer.backend import replicas
 from tfformer.layers.masks import padding_mask
+from training.methods.method import Methods, Noted
+
+NO_METHODS = Methods()
 
 
 def real(labels):
@@ -48,7 +51,7 @@ class Parts:
             copies of its own rows. Default 1.
         without_padding: a function of (inputs, labels, passes) that leaves out the padding of a
             part, as that of `tfformer.layers.rows`. Default None: padding stays.
-        first_pass: see `Task.first_pass`. Default None.
+        methods: `Methods`, what training methods do in a step. Default: nothing.
 
     Attributes:
         stop: a variable of this process, not zero if it asks all of them to stop. The logs of
@@ -56,12 +59,25 @@ class Parts:
     """
 
     def __init__(
-        self, *args, parts=1, cores=1, passes=1, without_padding=None, first_pass=None, **kwargs
+        self,
+        *args,
+        parts=1,
+        cores=1,
+        passes=1,
+        without_padding=None,
+        methods=NO_METHODS,
+        **kwargs,
     ):
         self.stop = tf.Variable(0.0, trainable=False)
+        # (A model whose weights exist takes no more metrics of its own.)
+        self.noted = tuple(Noted(name) for name in methods.notes)
         super().__init__(*args, **kwargs)
         self.batch_parts, self.cores, self.passes = parts, cores, passes
-        self.without_padding, self.first_pass = without_padding, first_pass
+        self.without_padding, self.methods = without_padding, methods
+
+    @property
+    def metrics(self):
+        return [*super().metrics, *self.noted]
 
     def train_step(self, data):
         inputs, labels = data
@@ -117,13 +133,18 @@ class Parts:
         weights = self.trainable_variables
         # All parts have one shape, so this is the same for all. Sums of half precision overflow.
         size = tf.cast(tf.size(labels), tf.float32)
-        if self.first_pass:
-            inputs, labels = self.first_pass(self, inputs, labels, self._seed_of(labels))
+        counted = None
+        if self.methods.first_pass:
+            seed = self._seed_of(labels)
+            inputs, labels, counted = self.methods.first_pass(self, inputs, labels, seed)
         if self.without_padding:
             inputs, labels = self.without_padding(inputs, labels, self.passes)
+            if counted is not None:
+                counted = tf.gather(tf.reshape(counted, [-1]), inputs["target_places"])  # [M]
+        counted = real(labels) if counted is None else counted * real(labels)
         with tf.GradientTape() as tape:
-            logits = self(inputs, training=True)
-            total = tf.reduce_sum(self.loss.call(labels, logits) * real(labels))
+            logits, penalty = self._asked(inputs)
+            total = tf.reduce_sum(self.loss.call(labels, logits) * counted) + penalty
             scaled = self.optimizer.scale_loss(total / size)
         for metric in self.metrics:
             if metric.name != "loss":
@@ -132,6 +153,13 @@ class Parts:
         # A gather's gradient is of the rows that it took; only dense ones can be added up.
         gradients = [size * tf.convert_to_tensor(gradient) for gradient in gradients]
         return [total, tf.reduce_sum(real(labels)), *gradients]
+
+    def _asked(self, inputs):
+        """The logits, and what the methods of the training add to the loss."""
+        if not self.methods.penalty:
+            return self(inputs, training=True), 0.0
+        logits, attention = self.with_attention(inputs, training=True)
+        return logits, self.methods.penalty(attention, inputs)
 
     def _seed_of(self, labels):
         """Integers [2] of what is drawn for a part: of each step, and each part, others. They

@@ -1,15 +1,16 @@
 """Non-autoregressive translation: all tokens of a target at once, by the same pairs."""
 
-import functools
 import math
 
 import tensorflow as tf
 
 from tfformer.config import BOS, CTC, EOS, FIRST_EOS, MASK_PREDICT, PAD, NonAutoregressiveConfig
 from tfformer.ctc import CTCAccuracy, CTCLoss
-from tfformer.loss import LengthCrossEntropy
+from tfformer.loss import LengthCrossEntropy, SmoothedCrossEntropy
 from tfformer.models import NON_AUTOREGRESSIVE
 from tfformer.search.options import PARALLEL
+from training.methods.method import Methods
+from training.tasks.task import Task
 from training.tasks.translation import Translation
 
 
@@ -23,7 +24,7 @@ class NonAutoregressiveTranslation(Translation):
         "A non-autoregressive Transformer, which writes all tokens at once (Gu et al. 2018)"
     )
     columns = {**Translation.columns, "val_bleu": ("BLEU", "{:.2f}")}
-    searched = tuple(PARALLEL)
+    searched, known_methods = tuple(PARALLEL), ("glancing",)
     without_padding = None
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
@@ -44,21 +45,30 @@ class NonAutoregressiveTranslation(Translation):
             labels = filled_up(source_ids, labels, self.config.upsampling)
         return {"source_ids": source_ids}, labels
 
-    def first_pass(self, recipe):
+    def require_methods(self, recipe):
+        Task.require_methods(self, recipe)
         if not recipe.glancing:
-            return None
+            return
         if self.config.decoding != MASK_PREDICT:
             raise ValueError(
                 f"glancing must be 0 with decoding={self.config.decoding!r}, got {recipe.glancing}"
             )
         if recipe.r_drop:
             raise ValueError(f"r_drop must be 0 with glancing, got {recipe.r_drop}")
-        return functools.partial(glanced, share=recipe.glancing)
+
+    def methods(self, recipe, steps=1, tokenizer=None):
+        if not recipe.glancing:
+            return Methods()
+
+        def first_pass(*batch):
+            return *glanced(*batch, share=recipe.glancing), None
+
+        return Methods(first_pass)
 
     def loss(self, recipe, corpus=None):
         if self.config.decoding == MASK_PREDICT:
             return LengthCrossEntropy(recipe.smoothing)
-        return CTCLoss() if self.config.decoding == CTC else super().loss(recipe, corpus)
+        return CTCLoss() if self.config.decoding == CTC else SmoothedCrossEntropy(recipe.smoothing)
 
     def metrics(self, recipe):
         # Of the sum over all ways, Keras's own running loss is the only measure: another would go

@@ -13,6 +13,7 @@ from tfformer.models import FAMILIES
 from training.data.batches import Batches
 from training.data.corpus import Corpus, write_corpus
 from training.data.reader import clean_pairs
+from training.methods.method import METHODS, Methods
 
 
 class Task(abc.ABC):
@@ -34,10 +35,12 @@ class Task(abc.ABC):
         unit: what a corpus has many of.
         searched: the options of `tfformer.search.options` that a run is served with.
         class_weights: what `Recipe.class_weights` may be.
+        known_methods: those of `training.methods.method.METHODS` that it has.
         config: the configuration of the model that it is for, see `of`; None of a table's.
     """
 
     parts, unit, searched, class_weights, config = (), "pair", (), ("none",), None
+    known_methods = ()
 
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
     figure_most = 1.0
@@ -120,14 +123,14 @@ class Task(abc.ABC):
     # `tfformer.layers.rows.without_padding` does; None: the model takes them padded alone.
     without_padding = None
 
-    def first_pass(self, recipe):
-        """What a pass without gradients makes of a batch before it is learned from: a function of
-        (model, inputs, labels, seed) that gives both anew; None: a batch is learned from as it is.
+    def require_methods(self, recipe):
+        """Raises a ValueError if the recipe asks for a training method that the task, or the model
+        of its configuration, does not know."""
+        require_defaults(self, recipe, [name for name in METHODS if name not in self.known_methods])
 
-        Raises:
-            ValueError: the recipe asks for one that the task does not have.
-        """
-        require_defaults(self, recipe, ["glancing"])
+    def methods(self, recipe, steps=1, tokenizer=None):
+        """The `Methods` of a training of so many steps."""
+        return Methods()
 
     @abc.abstractmethod
     def loss(self, recipe, corpus=None):

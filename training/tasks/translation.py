@@ -3,16 +3,27 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, TransformerConfig
+from tfformer.distances import KLDivergence, SquaredDistance
 from tfformer.layers.rows import without_padding
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER
 from tfformer.search.options import OPTIONS
+from training.methods.guided_attention import GuidedAttention
+from training.methods.method import Methods
+from training.methods.reward import REWARD, Reward
+from training.methods.scheduled_sampling import REPLACED, ScheduledSampling
 from training.tasks.task import Task
 from training.translating import translations_of
 
 # Texts that are translated at once.
 BATCH = 128
+# The losses by the name of `Recipe.objective`.
+LOSSES = {
+    "cross-entropy": SmoothedCrossEntropy,
+    "kl": KLDivergence,
+    "squared": SquaredDistance,
+}
 
 
 class Translation(Task):
@@ -29,6 +40,7 @@ class Translation(Task):
     }
     parts = ("encoder", "decoder", "embeddings")
     searched = tuple(OPTIONS)
+    known_methods = ("objective", "scheduled_sampling", "guided_attention", "reward")
     without_padding = staticmethod(without_padding)
 
     def vocabulary(self, sources, targets, recipe):
@@ -71,8 +83,45 @@ class Translation(Task):
         }
         return inputs, padded(target)
 
+    def require_methods(self, recipe):
+        super().require_methods(recipe)
+        twice = [name for name in ("scheduled_sampling", "reward") if _asks(recipe, name)]
+        if twice and recipe.r_drop:
+            raise ValueError(f"r_drop must be 0 with {twice[0]}, got {recipe.r_drop}")
+        if len(twice) > 1:
+            raise ValueError(
+                f"scheduled_sampling must be 0 with reward, got {recipe.scheduled_sampling}"
+            )
+        if recipe.reward != "none" and recipe.objective != "cross-entropy":
+            raise ValueError(
+                f"objective must be 'cross-entropy' with reward, got {recipe.objective!r}"
+            )
+        if recipe.reward != "none" and recipe.strategy == "tpu":
+            raise ValueError("strategy must not be 'tpu' with reward, for BLEU counts on the host")
+
+    def methods(self, recipe, steps=1, tokenizer=None):
+        first_pass = penalty = None
+        notes = ()
+        if recipe.scheduled_sampling:
+            first_pass = ScheduledSampling(
+                recipe.scheduled_sampling,
+                recipe.scheduled_sampling_decay,
+                recipe.scheduled_sampling_by,
+                recipe.scheduled_sampling_passes,
+                steps,
+            )
+            notes = (REPLACED,)
+        if recipe.guided_attention:
+            penalty = GuidedAttention(recipe.guided_attention, recipe.guided_heads)
+        if recipe.reward != "none":
+            known = recipe.reward_samples, tokenizer, recipe.max_tokens
+            first_pass, notes = Reward(recipe.reward, *known), (REWARD,)
+        return Methods(first_pass, penalty, notes)
+
     def loss(self, recipe, corpus=None):
-        return SmoothedCrossEntropy(recipe.smoothing)
+        # A candidate is learned, or unlearned, by its own probability.
+        smoothing = recipe.smoothing if recipe.reward == "none" else 0.0
+        return LOSSES[recipe.objective](smoothing)
 
     def metrics(self, recipe):
         return [TokenAccuracy(), Perplexity()]
@@ -130,3 +179,8 @@ class Translation(Task):
     def usage(self, run, text):
         yield f"echo {text} | python -m training.translate {run}"
         yield f"python -m training.evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
+
+
+def _asks(recipe, name):
+    """Whether a recipe asks for a method."""
+    return getattr(recipe, name) not in (0, "none")

@@ -1,0 +1,60 @@
+"""Guided attention: the penalty of the paper, by hand; padding counts nothing; it pulls."""
+
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from variants import make
+
+from training.methods.guided_attention import GuidedAttention, off_the_diagonal
+
+SOURCE = np.array([[5, 6, 7, 3], [5, 3, 0, 0], [0, 0, 0, 0]])
+TARGET = np.array([[2, 8, 9], [2, 8, 0], [0, 0, 0]])
+INPUTS = {"source_ids": SOURCE, "target_ids": TARGET}
+
+
+def test_the_cost_of_a_place_by_hand():
+    cost = off_the_diagonal(SOURCE, TARGET).numpy()
+    assert cost.shape == (3, 3, 4)
+    for row, (size, count) in enumerate(((4, 3), (2, 2), (0, 0))):
+        for t, s in np.ndindex(3, 4):
+            expected = 0.0
+            if t < count and s < size:
+                expected = 1 - math.exp(-((t / count - s / size) ** 2) / (2 * 0.2**2))
+            np.testing.assert_allclose(cost[row, t, s], expected, atol=1e-6)
+
+
+def test_the_penalty_is_the_mean_over_guided_heads_summed_over_tokens(rng):
+    attention = [tf.constant(rng.random((3, 5, 3, 4)), tf.float32) for _ in range(2)]
+    cost = off_the_diagonal(SOURCE, TARGET).numpy()
+    for heads, guided in ((2, slice(2)), (0, slice(None))):
+        chosen = np.stack([layer.numpy()[:, guided] for layer in attention])  # [N, B, h, T, S]
+        expected = 1.7 * (chosen * cost[None, :, None]).sum(axis=(3, 4)).mean(axis=(0, 2)).sum()
+        np.testing.assert_allclose(
+            GuidedAttention(1.7, heads)(attention, INPUTS), expected, rtol=1e-5
+        )
+
+
+def test_the_diagonal_costs_least(rng):
+    ids = np.arange(4, 11)[None]
+    inputs = {"source_ids": ids, "target_ids": ids}
+    penalty = GuidedAttention(1.0, 0)
+    straight, turned = (
+        tf.constant(m[None, None], tf.float32) for m in (np.eye(7), np.eye(7)[::-1])
+    )
+    even = tf.fill([1, 1, 7, 7], 1 / 7)
+    costs = [float(penalty([weights], inputs)) for weights in (straight, even, turned)]
+    assert costs[0] == pytest.approx(0, abs=1e-6) and costs == sorted(costs)
+
+
+def test_its_gradient_reaches_the_guided_heads_alone(randomise):
+    model = randomise(make(num_heads=7, num_decoder_layers=1))
+    with tf.GradientTape() as tape:
+        logits, attention = model.with_attention(INPUTS)
+        penalty = GuidedAttention(1.0, 3)(attention, INPUTS)
+    np.testing.assert_allclose(logits, model(INPUTS), atol=1e-6)
+    cross = model.decoder.layers[0].cross_attention
+    gradient = tape.gradient(penalty, cross.query_projection.kernel.value).numpy()
+    of_heads = np.abs(gradient.reshape(14, 7, 2)).max(axis=(0, 2))
+    assert (of_heads[:3] > 1e-6).all() and (of_heads[3:] == 0).all()

@@ -1,0 +1,146 @@
+"""The methods in trainings: off they are not there, stopped they go on, misfits are refused."""
+
+import csv
+import random
+import re
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from shared import once
+from stopped import assert_goes_on
+
+from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
+from tfformer import run as runs
+from training import train
+from training.methods.guided_attention import GuidedAttention
+from training.methods.method import Methods
+from training.recipe import Recipe
+from training.step.adam import Adam
+from training.step.parallel import in_parts
+from training.tasks import TASKS
+
+WORDS = {"alpha": "eins", "beta": "zwei", "gamma": "drei", "delta": "vier", "eta": "sieben"}
+METHODS = [
+    "--scheduled-sampling", "0.7", "--scheduled-sampling-by", "sampled",
+    "--scheduled-sampling-passes", "3", "--guided-attention", "0.5", "--objective", "kl",
+    "--normalization", "batch",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder, chosen = tmp_path_factory.mktemp("pairs"), random.Random(7)
+    rows = [chosen.choices(list(WORDS), k=chosen.randint(1, 4)) for _ in range(251)]
+    (folder / "a").write_text("".join(" ".join(row) + "\n" for row in rows))
+    (folder / "b").write_text("".join(" ".join(WORDS[w] for w in row) + "\n" for row in rows))
+    return [f"--source={folder / 'a'}", f"--target={folder / 'b'}"]
+
+
+def words(files, run, *options):
+    return [
+        *files, "--run", str(run), "--max-tokens", "47", "--batch-tokens", "512", "--epochs", "2",
+        "--cores", "1", "--warmup-steps", "5", "--checkpoint-steps", "3", "--optimizer", "adam",
+        "--learning-rate-scale", "0.1", *options,
+    ]  # fmt: skip
+
+
+SIZES = [
+    "--preset", "test", "--num-encoder-layers", "1", "--num-decoder-layers", "1",
+    "--vocabulary-size", "300", "--vocabulary-kind", "char",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def whole(files, tmp_path_factory):
+    """A training with several methods that nothing has stopped."""
+
+    def make(folder):
+        assert train.main(words(files, folder / "run", *SIZES, *METHODS)) == 0
+
+    return once(tmp_path_factory, "methods", make) / "run"
+
+
+@pytest.mark.slow
+def test_several_methods_go_on_bit_for_bit(files, whole, tmp_path):
+    assert_goes_on(words(files, tmp_path / "run", *SIZES, *METHODS), tmp_path / "run", whole)
+    with (whole / "log.csv").open() as file:
+        first, second = (float(row["replaced"]) for row in csv.DictReader(file))
+    assert 0 < first < second < 0.7
+    # The averages of BatchNorm are part of the model.
+    weights = runs.model_weights(runs.load_translator(whole).model)
+    moved = [w for name, w in weights.items() if name.endswith("moving_mean")]
+    assert moved and all(np.abs(w).max() > 1e-4 for w in moved)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["minimum-risk", "self-critical"])
+def test_a_training_by_reward_goes_on_bit_for_bit(files, whole, tmp_path, kind):
+    options = ["--init", str(whole), "--reward", kind, "--reward-samples", "3"]
+    assert train.main(words(files, tmp_path / "whole", *options)) == 0
+    assert_goes_on(
+        words(files, tmp_path / "run", *options), tmp_path / "run", tmp_path / "whole", at=4
+    )
+    with (tmp_path / "whole" / "log.csv").open() as file:
+        assert all(0 <= float(row["reward"]) <= 1 for row in csv.DictReader(file))
+
+
+def test_switched_off_nothing_is_there():
+    """So a step has not one operation more than without them."""
+    pairs = {"scheduled_sampling": 0.0, "guided_attention": 0.0, "reward": "none"}
+    assert TASKS["translation"].methods(Recipe(**pairs)) == Methods()
+    assert not any(Methods())
+    model = in_parts(Transformer)(TransformerConfig.preset("test", 17))
+    assert model.methods == Methods() and model.noted == ()
+
+
+@pytest.mark.parametrize(("parts", "cores"), [(1, 2), (2, 1)])
+def test_a_penalty_of_parts_is_that_of_the_whole(parts, cores, rng, randomise):
+    """A sum over tokens, as the loss: in parts, of other lengths, it comes to the same."""
+    ids = rng.integers(4, 17, (4, 7)).astype("int32")
+    ids[0, 3:] = ids[3, 2:] = 0
+    inputs = {"source_ids": ids, "target_ids": np.where(ids, np.roll(ids, 1, 1) % 13 + 4, 0)}
+    found, weights = [], None
+    for options in ({}, {"parts": parts, "cores": cores}):
+        config = TransformerConfig.preset("test", 17, dropout=0.0)
+        methods = Methods(penalty=GuidedAttention(3.0, 1))
+        model = in_parts(Transformer)(config, methods=methods, **options)
+        weights = weights or randomise(model).get_weights()
+        model.set_weights(weights)
+        model.compile(Adam(0.1), SmoothedCrossEntropy())
+        found.append(model._sums(inputs, tf.constant(ids)))
+    for mine, whole in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, whole, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--reward", "minimum-risk"], "--reward needs --init, a trained run that it goes on with"),
+        (["--reward", "bleu"], "reward must be one of .* got 'bleu'"),
+        (["--scheduled-sampling", "1"], r"scheduled_sampling must be in \[0, 0.99\], got 1.0"),
+        (["--scheduled-sampling", "0.5", "--r-drop", "1"],
+         "r_drop must be 0 with scheduled_sampling, got 1.0"),
+        (["--scheduled-sampling", "0.5", "--reward", "minimum-risk"],
+         "scheduled_sampling must be 0 with reward, got 0.5"),
+        (["--reward", "minimum-risk", "--objective", "kl"],
+         "objective must be 'cross-entropy' with reward, got 'kl'"),
+        (["--reward", "minimum-risk", "--strategy", "tpu"],
+         "strategy must not be 'tpu' with reward"),
+        (["--guided-attention", "-1"], "guided_attention must be at least 0, got -1.0"),
+        (["--family", "classifier", "--objective", "kl"],
+         "objective must be cross-entropy for the family classifier, got kl"),
+        (["--family", "non-autoregressive", "--guided-attention", "1", "--tie-embeddings", "all"],
+         "guided_attention must be 0.0 for the family non-autoregressive, got 1.0"),
+        (["--normalization", "batch", "--strategy", "mirrored"],
+         "strategy must be 'none' with normalization='batch'"),
+    ],
+)  # fmt: skip
+def test_what_does_not_go_together_is_one_line(files, tmp_path, capsys, options, message):
+    if "classifier" in options:
+        files = [files[0], "--labels", files[1].split("=")[1]]
+    assert train.main([*files, "--run", str(tmp_path / "run"), *options]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert re.search(message, error), error
+    assert not (tmp_path / "run").exists()

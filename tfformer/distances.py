@@ -1,0 +1,63 @@
+"""Losses that a course puts beside cross-entropy: other distances of what a model says from the
+target."""
+
+import math
+
+import keras
+from keras import ops
+
+from tfformer.loss import SmoothedCrossEntropy, label_logits, normalised
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class KLDivergence(SmoothedCrossEntropy):
+    """KL(q || p) = sum_v q_v log(q_v / p_v) with q = (1 - a) onehot(y) + a / V.
+
+    It is the cross-entropy less the entropy of q, which no weight of the model changes: their
+    gradients are the same.
+
+    Args, call arguments, returns, raises: see `SmoothedCrossEntropy`.
+
+    Example, in which the model says what the target is:
+        >>> q = np.array([[[0.025, 0.925, 0.025, 0.025]]], "float32")
+        >>> round(float(KLDivergence(smoothing=0.1)([[1]], np.log(q))), 6) + 0.0
+        0.0
+    """
+
+    def __init__(self, smoothing=0.1, r_drop=0.0, name="kl_divergence", **kwargs):
+        super().__init__(smoothing, r_drop, name, **kwargs)
+
+    def of_tokens(self, labels, logits):
+        size = logits.shape[-1]
+        others = self.smoothing / size
+        entropy = 0.0
+        for count, q in ((1, 1 - self.smoothing + others), (size - 1, others)):
+            entropy -= count * q * math.log(q) if q else 0.0
+        return super().of_tokens(labels, logits) - entropy
+
+
+@keras.saving.register_keras_serializable("tfformer")
+class SquaredDistance(SmoothedCrossEntropy):
+    """sum_v (q_v - p_v)^2 with q = (1 - a) onehot(y) + a / V.
+
+    A model that is surely wrong gets next to no gradient of it: that of a logit has the factor p,
+    where cross-entropy has p - q.
+
+    Args, call arguments, returns, raises: see `SmoothedCrossEntropy`.
+
+    Example, in which the model says the one and the target is the other of two:
+        >>> loss = SquaredDistance(smoothing=0.0)
+        >>> round(float(loss([[1]], [[[99.0, 0.0]]])), 4)
+        2.0
+    """
+
+    def __init__(self, smoothing=0.1, r_drop=0.0, name="squared_distance", **kwargs):
+        super().__init__(smoothing, r_drop, name, **kwargs)
+
+    def of_tokens(self, labels, logits):
+        size, a = logits.shape[-1], self.smoothing
+        p, _ = normalised(logits)
+        of_label = label_logits(labels, p)
+        # sum (q - p)^2 = sum p^2 - 2 sum q p + sum q^2, and no q [N, V] is made.
+        squares = (1 - a + a / size) ** 2 + (size - 1) * (a / size) ** 2
+        return ops.sum(ops.square(p), axis=-1) - 2 * ((1 - a) * of_label + a / size) + squares

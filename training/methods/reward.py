@@ -1,0 +1,168 @@
+"""BLEU as a reward: a trained translator learns from translations of its own, by their BLEU.
+
+BLEU counts, and has no gradient. But its expectation over what the model says has one: more of what
+scores well, less of what does not. Both methods draw translations of each source, score each
+against its reference, and learn each with a weight, which is positive for those that are better
+than expected. (That the gradient of an expectation is one of weighted log-likelihoods is REINFORCE,
+Williams 1992.)
+"""
+
+import tensorflow as tf
+
+from tfformer.config import BOS, PAD
+from tfformer.inference.fuse import fuse
+from tfformer.inference.transformer import Inference
+from tfformer.search import State, greedy_search, sample_search
+from training.bleu import sentence_bleu
+from training.methods.method import note
+
+REWARD = "reward"
+MINIMUM_RISK, SELF_CRITICAL = "minimum-risk", "self-critical"
+# How sharp the distribution over the candidates is (Shen et al. 2016, section 4.2.1).
+SHARPNESS = 5e-3
+
+
+class Reward:
+    """The first pass of a training by reward: in place of the pairs of a batch, candidates.
+
+    `"minimum-risk"`: the candidates of a source are those that are drawn and its reference, each
+    once; see `risk_weights`. `"self-critical"`: those that are drawn; see `advantage_weights`.
+
+    Args:
+        kind: one of the two.
+        samples: n, translations that are drawn for each source.
+        tokenizer: of the run.
+        longest: tokens of a translation at most.
+
+    Call arguments:
+        model: a `Transformer`.
+        inputs, labels: a padded batch of B pairs.
+        seed: integers [2].
+
+    Returns:
+        (inputs, labels, weights) of all candidates, B n or B (n + 1) rows. The weights are of their
+        tokens, float32.
+    """
+
+    def __init__(self, kind, samples, tokenizer, longest):
+        self.kind, self.samples, self.tokenizer = kind, samples, tokenizer
+        self.longest = longest
+
+    def __call__(self, model, inputs, labels, seed):
+        source_ids, labels = (tf.cast(x, tf.int32) for x in (inputs["source_ids"], labels))
+        batch = tf.shape(labels)[0]
+        inference = Inference(*fuse(model, self.longest))
+        memory = inference.memory(source_ids)
+        # Twice as long as the reference no good translation is; rows of padding are skipped.
+        sizes = tf.math.count_nonzero(labels, axis=1, dtype=tf.int32)  # [B]
+        limit, blank = tf.minimum(2 * sizes + 8, self.longest), sizes == 0
+
+        def drawn(count, search, *options):
+            """`count` translations of each source: ids [B, count, L], log P [B, count]."""
+            of_rows = tf.nest.map_structure(lambda x: tf.repeat(x, count, axis=0), memory)
+            state = State(of_rows, inference.caches(batch * count, 1))
+            limits, skip = (tf.repeat(x, count) for x in (limit, blank))
+            found = search(inference.step, state, batch * count, limits, *options, skip=skip)
+            ids = tf.reshape(found.token_ids, [batch, count, -1])  # [B, n, L]
+            return ids, tf.reshape(found.log_probs, [batch, count])
+
+        seed = tf.cast(tf.reduce_sum(seed) % 2147483647, tf.int32)
+        ids, log_probs = drawn(self.samples, sample_search, seed)
+        rewards = self.rewards(ids, labels)
+        real = tf.cast(~blank, tf.float32)
+        mean = tf.reduce_mean(rewards, axis=1)
+        note(model, REWARD, tf.reduce_sum(mean * real), tf.reduce_sum(real))
+        if self.kind == SELF_CRITICAL:
+            baseline = self.rewards(drawn(1, greedy_search)[0], labels)
+            weights = advantage_weights(rewards, baseline)
+        else:
+            ids = with_last(ids, labels)
+            bos = tf.fill([batch, 1], BOS)
+            target_ids = tf.where(labels == PAD, PAD, tf.concat([bos, labels[:, :-1]], axis=1))
+            of_reference = inference.log_probs(target_ids, labels, memory)  # [B, T]
+            of_reference = tf.reduce_sum(tf.where(labels == PAD, 0.0, of_reference), axis=1)
+            log_probs = tf.concat([log_probs, of_reference[:, None]], axis=1)
+            rewards = tf.concat([rewards, tf.ones([batch, 1])], axis=1)
+            weights = risk_weights(log_probs, rewards, first_of_equal(ids))
+        return candidates(source_ids, ids, weights * real[:, None])
+
+    def rewards(self, ids, labels):
+        """BLEU of each of the translations ids [B, n, L] against its reference, float32 [B, n] in
+        [0, 1]."""
+        batch, count, length = tf.unstack(tf.shape(ids))
+        texts = self.tokenizer.decode(tf.reshape(ids, [batch * count, length]))  # [B * n]
+        references = tf.repeat(self.tokenizer.decode(labels), count)
+        found = tf.numpy_function(bleus, [texts, references], tf.float32)
+        return tf.reshape(found, [batch, count])  # [B, n]
+
+
+def bleus(texts, references):
+    """BLEU of texts against their references, byte strings both, in [0, 1]: NumPy's float32."""
+    pairs = zip(texts, references, strict=True)
+    return tf.constant([sentence_bleu(*(x.decode() for x in pair)) / 100 for pair in pairs]).numpy()
+
+
+def risk_weights(log_probs, rewards, known=None):
+    """The weight of each candidate's log-likelihood in minimum risk training (Shen et al. 2016).
+
+    The risk of a source is sum_i Q_i (1 - r_i), Q = softmax(a log P) over its candidates (their
+    equations 9 and 10). Its derivative by log P_i is a Q_i (R - r_i) with R = sum_i Q_i r_i, so
+    that Q_i (r_i - R) is what the likelihood of i is worth. Of n candidates the weight is n times
+    that, without the factor a: the size of a gradient is no matter to Adam.
+
+    Args:
+        log_probs: of the candidates, float32 [B, n].
+        rewards: float32 [B, n].
+        known: boolean [B, n]; what is False is no candidate. Default: all are.
+
+    Returns:
+        float32 [B, n]; of a source they sum to 0.
+    """
+    scores = SHARPNESS * log_probs
+    if known is not None:
+        scores = tf.where(known, scores, -1e9)
+    q = tf.nn.softmax(scores)
+    expected = tf.reduce_sum(q * rewards, axis=1, keepdims=True)
+    return tf.cast(tf.shape(q)[1], tf.float32) * q * (rewards - expected)
+
+
+def advantage_weights(rewards, baseline):
+    """The weight of each candidate's log-likelihood in self-critical training: how much better it
+    is than what greedy search finds (Rennie et al. 2017, equation 7).
+
+    Args:
+        rewards: of the candidates, float32 [B, n].
+        baseline: the reward of the greedy translation, float32 [B, 1].
+
+    Returns:
+        float32 [B, n].
+    """
+    return rewards - baseline
+
+
+def with_last(ids, labels):
+    """The ids [B, n, L] and behind them the labels [B, T]: [B, n + 1, max(L, T)]."""
+    length = tf.maximum(tf.shape(ids)[2], tf.shape(labels)[1])
+
+    def filled(x):
+        return tf.pad(x, [[0, 0], [0, 0], [0, length - tf.shape(x)[2]]])
+
+    return tf.concat([filled(ids), filled(labels[:, None])], axis=1)
+
+
+def first_of_equal(ids):
+    """Which of the rows ids [B, n, L] of a source no earlier one equals, boolean [B, n]."""
+    equal = tf.reduce_all(ids[:, :, None] == ids[:, None], axis=3)  # [B, n, n]
+    earlier = tf.linalg.band_part(tf.cast(equal, tf.int32), -1, 0)
+    return tf.reduce_sum(earlier, axis=2) == 1
+
+
+def candidates(source_ids, ids, weights):
+    """A batch as a model learns it, of candidates [B, n, L] and their weights [B, n]."""
+    batch, count, length = tf.unstack(tf.shape(ids))
+    labels = tf.reshape(ids, [batch * count, length])  # [B * n, L]
+    bos = tf.fill([batch * count, 1], BOS)
+    target_ids = tf.where(labels == PAD, PAD, tf.concat([bos, labels[:, :-1]], axis=1))
+    inputs = {"source_ids": tf.repeat(source_ids, count, axis=0), "target_ids": target_ids}
+    of_tokens = tf.repeat(tf.reshape(weights, [-1, 1]), length, axis=1)  # [B * n, L]
+    return inputs, labels, of_tokens

@@ -1,0 +1,186 @@
+"""What a recipe may be: a rule raises a ValueError that names the setting, the rule and the value.
+
+A recipe is checked whenever one is made, so nothing else asks again.
+"""
+
+import math
+
+AUTO = "auto"
+OPTIMIZERS = ("adam", "muon")
+STRATEGIES = ("none", "mirrored", "multiworker", "tpu")
+VOCABULARY_KINDS = ("unigram", "bpe", "char")
+DTYPES = ("float32", "mixed_bfloat16", "mixed_float16", AUTO)
+OBJECTIVES = ("cross-entropy", "kl", "squared")
+DECAYS = ("linear", "exponential", "inverse-sigmoid")
+REPLACEMENTS = ("argmax", "sampled", "mixed")
+REWARDS = ("none", "minimum-risk", "self-critical")
+
+# (name, least) of what has no other bound, and (name, least, most) of what has.
+LEAST = (
+    ("max_characters", 1),
+    ("accumulate", 1),
+    ("cores", 0),
+    ("epochs", 1),
+    ("warmup_steps", 1),
+    ("validate_every", 1),
+    ("average", 1),
+    ("checkpoint_steps", 1),
+    ("patience", 0),
+    ("seed", 0),
+    ("max_minutes", 0),
+    ("max_length_ratio", 1),
+    ("weight_decay", 0),
+    ("clip_norm", 0),
+    ("r_drop", 0),
+    ("r_drop_from", 0),
+    ("subword_sampling_from", 0),
+    ("both_ways", 0),
+    ("new_pieces", 0),
+    ("guided_attention", 0),
+    ("guided_heads", 0),
+)
+BETWEEN = (
+    ("max_tokens", 2, 1024),
+    ("vocabulary_size", 261, 1_000_000),
+    ("smoothing", 0, 0.99),
+    ("subword_sampling", 0, 1),
+    ("word_dropout", 0, 0.99),
+    ("glancing", 0, 1),
+    ("beam_width", 1, 64),
+    ("length_penalty", 0, 10),
+    ("cooldown", 0, 1),
+    ("scheduled_sampling", 0, 0.99),
+    ("scheduled_sampling_passes", 2, 5),
+    ("reward_samples", 2, 64),
+)
+
+
+def check(recipe):
+    """Raises a ValueError if a recipe breaks a rule."""
+    # Here, not above: they bring Keras and TensorFlow with them.
+    from tfformer.config import PRESETS
+    from training.tasks import TASKS
+
+    words(recipe, TASKS, tuple(PRESETS))
+    numbers(recipe)
+    task, size = TASKS[recipe.task], recipe.vocabulary_size
+    parts(recipe, task.parts)
+    if recipe.subword_sampling and recipe.vocabulary_kind == "char":
+        raise ValueError(
+            "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
+            f"segmentation, got {recipe.subword_sampling}"
+        )
+    require_vocabulary(recipe, recipe.shared_vocabulary)
+    search(recipe, task)
+    config = task.configuration(recipe, size, shared=recipe.shared_vocabulary)
+    require_positions(config, recipe.max_tokens)
+    if config.normalization == "batch" and recipe.strategy != "none":
+        raise ValueError(
+            "strategy must be 'none' with normalization='batch', of which each device would "
+            f"keep its own averages, got {recipe.strategy!r}"
+        )
+    task.of(config).require_methods(recipe)
+    batches(recipe)
+
+
+def words(recipe, tasks, presets):
+    """The settings that are one of a few words."""
+    for name, allowed in (
+        ("task", tuple(tasks)),
+        ("preset", presets),
+        ("vocabulary_kind", VOCABULARY_KINDS),
+        ("dtype", DTYPES),
+        ("strategy", STRATEGIES),
+        ("optimizer", OPTIMIZERS),
+        ("objective", OBJECTIVES),
+        ("scheduled_sampling_decay", DECAYS),
+        ("scheduled_sampling_by", REPLACEMENTS),
+        ("reward", REWARDS),
+        ("class_weights", tasks[recipe.task].class_weights if recipe.task in tasks else ()),
+    ):
+        if getattr(recipe, name) not in allowed:
+            raise ValueError(f"{name} must be one of {allowed}, got {getattr(recipe, name)!r}")
+
+
+def numbers(recipe):
+    """The settings that are numbers."""
+    for name, least in LEAST:
+        if not getattr(recipe, name) >= least:  # nan neither
+            raise ValueError(f"{name} must be at least {least}, got {getattr(recipe, name)}")
+        if getattr(recipe, name) == math.inf and name != "max_length_ratio":
+            raise ValueError(f"{name} must be finite, got inf")
+    for name, least, most in BETWEEN:
+        if not least <= (value := getattr(recipe, name)) <= most:
+            raise ValueError(f"{name} must be in [{least}, {most}], got {value}")
+    if not 0 < recipe.learning_rate_scale < math.inf:
+        raise ValueError(
+            f"learning_rate_scale must be positive and finite, got {recipe.learning_rate_scale}"
+        )
+
+
+def parts(recipe, parts):
+    """Which parts of the model do not learn; `parts` are those that a task's model has."""
+    unknown = sorted(set(recipe.frozen()) - set(parts))
+    if unknown or set(recipe.frozen()) == set(parts):
+        raise ValueError(f"freeze must be some of {parts} but not all, got {recipe.freeze!r}")
+    if recipe.new_pieces and "embeddings" in recipe.frozen():
+        raise ValueError(
+            "new_pieces must be 0 with freeze='embeddings', where none would learn, got "
+            f"{recipe.new_pieces}"
+        )
+
+
+def search(recipe, task):
+    """The options of the search that the model is served with."""
+    from tfformer.search.options import KEPT
+
+    for name, value in recipe.search.items():
+        if not task.searched:
+            raise ValueError(
+                f"search must be empty for the family {task.family}, where nothing is "
+                f"searched, got {name!r}"
+            )
+        if name not in task.searched:
+            raise ValueError(
+                f"search of the family {task.family} must be of {sorted(task.searched)}, got "
+                f"{name!r}"
+            )
+        KEPT[name].checked(value)
+    if recipe.search.get("min_length", 0) > recipe.max_tokens:
+        raise ValueError(
+            f"min_length must be at most max_tokens={recipe.max_tokens}, got "
+            f"{recipe.search['min_length']}"
+        )
+
+
+def batches(recipe):
+    """How large a batch is."""
+    if recipe.batch_tokens == AUTO:
+        if recipe.accumulate > 1 or recipe.cores > 1 or recipe.strategy != "none":
+            raise ValueError(
+                "batch_tokens must be a number where several devices or parts share a batch, "
+                f"got {AUTO!r}"
+            )
+    elif not recipe.max_tokens <= recipe.batch_tokens < math.inf:
+        raise ValueError(
+            "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "
+            f"got batch_tokens={recipe.batch_tokens} and max_tokens={recipe.max_tokens}"
+        )
+
+
+def require_vocabulary(recipe, is_shared):
+    """A ValueError if the vocabulary, perhaps that of `--init`, does not allow `both_ways`."""
+    if recipe.both_ways and not is_shared:
+        raise ValueError(
+            "both_ways must be 0 without a shared vocabulary, for either language is source "
+            f"and target then, got {recipe.both_ways}"
+        )
+
+
+def require_positions(config, max_tokens):
+    """A ValueError if a model cannot number the tokens of its texts."""
+    if config.longest < max_tokens:
+        raise ValueError(
+            f"max_tokens must be at most the model's max_positions={config.longest}, got "
+            f"{max_tokens}"
+        )
