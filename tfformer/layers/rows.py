@@ -58,22 +58,28 @@ def without_padding(inputs, labels, passes=1):
             f'inputs must be {{"source_ids": [B, S], "target_ids": [B, T]}}, got {names}'
         )
 
-    def places(ids):
-        tokens = ops.reshape(padding_mask(ids), (passes, -1))  # [passes, B * T]
-        # Of padding alone the first place is kept: there must be something to gather from.
-        first = ops.arange(ops.shape(tokens)[1]) == 0
-        tokens = tokens | (first & ~ops.any(tokens, axis=1, keepdims=True))
-        tokens = ops.reshape(tokens, (-1,))  # [passes * B * T]
-        places = ops.nonzero(tokens)[0]
-        if passes > 1:
-            return places
-        padding = ops.nonzero(~tokens)[0]
-        return ops.concatenate([places, padding[: -ops.size(places) % MULTIPLE]])
-
-    places = {f"{side}_places": places(inputs[f"{side}_ids"]) for side in ("source", "target")}
+    places = {
+        f"{side}_places": token_places(inputs[f"{side}_ids"], passes)
+        for side in ("source", "target")
+    }
     labels = ops.reshape(labels, (-1,))  # [B * T]
     labels = ops.take(labels, places["target_places"], axis=0)
     return {**inputs, **places}, labels
+
+
+def token_places(ids, passes=1):
+    """The places of all tokens of ids [B, T], ascending, of each of so many copies of the rows. In
+    a single pass, places of padding follow up to the next multiple of 16."""
+    tokens = ops.reshape(padding_mask(ids), (passes, -1))  # [passes, B * T]
+    # Of padding alone the first place is kept: there must be something to gather from.
+    first = ops.arange(ops.shape(tokens)[1]) == 0
+    tokens = tokens | (first & ~ops.any(tokens, axis=1, keepdims=True))
+    tokens = ops.reshape(tokens, (-1,))  # [passes * B * T]
+    places = ops.nonzero(tokens)[0]
+    if passes > 1:
+        return places
+    padding = ops.nonzero(~tokens)[0]
+    return ops.concatenate([places, padding[: -ops.size(places) % MULTIPLE]])
 
 
 class Padded:

@@ -25,10 +25,11 @@ class MaskedLanguageModel(TextEncoder):
     Call arguments:
         inputs: integers [B, S], each row ending with eos (3); 0 is padding after them. Or {"ids":
             these}; or {"ids": integers [B, S], "texts": integers [B, S]}, where a row has several
-            texts one behind the other: see `tfformer.layers.rows.Joined`.
+            texts one behind the other: see `tfformer.layers.rows.Joined`; and with these perhaps
+            "asked" [N], the places b * S + s whose logits are wanted.
 
     Returns:
-        logits [B, S, V]; of joined texts, of each place, [B * S, V].
+        logits [B, S, V]; of joined texts, of each place, [B * S, V], or of those asked for, [N, V].
 
     Raises:
         ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
@@ -56,11 +57,11 @@ class MaskedLanguageModel(TextEncoder):
         )
 
     def call(self, inputs, training=None):
-        rows = None
-        if isinstance(inputs, dict) and set(inputs) == {"ids", "texts"}:
-            rows, inputs = Joined(inputs["texts"]), inputs["ids"]
+        rows = asked = None
+        if isinstance(inputs, dict) and set(inputs) - {"asked"} == {"ids", "texts"}:
+            rows, asked, inputs = Joined(inputs["texts"]), inputs.get("asked"), inputs["ids"]
         x = self.states(self._ids_of(inputs), training, rows)
-        return self.tied_logits(x)
+        return self.tied_logits(x if asked is None else ops.take(x, asked, axis=0))
 
     def embed(self, inputs, training=None):
         """The vectors of texts, the mean over their tokens: ids [B, S] -> [B, D].

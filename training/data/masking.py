@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
+from tfformer.layers.rows import token_places
 from tfformer.text.sides import SPACE
 
 CHOSEN = 0.15  # of the words, and of a row one at least
@@ -18,9 +19,11 @@ class Masking:
 
     Args:
         tokenizer: a `Tokenizer`.
+        packed: whether batches say where their gaps are, see `asked_alone`. Default False.
     """
 
-    def __init__(self, tokenizer):
+    def __init__(self, tokenizer, packed=False):
+        self.packed = packed
         pieces = tokenizer.source.pieces
         self.size = len(pieces)
         self.begins = tf.constant([piece.startswith(SPACE) for piece in pieces])
@@ -29,7 +32,8 @@ class Masking:
         """A batch of full rows, int32 [B, T] each, as `JoinedBatches` has it: `labels` are the
         texts, with eos."""
         ids, labels = self.masked(labels, texts, seed)
-        return {"ids": ids, "texts": texts}, labels
+        inputs = {"ids": ids, "texts": texts}
+        return asked_alone(inputs, labels) if self.packed else (inputs, labels)
 
     def masked(self, ids, texts, seed):
         """ids [B, T] with some words hidden, and what these were; padding where none is.
@@ -64,3 +68,13 @@ class Masking:
         after = tf.concat([tf.zeros_like(first), ids[:, :-1] <= EOS], axis=1)
         begins |= tf.concat([first, other], axis=1) | after
         return tf.cumsum(tf.cast(begins, tf.int32), axis=1) - 1
+
+
+def asked_alone(inputs, labels, passes=1):
+    """A batch whose logits are computed at the gaps alone, one place in seven: the same loss, and
+    the same gradients. Of several passes, for R-Drop, it stays as it is."""
+    if passes > 1:
+        return inputs, labels
+    asked = token_places(labels)
+    labels = tf.gather(tf.reshape(labels, [-1]), asked)  # [N]
+    return {**inputs, "asked": asked}, labels

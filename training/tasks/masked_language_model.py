@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfformer.config import PAD, MaskedLanguageModelConfig
 from tfformer.models import MASKED_LANGUAGE_MODEL
 from training.data.joined import JoinedBatches
-from training.data.masking import Masking
+from training.data.masking import Masking, asked_alone
 from training.tasks.plain_text import PlainTextTask
 
 # Of the first texts one word each becomes a gap, for what a validation shows.
@@ -27,13 +27,14 @@ class MaskedLanguageModelling(PlainTextTask):
     # And what is generated; and words that are hidden, of which masking hides its own.
     unused = (*PlainTextTask.unused, "word_dropout", "beam_width", "length_penalty")
     parts, configuration_class = ("encoder", "embeddings"), MaskedLanguageModelConfig
+    without_padding = staticmethod(asked_alone)
 
     def batches(self, corpus, tokenizer, batch_tokens, max_tokens, **options):
         """Rows are full, and a text has no other side: `packed` and `both_ways` say nothing, nor
         does noise, for masking is all there is. Where nothing is shuffled, every pass hides the
         same words, so that validations compare."""
         known = {name: options[name] for name in ("seed", "shuffle", "parts") if name in options}
-        hiding = Masking(tokenizer)
+        hiding = Masking(tokenizer, packed=options.get("packed", False))
         return JoinedBatches(hiding, corpus, batch_tokens, row_length=max_tokens, **known)
 
     def example(self, source, target, padded, seed=(0, 0)):

@@ -11,7 +11,12 @@ import tensorflow as tf
 from shared import once
 from stopped import assert_goes_on
 
-from tfformer import Tokenizer
+from tfformer import (
+    MaskedLanguageModel,
+    MaskedLanguageModelConfig,
+    SmoothedCrossEntropy,
+    Tokenizer,
+)
 from tfformer import run as runs
 from tfformer.config import BOS, EOS
 from training import evaluate, train, translate
@@ -121,6 +126,25 @@ def test_of_each_row_a_word_is_hidden(tokenizer):
     ids = tf.where(tf.range(ids.shape[1]) < 3, ids, 0)  # a word or two
     _, labels = Masking(tokenizer).masked(ids, tf.where(ids > 0, numbers, 0), [3, 3])
     assert (labels.numpy() > 0).any(axis=1).all()
+
+
+def test_gaps_alone_give_the_same_loss_and_gradients(tokenizer):
+    """And no state is multiplied by the vocabulary for nothing."""
+    size = len(tokenizer.source.pieces)
+    config = MaskedLanguageModelConfig.preset("test", size, dropout=0.0)
+    model, found = MaskedLanguageModel(config), []
+    ids, numbers = rows(tokenizer, 5)
+    for packed in (False, True):
+        inputs, labels = Masking(tokenizer, packed).joined(ids, ids, numbers, [3, 4])
+        with tf.GradientTape() as tape:
+            logits = model(inputs)
+            loss = SmoothedCrossEntropy()(tf.reshape(labels, [-1]), logits)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        found.append([loss, *(tf.convert_to_tensor(g) for g in gradients if g is not None)])
+        count = int(tf.math.count_nonzero(labels))
+        assert logits.shape == ((count + -count % 16 if packed else tf.size(ids)), size)
+    for alone, everywhere in zip(found[1], found[0], strict=True):
+        np.testing.assert_allclose(alone, everywhere, rtol=1e-4, atol=1e-6)
 
 
 def test_validations_hide_the_same_and_epochs_others(folder):
