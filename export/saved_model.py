@@ -128,11 +128,14 @@ def export(run, directory, progress=print, batching=False, quick=False, **option
         RunError, OSError, tf.errors.OpError: nothing is published.
     """
     from export.verification.families import COMPARISONS
+    from tfformer.files import RunError
     from tfformer.models import family_of
     from tfformer.run import load_service
 
     check_name(Path(directory))
     service = load_service(run, **options)
+    if service.not_exported:
+        raise RunError(f"{run}: {service.not_exported}")
 
     def compare(requests, report):
         comparison = COMPARISONS[family_of(service.model)]

@@ -11,6 +11,7 @@ FAMILY_TASKS = {
     "classifier": "classifier",
     "tagger": "tagger",
     "span": "span",
+    "recurrent": "recurrent",
 }
 # Those whose corpus is plain text, and those of texts and labels.
 PLAIN_TASKS = {"language-model", "masked-language-model"}

@@ -38,6 +38,7 @@ from tfformer.config.options import (
     option,
     whole,
 )
+from tfformer.config.recurrent import RecurrentConfig
 
 __all__ = [
     "ACTIVATIONS",
@@ -64,6 +65,7 @@ __all__ = [
     "NonAutoregressiveConfig",
     "NumberedOptions",
     "OneStackOptions",
+    "RecurrentConfig",
     "SpanConfig",
     "StackOptions",
     "TaggerConfig",

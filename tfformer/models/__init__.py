@@ -7,6 +7,7 @@ from tfformer.config import (
     LanguageModelConfig,
     MaskedLanguageModelConfig,
     NonAutoregressiveConfig,
+    RecurrentConfig,
     SpanConfig,
     TaggerConfig,
     TransformerConfig,
@@ -15,6 +16,7 @@ from tfformer.models.classifier import Classifier
 from tfformer.models.language_model import LanguageModel
 from tfformer.models.masked_language_model import MaskedLanguageModel
 from tfformer.models.non_autoregressive import NonAutoregressive
+from tfformer.models.recurrent import Recurrent
 from tfformer.models.span_reader import SpanReader
 from tfformer.models.tagger import Tagger
 from tfformer.models.transformer import Transformer
@@ -39,6 +41,7 @@ CLASSIFIER = "classifier"
 TAGGER = "tagger"
 SPAN = "span"
 MASKED_LANGUAGE_MODEL = "masked-language-model"
+RECURRENT = "recurrent"
 FAMILIES = {
     ENCODER_DECODER: Family(TransformerConfig, Transformer),
     LANGUAGE_MODEL: Family(LanguageModelConfig, LanguageModel),
@@ -47,10 +50,11 @@ FAMILIES = {
     TAGGER: Family(TaggerConfig, Tagger),
     SPAN: Family(SpanConfig, SpanReader),
     NON_AUTOREGRESSIVE: Family(NonAutoregressiveConfig, NonAutoregressive),
+    RECURRENT: Family(RecurrentConfig, Recurrent),
 }
 
 # The families that make a translation of a source.
-TRANSLATING = (ENCODER_DECODER, NON_AUTOREGRESSIVE)
+TRANSLATING = (ENCODER_DECODER, NON_AUTOREGRESSIVE, RECURRENT)
 
 
 def family_of(model):

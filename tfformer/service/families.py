@@ -6,11 +6,13 @@ from tfformer.models import (
     LANGUAGE_MODEL,
     MASKED_LANGUAGE_MODEL,
     NON_AUTOREGRESSIVE,
+    RECURRENT,
     SPAN,
     TAGGER,
 )
 from tfformer.service.gap_filler import GapFiller
 from tfformer.service.parallel_translator import ParallelTranslator
+from tfformer.service.recurrent_translator import RecurrentTranslator
 from tfformer.service.span_answers import SpanAnswers
 from tfformer.service.text_classifier import TextClassifier
 from tfformer.service.text_generator import TextGenerator
@@ -25,4 +27,5 @@ SERVICES = {
     CLASSIFIER: TextClassifier,
     TAGGER: TextTagger,
     SPAN: SpanAnswers,
+    RECURRENT: RecurrentTranslator,
 }

@@ -65,6 +65,8 @@ class Generation(FromSource):
     """
 
     asked, kept = ASKED, ("token_log_probs", "alignment")
+    # What makes a forward pass of a twin and its weights.
+    forward = Inference
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class Generation(FromSource):
         """The forward pass; of these sentences alone, it is that over the shortlist, if any."""
         if source_ids is not None and self.shortlist:
             return ShortlistInference(*self.fused(), *self.shortlist, source_ids)
-        return Inference(*self.fused())
+        return self.forward(*self.fused())
 
     # From text to ids.
 

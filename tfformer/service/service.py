@@ -50,6 +50,8 @@ class Service(abc.ABC):
     """
 
     max_target_length, shortlist, xla = 0, None, False
+    # Why nothing of it is exported, if that is so.
+    not_exported = ""
     # The output of `serving_default` that a command prints, string [B].
     output = ""
 
@@ -158,6 +160,8 @@ class Service(abc.ABC):
             FileExistsError: there is something at `directory`, which stays as it is.
             ValueError: `signatures` names one that there is not.
         """
+        if self.not_exported:
+            raise ValueError(self.not_exported)
         unknown = [name for name in signatures or () if name not in self.signatures]
         if unknown:
             raise ValueError(f"signatures must be of {[*self.signatures]}, got {unknown[0]!r}")

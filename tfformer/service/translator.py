@@ -132,6 +132,8 @@ class Translator(Translating, Searching):
         (2, '')
     """
 
+    # The class of the model, and of what its signatures share.
+    KIND, GENERATION = Transformer, Generation
     ABOUT = "Text in, text out, by beam search: an encoder-decoder Transformer"
     LARGEST = "memory of the largest request, of most rows or widest beam"
     COSTS = "FLOPs of a source token; of a target token and beam"
@@ -157,7 +159,7 @@ class Translator(Translating, Searching):
         shortlist=None,
         xla=False,
     ):
-        check_sides(model, tokenizer, Transformer)
+        check_sides(model, tokenizer, self.KIND)
         config = model.config
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
         self.dtype = checked_dtype(dtype)
@@ -240,7 +242,7 @@ class Translator(Translating, Searching):
         return {signature.name: signature for signature in made}
 
     def _generation(self, fused, shortlist):
-        return Generation(
+        return self.GENERATION(
             self.model.config,
             fused,
             self.tokenizer,

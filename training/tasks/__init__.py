@@ -4,6 +4,7 @@ from training.tasks.classification import Classification, MultiLabelClassificati
 from training.tasks.language_model import LanguageModelling
 from training.tasks.masked_language_model import MaskedLanguageModelling
 from training.tasks.non_autoregressive import NonAutoregressiveTranslation
+from training.tasks.recurrent import RecurrentTranslation
 from training.tasks.span import SpanReading
 from training.tasks.tagging import Tagging
 from training.tasks.translation import Translation
@@ -17,4 +18,5 @@ TASKS = {
     "tagger": Tagging(),
     "span": SpanReading(),
     "multi-label-classifier": MultiLabelClassification(),
+    "recurrent": RecurrentTranslation(),
 }

@@ -85,6 +85,13 @@ def test_a_training_by_reward_goes_on_bit_for_bit(files, whole, tmp_path, kind):
         assert all(0 <= float(row["reward"]) <= 1 for row in csv.DictReader(file))
 
 
+@pytest.mark.slow
+def test_a_recurrent_model_goes_on_bit_for_bit(files, tmp_path):
+    options = [*SIZES, "--family", "recurrent"]
+    assert train.main(words(files, tmp_path / "whole", *options)) == 0
+    assert_goes_on(words(files, tmp_path / "run", *options), tmp_path / "run", tmp_path / "whole")
+
+
 def test_switched_off_nothing_is_there():
     """So a step has not one operation more than without them."""
     pairs = {"scheduled_sampling": 0.0, "guided_attention": 0.0, "reward": "none"}

@@ -1,0 +1,59 @@
+"""The forward pass of the recurrent model for a search, by its own layers: it is not exported."""
+
+import tensorflow as tf
+
+from tfformer.search.step import State, StepResult
+
+
+class RecurrentInference:
+    """What `tfformer.search` asks of a `Recurrent` model.
+
+    Its cache has the states of all layers at every position, though the newest are enough: it is by
+    `visible` that a step knows whose they are, and so a search need not know that there is a state.
+
+    Args:
+        model: the model.
+    """
+
+    def __init__(self, model):
+        self.model, self.vocabulary_size = model, model.config.target_vocabulary_size
+        self.size = model.config.num_decoder_layers * model.config.d_model  # N D
+
+    def memory(self, source_ids):
+        """source_ids [B, S] -> what the decoder needs of the source."""
+        return self.model.encode(source_ids, training=False)
+
+    def start(self, source_ids, width):
+        """The `State` of a search with W = `width` beams, before the first step."""
+        shape = tf.stack([tf.shape(source_ids)[0], 1, 1, width * self.size])
+        return State(self.memory(source_ids), [tf.zeros(shape, self.model.compute_dtype)])
+
+    def step(self, ids, position, visible, state):
+        """The step function of `tfformer.search`; its cache is [B, 1, C, W * N D]."""
+        batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
+        (cache,) = state.cache
+        before = tf.maximum(position - 1, 0)
+        known = tf.reshape(cache[:, 0, before], [batch, width, self.size])  # [B, W, N D]
+        own = tf.cast(visible[:, :, before], known.dtype)  # [B, W, W]
+        first = tf.cast(state.memory["first"], known.dtype)[:, None]  # [B, 1, N D]
+        states = tf.where(position == 0, first, tf.matmul(own, known))
+        x = self.model.target_embedding(ids)
+        x, states, attention = self.model.decoder.step(x, states, state.memory)
+        logits = tf.cast(self.model.logits(x), tf.float32)
+        here = (tf.range(tf.shape(cache)[2]) == position)[None, None, :, None]
+        row = tf.reshape(states, [batch, 1, 1, width * self.size])  # [B, 1, 1, W * N D]
+        return StepResult(logits, [tf.where(here, row, cache)], attention)
+
+    def vocabulary_ids(self, ids):
+        """The ids of a search as ids of the vocabulary: the same."""
+        return ids
+
+    def decode(self, target_ids, memory):
+        """target_ids [B, T] -> logits float32 [B, T, V], and the attention, float32 [B, T, S]."""
+        logits, attention = self.model.decode(target_ids, memory, training=False)
+        return tf.cast(logits, tf.float32), attention[0][:, 0]
+
+    def log_probs(self, target_ids, labels, memory):
+        """log P(label) at all positions of target_ids [B, T], float32 [B, T]."""
+        log_probs = tf.nn.log_softmax(self.decode(target_ids, memory)[0])
+        return tf.gather(log_probs, labels, batch_dims=2)

@@ -1,0 +1,45 @@
+"""A recurrent model as functions of text, by the searches of a `Translator`; not exported."""
+
+from tfformer.inference.recurrent import RecurrentInference
+from tfformer.models.recurrent import Recurrent
+from tfformer.service.generation import Generation
+from tfformer.service.translator import Translator
+
+
+class RecurrentGeneration(Generation):
+    """A recurrent encoder-decoder, its tokenizer and its limits."""
+
+    forward = RecurrentInference
+
+
+class RecurrentTranslator(Translator):
+    """A recurrent model and its tokenizer as functions of text.
+
+    Args:
+        model: a `Recurrent` model.
+        tokenizer, **options: see `Translator`; without `xla` and `shortlist`.
+
+    Raises:
+        ValueError: as `Translator`; or there is an `xla` or a `shortlist`.
+
+    Example, with a model that has learned nothing:
+        >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
+        >>> config = RecurrentConfig.preset("test", tokenizer.source_vocabulary_size)
+        >>> translator = RecurrentTranslator(Recurrent(config), tokenizer, max_target_length=11)
+        >>> translator.translate([""])
+        ['']
+    """
+
+    ABOUT = "Text in, text out, by beam search: a recurrent encoder-decoder"
+    KIND, GENERATION = Recurrent, RecurrentGeneration
+    not_exported = "a recurrent model is not exported, it is here to be compared with others"
+
+    def __init__(self, model, tokenizer, **options):
+        for name in ("xla", "shortlist"):
+            if options.get(name):
+                raise ValueError(f"{name} must be off for a recurrent model, got {options[name]!r}")
+        super().__init__(model, tokenizer, **options)
+
+    def fused_for(self, positions, dtype=None):
+        """The model itself, whose layers compute what is searched."""
+        return (self.model,)

@@ -1,0 +1,27 @@
+"""Translation by a recurrent encoder-decoder, to compare the Transformer with."""
+
+from tfformer.config import RecurrentConfig
+from tfformer.models import RECURRENT
+from training.tasks.translation import Translation
+
+
+class RecurrentTranslation(Translation):
+    """The task of a `Recurrent` model and of its `RecurrentTranslator`."""
+
+    family, configuration_class = RECURRENT, RecurrentConfig
+    description = "A recurrent encoder-decoder with attention (Bahdanau et al. 2015)"
+    known_methods = ("objective",)
+    # A recurrence reads padded rows, one position after the other.
+    without_padding = None
+
+    def served(self, model, tokenizer, search):
+        from tfformer.service.recurrent_translator import RecurrentTranslator
+
+        return RecurrentTranslator(model, tokenizer, **search)
+
+    def sizes(self, config, settings):
+        for what, words in super().sizes(config, settings):
+            if what == "d_model, heads, d_ff":
+                what, words = "d_model", str(config["model"]["d_model"])
+            yield what, words
+        yield "attention", "yes" if config["model"]["attention"] else "no"
