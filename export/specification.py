@@ -11,7 +11,12 @@ from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense
 
 # Options of which the converted model can have one value alone.
-EXPRESSED = {"residual": True, "attention_positions": "none", "num_key_value_heads": None}
+EXPRESSED = {
+    "residual": True,
+    "attention_positions": "none",
+    "num_key_value_heads": None,
+    "location_width": 0,
+}
 # Names of `ctranslate2.specs.common_spec.Activation`; the GELU of both is the exact one.
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 

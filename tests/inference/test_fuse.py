@@ -44,6 +44,7 @@ VARIANTS = {
         "tie_embeddings": "all",
     },
     "batch, two layers in turn": {"normalization": "batch", "norm": "pre", "unique_layers": 2},
+    "location-aware": {"location_width": 5, "num_key_value_heads": 1},
     "one half for both": {"share_halves": True, "norm": "pre", "attention_positions": "relative"},
     # Rows of a multiple of 2 KiB, which are stored wider.
     "512 wide, swiglu": {"d_model": 512, "num_heads": 2, "d_ff": 512, "activation": "swiglu"},

@@ -16,6 +16,7 @@ from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder, EncoderLayer
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.length import LengthPredictor
+from tfformer.layers.location import Location
 from tfformer.layers.norm import AdaNorm, BatchNorm, LayerNorm, RMSNorm, SimpleNorm
 from tfformer.layers.output import Dense, PointerGenerator
 from tfformer.layers.pieces import Pieces, Recurrence
@@ -116,6 +117,17 @@ def places_case(layer, x, memory):
     return expected, by_twin
 
 
+def location_case(layer, x, memory):
+    """Of weights of the layer below, and of even ones."""
+    below = tf.nn.softmax(tf.reshape(memory[:, :, : T * 4], [B, 4, T, S]))
+    real = np.broadcast_to(MASK[:, None, None], below.shape).astype("float32")
+    real /= real.sum(axis=-1, keepdims=True)
+    expected = tf.concat([layer(below), layer(real[:, :, :1])], axis=2)
+    return tf.reshape(expected, [1, -1]), lambda twin, w: tf.reshape(
+        tf.concat([twin(w, below, PADDING), twin(w, None, PADDING)], axis=2), [1, -1]
+    )
+
+
 def plain_case(layer, x, memory):
     return layer(x), lambda twin, w: twin(w, rows(x))
 
@@ -181,6 +193,7 @@ CASES = {
     "alibi": (Alibi, lambda: Alibi(H), places_case),
     "relative": (RelativeBias, lambda: RelativeBias(H, 8, 5), places_case),
     "no positions": (NoPositions, lambda: NoPositions(D), positions_case),
+    "location": (Location, lambda: Location(4, 3), location_case),
     "embedding": (TokenEmbedding, lambda: TokenEmbedding(V, D), embedding_case),
     "sinusoids": (
         SinusoidalPositionalEncoding, lambda: SinusoidalPositionalEncoding(D), positions_case

@@ -179,6 +179,7 @@ def parameters(config):
     feed_forward = matrices * D * F + (matrices - 1) * F + D
     total = encoder_layers * (self_attention + feed_forward + 2 * norm)
     total += decoder_layers * (attention + 3 * norm)
+    total += decoder_layers * config.location_width * config.num_heads**2
     own = max(0, decoder_layers - encoder_layers) if config.share_halves else decoder_layers
     total += own * (self_attention + feed_forward)
     if config.ends_with_norm:

@@ -87,11 +87,29 @@ def place_bias(layer, head, length, causal):
     return found
 
 
-def head_weights(layer, query, value=None, mask=None, causal=False):
+def location(layer, below, mask):
+    """What is added to the scores of each head, [B, H, T, S], place by place."""
+    kernel = array(layer.location.kernel)
+    size, half = below.shape[-1], len(kernel) // 2
+    found = np.zeros(below.shape)
+    for s, n in np.ndindex(size, len(kernel)):
+        if 0 <= s + n - half < size:
+            found[..., s] += np.einsum("bgt,gh->bht", below[..., s + n - half], kernel[n])
+    return found
+
+
+def head_weights(layer, query, value=None, mask=None, causal=False, below=None):
     """The attention weights of each head, [B, H, T, S]; mask [B, T, S] or what broadcasts to it."""
     value = query if value is None else value
     queries, keys = dense(layer.query_projection, query), dense(layer.key_projection, value)
     size, found = layer.d_model // layer.num_heads, []
+    where = 0.0
+    if layer.location is not None:
+        if below is None:
+            shape = (len(query), layer.num_heads, query.shape[1], value.shape[1])
+            real = np.broadcast_to(mask[:, None], shape).astype("float64")
+            below = real / np.maximum(real.sum(axis=-1, keepdims=True), 1)
+        where = location(layer, below, mask)
     for h in range(layer.num_heads):
         g = h * layer.key_value_heads // layer.num_heads
         q, k = queries[..., h * size : (h + 1) * size], keys[..., g * size : (g + 1) * size]
@@ -100,13 +118,15 @@ def head_weights(layer, query, value=None, mask=None, causal=False):
         bias = 0.0
         if layer.positions in ("alibi", "relative"):
             bias = place_bias(layer, h, query.shape[1], causal)
+        if layer.location is not None:
+            bias = where[:, h]
         found.append(attention_weights(q, k, mask, bias))
     return np.stack(found, 1)
 
 
-def multi_head_attention(layer, query, value=None, mask=None, causal=False):
+def multi_head_attention(layer, query, value=None, mask=None, causal=False, below=None):
     """Concat(head_1, ..., head_h) W_O."""
-    weights = head_weights(layer, query, value, mask, causal)
+    weights = head_weights(layer, query, value, mask, causal, below)
     values = dense(layer.value_projection, query if value is None else value)
     size, heads = layer.d_model // layer.num_heads, []
     for h in range(layer.num_heads):
@@ -183,13 +203,13 @@ def decoder_self_attention(layer, x, x_mask=None, causal=True):
     )
 
 
-def decoder_layer(layer, x, memory, x_mask=None, memory_mask=None, causal=True):
+def decoder_layer(layer, x, memory, x_mask=None, memory_mask=None, causal=True, below=None):
     allowed = None if memory_mask is None else memory_mask[:, None, :]
     x = decoder_self_attention(layer, x, x_mask, causal)
     x = residual(
         layer.cross_residual,
         x,
-        lambda x: multi_head_attention(layer.cross_attention, x, memory, allowed),
+        lambda x: multi_head_attention(layer.cross_attention, x, memory, allowed, below=below),
     )
     return residual(layer.feed_forward_residual, x, lambda x: feed_forward(layer.feed_forward, x))
 
@@ -201,9 +221,21 @@ def encoder(layer, x, mask=None, causal=False):
 
 
 def decoder(layer, x, memory, x_mask=None, memory_mask=None, causal=True):
+    below = None
     for one in layer.layers:
-        x = decoder_layer(one, x, memory, x_mask, memory_mask, causal)
+        known = memory, x_mask, memory_mask, causal, below
+        below = attended(one, x, *known) if one.location_width else None
+        x = decoder_layer(one, x, *known)
     return layer_norm(layer.final_norm, x) if layer.options.ends_with_norm else x
+
+
+def attended(layer, x, memory, x_mask, memory_mask, causal, below):
+    """What a decoder layer attends to in the memory, [B, H, T, S]."""
+    queries = decoder_self_attention(layer, x, x_mask, causal)
+    if layer.norm == "pre":
+        queries = layer_norm(layer.cross_residual.layer_norm, queries)
+    allowed = None if memory_mask is None else memory_mask[:, None, :]
+    return head_weights(layer.cross_attention, queries, memory, allowed, below=below)
 
 
 def sinusoid(position, d_model):
@@ -352,14 +384,12 @@ def cross_attention_weights(model, source_ids, target_ids):
     x = embed_with_positions(model.source_embedding, model.source_positions, source_ids)
     memory = encoder(model.encoder, x, source)
     x = embed_with_positions(model.target_embedding, model.target_positions, target_ids)
-    found = []
+    found, below = [], None
     for layer in model.decoder.layers:
-        queries = decoder_self_attention(layer, x, target)
-        if model.config.norm == "pre":
-            queries = layer_norm(layer.cross_residual.layer_norm, queries)
-        allowed = source[:, None, :]
-        found.append(head_weights(layer.cross_attention, queries, memory, allowed))
-        x = decoder_layer(layer, x, memory, target, source)
+        known = memory, target, source, True, below
+        found.append(attended(layer, x, *known))
+        x = decoder_layer(layer, x, *known)
+        below = found[-1] if layer.location_width else None
     return found
 
 

@@ -29,6 +29,7 @@ VARIANTS = {
         "tie_embeddings": "all", "share_halves": True,
     },
     "batch": {"normalization": "batch", "norm": "pre"},
+    "location-aware": {"location_width": 3, "copy": True},
 }  # fmt: skip
 
 

@@ -63,6 +63,9 @@ class StackOptions:
             (Shazeer 2019). Default None: `num_heads`.
         unique_layers: M, layers of a stack with weights of their own. Layer n has those of layer
             n modulo M, "cycle" of Takase and Kiyono 2021; 1 shares all. Default None: all have.
+        location_width: of a decoder, how many places of the source the attention to it sees
+            together of what the layer below attends to, an odd number; see
+            `tfformer.layers.location`. Default 0: none.
 
     Raises:
         ValueError: naming the argument, the rule and the value received.
@@ -89,6 +92,9 @@ class StackOptions:
     unique_layers: int | None = option(
         None, "layers of a stack that have weights of their own, and repeat; default all", least=1
     )
+    location_width: int = option(
+        0, "places of the layer below's attention that an attention sees; 0: none", least=0
+    )
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -103,6 +109,8 @@ class StackOptions:
                 "d_model must be an even multiple of num_heads for rotary positions, got "
                 f"d_model={self.d_model} and num_heads={self.num_heads}"
             )
+        if self.location_width and self.location_width % 2 == 0:
+            raise ValueError(f"location_width must be 0 or odd, got {self.location_width}")
         if self.num_heads % self.key_value_heads:
             raise ValueError(
                 "num_heads must be a multiple of num_key_value_heads, got "

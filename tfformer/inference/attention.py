@@ -66,7 +66,8 @@ class Heads:
         return tf.reshape(x, shape)  # [B, H, T, N]
 
     def weights(self, queries, keys, bias):
-        """softmax(q k^T + bias) in float32, [B, H, T, S]; the queries are scaled already."""
+        """softmax(q k^T + bias) in float32, [B, H, T, S]; the queries are scaled already, and the
+        bias is of one head or of each."""
         scores = tf.matmul(self.grouped(queries), keys, transpose_b=True)
         return tf.nn.softmax(tf.cast(self.ungrouped(scores), tf.float32) + bias)
 
@@ -112,9 +113,13 @@ class CrossAttention:
         self.heads = Heads(layer)
         self.query = Dense([layer.query_projection], f"{name}/query", fusing, [self.heads.scale])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
+        self.location = layer.location and fusing.twin(layer.location, f"{name}/location")
 
-    def __call__(self, weights, x, batch, length, keys, values, bias):
-        """Rows to rows, and the attention weights, float32 [B, H, T, S]."""
+    def __call__(self, weights, x, batch, length, keys, values, bias, below=None):
+        """Rows to rows, and the attention weights, float32 [B, H, T, S]; `below` are those of the
+        layer below, for attention that sees them."""
+        if self.location is not None:
+            bias = bias + self.location(weights, below, bias)
         (queries,) = self.heads.split(self.query(weights, x), batch, length, 1)
         attention = self.heads.weights(queries, keys, bias)
         return self.output(weights, self.heads.mixed(attention, values)), attention

@@ -18,7 +18,8 @@ class DecoderLayer(Block):
 
         Args:
             attend: a function of queries, keys and values [B, H, T, K] that gives rows.
-            memory: keys and values [B, H, S, K], and the bias [B, 1, 1, S] that hides padding.
+            memory: keys and values [B, H, S, K], the bias [B, 1, 1, S] that hides padding, and
+                perhaps the attention of the layer below.
         """
         attention = None
 
@@ -67,8 +68,9 @@ class Decoder(Stack):
             attend: a function of queries, keys, values [B, H, T, K] and the layer's number.
             memory: {"keys", "values", "bias"}.
         """
+        attention = None
         for n, layer in enumerate(self.layers):
-            own = memory["keys"][n], memory["values"][n], memory["bias"]
+            own = memory["keys"][n], memory["values"][n], memory["bias"], attention
             of_layer = functools.partial(attend, n=n)
             x, attention = layer(weights, x, batch, length, of_layer, own)
         return self.normed(weights, x), tf.reduce_mean(attention, axis=1)

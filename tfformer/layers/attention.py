@@ -6,6 +6,7 @@ from keras import ops
 from tfformer.config import number
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole
+from tfformer.layers.location import Location, even
 from tfformer.layers.masks import attention_mask
 from tfformer.layers.matrices import Matrix
 from tfformer.layers.places import places_of
@@ -100,6 +101,8 @@ class MultiHeadAttention(Layer):
         num_key_value_heads: g; h is a multiple of it. Default None: h.
         positions: how self-attention knows places: `"none"` (default), `"rotary"`, `"alibi"` or
             `"relative"`, see `tfformer.layers.places`.
+        location_width: of the convolution over what the layer below attends to, of attention to
+            another sequence, see `tfformer.layers.location`. Default 0: none.
 
     Call arguments:
         query: [B, T, D].
@@ -157,6 +160,7 @@ class MultiHeadAttention(Layer):
         dropout=0.0,
         num_key_value_heads=None,
         positions="none",
+        location_width=0,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -187,6 +191,9 @@ class MultiHeadAttention(Layer):
         self.weights_dropout = Dropout(dropout, dtype=self.dtype_policy)
         known = positions, num_heads, self.head_size
         self.places = places_of(*known, dtype=self.dtype_policy, name="places")
+        self.location_width, self.location = location_width, None
+        if location_width:
+            self.location = Location(num_heads, location_width, name="location")
 
     def _projection(self, name, width):
         return keras.layers.Dense(width, name=name, dtype=self.dtype_policy)
@@ -200,8 +207,9 @@ class MultiHeadAttention(Layer):
         self.key_projection.build(value_shape or query_shape)
         self.value_projection.build(value_shape or query_shape)
         self.output_projection.build(query_shape)
-        if self.places is not None:
-            self.places.build(query_shape)
+        for layer in (self.places, self.location):
+            if layer is not None:
+                layer.build(query_shape)
 
     def call(
         self,
@@ -277,10 +285,23 @@ class MultiHeadAttention(Layer):
         return self.attend_with_weights(*known)[0]
 
     def attend_with_weights(
-        self, query, keys, values, mask=None, training=None, rows=None, start=0, causal=True
+        self,
+        query,
+        keys,
+        values,
+        mask=None,
+        training=None,
+        rows=None,
+        start=0,
+        causal=True,
+        below=None,
     ):
-        """What `attend` gives, and the attention weights before dropout, float32 [B, H, T, S];
-        `causal` says whether keys beyond a query's own are hidden by the mask."""
+        """What `attend` gives, and the attention weights before dropout, float32 [B, H, T, S].
+
+        `causal` says whether keys beyond a query's own are hidden by the mask; `below`, float32
+        [B, H, T, S], are the weights of the layer below, which a location-aware attention sees.
+        Default: even ones.
+        """
         rows = rows or Padded()
         queries = rows.split_heads(self.query_projection(query), self.num_heads)
         queries = self._grouped(self._turned(queries, start))  # [B, G, H / G * T, K]
@@ -289,6 +310,10 @@ class MultiHeadAttention(Layer):
             of_queries, of_keys = (ops.arange(ops.shape(scores)[axis]) for axis in (-2, -1))
             if (bias := self.places.bias(start + of_queries, of_keys, causal)) is not None:
                 scores = scores + bias
+        if self.location is not None:
+            if below is None:
+                below = even(True if mask is None else mask, scores)
+            scores = scores + self.location(below)
         weights = weights_of(scores, mask)
         kept = ops.cast(weights, values.dtype)
         if training and self.dropout:
@@ -331,6 +356,7 @@ class MultiHeadAttention(Layer):
             "dropout": self.dropout,
             "num_key_value_heads": self.num_key_value_heads,
             "positions": self.positions,
+            "location_width": self.location_width,
         }
 
 

@@ -76,8 +76,11 @@ class DecoderLayer(Block):
         rows, memory_rows = rows or Padded(x_mask), memory_rows or Padded(memory_mask)
         return self.with_attention(x, memory, training, rows, memory_rows, causal)[0]
 
-    def with_attention(self, x, memory, training=None, rows=None, memory_rows=None, causal=True):
-        """What a call gives, and the weights of the attention to the memory.
+    def with_attention(
+        self, x, memory, training=None, rows=None, memory_rows=None, causal=True, below=None
+    ):
+        """What a call gives, and the weights of the attention to the memory; `below` are those of
+        the layer below, for attention that sees them.
 
         Returns:
             As `x`, and float32 [B, H, T, S], padded also where the rows are `Packed`.
@@ -89,20 +92,22 @@ class DecoderLayer(Block):
 
         keys, values = self.cross_attention.keys_and_values(memory, memory_rows)
         mask = attention_mask(memory_rows.mask)
-        return self._run(x, attend_to_self, (keys, values, mask), training, rows)
+        return self._run(x, attend_to_self, (keys, values, mask), training, rows, below)
 
-    def _run(self, x, attend_to_self, memory, training=None, rows=None):
+    def _run(self, x, attend_to_self, memory, training=None, rows=None, below=None):
         """The three parts, and the weights of the second.
 
         Args:
             attend_to_self: a function of x.
             memory: its keys, its values and its mask.
+            below: the weights of the layer below, or None.
         """
         weights = None
 
         def attend_to_memory(x):
             nonlocal weights
-            x, weights = self.cross_attention.attend_with_weights(x, *memory, training, rows)
+            known = *memory, training, rows
+            x, weights = self.cross_attention.attend_with_weights(x, *known, below=below)
             return x
 
         lies = {"training": training, "rows": rows}
@@ -133,9 +138,9 @@ class DecoderLayer(Block):
         known = memory_keys, memory_values, memory_mask, cache
         return self.step_with_attention(x, *known)[:2]
 
-    def step_with_attention(self, x, memory_keys, memory_values, memory_mask, cache):
+    def step_with_attention(self, x, memory_keys, memory_values, memory_mask, cache, below=None):
         """What `step` gives, and the weights of the attention to the memory, float32
-        [B, H, W, S]."""
+        [B, H, W, S]; `below` are those of the layer below."""
         cache_out = []
 
         def attend_to_self(x):
@@ -149,7 +154,7 @@ class DecoderLayer(Block):
             return ops.squeeze(x, 2)  # [B, W, D]
 
         memory = memory_keys, memory_values, attention_mask(memory_mask)
-        x, weights = self._run(x, attend_to_self, memory)
+        x, weights = self._run(x, attend_to_self, memory, below=below)
         return x, tuple(cache_out), weights
 
     def compute_output_shape(self, x_shape, memory_shape=None):
@@ -210,11 +215,13 @@ class Decoder(Stack):
     ):
         rows, memory_rows = rows or Padded(x_mask), memory_rows or Padded(memory_mask)
         lie = {"rows": rows, "memory_rows": memory_rows}
+        if self.location_width:
+            return self.with_attention(x, memory, training, **lie, causal=causal)[0]
         for layer in self.layers:
             x = layer(x, memory, training=training, **lie, causal=causal)
         return self.normed(x, rows)
 
-    def with_attention(self, x, memory, training=None, rows=None, memory_rows=None):
+    def with_attention(self, x, memory, training=None, rows=None, memory_rows=None, causal=True):
         """What a call gives, and what each position attends to in the memory.
 
         Returns:
@@ -222,10 +229,11 @@ class Decoder(Stack):
             [B, H, T, S], padded also where the rows are `Packed`.
         """
         rows, memory_rows = rows or Padded(), memory_rows or Padded()
-        attention = []
+        attention, below = [], None
         for layer in self.layers:
-            x, weights = layer.with_attention(x, memory, training, rows, memory_rows)
-            attention.append(weights)
+            known = memory, training, rows, memory_rows, causal
+            x, below = layer.with_attention(x, *known, below)
+            attention.append(below)
         return self.normed(x, rows), attention
 
     def project_memory(self, memory):
@@ -259,9 +267,10 @@ class Decoder(Stack):
     def step_with_attention(self, x, projected_memory, memory_mask, cache):
         """What `step` gives, and the mean over the heads of the last layer's attention to the
         memory, float32 [B, W, S]."""
-        grown = []
+        grown, weights = [], None
         for layer, (keys, values), own in zip(self.layers, projected_memory, cache, strict=True):
-            x, own, weights = layer.step_with_attention(x, keys, values, memory_mask, own)
+            known = keys, values, memory_mask, own, weights
+            x, own, weights = layer.step_with_attention(x, *known)
             grown.append(own)
         return self.normed(x), grown, ops.mean(weights, axis=1)
 

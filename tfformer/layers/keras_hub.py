@@ -11,7 +11,13 @@ THEIRS = ("TransformerEncoder", "TransformerDecoder")
 # Of Keras's activations, those that a layer here has too.
 ACTIVATIONS = ("relu", "gelu", "silu")
 SAME = ("d_model", "num_heads", "d_ff", "activation", "norm", "epsilon")
-OURS_ALONE = ("normalization", "residual", "attention_positions", "num_key_value_heads")
+OURS_ALONE = (
+    "normalization",
+    "residual",
+    "attention_positions",
+    "num_key_value_heads",
+    "location_width",
+)
 
 
 def from_keras_hub(layer):

@@ -20,12 +20,16 @@ def cross_attention(options, **common):
     """The attention to the memory, of these `StackOptions`; `common` are arguments of every Keras
     layer."""
     sizes = options.d_model, options.num_heads, options.attention_dropout
-    return MultiHeadAttention(*sizes, options.num_key_value_heads, **common)
+    width = options.location_width
+    known = {"num_key_value_heads": options.num_key_value_heads, "location_width": width}
+    return MultiHeadAttention(*sizes, **known, **common)
 
 
 def self_attention(options, **common):
     """The attention of a sequence to itself, which may know places."""
-    return cross_attention(options, positions=options.attention_positions, **common)
+    sizes = options.d_model, options.num_heads, options.attention_dropout
+    known = options.num_key_value_heads, options.attention_positions
+    return MultiHeadAttention(*sizes, *known, **common)
 
 
 def feed_forward(options, **common):

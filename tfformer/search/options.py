@@ -99,6 +99,10 @@ OPTIONS = {
             "no_repeat_ngram", 0, 0, LARGEST_NGRAM, "no n tokens in a row come twice; 0 is no rule",
             off=0,
         ),
+        Option(
+            "attention_window", 0, 0, 1024, "source tokens that a step may attend to, in a window "
+            "that only moves forward; 0 is all", off=0, asked=False,
+        ),
     )
 }  # fmt: skip
 # Of a draw, `sample_search`: what a request may say, besides `seed`.

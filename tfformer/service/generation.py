@@ -10,6 +10,7 @@ from tfformer.config import BOS, EOS, PAD
 from tfformer.inference.masks import padding_mask, without_eos
 from tfformer.inference.shortlist import ShortlistInference
 from tfformer.inference.transformer import Inference
+from tfformer.inference.window import WindowedInference
 from tfformer.inference.xla import CompiledInference, in_bucket
 from tfformer.search.options import OPTIONS
 from tfformer.service.checks import require_equal_batches, require_in
@@ -87,6 +88,8 @@ class Generation(FromSource):
         """The forward pass; of these sentences alone, it is that over the shortlist, if any."""
         if source_ids is not None and self.shortlist:
             return ShortlistInference(*self.fused(), *self.shortlist, source_ids)
+        if size := self.options.get("attention_window"):
+            return WindowedInference(*self.fused(), size)
         return self.forward(*self.fused())
 
     # From text to ids.

@@ -99,6 +99,10 @@ class Translator(Translating, Searching):
         repetition_penalty: in [1, 100], see `beam_search`; 1 (default) is none.
         no_repeat_ngram: n, in [0, 8], see `beam_search`; 0 (default) is no rule. These last three
             are rules of beam search: greedy search and `sample` know the lengths alone.
+        attention_window: n, source tokens that each step of a search may attend to, in a window
+            that only moves forward, see `tfformer.inference.window`; for models whose attention is
+            monotonic. `score` and `align`, which know the whole target, know no window. 0
+            (default): all.
         dtype: of what is multiplied, `"float32"` or `"bfloat16"`; softmax, norms and scores are
             float32. Default None: the model's compute dtype, and float32 in what is saved.
         shortlist: a `tfformer.shortlist.Shortlist` of this tokenizer. Greedy search,
@@ -155,6 +159,7 @@ class Translator(Translating, Searching):
         coverage_penalty=0.0,
         repetition_penalty=1.0,
         no_repeat_ngram=0,
+        attention_window=0,
         dtype=None,
         shortlist=None,
         xla=False,
@@ -173,6 +178,11 @@ class Translator(Translating, Searching):
         ):
             if not 2 <= whole(name, value, least=0) <= config.longest:
                 raise ValueError(f"{name} must be in [2, {config.longest}], got {value}")
+        if attention_window and (xla or shortlist is not None):
+            raise ValueError(
+                "attention_window must be 0 with xla or a shortlist, got "
+                f"attention_window={attention_window}"
+            )
         if xla and shortlist is not None:
             raise ValueError("xla must be False with a shortlist, whose size is a request's own")
         if whole("max_batch_size", max_batch_size, least=0) < 1:
@@ -187,6 +197,7 @@ class Translator(Translating, Searching):
                 ("coverage_penalty", coverage_penalty),
                 ("repetition_penalty", repetition_penalty),
                 ("no_repeat_ngram", no_repeat_ngram),
+                ("attention_window", attention_window),
             )
         }
         if min_length > max_target_length:

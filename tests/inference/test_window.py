@@ -1,0 +1,134 @@
+"""A window over the source that only moves forward: what is seen, by whom, and by whom not."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfformer
+from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
+from tfformer.inference.fuse import fuse
+from tfformer.inference.transformer import Inference
+from tfformer.inference.window import WindowedInference
+from tfformer.search import beam_search, greedy_search
+
+B, S, T, W, V = 3, 11, 7, 2, 17
+
+
+@pytest.fixture(scope="module")
+def model():
+    model = Transformer(TransformerConfig.preset("test", V))
+    rng = np.random.default_rng(5)
+    for variable in model.trainable_variables:
+        variable.assign(variable + rng.normal(scale=0.2, size=variable.shape))
+    return model
+
+
+@pytest.fixture
+def source_ids(rng):
+    ids = rng.integers(4, V, (B, S)).astype("int32")
+    ids[1, 7:] = 0
+    return tf.constant(ids)
+
+
+class Watched(WindowedInference):
+    """Keeps what each step has attended to, eagerly."""
+
+    def __init__(self, *known):
+        super().__init__(*known)
+        self.steps = []
+
+    def step(self, ids, position, visible, state):
+        found = super().step(ids, position, visible, state)
+        *_, (places,) = found.cache
+        self.steps.append((found.attention.numpy(), places[:, 0, position].numpy()))
+        return found
+
+
+def test_a_step_sees_its_window_alone_and_no_hypothesis_goes_back(model, source_ids):
+    inference = Watched(*fuse(model, S), 3)
+    greedy_search(inference.step, inference.start(source_ids, 1), B, T)
+    place = np.zeros((B, 1), int)
+    for attention, found in inference.steps:
+        rows = len(attention)  # those that have ended leave the batch
+        for b in range(rows):
+            if rows < B:
+                continue
+            inside = np.zeros(S, bool)
+            inside[place[b, 0] : place[b, 0] + 3] = True
+            assert (attention[b, 0, ~inside] < 1e-6).all()
+            expected = max(place[b, 0], np.where(inside, attention[b, 0], -1).argmax())
+            assert found[b, 0] == expected
+        place = found if rows == B else place
+    assert max(found.max() for _, found in inference.steps) > 0  # it moves
+
+
+def test_each_beam_has_a_place_of_its_own(model, source_ids):
+    """Beams change places: that of a hypothesis is its ancestor's."""
+    inference = Inference(*fuse(model, S))
+    windowed = WindowedInference(*fuse(model, S), 4)
+    beams = np.random.default_rng(3).integers(4, V, (B, W, T)).astype("int32")
+    beams[:, :, 0] = 2
+
+    def stepped(columns):
+        """The logits of the last step of hypotheses that stand in these columns, step by step."""
+        state = windowed.start(source_ids, W)
+        room = [[0, 0], [0, 0], [0, T], [0, 0]]
+        state = state._replace(cache=tf.nest.map_structure(lambda x: tf.pad(x, room), state.cache))
+        for t in range(T):
+            ids, visible = np.zeros((B, W), "int32"), np.zeros((B, W, T + 1, W), bool)
+            for w in range(W):
+                ids[:, columns[t][w]] = beams[:, w, t]
+                for past in range(t + 1):
+                    visible[:, columns[t][w], past, columns[past][w]] = True
+            found = windowed.step(tf.constant(ids), tf.constant(t), tf.constant(visible), state)
+            state = state._replace(cache=found.cache)
+        return found.logits.numpy()[:, columns[-1]]
+
+    straight = stepped([[0, 1]] * T)
+    crossed = stepped([[0, 1], [1, 0]] * (T // 2) + [[0, 1]])
+    np.testing.assert_allclose(crossed, straight, atol=1e-4)
+    whole, _ = inference.decode(tf.constant(beams[:, 0]), inference.memory(source_ids))
+    assert np.abs(whole[:, -1] - straight[:, 0]).max() > 1e-3  # the window hides something
+
+
+@pytest.mark.parametrize("prompt", [None, [[0, 2, 5], [2, 9, 4], [2, 7, 7]]])
+def test_a_window_over_all_of_it_changes_nothing(model, source_ids, prompt):
+    found = []
+    for inference in (Inference(*fuse(model, 32)), WindowedInference(*fuse(model, 32), S)):
+        state = inference.start(source_ids, W)
+        more = {}
+        if prompt is not None:
+            more["prompt"] = tf.constant(prompt)
+            state = inference.prefill(more["prompt"], W, state)
+        # At the first place all is seen; later the window moves on, so one step is compared.
+        found.append(beam_search(inference.step, state, B, 1, W, **more))
+    np.testing.assert_array_equal(found[0].token_ids, found[1].token_ids)
+    np.testing.assert_allclose(found[0].log_probs, found[1].log_probs, atol=1e-5)
+
+
+def test_a_batch_is_its_rows(model, source_ids):
+    inference = WindowedInference(*fuse(model, S), 2)
+    together = beam_search(inference.step, inference.start(source_ids, W), B, T, W)
+    for b in range(B):
+        row = source_ids[b : b + 1, : 7 if b == 1 else S]
+        alone = beam_search(inference.step, inference.start(row, W), 1, T, W)
+        np.testing.assert_allclose(alone.scores[0], together.scores[b], atol=1e-4)
+
+
+def test_it_is_an_option_from_run_to_saved_model(tmp_path):
+    tokenizer = Tokenizer.train(["ein rotes Haus", "a red house"], vocabulary_size=300)
+    config = TransformerConfig.preset("test", tokenizer.source_vocabulary_size)
+    model = Transformer(config)
+    tfformer.save(tmp_path / "run", model, tokenizer, search={"attention_window": 3})
+    translator = tfformer.load_translator(tmp_path / "run", max_target_length=13)
+    texts = ["ein rotes Haus ein rotes Haus", "Haus", ""]
+    narrow = translator.translate(texts)
+    assert narrow != Translator(model, tokenizer, max_target_length=13).translate(texts)
+    translator.save(str(tmp_path / "saved"), ["serving_default", "beam_search"])
+    served = tf.saved_model.load(str(tmp_path / "saved")).signatures["serving_default"]
+    found = served(text=tf.constant(texts))["translation"].numpy()
+    assert [text.decode() for text in found] == narrow
+    with pytest.raises(ValueError, match="attention_window must be 0 with xla or a shortlist, got"):
+        Translator(model, tokenizer, attention_window=3, xla=True)
+    with pytest.raises(ValueError, match=r"attention_window must be in \[0, 1024\], got -1"):
+        Translator(model, tokenizer, attention_window=-1)

@@ -1,0 +1,52 @@
+"""Monotonic attention in decoding: a window over the source that only moves forward."""
+
+import tensorflow as tf
+
+from tfformer.inference.masks import attention_bias
+from tfformer.inference.transformer import Inference
+from tfformer.search.step import State
+
+
+class WindowedInference(Inference):
+    """The forward pass of a Transformer whose decoder sees a window of the source at each step.
+
+    A hypothesis stands at a place p of the source, the first one at first. It sees the places p to
+    p + n - 1 alone, and then stands where its last layer has attended to most of these, if that is
+    further on (after the windows of Chorowski et al. 2015 and Tachibana et al. 2017, section 4.2).
+    So it can neither go back nor leap. Its cache has the place of each hypothesis besides.
+
+    Args:
+        twin, weights: from `fuse`.
+        size: n, places of the window.
+    """
+
+    def __init__(self, twin, weights, size):
+        super().__init__(twin, weights)
+        self.size = size
+
+    def caches(self, batch, width):
+        # [B, 1, C, W], in which a step stands like keys and values.
+        return [*super().caches(batch, width), (tf.zeros([batch, 1, 1, width], tf.int32),)]
+
+    def prefill(self, prompt, width, state=None):
+        """As `Inference.prefill`: a prompt is read without a window, and leaves it where it was."""
+        found = super().prefill(prompt, width, state)
+        shape = tf.stack([tf.shape(prompt)[0], 1, tf.shape(prompt)[1], width])
+        return found._replace(cache=[*found.cache, (tf.zeros(shape, tf.int32),)])
+
+    def step(self, ids, position, visible, state):
+        *layers, (places,) = state.cache
+        before = tf.maximum(position - 1, 0)
+        own = tf.cast(visible[:, :, before], tf.int32)  # [B, W, W]
+        place = tf.reduce_sum(own * places[:, 0, before][:, None], axis=2)  # [B, W]
+        place = tf.where(position == 0, 0, place)
+        bias = state.memory["bias"]  # [B, 1, 1, S]
+        of_source = tf.range(tf.shape(bias)[3])
+        inside = (of_source >= place[..., None]) & (of_source < place[..., None] + self.size)
+        memory = {**state.memory, "bias": bias + attention_bias(inside)[:, None]}  # [B, 1, W, S]
+        found = super().step(ids, position, visible, State(memory, layers))
+        seen = tf.where(inside, found.attention, -1.0)
+        place = tf.maximum(place, tf.argmax(seen, axis=2, output_type=tf.int32))
+        here = (tf.range(tf.shape(places)[2]) == position)[None, None, :, None]
+        places = tf.where(here, place[:, None, None], places)
+        return found._replace(cache=[*found.cache, (places,)])
