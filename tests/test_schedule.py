@@ -58,6 +58,7 @@ def test_config_round_trip():
         "scale": 2.5,
         "total_steps": 101,
         "cooldown_steps": 41,
+        "rises": False,
     }
     schedule = WarmupSchedule(**arguments)
     again = WarmupSchedule.from_config(schedule.get_config())
@@ -93,3 +94,12 @@ def test_cooldown_falls_linearly_to_zero_and_leaves_what_is_before_alone():
 def test_cooldown_is_within_the_training(total_steps):
     with pytest.raises(ValueError, match="cooldown_steps=41"):
         WarmupSchedule(131, 17, total_steps=total_steps, cooldown_steps=41)
+
+
+def test_without_a_rise_it_begins_at_the_peak_and_goes_on_the_same():
+    rises, falls = (WarmupSchedule(7, 13, 2.0, rises=rises) for rises in (True, False))
+    for step in range(13):
+        np.testing.assert_allclose(falls(step), 2 * (7 * 13) ** -0.5, rtol=1e-6)
+    for step in (12, 13, 99):
+        np.testing.assert_allclose(falls(step), rises(step), rtol=1e-6)
+    assert WarmupSchedule.from_config(falls.get_config())(0) == falls(0)

@@ -17,12 +17,16 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     is multiplied by (total_steps + 1 - step) / (cooldown_steps + 1) there (Hägele et al. 2024). A
     training of known length ends better for it than on a rate that is still high.
 
+    Without the rise (`rises=False`) the rate is at its peak from the first step to `warmup_steps`,
+    and goes on as it does with it: lr = scale * d_model^-0.5 * min(step^-0.5, warmup_steps^-0.5).
+
     Args:
         d_model: D of the model.
         warmup_steps: the steps of the rise. Default 4000, the paper's.
         scale: a factor. Default 1.
         total_steps: the steps of the whole training, or None (default): no cool-down.
         cooldown_steps: the steps of the fall at its end. Default 0.
+        rises: whether the rate rises to its peak. Default True, the paper's.
 
     Call arguments:
         step: the optimizer's count of updates done, from 0; the first update is the paper's
@@ -38,7 +42,15 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
         0.000699
     """
 
-    def __init__(self, d_model, warmup_steps=4000, scale=1.0, total_steps=None, cooldown_steps=0):
+    def __init__(
+        self,
+        d_model,
+        warmup_steps=4000,
+        scale=1.0,
+        total_steps=None,
+        cooldown_steps=0,
+        rises=True,
+    ):
         known = all(isinstance(value, numbers.Real) for value in (d_model, warmup_steps, scale))
         if not known or not (d_model >= 1 and warmup_steps >= 1 and scale > 0):
             raise ValueError(
@@ -54,11 +66,12 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
             )
         self.d_model, self.warmup_steps, self.scale = d_model, warmup_steps, scale
         self.total_steps, self.cooldown_steps = total_steps, cooldown_steps
+        self.rises = rises
 
     def __call__(self, step):
         step = ops.cast(step, "float32") + 1.0
-        rise = step * self.warmup_steps**-1.5
-        rate = self.scale * self.d_model**-0.5 * ops.minimum(ops.rsqrt(step), rise)
+        first = step * self.warmup_steps**-1.5 if self.rises else self.warmup_steps**-0.5
+        rate = self.scale * self.d_model**-0.5 * ops.minimum(ops.rsqrt(step), first)
         if not self.cooldown_steps:
             return rate
         left = (self.total_steps + 1.0 - step) / (self.cooldown_steps + 1.0)
@@ -71,4 +84,5 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
             "scale": self.scale,
             "total_steps": self.total_steps,
             "cooldown_steps": self.cooldown_steps,
+            "rises": self.rises,
         }

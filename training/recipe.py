@@ -103,6 +103,9 @@ class Recipe:
         TRAINING, "adam", "adam, the paper's, or muon, which learns in fewer steps"
     )
     warmup_steps: int = setting(TRAINING, 4000, "steps in which the learning rate rises")
+    warmup: bool = setting(
+        TRAINING, True, "the learning rate rises; without, it is at its peak from the first step"
+    )
     learning_rate_scale: float = setting(TRAINING, 1.0, "factor of the paper's learning rate")
     cooldown: float = setting(
         TRAINING, 0.0, "share of the steps, at the end, in which it falls to zero"

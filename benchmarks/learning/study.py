@@ -17,7 +17,8 @@ names, and are trained with several seeds and scored by `training.evaluate`:
     reads = ["--family", "masked-language-model", "--text", "{data}/train.en"]
 
 {data} is the folder of --data, {here} that of the study. Where an option comes twice, that of the
-row counts.
+row counts. Besides the scores there are `minutes`, `parameters` (millions), `epochs_to_99` (greedy
+BLEU on val), `last_...` of the last row of log.csv, and `groups.NAME.bleu` of a recipe's groups.
 
 Trainings run side by side on the CPU, a core each, one seed of every row before the second of
 any. Each is a run directory in --out, its log beside it. What was stopped goes on: give the same
@@ -26,6 +27,7 @@ command.
 Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usage; 130 interrupted.
 """
 
+import math
 import os
 import signal
 import sys
@@ -34,7 +36,8 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.learning.trainings import file_name, side_by_side, table
-from tfformer.files import read_json, write_json
+from tfformer.files import read_arrays, read_json, write_json
+from tfformer.run import read_config
 from training.command import Parser
 from training.report.history import read_history
 
@@ -138,7 +141,29 @@ class Training:
         """What it came to, by name; None if it is not finished."""
         if not self.scores.exists():
             return None
-        return {"minutes": read_history(self.run)[-1]["seconds"] / 60, **read_json(self.scores)}
+        history, scores = read_history(self.run), flat(read_json(self.scores))
+        weights = read_arrays(self.run / read_config(self.run)["weights"])
+        found = {
+            "minutes": history[-1]["seconds"] / 60,
+            "parameters": sum(weight.size for weight in weights.values()) / 1e6,
+            "epochs_to_99": reached(history, "val_bleu", 99),
+        }
+        return found | {f"last_{name}": value for name, value in history[-1].items()} | scores
+
+
+def flat(scores):
+    """The scores by name; those of a group by the names `groups.NAME.SCORE`."""
+    found = {}
+    for name, value in scores.items():
+        inner = flat(value) if isinstance(value, dict) else {}
+        found |= {f"{name}.{key}": one for key, one in inner.items()} or {name: value}
+    return found
+
+
+def reached(history, name, least):
+    """The first epoch in which a figure was at least so much; one more than all, if in none."""
+    epochs = [row["epoch"] for row in history if row.get(name, -math.inf) >= least]
+    return min(epochs, default=history[-1]["epoch"] + 1)
 
 
 def parser():

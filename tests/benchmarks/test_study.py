@@ -1,5 +1,6 @@
 """A study trains what its file says, scores it, goes on where it was stopped and adds it up."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from paths import ROOT, SUPPORT
 from benchmarks.learning import study
 from tfformer.files import read_json
 from tfformer.run import read_config
-from training.recipe import load_recipe
+from training.options import read_recipe
 from training.train import parser as train_parser
 
 RECIPE = SUPPORT / "killing_recipe.py"
@@ -33,9 +34,14 @@ def written(folder, text=STUDY):
     return path
 
 
-@pytest.mark.parametrize("name", ["halves", "rooms"])
+STUDIES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.toml"))
+
+
+@pytest.mark.parametrize("name", STUDIES)
 def test_every_option_of_a_study_is_one_of_the_training(name, tmp_path):
-    found = study.Study(FOLDER / f"{name}.toml", tmp_path / "out", tmp_path)
+    for split, side in itertools.product(("train", "val"), ("en", "de")):
+        (tmp_path / f"{split}.{side}").write_text("a text\n")
+    found = study.Study(FOLDER / name, tmp_path / "out", tmp_path)
     first, trainings = found.trainings(list(found.rows), [3, 5])
     assert len(trainings) == 2 * len(found.rows)
     # One seed of every row, and then the other.
@@ -43,8 +49,8 @@ def test_every_option_of_a_study_is_one_of_the_training(name, tmp_path):
     assert len({one.run for one in (*first, *trainings)}) == len(first) + len(trainings)
     for training in (*first, *trainings):
         options = train_parser().parse_args([*training.words, "--run", str(training.run)])
-        assert options.recipe is None or load_recipe(options.recipe)
-        for begins in (options.init_encoder, options.init_decoder):
+        assert read_recipe(options)  # no option breaks a rule
+        for begins in (options.init, options.init_encoder, options.init_decoder):
             assert begins is None or begins in [one.run for one in first]
 
 

@@ -98,6 +98,7 @@ def _schedule(d_model, recipe, steps):
         recipe.learning_rate_scale,
         total_steps=steps,
         cooldown_steps=round(recipe.cooldown * steps),
+        rises=recipe.warmup,
     )
 
 
