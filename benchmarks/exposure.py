@@ -1,0 +1,150 @@
+"""Exposure bias, made visible: `python -m benchmarks.exposure NAME=RUN ... --source F --target F`.
+
+    python -m benchmarks.exposure forced=runs/forced sampled=runs/sampled \
+        --source data/multi30k/val.en --target data/multi30k/val.de --picture exposure.png
+
+In training a translator reads true words, in use its own. Two translations of each source are
+written greedily: one reads its own words, the other at each place the words of the reference before
+it. A token is right that the reference has, as often as it has it (as BLEU counts). If mistakes
+lead to mistakes, the first falls behind the second towards the end of a sentence. Printed: the
+share of right tokens in each fifth of the sentences, both ways; and a picture, if asked for.
+
+Exit codes: 0 measured; 1 a run or a file is at fault; 2 wrong usage; 130 interrupted.
+"""
+
+import datetime
+import sys
+from pathlib import Path
+
+from benchmarks import machine
+from export.command import Parser
+
+BATCH, PARTS = 64, 5
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("benchmarks.exposure", __doc__)
+    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="of translators")
+    parser.add_argument("--source", type=Path, required=True, help="texts")
+    parser.add_argument("--target", type=Path, required=True, help="their translations")
+    parser.add_argument("--picture", type=Path, metavar="PNG", help="of the table")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    from tfformer.run import RunError, load_translator
+    from training.data.reader import read_pairs
+
+    named = [word.partition("=") for word in options.runs]
+    if wrong := [name + sign for name, sign, run in named if not (name and run)]:
+        command.error(f"runs must be NAME=RUN, got {wrong[0]!r}")
+    try:
+        pairs = list(read_pairs(options.source, options.target))
+        if not pairs:
+            raise ValueError(f"{options.source} has no pair")
+        rows = {}
+        for name, _, run in named:
+            translator = load_translator(run)
+            rows[name] = shares(translator, pairs)
+        if options.picture:
+            draw(options.picture, rows)
+    except (RunError, ValueError, OSError) as error:
+        return command.fail(error)
+    print(f"{machine.sentence(machine.describe())}, {datetime.date.today().isoformat()}.\n")
+    fifths = " | ".join(f"fifth {n + 1}" for n in range(PARTS))
+    print(f"| tokens that are right, % | {fifths} |\n|---|{'--:|' * PARTS}")
+    for name, (own, true) in rows.items():
+        for words, found in (("its own words before", own), ("true words before", true)):
+            print(f"| {name}, {words} | {' | '.join(f'{100 * x:.1f}' for x in found)} |")
+    return 0
+
+
+def shares(translator, pairs):
+    """The shares of right tokens by fifths of the sentences: with words of its own before each, and
+    with true ones."""
+    import tensorflow as tf
+
+    counts = [[], []]
+    for start in range(0, len(pairs), BATCH):
+        batch = pairs[start : start + BATCH]
+        sources, targets = zip(*[(pair.source, pair.target) for pair in batch], strict=True)
+        labels = translator.tokenizer.encode_target(tf.constant(targets)).to_tensor()
+        own = translator.translate(sources, BATCH, greedy=True)
+        own = translator.tokenizer.encode_target(tf.constant(own)).to_tensor()
+        ways = own, forced(translator, sources, labels)
+        for found, ids in zip(counts, ways, strict=True):
+            of_rows = zip(ids.numpy(), labels.numpy(), strict=True)
+            found += [right(row, reference) for row, reference in of_rows]
+    return [by_parts(found) for found in counts]
+
+
+def forced(translator, sources, labels):
+    """The likeliest token at each place behind the true ones, int32 [B, T]."""
+    import tensorflow as tf
+
+    from tfformer.config import BOS, PAD
+
+    source_ids = translator.tokenizer.encode_source(tf.constant(sources)).to_tensor()
+    before = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
+    inputs = {"source_ids": source_ids, "target_ids": tf.where(labels == PAD, PAD, before)}
+    logits = tf.cast(translator.logits(inputs), tf.float32)
+    likeliest = tf.argmax(logits[:, :, 1:], axis=-1, output_type=tf.int32) + 1
+    return tf.where(labels == PAD, PAD, likeliest)
+
+
+def right(ids, reference):
+    """Which of the tokens of a row the reference has, each as often as it has it: booleans."""
+    left, found = {}, []
+    for token in reference[reference > 3]:
+        left[token] = left.get(token, 0) + 1
+    for token in ids[ids > 3]:
+        found.append(left.get(token, 0) > 0)
+        left[token] = left.get(token, 0) - 1
+    return found
+
+
+def by_parts(rows):
+    """The share of True in each fifth of rows of any length."""
+    sums = [[0, 0] for _ in range(PARTS)]
+    for row in rows:
+        for place, value in enumerate(row):
+            part = sums[place * PARTS // len(row)]
+            part[0] += value
+            part[1] += 1
+    return [hits / max(count, 1) for hits, count in sums]
+
+
+def draw(path, rows):
+    """The shares as lines, of each run its own words drawn through and the true ones dashed."""
+    from training.report.picture import pyplot, write_picture
+
+    figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
+    for n, (name, lines) in enumerate(rows.items()):
+        for line, style, words in zip(lines, ("-", "--"), ("own", "true"), strict=True):
+            axes.plot(
+                range(1, PARTS + 1),
+                [100 * share for share in line],
+                style,
+                marker="os^Dv"[n % 5],
+                color=f"C{n}",
+                label=f"{name}, {words} words before",
+            )
+    axes.set(
+        xlabel="fifth of the sentence",
+        ylabel="right tokens, %",
+        xticks=range(1, PARTS + 1),
+        title="What a mistake leads to",
+    )
+    axes.legend()
+    write_picture(path, figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Right tokens by their place: counted as BLEU counts, both ways, for any run."""
+
+import numpy as np
+import pytest
+
+import tfformer
+from benchmarks import exposure
+from tfformer import Tokenizer, Transformer, TransformerConfig
+
+
+def test_a_token_is_right_as_often_as_the_reference_has_it():
+    reference = np.array([5, 6, 6, 7, 3, 0])
+    assert exposure.right(np.array([6, 6, 6, 9, 5, 3]), reference) == [
+        True,
+        True,
+        False,
+        False,
+        True,
+    ]
+    assert exposure.right(np.array([3, 0]), reference) == []
+
+
+def test_shares_are_of_fifths_of_each_sentence():
+    long, short = [True] * 5 + [False] * 5, [True]
+    assert exposure.by_parts([long, short]) == [1, 1, 0.5, 0, 0]
+    assert exposure.by_parts([long]) == [1, 1, 0.5, 0, 0]
+    assert exposure.by_parts([]) == [0] * 5
+
+
+@pytest.fixture
+def run(tmp_path):
+    tokenizer = Tokenizer.train(["ein rotes Haus", "a red house"], vocabulary_size=300)
+    config = TransformerConfig.preset("test", tokenizer.source_vocabulary_size)
+    tfformer.save(tmp_path / "run", Transformer(config), tokenizer, {"max_target_length": 11})
+    (tmp_path / "a").write_text("ein Haus\nrotes Haus\n")
+    (tmp_path / "b").write_text("a house\nred house\n")
+    return tmp_path
+
+
+def test_behind_the_true_words_each_place_is_asked_for_itself(run):
+    """Beside the model, one prefix after the other."""
+    translator = tfformer.load_translator(run / "run")
+    labels = translator.tokenizer.encode_target(["a house", "red"]).to_tensor()
+    found = exposure.forced(translator, ["ein Haus", "rotes"], labels).numpy()
+    for b, source in enumerate(("ein Haus", "rotes")):
+        source_ids = translator.tokenizer.encode_source([source]).to_tensor()
+        for t, label in enumerate(labels[b].numpy()):
+            prefix = np.concatenate([[2], labels[b, :t].numpy()])[None]
+            logits = translator.logits({"source_ids": source_ids, "target_ids": prefix})
+            expected = logits[0, -1, 1:].numpy().argmax() + 1
+            assert found[b, t] == (expected if label else 0)
+
+
+def test_the_command_prints_both_ways_and_draws(run, capsys):
+    files = ["--source", str(run / "a"), "--target", str(run / "b")]
+    picture = ["--picture", str(run / "picture.png")]
+    assert exposure.main([f"it={run / 'run'}", *files, *picture]) == 0
+    lines = capsys.readouterr().out.splitlines()[-2:]
+    assert [line.split(" | ")[0] for line in lines] == [
+        "| it, its own words before", "| it, true words before"
+    ]  # fmt: skip
+    assert (run / "picture.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit):
+        exposure.main([str(run / "run"), *files])
+    assert "runs must be NAME=RUN" in capsys.readouterr().err
+    assert exposure.main([f"it={run / 'none'}", *files]) == 1
