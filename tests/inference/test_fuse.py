@@ -10,7 +10,7 @@ from tfformer.inference.fuse import fuse
 from tfformer.inference.transformer import Inference
 from tfformer.search import beam_search
 
-B, S, T, W, V = 3, 7, 19, 2, 37
+B, S, T, W, V = 3, 7, 11, 2, 37
 VARIANTS = {
     "paper": {},
     "other vocabularies, a last norm": {
@@ -132,7 +132,7 @@ def test_the_whole_is_the_models(variant, source_ids, beams, randomise):
     model = randomise(make(variant))
     inference = Inference(*fuse(model, T))
     inputs = {"source_ids": source_ids, "target_ids": beams[:, 0].copy()}
-    inputs["target_ids"][2, 11:] = 0
+    inputs["target_ids"][2, 5:] = 0
     memory = inference.memory(tf.constant(source_ids))
     logits, attention = inference.decode(tf.constant(inputs["target_ids"]), memory)
     assert logits.shape == (B, T, model.config.target_vocabulary_size)
@@ -174,7 +174,7 @@ def test_a_step_sees_neither_the_future_nor_other_hypotheses(source_ids, beams, 
 def test_appended_padding_changes_nothing(source_ids, beams, randomise):
     model = randomise(make("paper"))
     inference = Inference(*fuse(model, T))
-    padded = np.pad(source_ids, [[0, 0], [0, 5]])
+    padded = np.pad(source_ids, [[0, 0], [0, 4]])
     target_ids = tf.constant(beams[:, 0])
     logits, _ = inference.decode(target_ids, inference.memory(tf.constant(source_ids)))
     others, _ = inference.decode(target_ids, inference.memory(tf.constant(padded)))
