@@ -17,12 +17,12 @@ RECIPE = dataclasses.replace(
     multi30k.RECIPE,
     pairs=pairs,
     # 50 steps each.
-    epochs=16,
-    warmup_steps=300,
+    epochs=12,
+    warmup_steps=200,
     # The recipe's peak, 0.0025.
-    learning_rate_scale=0.65,
+    learning_rate_scale=0.53,
     cooldown=0.3,
     subword_sampling=0.0,
-    validate_every=10,
+    validate_every=6,
     average=4,
 )

@@ -6,6 +6,8 @@ import tensorflow as tf
 from export.verification import reference
 from export.verification.compare import TOLERANCE, answer
 
+NO_WINDOW = "no plain beam search in NumPy, whose model knows no window"
+
 
 def compare(translator, requests, report, run, options, progress):
     """Adds to the report whether the served searches find what they should.
@@ -23,6 +25,8 @@ def compare(translator, requests, report, run, options, progress):
     if translator.dtype == "bfloat16":
         progress("comparing with float32 ...")
         compare_float32(run, requests, report, options)
+    elif translator.options["attention_window"]:
+        report.add("attention window", [], NO_WINDOW)
     else:
         progress("comparing with a plain beam search in NumPy ...")
         compare_reference(translator, requests, report)

@@ -1,10 +1,14 @@
 """A window over the source that only moves forward: what is seen, by whom, and by whom not."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tfformer
+from export.verification import translation
+from export.verification.report import Report
 from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 from tfformer.inference.fuse import fuse
 from tfformer.inference.transformer import Inference
@@ -132,3 +136,11 @@ def test_it_is_an_option_from_run_to_saved_model(tmp_path):
         Translator(model, tokenizer, attention_window=3, xla=True)
     with pytest.raises(ValueError, match=r"attention_window must be in \[0, 1024\], got -1"):
         Translator(model, tokenizer, attention_window=-1)
+
+
+def test_an_export_says_that_no_plain_search_knows_the_window():
+    translator = SimpleNamespace(xla=False, dtype=None, options={"attention_window": 3})
+    report = Report("model")
+    translation.compare(translator, {}, report, "run", {}, lambda line: None)
+    (check,) = report.checks
+    assert check.passed and check.detail == translation.NO_WINDOW
