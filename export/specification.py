@@ -14,7 +14,7 @@ from tfformer.layers.output import Dense
 EXPRESSED = {
     "residual": True,
     "attention_positions": "none",
-    "num_key_value_heads": None,
+    "key_value_heads": "num_heads",
     "location_width": 0,
 }
 # Names of `ctranslate2.specs.common_spec.Activation`; the GELU of both is the exact one.
@@ -43,6 +43,7 @@ def specification(model, tokenizer, num_positions):
             f"last_norm={config.last_norm} and norm={config.norm!r}"
         )
     for name, only in EXPRESSED.items():
+        only = config.num_heads if only == "num_heads" else only
         if getattr(config, name) != only:
             raise ValueError(
                 f"{name} must be {only!r} for CTranslate2, got {getattr(config, name)!r}"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tfformer.config import BOS, EOS, PAD, PRESETS, UNK, TransformerConfig
+from tfformer.config import BOS, EOS, PAD, PRESETS, UNK, LanguageModelConfig, TransformerConfig
 
 
 def test_special_ids_are_the_first_four():
@@ -115,6 +115,16 @@ def test_rotary_positions_need_heads_of_an_even_width():
     with pytest.raises(ValueError, match="even multiple .* d_model=14 and num_heads=2"):
         TransformerConfig(11, num_heads=2, **sizes)
     assert TransformerConfig(11, num_heads=7, **sizes).attention_positions == "rotary"
+
+
+def test_averages_of_a_norm_are_of_one_depth():
+    with pytest.raises(ValueError, match="unique_layers must be None with normalization='batch'"):
+        TransformerConfig(11, normalization="batch", unique_layers=1)
+
+
+def test_a_model_of_one_stack_attends_to_no_source():
+    with pytest.raises(ValueError, match="location_width must be 0 for a model of one stack"):
+        LanguageModelConfig(11, location_width=3)
 
 
 def test_heads_of_keys_and_their_width():

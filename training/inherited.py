@@ -20,7 +20,7 @@ from tfformer.files import (
     write_atomically,
     write_json,
 )
-from tfformer.models import FAMILIES
+from tfformer.models import FAMILIES, RECURRENT
 from tfformer.text.tokenizer import Tokenizer
 from training.rules import require_positions
 from training.tasks import TASKS
@@ -168,6 +168,10 @@ def _begin_with_halves(folder, halves, recipe, side, learn):
         raise RunError(
             f"--init-{wrong[0]} is for a model that has one, got the family {task.family!r}"
         )
+    if task.family == RECURRENT:
+        raise RunError(
+            "--init-encoder and --init-decoder are for Transformers, got a recurrent model"
+        )
     found = {half: _Half(half, directory, kind) for half, directory in halves.items()}
     labels = task.label_table(side("target"))
     tokenizer = _tokenizer(found, recipe, labels, learn)
@@ -226,6 +230,13 @@ class _Half:
         path = Path(directory) / "config.json"
         self.config = _configuration(FAMILIES[self.family], self.known["model"], path)
         self.has_two = hasattr(self.config, "num_encoder_layers")
+        if self.family == RECURRENT:
+            raise RunError(f"{directory} is a run of the family {self.family!r}: it has no halves")
+        if half == "decoder" and getattr(self.config, "share_halves", False):
+            raise RunError(
+                f"{directory} has no decoder of its own, but its encoder's layers: share_halves is "
+                "True"
+            )
         self._weights = unpack(run.read_checked(directory, self.known, self.known["weights"]))
         if not any(name.startswith(f"{half}/") for name in self._weights):
             raise RunError(f"{directory} is a run of the family {self.family!r}: it has no {half}")

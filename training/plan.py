@@ -61,7 +61,9 @@ def lines(recipe, what, steps, parameters):
         f"plan: {what}; {steps:,} steps an epoch, {every:,} in {recipe.epochs} epochs; "
         f"{parameters:,} parameters"
     )
-    if rises < every:
+    if not recipe.warmup:
+        yield f"the learning rate is at its peak until step {rises:,}"
+    elif rises < every:
         yield f"the learning rate rises until step {rises:,}"
     else:
         yield (

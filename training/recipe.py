@@ -169,7 +169,8 @@ class Recipe:
     reward: str = setting(
         METHODS,
         "none",
-        "BLEU of drawn translations as a reward, with --init: minimum-risk or self-critical",
+        "BLEU of drawn translations as a reward, with --init, and without smoothing: minimum-risk "
+        "or self-critical",
     )
     reward_samples: int = setting(METHODS, 8, "translations that are drawn for each source")
     weight_decay: float = setting(

@@ -74,11 +74,7 @@ def check(recipe):
     search(recipe, task)
     config = task.configuration(recipe, size, shared=recipe.shared_vocabulary)
     require_positions(config, recipe.max_tokens)
-    if config.normalization == "batch" and recipe.strategy != "none":
-        raise ValueError(
-            "strategy must be 'none' with normalization='batch', of which each device would "
-            f"keep its own averages, got {recipe.strategy!r}"
-        )
+    require_model(recipe, config)
     task.of(config).require_methods(recipe)
     batches(recipe)
 
@@ -165,6 +161,25 @@ def batches(recipe):
         raise ValueError(
             "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "
             f"got batch_tokens={recipe.batch_tokens} and max_tokens={recipe.max_tokens}"
+        )
+
+
+def require_model(recipe, config):
+    """A ValueError if a model of this configuration, perhaps that of `--init`, cannot be trained as
+    the recipe says."""
+    if config.normalization == "batch":
+        # Each part of a batch would have statistics, and each device averages, of its own.
+        for name, most in (("strategy", "none"), ("accumulate", 1), ("cores", 1)):
+            value = getattr(recipe, name)
+            if value != most and (name, value) != ("cores", 0):
+                raise ValueError(
+                    f"{name} must be {most!r} with normalization='batch', got {value!r}"
+                )
+    halves = sorted({"encoder", "decoder"} & set(recipe.frozen()))
+    if getattr(config, "share_halves", False) and len(halves) == 1:
+        raise ValueError(
+            f"freeze must name both encoder and decoder, or none, with share_halves, got "
+            f"{recipe.freeze!r}"
         )
 
 

@@ -9,7 +9,7 @@ from training.bar import console
 from training.data.noise import Noise
 from training.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
 from training.report import machine
-from training.rules import AUTO, require_vocabulary
+from training.rules import AUTO, require_model, require_vocabulary
 from training.state import LAST
 from training.step.allocator import keep_freed_memory
 from training.step.budget import has_gpu
@@ -93,6 +93,8 @@ class Setup:
         self.tokenizer = read_tokenizer(prepared)
         begun = beginning(prepared, task, recipe, self.tokenizer)
         self.task = task.of(begun.config)
+        require_model(recipe, begun.config)
+        self.task.require_methods(recipe)
         require_vocabulary(recipe, self.tokenizer.is_shared)
         train, val = (self.task.corpus(prepared / split) for split in ("train", "val"))
         keep_freed_memory()

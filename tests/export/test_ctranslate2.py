@@ -229,7 +229,7 @@ def test_another_model_does_not_agree(exported):
     ("changes", "message"),
     [
         ({"residual": False}, "residual must be True for CTranslate2, got False"),
-        ({"num_key_value_heads": 1}, "num_key_value_heads must be None for CTranslate2, got 1"),
+        ({"num_key_value_heads": 1}, "key_value_heads must be 2 for CTranslate2, got 1"),
         ({"attention_positions": "alibi"}, "attention_positions must be 'none' .* got 'alibi'"),
         ({"normalization": "rms"}, "layer_norm must be .* got RMSNorm"),
     ],

@@ -35,15 +35,15 @@ VARIANTS = {
         "positions": "none", "attention_positions": "rotary", "num_key_value_heads": 1,
         "normalization": "rms", "norm": "pre",
     },
-    "alibi, no residual": {
+    "alibi, no residual, two layers in turn": {
         "positions": "none", "attention_positions": "alibi", "normalization": "simple",
-        "residual": False, "num_heads": 4, "num_key_value_heads": 2,
+        "residual": False, "num_heads": 4, "num_key_value_heads": 2, "unique_layers": 2,
     },
     "relative, one layer for all": {
         "attention_positions": "relative", "normalization": "ada", "unique_layers": 1,
         "tie_embeddings": "all",
     },
-    "batch, two layers in turn": {"normalization": "batch", "norm": "pre", "unique_layers": 2},
+    "batch": {"normalization": "batch", "norm": "pre"},
     "location-aware": {"location_width": 5, "num_key_value_heads": 1},
     "one half for both": {"share_halves": True, "norm": "pre", "attention_positions": "relative"},
     # Rows of a multiple of 2 KiB, which are stored wider.

@@ -206,3 +206,28 @@ def test_another_norm_is_named():
         norm_of("group", 1e-6)
     with pytest.raises(ValueError, match="normalization must be one of .* got 'group'"):
         EncoderLayer(14, 2, 11, normalization="group")
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_averages_of_batchnorm_are_kept_in_float32(policy, rng):
+    """Of steps of 1 in 100, half precision would lose most."""
+    x = rng.normal(2, 3, size=(64, 5)).astype("float32")
+    model = keras.Sequential([keras.Input((5,)), BatchNorm(dtype=policy)])
+    for _ in range(300):
+        model(x, training=True)
+    (layer,) = model.layers
+    half = tf.cast(x, policy.removeprefix("mixed_"))
+    np.testing.assert_allclose(
+        layer.moving_mean, np.mean(half, 0, "float64") * (1 - 0.99**300), rtol=0.02
+    )
+    np.testing.assert_allclose(layer.moving_variance, np.var(x, axis=0), rtol=0.08)
+
+
+def test_a_batch_without_tokens_leaves_the_averages_and_so_does_a_frozen_layer(rng):
+    layer = BatchNorm()
+    x = rng.normal(size=(3, 5, 7)).astype("float32")
+    layer(x, mask=np.zeros((3, 5), bool), training=True)
+    np.testing.assert_array_equal(layer.moving_variance, 1)
+    layer.trainable = False
+    np.testing.assert_allclose(layer(x, training=True), layer(x), atol=1e-6)
+    np.testing.assert_array_equal(layer.moving_mean, 0)

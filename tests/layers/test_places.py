@@ -5,6 +5,7 @@ import math
 import keras
 import numpy as np
 import oracle
+import oracle_places
 import pytest
 import tensorflow as tf
 from keras_hub.layers import AlibiBias, RotaryEmbedding
@@ -94,7 +95,7 @@ def test_a_bias_is_the_number_of_its_bucket_and_head(randomise):
     table = layer.table.numpy()
     for n, i in enumerate((1, 4)):
         for j in range(T):
-            bucket = oracle.bucket(j - i, False, 8, 20)
+            bucket = oracle_places.bucket(j - i, False, 8, 20)
             np.testing.assert_allclose(bias[:, n, j], table[bucket])
 
 

@@ -18,6 +18,7 @@ from tfformer.models.recurrent import Recurrent
 from tfformer.run import load_service
 from tfformer.search import beam_search, exhaustive_search
 from tfformer.service.recurrent_translator import RecurrentTranslator
+from training.step.muon import matrices_of
 
 B, S, T, W, D = 2, 7, 5, 3, 14
 VARIANTS = {
@@ -183,7 +184,19 @@ def test_what_says_nothing_to_it_is_refused():
         with pytest.raises(ValueError, match=name):
             RecurrentConfig(V, **change)
     with pytest.raises(ValueError, match="d_model must be even"):
-        RecurrentConfig(V, d_model=15, num_heads=3)
+        RecurrentConfig(V, d_model=15)
+    assert RecurrentConfig(V, d_model=300).d_model == 300  # there are no heads
+
+
+def test_operations_and_matrices_are_those_of_a_step(model_of):
+    model = model_of("attention")
+    gates = 2 * 3 * (D * D // 2 + (D // 2) ** 2)  # two directions, three gates
+    assert model.flops()["source_token"] == 2 * (gates + D * D)
+    step = 3 * (2 * D * D + D * D) + 3 * D * D + D * D
+    assert model.flops()["target_token"] == 2 * (step + D * V)
+    cut = matrices_of(model)
+    assert all(heads == 3 for path, (heads, _) in cut.items() if "cell" in path)
+    assert len(cut) == 4 + 2 + 3
 
 
 def test_a_run_is_served_here_and_not_exported(tmp_path, capsys):

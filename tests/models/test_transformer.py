@@ -180,7 +180,7 @@ def parameters(config):
     total = encoder_layers * (self_attention + feed_forward + 2 * norm)
     total += decoder_layers * (attention + 3 * norm)
     total += decoder_layers * config.location_width * config.num_heads**2
-    own = max(0, decoder_layers - encoder_layers) if config.share_halves else decoder_layers
+    own = 0 if config.share_halves else decoder_layers
     total += own * (self_attention + feed_forward)
     if config.ends_with_norm:
         total += 2 * norm

@@ -29,7 +29,9 @@ VARIANTS = {
         "tie_embeddings": "all", "share_halves": True,
     },
     "batch": {"normalization": "batch", "norm": "pre"},
-    "location-aware": {"location_width": 3, "copy": True},
+    "location-aware, one half for both": {
+        "location_width": 3, "copy": True, "share_halves": True,
+    },
 }  # fmt: skip
 
 

@@ -27,6 +27,14 @@ class OneStackOptions(NumberedOptions):
     # The half of an encoder-decoder that its stack is.
     HALF = "encoder"
 
+    def __post_init__(self):
+        super().__post_init__()
+        if self.location_width:
+            raise ValueError(
+                "location_width must be 0 for a model of one stack, which attends to no source, "
+                f"got {self.location_width}"
+            )
+
     @classmethod
     def preset(cls, name: str, vocabulary_size: int, **changes):
         """The sizes of a `TransformerConfig` by its name; N is that of its stack of the same kind,

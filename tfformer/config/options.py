@@ -96,10 +96,13 @@ class StackOptions:
         0, "places of the layer below's attention that an attention sees; 0: none", least=0
     )
 
+    # Whether it is of a model that has attention heads.
+    HAS_HEADS = True
+
     def __post_init__(self):
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, _checked(field, getattr(self, field.name)))
-        if self.d_model % self.num_heads:
+        if self.HAS_HEADS and self.d_model % self.num_heads:
             raise ValueError(
                 f"d_model must be a multiple of num_heads, got d_model={self.d_model} and "
                 f"num_heads={self.num_heads}"
@@ -108,6 +111,11 @@ class StackOptions:
             raise ValueError(
                 "d_model must be an even multiple of num_heads for rotary positions, got "
                 f"d_model={self.d_model} and num_heads={self.num_heads}"
+            )
+        if self.normalization == "batch" and self.unique_layers is not None:
+            raise ValueError(
+                "unique_layers must be None with normalization='batch', whose averages are of one "
+                f"depth, got {self.unique_layers}"
             )
         if self.location_width and self.location_width % 2 == 0:
             raise ValueError(f"location_width must be 0 or odd, got {self.location_width}")

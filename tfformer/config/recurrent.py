@@ -37,6 +37,7 @@ class RecurrentConfig(TwoSidedOptions):
 
     # As of every model of an encoder and a decoder: no words are copied, and eos is seen.
     copy, source_eos = False, True
+    HAS_HEADS = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -48,8 +49,12 @@ class RecurrentConfig(TwoSidedOptions):
                 raise ValueError(
                     f"{field.name} must be {field.default!r} for a recurrent model, got {value!r}"
                 )
-        if self.positions != "sinusoidal" or self.share_halves:
-            name = "share_halves" if self.share_halves else "positions"
-            raise ValueError(
-                f"{name} says nothing to a recurrent model, got {getattr(self, name)!r}"
-            )
+        for name, only in (
+            ("positions", "sinusoidal"),
+            ("max_positions", 512),
+            ("share_halves", False),
+        ):
+            if getattr(self, name) != only:
+                raise ValueError(
+                    f"{name} says nothing to a recurrent model, got {getattr(self, name)!r}"
+                )

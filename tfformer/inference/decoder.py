@@ -18,7 +18,7 @@ class DecoderLayer(Block):
 
         Args:
             attend: a function of queries, keys and values [B, H, T, K] that gives rows.
-            memory: keys and values [B, H, S, K], the bias [B, 1, 1, S] that hides padding, and
+            memory: keys and values [B, G, S, K], the bias [B, 1, 1, S] that hides padding, and
                 perhaps the attention of the layer below.
         """
         attention = None

@@ -50,7 +50,7 @@ class ReadsSource:
 
     def projected(self, x, bias, shape):
         """What the decoder needs of the encoder's output: N tensors of keys and of values
-        [B, H, S, K] each, and the bias."""
+        [B, G, S, K] each, and the bias."""
         keys, values = self.twin.decoder.project(self.weights, x, *shape)
         return {"keys": keys, "values": values, "bias": bias}
 

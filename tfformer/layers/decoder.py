@@ -128,12 +128,13 @@ class DecoderLayer(Block):
 
         Args:
             x: [B, W, D], the newest position.
-            memory_keys, memory_values: [B, H, S, K], from `cross_attention.keys_and_values`.
+            memory_keys, memory_values: [B, G, S, K], G the heads of keys and values, from
+                `cross_attention.keys_and_values`.
             memory_mask: boolean [B, S], True = token, or None.
-            cache: keys and values [B, W, H, T, K] of the T positions before.
+            cache: keys and values [B, W, G, T, K] of the T positions before.
 
         Returns:
-            [B, W, D], and the cache [B, W, H, T + 1, K].
+            [B, W, D], and the cache [B, W, G, T + 1, K].
         """
         known = memory_keys, memory_values, memory_mask, cache
         return self.step_with_attention(x, *known)[:2]
@@ -219,7 +220,7 @@ class Decoder(Stack):
             return self.with_attention(x, memory, training, **lie, causal=causal)[0]
         for layer in self.layers:
             x = layer(x, memory, training=training, **lie, causal=causal)
-        return self.normed(x, rows)
+        return self.normed(x, rows, training)
 
     def with_attention(self, x, memory, training=None, rows=None, memory_rows=None, causal=True):
         """What a call gives, and what each position attends to in the memory.
@@ -234,10 +235,10 @@ class Decoder(Stack):
             known = memory, training, rows, memory_rows, causal
             x, below = layer.with_attention(x, *known, below)
             attention.append(below)
-        return self.normed(x, rows), attention
+        return self.normed(x, rows, training), attention
 
     def project_memory(self, memory):
-        """The keys and values of the memory for every layer: N pairs of [B, H, S, K]."""
+        """The keys and values of the memory for every layer: N pairs of [B, G, S, K]."""
         return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]
 
     def empty_cache(self, batch, width):
@@ -254,10 +255,10 @@ class Decoder(Stack):
             x: [B, W, D].
             projected_memory: from `project_memory`.
             memory_mask: boolean [B, S], True = token, or None.
-            cache: N pairs of [B, W, H, T, K].
+            cache: N pairs of [B, W, G, T, K].
 
         Returns:
-            [B, W, D], and the cache, N pairs of [B, W, H, T + 1, K].
+            [B, W, D], and the cache, N pairs of [B, W, G, T + 1, K].
 
         Raises:
             ValueError: `projected_memory` or `cache` is not of N layers.

@@ -95,7 +95,7 @@ class Encoder(Stack):
         rows = rows or Padded(mask)
         for layer in self.layers:
             x = layer(x, causal=causal, training=training, rows=rows)
-        return self.normed(x, rows)
+        return self.normed(x, rows, training)
 
     def compute_output_shape(self, x_shape):
         return x_shape

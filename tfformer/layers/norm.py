@@ -97,7 +97,7 @@ class Norm(Layer):
         self.epsilon = number("epsilon", epsilon, 0, 1)
         self.supports_masking = True
 
-    def call(self, x):
+    def call(self, x, training=None):
         dtype = keras.backend.result_type(x.dtype, "float32")
         return ops.cast(self.normed(ops.cast(x, dtype)), self.compute_dtype)
 
@@ -132,7 +132,7 @@ class SimpleNorm(Norm):
 @keras.saving.register_keras_serializable("tfformer")
 class AdaNorm(Norm):
     """C (1 - k y) y with y = (x - mean) / sqrt(variance + 1e-6), k = 1/10 and C = 1 (Xu et al.
-    2019, equation 9). No weights. What y is multiplied with is a constant to the gradient.
+    2019, section 4). No weights. What y is multiplied with is a constant to the gradient.
 
     Args, call arguments, returns, raises: see `Norm`.
 
@@ -160,7 +160,8 @@ class RMSNorm(Norm):
     """
 
     def build(self, x_shape):
-        self.gamma = self.add_weight(name="gamma", shape=(x_shape[-1],), initializer="ones")
+        shape = {"shape": (x_shape[-1],), "autocast": False}
+        self.gamma = self.add_weight(name="gamma", initializer="ones", **shape)
 
     def normed(self, x):
         mean = ops.mean(ops.square(x), axis=-1, keepdims=True)
@@ -181,7 +182,8 @@ class BatchNorm(Norm):
     Call arguments:
         x: [..., D].
         mask: boolean [...], True = token: padding counts nothing.
-        training: whether mean and variance are those of `x`. Default: what Keras knows.
+        training: whether mean and variance are those of `x`. Default: what Keras knows. A layer
+            that is not trainable has those that were kept.
 
     Returns:
         [..., D].
@@ -200,20 +202,22 @@ class BatchNorm(Norm):
     KEPT = 0.99
 
     def build(self, x_shape):
-        shape = (x_shape[-1],)
-        self.gamma = self.add_weight(name="gamma", shape=shape, initializer="ones")
-        self.beta = self.add_weight(name="beta", shape=shape, initializer="zeros")
-        kept = {"shape": shape, "trainable": False}
+        shape = {"shape": (x_shape[-1],), "autocast": False}
+        self.gamma = self.add_weight(name="gamma", initializer="ones", **shape)
+        self.beta = self.add_weight(name="beta", initializer="zeros", **shape)
+        kept = {**shape, "trainable": False}
         self.moving_mean = self.add_weight(name="moving_mean", initializer="zeros", **kept)
         self.moving_variance = self.add_weight(name="moving_variance", initializer="ones", **kept)
 
     def call(self, x, mask=None, training=None):
         dtype = keras.backend.result_type(x.dtype, "float32")
         x = ops.cast(x, dtype)
-        if training:
-            mean, variance = self._moments(x, mask)
+        if training and self.trainable:
+            mean, variance, count = self._moments(x, mask)
+            # Of a batch without tokens nothing is taken over.
+            taken = ops.cast(ops.minimum(count, 1), self.moving_mean.dtype) * (1 - self.KEPT)
             for kept, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
-                kept.assign(self.KEPT * kept + (1 - self.KEPT) * ops.cast(new, kept.dtype))
+                kept.assign((1 - taken) * kept + taken * ops.cast(new, kept.dtype))
         else:
             mean, variance = (ops.cast(v, dtype) for v in (self.moving_mean, self.moving_variance))
         scale = ops.rsqrt(variance + self.epsilon) * ops.cast(self.gamma, dtype)
@@ -221,14 +225,16 @@ class BatchNorm(Norm):
 
     @staticmethod
     def _moments(x, mask):
-        """The mean and the variance of each feature over the tokens of x, [D] each."""
+        """The mean and the variance of each feature over the tokens of x, [D] each, and how many
+        these are."""
         axes = tuple(range(len(x.shape) - 1))
-        if mask is None:
-            return ops.mean(x, axis=axes), ops.var(x, axis=axes)
-        tokens = ops.expand_dims(ops.cast(mask, x.dtype), -1)  # [..., 1]
-        count = ops.maximum(ops.sum(tokens), 1)
-        mean = ops.sum(x * tokens, axis=axes) / count
-        return mean, ops.sum(ops.square(x - mean) * tokens, axis=axes) / count
+        tokens = ops.ones_like(x[..., :1])  # [..., 1]
+        if mask is not None:
+            tokens = tokens * ops.expand_dims(ops.cast(mask, x.dtype), -1)
+        count = ops.sum(tokens)
+        mean = ops.sum(x * tokens, axis=axes) / ops.maximum(count, 1)
+        variance = ops.sum(ops.square(x - mean) * tokens, axis=axes) / ops.maximum(count, 1)
+        return mean, variance, count
 
 
 KINDS = {
@@ -251,8 +257,8 @@ def norm_of(normalization, epsilon, **common):
     return KINDS[normalization](epsilon, **common)
 
 
-def normed(norm, x, rows=None):
+def normed(norm, x, rows=None, training=None):
     """What a norm gives of x, whose rows lie so: BatchNorm alone has to know which are tokens."""
     if isinstance(norm, BatchNorm) and rows is not None:
-        return norm(x, mask=rows.tokens())
-    return norm(x)
+        return norm(x, mask=rows.tokens(), training=training)
+    return norm(x, training=training)

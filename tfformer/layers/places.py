@@ -153,6 +153,7 @@ class RelativeBias(Places):
             name="table",
             shape=(self.num_buckets, self.num_heads),
             initializer=keras.initializers.RandomNormal(stddev=0.02),
+            autocast=False,
         )
 
     def buckets(self, distances, causal):

@@ -10,6 +10,7 @@ from keras import ops
 
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole
+from tfformer.layers.matrices import Matrix
 
 MASKED = -1e9
 
@@ -42,7 +43,10 @@ class RecurrentEncoder(Layer):
         common = {"dtype": self.dtype_policy}
         self.layers = [
             keras.layers.Bidirectional(
-                keras.layers.GRU(d_model // 2, return_sequences=True, name="gru", **common),
+                # (cuDNN's wants a token in each row, and a batch may have rows of padding.)
+                keras.layers.GRU(
+                    d_model // 2, return_sequences=True, use_cudnn=False, name="gru", **common
+                ),
                 name=f"layer_{n}",
                 **common,
             )
@@ -53,6 +57,13 @@ class RecurrentEncoder(Layer):
     def build(self, x_shape):
         for layer in self.layers:
             layer.build(x_shape)
+
+    def matrices(self):
+        """The `Matrix` of each product: the three gates of a unit stand side by side."""
+        for layer in self.layers:
+            for side in (layer.forward_layer, layer.backward_layer):
+                yield Matrix(side.cell.kernel, 3)
+                yield Matrix(side.cell.recurrent_kernel, 3)
 
     def call(self, x, mask=None, training=None):
         for n, layer in enumerate(self.layers):
@@ -120,6 +131,16 @@ class RecurrentDecoder(Layer):
         if self.attention:
             for layer in (self.of_state, self.of_memory, self.energy):
                 layer.build((None, None, width))
+
+    def matrices(self):
+        """The `Matrix` of each product of a step; once for the source, those of the memory."""
+        for cell in self.cells:
+            yield Matrix(cell.kernel, 3)
+            yield Matrix(cell.recurrent_kernel, 3)
+        yield Matrix(self.behind.kernel)
+        if self.attention:
+            yield Matrix(self.of_state.kernel)
+            yield Matrix(self.of_memory.kernel, of_memory=True)
 
     def read(self, states, mask):
         """What the decoder needs of the encoder's states h [B, S, D] and their mask [B, S], each of

@@ -56,11 +56,11 @@ class Residual(Layer):
         self.layer_norm.build(x_shape)
 
     def call(self, x, sublayer, training=None, rows=None):
-        inner = normed(self.layer_norm, x, rows) if self.norm == "pre" else x
+        inner = normed(self.layer_norm, x, rows, training) if self.norm == "pre" else x
         found = self.output_dropout(sublayer(inner), training=training)
         if self.residual:
             found = x + found
-        return found if self.norm == "pre" else normed(self.layer_norm, found, rows)
+        return found if self.norm == "pre" else normed(self.layer_norm, found, rows, training)
 
     def get_config(self):
         return {

@@ -171,9 +171,11 @@ class Stack(Configured):
                 for matrix in sublayer.matrices():
                     yield matrix._replace(of_memory=matrix.of_memory and part.reads_memory)
 
-    def normed(self, x, rows=None):
+    def normed(self, x, rows=None, training=None):
         """The last norm, if the stack has one."""
-        return normed(self.final_norm, x, rows) if self.options.ends_with_norm else x
+        if not self.options.ends_with_norm:
+            return x
+        return normed(self.final_norm, x, rows, training)
 
     def get_config(self):
         return {**super().get_config(), "num_layers": self.num_layers}

@@ -85,15 +85,15 @@ class Recurrent(ConfiguredModel):
         }
 
     def flops(self):
-        """Floating-point operations of a token, as `Transformer.flops`; those of attention, 4 D for
-        each pair of positions and 2 D for the energy, come on top."""
-
-        def of(layer):
-            shapes = [w.shape for w in layer.trainable_weights if len(w.shape) == 2]
-            return 2 * sum(rows * columns for rows, columns in shapes)
-
+        """Floating-point operations of a token, as `Transformer.flops`; those of attention, 6 D for
+        each pair of positions, come on top, and the first states, once a sentence."""
         output = 2 * self.config.d_model * self.config.target_vocabulary_size
-        return {"source_token": of(self.encoder), "target_token": of(self.decoder) + output}
+        sizes = {"source_token": 0, "target_token": output}
+        for layer, token in ((self.encoder, "source_token"), (self.decoder, "target_token")):
+            for matrix in layer.matrices():
+                rows, columns = matrix.variable.shape
+                sizes["source_token" if matrix.of_memory else token] += 2 * rows * columns
+        return sizes
 
     def build(self, input_shape=None):
         x_shape = (None, None, self.config.d_model)

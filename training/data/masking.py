@@ -72,9 +72,7 @@ class Masking:
 
 def asked_alone(inputs, labels, passes=1):
     """A batch whose logits are computed at the gaps alone, one place in seven: the same loss, and
-    the same gradients. Of several passes, for R-Drop, it stays as it is."""
-    if passes > 1:
-        return inputs, labels
+    the same gradients. (There are no more `passes` than one.)"""
     asked = token_places(labels)
     labels = tf.gather(tf.reshape(labels, [-1]), asked)  # [N]
     return {**inputs, "asked": asked}, labels

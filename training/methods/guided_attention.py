@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer.config import PAD
 
-# How wide the diagonal is (Tachibana et al. 2017, section 3.3).
+# How wide the diagonal is (Tachibana et al. 2017, section 4.1).
 WIDTH = 0.2
 
 

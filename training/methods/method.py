@@ -5,7 +5,18 @@ from typing import NamedTuple
 import keras
 
 # The settings that ask for a method, of which a task may know some.
-METHODS = ("glancing", "objective", "scheduled_sampling", "guided_attention", "reward")
+METHODS = (
+    "glancing",
+    "objective",
+    "scheduled_sampling",
+    "scheduled_sampling_decay",
+    "scheduled_sampling_by",
+    "scheduled_sampling_passes",
+    "guided_attention",
+    "guided_heads",
+    "reward",
+    "reward_samples",
+)
 
 
 class Methods(NamedTuple):

@@ -18,7 +18,7 @@ from training.methods.method import note
 
 REWARD = "reward"
 MINIMUM_RISK, SELF_CRITICAL = "minimum-risk", "self-critical"
-# How sharp the distribution over the candidates is (Shen et al. 2016, section 4.2.1).
+# How sharp the distribution over the candidates is (Shen et al. 2016, section 4.2).
 SHARPNESS = 5e-3
 
 
@@ -51,7 +51,9 @@ class Reward:
     def __call__(self, model, inputs, labels, seed):
         source_ids, labels = (tf.cast(x, tf.int32) for x in (inputs["source_ids"], labels))
         batch = tf.shape(labels)[0]
-        inference = Inference(*fuse(model, self.longest))
+        # A bucket may be a little longer than the longest text.
+        positions = [self.longest, tf.shape(source_ids)[1], tf.shape(labels)[1]]
+        inference = Inference(*fuse(model, tf.reduce_max(positions)))
         memory = inference.memory(source_ids)
         # Twice as long as the reference no good translation is; rows of padding are skipped.
         sizes = tf.math.count_nonzero(labels, axis=1, dtype=tf.int32)  # [B]
@@ -77,9 +79,7 @@ class Reward:
             weights = advantage_weights(rewards, baseline)
         else:
             ids = with_last(ids, labels)
-            bos = tf.fill([batch, 1], BOS)
-            target_ids = tf.where(labels == PAD, PAD, tf.concat([bos, labels[:, :-1]], axis=1))
-            of_reference = inference.log_probs(target_ids, labels, memory)  # [B, T]
+            of_reference = inference.log_probs(shifted(labels), labels, memory)  # [B, T]
             of_reference = tf.reduce_sum(tf.where(labels == PAD, 0.0, of_reference), axis=1)
             log_probs = tf.concat([log_probs, of_reference[:, None]], axis=1)
             rewards = tf.concat([rewards, tf.ones([batch, 1])], axis=1)
@@ -106,7 +106,7 @@ def risk_weights(log_probs, rewards, known=None):
     """The weight of each candidate's log-likelihood in minimum risk training (Shen et al. 2016).
 
     The risk of a source is sum_i Q_i (1 - r_i), Q = softmax(a log P) over its candidates (their
-    equations 9 and 10). Its derivative by log P_i is a Q_i (R - r_i) with R = sum_i Q_i r_i, so
+    section 3). Its derivative by log P_i is a Q_i (R - r_i) with R = sum_i Q_i r_i, so
     that Q_i (r_i - R) is what the likelihood of i is worth. Of n candidates the weight is n times
     that, without the factor a: the size of a gradient is no matter to Adam.
 
@@ -128,7 +128,7 @@ def risk_weights(log_probs, rewards, known=None):
 
 def advantage_weights(rewards, baseline):
     """The weight of each candidate's log-likelihood in self-critical training: how much better it
-    is than what greedy search finds (Rennie et al. 2017, equation 7).
+    is than what greedy search finds (Rennie et al. 2017).
 
     Args:
         rewards: of the candidates, float32 [B, n].
@@ -157,12 +157,16 @@ def first_of_equal(ids):
     return tf.reduce_sum(earlier, axis=2) == 1
 
 
+def shifted(labels):
+    """bos + y of labels y + eos, [R, T]: what a decoder reads."""
+    before = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
+    return tf.where(labels == PAD, PAD, before)
+
+
 def candidates(source_ids, ids, weights):
     """A batch as a model learns it, of candidates [B, n, L] and their weights [B, n]."""
     batch, count, length = tf.unstack(tf.shape(ids))
     labels = tf.reshape(ids, [batch * count, length])  # [B * n, L]
-    bos = tf.fill([batch * count, 1], BOS)
-    target_ids = tf.where(labels == PAD, PAD, tf.concat([bos, labels[:, :-1]], axis=1))
-    inputs = {"source_ids": tf.repeat(source_ids, count, axis=0), "target_ids": target_ids}
+    inputs = {"source_ids": tf.repeat(source_ids, count, axis=0), "target_ids": shifted(labels)}
     of_tokens = tf.repeat(tf.reshape(weights, [-1, 1]), length, axis=1)  # [B * n, L]
     return inputs, labels, of_tokens

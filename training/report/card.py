@@ -175,7 +175,8 @@ def _use(task, name, config):
     yield "In a checkout of tfformer that has this folder in `runs`:"
     yield "```"
     yield from task.usage(run, shlex.quote(text))
-    yield f"python -m export.saved_model {run} {shlex.quote(f'exported/{name}')}"
+    if task.exported:
+        yield f"python -m export.saved_model {run} {shlex.quote(f'exported/{name}')}"
     yield "```"
 
 

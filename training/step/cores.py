@@ -26,6 +26,8 @@ def cores_of(recipe):
     """
     if recipe.batch_tokens == AUTO or recipe.strategy == "tpu" or has_gpu():
         return 1
+    if recipe.model_changes.get("normalization") == "batch":
+        return 1  # its statistics are of the whole batch
     if recipe.cores:
         return recipe.cores
     if recipe.strategy != "none":

@@ -84,7 +84,8 @@ def _optimizer(model, recipe, steps):
         optimizer = Muon(matrices=matrices_of(model), compute_dtype=model.compute_dtype, **options)
     else:
         optimizer = Adam(**options)
-    vectors = [variable for variable in model.trainable_variables if len(variable.shape) < 2]
+    # (A recurrent unit has two biases in one variable, [2, 3 D].)
+    vectors = [v for v in model.trainable_variables if len(v.shape) < 2 or v.name == "bias"]
     optimizer.exclude_from_weight_decay(var_list=vectors)
     return optimizer
 

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfformer.layers.recurrent import RecurrentDecoder, RecurrentEncoder
 from tfformer.layers.stack import Stack
 from training.step.adam import Adam
 
@@ -105,7 +106,7 @@ def matrices_of(model):
         matrix.variable.path: (matrix.heads, matrix.axis)
         for layers in model.parts().values()
         for layer in layers
-        if isinstance(layer, Stack)
+        if isinstance(layer, Stack | RecurrentEncoder | RecurrentDecoder)
         for matrix in layer.matrices()
     }
 

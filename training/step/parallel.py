@@ -75,10 +75,6 @@ class Parts:
         self.batch_parts, self.cores, self.passes = parts, cores, passes
         self.without_padding, self.methods = without_padding, methods
 
-    @property
-    def metrics(self):
-        return [*super().metrics, *self.noted]
-
     def train_step(self, data):
         inputs, labels = data
         total, tokens, *gradients = replicas.total(self._sums(inputs, labels))

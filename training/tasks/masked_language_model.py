@@ -24,8 +24,9 @@ class MaskedLanguageModelling(PlainTextTask):
         "val_accuracy": ("accuracy of masked places", "{:.3f}"),
         "val_perplexity": ("perplexity of masked places", "{:.3f}"),
     }
-    # And what is generated; and words that are hidden, of which masking hides its own.
-    unused = (*PlainTextTask.unused, "word_dropout", "beam_width", "length_penalty")
+    # And what is generated; and words that are hidden, of which masking hides its own, in each copy
+    # of a row others, which R-Drop could not compare.
+    unused = (*PlainTextTask.unused, "word_dropout", "beam_width", "length_penalty", "r_drop")
     parts, configuration_class = ("encoder", "embeddings"), MaskedLanguageModelConfig
     without_padding = staticmethod(asked_alone)
 

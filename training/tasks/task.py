@@ -41,6 +41,8 @@ class Task(abc.ABC):
 
     parts, unit, searched, class_weights, config = (), "pair", (), ("none",), None
     known_methods = ()
+    # Whether what serves its model can be exported.
+    exported = True
 
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
     figure_most = 1.0
@@ -268,12 +270,13 @@ def one_stack_sizes(model, settings):
     yield "vocabulary", f"{kind}, {model['vocabulary_size']:,} pieces"
 
 
-def require_defaults(task, recipe, names):
+def require_defaults(task, recipe, names, why=None):
     """Raises a ValueError unless these settings of a recipe, which say nothing to the task, are
-    what they are by default."""
+    what they are by default; `why` they say nothing, in words. Default: the task's family."""
     defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
     for name in names:
         if (value := getattr(recipe, name)) != defaults[name]:
             raise ValueError(
-                f"{name} must be {defaults[name]} for the family {task.family}, got {value}"
+                f"{name} must be {defaults[name]} {why or f'for the family {task.family}'}, got "
+                f"{value}"
             )

@@ -10,10 +10,10 @@ from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER
 from tfformer.search.options import OPTIONS
 from training.methods.guided_attention import GuidedAttention
-from training.methods.method import Methods
+from training.methods.method import METHODS, Methods
 from training.methods.reward import REWARD, Reward
 from training.methods.scheduled_sampling import REPLACED, ScheduledSampling
-from training.tasks.task import Task
+from training.tasks.task import Task, require_defaults
 from training.translating import translations_of
 
 # Texts that are translated at once.
@@ -40,7 +40,7 @@ class Translation(Task):
     }
     parts = ("encoder", "decoder", "embeddings")
     searched = tuple(OPTIONS)
-    known_methods = ("objective", "scheduled_sampling", "guided_attention", "reward")
+    known_methods = tuple(name for name in METHODS if name != "glancing")
     without_padding = staticmethod(without_padding)
 
     def vocabulary(self, sources, targets, recipe):
@@ -85,6 +85,14 @@ class Translation(Task):
 
     def require_methods(self, recipe):
         super().require_methods(recipe)
+        for name, others in SECOND_TO.items():
+            if not _asks(recipe, name):
+                require_defaults(self, recipe, others, f"without {name}")
+        heads = self.config.num_heads
+        if recipe.guided_heads > heads:
+            raise ValueError(
+                f"guided_heads must be at most num_heads={heads}, got {recipe.guided_heads}"
+            )
         twice = [name for name in ("scheduled_sampling", "reward") if _asks(recipe, name)]
         if twice and recipe.r_drop:
             raise ValueError(f"r_drop must be 0 with {twice[0]}, got {recipe.r_drop}")
@@ -179,6 +187,18 @@ class Translation(Task):
     def usage(self, run, text):
         yield f"echo {text} | python -m training.translate {run}"
         yield f"python -m training.evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
+
+
+# Settings that say nothing without another one.
+SECOND_TO = {
+    "scheduled_sampling": [
+        "scheduled_sampling_decay",
+        "scheduled_sampling_by",
+        "scheduled_sampling_passes",
+    ],
+    "guided_attention": ["guided_heads"],
+    "reward": ["reward_samples"],
+}
 
 
 def _asks(recipe, name):

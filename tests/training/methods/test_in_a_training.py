@@ -10,8 +10,10 @@ import tensorflow as tf
 from shared import once
 from stopped import assert_goes_on
 
-from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
+from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
 from tfformer import run as runs
+from tfformer.config import RecurrentConfig
+from tfformer.models.recurrent import Recurrent
 from training import train
 from training.methods.guided_attention import GuidedAttention
 from training.methods.method import Methods
@@ -141,6 +143,14 @@ def test_a_penalty_of_parts_is_that_of_the_whole(parts, cores, rng, randomise):
          "guided_attention must be 0.0 for the family non-autoregressive, got 1.0"),
         (["--normalization", "batch", "--strategy", "mirrored"],
          "strategy must be 'none' with normalization='batch'"),
+        (["--normalization", "batch", "--cores", "2"], "cores must be 1 with normalization='batch'"),
+        (["--normalization", "batch", "--accumulate", "2"], "accumulate must be 1 with normalization"),
+        (["--share-halves", "--freeze", "decoder"], "freeze must name both encoder and decoder"),
+        (["--guided-heads", "2"], "guided_heads must be 1 without guided_attention, got 2"),
+        (["--guided-attention", "1", "--guided-heads", "9"], "guided_heads must be at most num_heads"),
+        (["--reward-samples", "3"], "reward_samples must be 8 without reward, got 3"),
+        (["--scheduled-sampling-by", "mixed"],
+         "scheduled_sampling_by must be argmax without scheduled_sampling, got mixed"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_one_line(files, tmp_path, capsys, options, message):
@@ -151,3 +161,28 @@ def test_what_does_not_go_together_is_one_line(files, tmp_path, capsys, options,
     assert error.count("\n") == 1
     assert re.search(message, error), error
     assert not (tmp_path / "run").exists()
+
+
+def test_a_last_batchnorm_learns_also_where_attention_is_looked_at():
+    """A penalty asks the layers and not the model, which says what is training."""
+    model = Transformer(TransformerConfig.preset("test", 17, normalization="batch", norm="pre"))
+    ids = np.array([[5, 6, 7, 3], [8, 9, 3, 0]], "int32")
+    model.with_attention({"source_ids": ids, "target_ids": ids}, training=True)
+    means = [v for v in model.non_trainable_variables if v.name == "moving_mean"]
+    assert len(means) == 1 + 1 + 2 * 2 + 3 * 3
+    assert all(np.abs(v).max() > 0 for v in means)
+
+
+def test_halves_that_are_no_halves_are_refused(files, tmp_path, capsys):
+    tokenizer = Tokenizer.train(list(WORDS), vocabulary_size=300)
+    size = tokenizer.source_vocabulary_size
+    config = TransformerConfig.preset("test", size, share_halves=True, tie_embeddings="all")
+    runs.save(tmp_path / "shared", Transformer(config), tokenizer)
+    runs.save(tmp_path / "old", Recurrent(RecurrentConfig.preset("test", size)), tokenizer)
+    for half, name, said in (
+        ("decoder", "shared", "has no decoder of its own, but its encoder's layers"),
+        ("encoder", "old", "is a run of the family 'recurrent': it has no halves"),
+    ):
+        options = [f"--init-{half}", str(tmp_path / name), "--preset", "test"]
+        assert train.main([*files, "--run", str(tmp_path / "run"), *options]) == 1
+        assert said in capsys.readouterr().err

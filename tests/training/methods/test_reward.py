@@ -117,3 +117,15 @@ def test_what_is_drawn_is_scored_against_its_reference(kind, tokenizer, randomis
     np.testing.assert_array_equal(again, labels)
     other = method(model, given, ids, tf.constant([3, 7], tf.int64))[1]
     assert labels.shape != other.shape or (labels.numpy() != other.numpy()).any()
+
+
+def test_a_bucket_may_be_longer_than_the_longest_text(tokenizer):
+    config = TransformerConfig.preset(
+        "test", tokenizer.source_vocabulary_size, num_decoder_layers=1
+    )
+    model = in_parts(Transformer)(config, methods=Methods(notes=("reward",)))
+    ids = tokenizer.encode_target(TEXTS[2:]).to_tensor()
+    ids = tf.pad(ids, [[0, 0], [0, 29 - ids.shape[1]]])
+    given = {"source_ids": ids, "target_ids": ids}
+    found = Reward("minimum-risk", 2, tokenizer, 11)(model, given, ids, tf.constant([2, 7]))
+    assert found[1].shape == (3, 29)
