@@ -10,6 +10,7 @@ from tfformer.layers.masks import padding_mask
 from tfformer.layers.output import Dense
 from tfformer.layers.recurrent import RecurrentDecoder, RecurrentEncoder
 from tfformer.models.configured import ConfiguredModel
+from tfformer.models.encoder_decoder import EncoderDecoder
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -84,16 +85,9 @@ class Recurrent(ConfiguredModel):
             "output": [self.output_projection],
         }
 
-    def flops(self):
-        """Floating-point operations of a token, as `Transformer.flops`; those of attention, 6 D for
-        each pair of positions, come on top, and the first states, once a sentence."""
-        output = 2 * self.config.d_model * self.config.target_vocabulary_size
-        sizes = {"source_token": 0, "target_token": output}
-        for layer, token in ((self.encoder, "source_token"), (self.decoder, "target_token")):
-            for matrix in layer.matrices():
-                rows, columns = matrix.variable.shape
-                sizes["source_token" if matrix.of_memory else token] += 2 * rows * columns
-        return sizes
+    # Those of attention, 6 D for each pair of positions, come on top, and the first states, once a
+    # sentence.
+    flops = EncoderDecoder.flops
 
     def build(self, input_shape=None):
         x_shape = (None, None, self.config.d_model)
