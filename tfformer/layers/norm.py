@@ -230,7 +230,7 @@ class BatchNorm(Norm):
         axes = tuple(range(len(x.shape) - 1))
         tokens = ops.ones_like(x[..., :1])  # [..., 1]
         if mask is not None:
-            tokens = tokens * ops.expand_dims(ops.cast(mask, x.dtype), -1)
+            tokens = tokens * ops.expand_dims(ops.cast(mask, x.dtype), -1)  # [..., 1]
         count = ops.sum(tokens)
         mean = ops.sum(x * tokens, axis=axes) / ops.maximum(count, 1)
         variance = ops.sum(ops.square(x - mean) * tokens, axis=axes) / ops.maximum(count, 1)

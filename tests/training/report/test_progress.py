@@ -16,7 +16,8 @@ def epoch(tokens, first=0, before=None, output=None):
     """The row of an epoch of 7 batches, of which those of these tokens are computed now."""
     figures, output = TASKS["translation"].figures, output or console(quiet=True)
     bar = EpochProgress(2, 3, 7, first, iter(tokens), figures, output, before)
-    bar.set_model(SimpleNamespace(optimizer=SimpleNamespace(iterations=14, learning_rate=0.5)))
+    optimizer = SimpleNamespace(iterations=14, learning_rate=0.5)
+    bar.set_model(SimpleNamespace(optimizer=optimizer, metrics=[]))
     with bar.shown():
         for n in range(len(tokens)):
             bar.on_train_batch_end(n, {"loss": 1.7, "accuracy": 0.3, "perplexity": math.e**2})

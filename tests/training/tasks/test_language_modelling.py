@@ -173,7 +173,11 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
     run, text = str(folder / "run"), str(folder / "val.txt")
     said = "must be a run of the family 'encoder-decoder'"
     asked = [
-        (evaluate.main, [run, "--source", text, "--target", text], " or 'non-autoregressive'"),
+        (
+            evaluate.main,
+            [run, "--source", text, "--target", text],
+            " or 'non-autoregressive' or 'recurrent'",
+        ),
         (translate.main, [run, "--picture", str(tmp_path / "x.png")], ""),
     ]
     for main, arguments, more in asked:
