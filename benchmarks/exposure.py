@@ -89,11 +89,11 @@ def forced(translator, sources, labels):
     """The likeliest token at each place behind the true ones, int32 [B, T]."""
     import tensorflow as tf
 
-    from tfformer.config import BOS, PAD
+    from tfformer.config import PAD
+    from tfformer.inference.masks import behind_bos
 
     source_ids = translator.tokenizer.encode_source(tf.constant(sources)).to_tensor()
-    before = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
-    inputs = {"source_ids": source_ids, "target_ids": tf.where(labels == PAD, PAD, before)}
+    inputs = {"source_ids": source_ids, "target_ids": behind_bos(labels)}
     logits = tf.cast(translator.logits(inputs), tf.float32)
     likeliest = tf.argmax(logits[:, :, 1:], axis=-1, output_type=tf.int32) + 1
     return tf.where(labels == PAD, PAD, likeliest)

@@ -142,12 +142,13 @@ class Training:
         if not self.scores.exists():
             return None
         history, scores = read_history(self.run), flat(read_json(self.scores))
-        weights = read_arrays(self.run / read_config(self.run)["weights"])
         found = {
             "minutes": history[-1]["seconds"] / 60,
-            "parameters": sum(weight.size for weight in weights.values()) / 1e6,
             "epochs_to_99": reached(history, "val_bleu", 99),
         }
+        if "parameters" in self.study.figures:
+            weights = read_arrays(self.run / read_config(self.run)["weights"])
+            found["parameters"] = sum(weight.size for weight in weights.values()) / 1e6
         return found | {f"last_{name}": value for name, value in history[-1].items()} | scores
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import oracle
 import pytest
 import tensorflow as tf
+from walk import steps
 
 from tfformer import Transformer, TransformerConfig
 from tfformer.inference.fuse import fuse
@@ -100,31 +101,6 @@ def beams(rng):
     ids = rng.integers(4, 31, (B, W, T)).astype("int32")
     ids[:, :, 0] = 2
     return ids
-
-
-def steps(inference, source_ids, beams, places):
-    """Each hypothesis one position at a time, in place `places[t, w]`: logits [B, W, T, V]."""
-    state = inference.start(tf.constant(source_ids), W)
-    room = [[0, 0], [0, 0], [0, T], [0, 0]]
-    state = state._replace(cache=tf.nest.map_structure(lambda x: tf.pad(x, room), state.cache))
-    visible = np.zeros((B, W, T + 1, W), bool)
-    outputs = []
-    for t in range(T):
-        ids = np.zeros((B, W), "int32")
-        now = np.zeros_like(visible)
-        for w in range(W):
-            ids[:, places[t, w]] = beams[:, w, t]
-            for past in range(t + 1):
-                now[:, places[t, w], past, places[past, w]] = True
-        result = inference.step(tf.constant(ids), tf.constant(t), tf.constant(now), state)
-        assert [x.shape for x in tf.nest.flatten(result.cache)] == [
-            x.shape for x in tf.nest.flatten(state.cache)
-        ]
-        assert result.attention.shape == (B, W, S)
-        np.testing.assert_allclose(tf.reduce_sum(result.attention, -1), 1, rtol=1e-5)
-        state = state._replace(cache=result.cache)
-        outputs.append(np.take(result.logits.numpy(), places[t], axis=1))
-    return np.stack(outputs, axis=2)
 
 
 @variants

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from walk import steps
 
 import tfformer
 from export.verification import translation
@@ -75,18 +76,7 @@ def test_each_beam_has_a_place_of_its_own(model, source_ids):
 
     def stepped(columns):
         """The logits of the last step of hypotheses that stand in these columns, step by step."""
-        state = windowed.start(source_ids, W)
-        room = [[0, 0], [0, 0], [0, T], [0, 0]]
-        state = state._replace(cache=tf.nest.map_structure(lambda x: tf.pad(x, room), state.cache))
-        for t in range(T):
-            ids, visible = np.zeros((B, W), "int32"), np.zeros((B, W, T + 1, W), bool)
-            for w in range(W):
-                ids[:, columns[t][w]] = beams[:, w, t]
-                for past in range(t + 1):
-                    visible[:, columns[t][w], past, columns[past][w]] = True
-            found = windowed.step(tf.constant(ids), tf.constant(t), tf.constant(visible), state)
-            state = state._replace(cache=found.cache)
-        return found.logits.numpy()[:, columns[-1]]
+        return steps(windowed, source_ids, beams, columns)[:, :, -1]
 
     straight = stepped([[0, 1]] * T)
     crossed = stepped([[0, 1], [1, 0]] * (T // 2) + [[0, 1]])

@@ -8,6 +8,7 @@ import oracle
 import pytest
 import tensorflow as tf
 from variants import VOCABULARY as V
+from walk import steps
 
 import tfformer
 from export import saved_model
@@ -139,23 +140,12 @@ def test_padding_and_batch_mates_change_nothing(variant, inputs, model_of):
 def test_step_by_step_is_the_whole_in_whatever_place_it_stands(variant, inputs, rng, model_of):
     """A hypothesis moves among the beams; its state goes with it."""
     model = model_of(variant)
-    inference, source_ids = RecurrentInference(model), tf.constant(inputs["source_ids"])
     beams = rng.integers(4, V, (B, W, T)).astype("int32")
     beams[:, :, 0] = 2
-    state, places = inference.start(source_ids, W), [rng.permutation(W) for _ in range(T)]
-    wholes = [model({"source_ids": source_ids, "target_ids": beams[:, w]}) for w in range(W)]
-    room = [[0, 0], [0, 0], [0, T], [0, 0]]
-    state = state._replace(cache=[tf.pad(x, room) for x in state.cache])
-    for t in range(T):
-        ids, visible = np.zeros((B, W), "int32"), np.zeros((B, W, T + 1, W), bool)
-        for w in range(W):
-            ids[:, places[t][w]] = beams[:, w, t]
-            for past in range(t + 1):
-                visible[:, places[t][w], past, places[past][w]] = True
-        found = inference.step(tf.constant(ids), tf.constant(t), tf.constant(visible), state)
-        state = state._replace(cache=found.cache)
-        for w in range(W):
-            oracle.assert_close(found.logits.numpy()[:, places[t][w]], wholes[w][:, t])
+    places = [rng.permutation(W) for _ in range(T)]
+    logits = steps(RecurrentInference(model), inputs["source_ids"], beams, places)
+    for w in range(W):
+        oracle.assert_close(logits[:, w], model({**inputs, "target_ids": beams[:, w]}))
 
 
 def test_a_beam_that_is_wide_enough_is_exhaustive(inputs, randomise):

@@ -93,16 +93,19 @@ class SelfAttention:
         heads = self.heads.split_own(self.qkv(weights, x), batch, length)
         return self.output(weights, attend(*heads))
 
-    def attend(self, weights, queries, keys, values, bias, causal=False):
+    def attend(self, weights, queries, keys, values, bias, causal=False, caches=None):
         """All positions at once: heads [B, H, T, K] -> rows [B * T, D].
 
         Args:
             bias: of the scores, what hides padding and, if it is `causal`, what is to come.
+            caches: a list that gets the keys and values as a cache has them. Default: none.
         """
         if self.places is not None:
             positions = tf.range(tf.shape(keys)[2])
             queries, keys = (self.places.turned(weights, x, positions) for x in (queries, keys))
             bias = self.places.added(weights, bias, positions, positions, causal)
+        if caches is not None:
+            caches.append((keys, values))
         return self.heads.mixed(self.heads.weights(queries, keys, bias), values)
 
 

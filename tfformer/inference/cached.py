@@ -96,12 +96,8 @@ class Cached(abc.ABC):
 
         def attend(queries, keys, values, n):
             attention = self.twin.decoder.layers[n].self_attention
-            if caches is not None:
-                placed = keys
-                if attention.places is not None:
-                    placed = attention.places.turned(self.weights, keys, tf.range(length))
-                caches.append((placed, values))
-            return attention.attend(self.weights, queries, keys, values, bias, causal=True)
+            known = queries, keys, values, bias
+            return attention.attend(self.weights, *known, causal=True, caches=caches)
 
         return self._through(x, batch, length, attend, memory)
 

@@ -5,7 +5,7 @@
 
 import tensorflow as tf
 
-from tfformer.config import EOS, PAD
+from tfformer.config import BOS, EOS, PAD
 
 # Added to a score that may not be attended to. (Where nothing may be, this attends to all alike,
 # and the layer gives zeros: no search asks for such a row.)
@@ -20,6 +20,13 @@ def padding_mask(ids):
 def without_eos(ids):
     """The ids with padding in place of each eos."""
     return tf.where(ids == EOS, PAD, ids)
+
+
+def behind_bos(labels):
+    """What a decoder reads to say the labels y + eos, [B, T]: bos + y. After the last token there
+    is padding, not the eos that the shift has put there."""
+    ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
+    return tf.where(labels == PAD, PAD, ids)
 
 
 def attention_bias(mask):

@@ -2,14 +2,12 @@
 
 import tensorflow as tf
 
+from tfformer.inference.carried import carried, kept
 from tfformer.search.step import State, StepResult
 
 
 class RecurrentInference:
-    """What `tfformer.search` asks of a `Recurrent` model.
-
-    Its cache has the states of all layers at every position, though the newest are enough: it is by
-    `visible` that a step knows whose they are, and so a search need not know that there is a state.
+    """What `tfformer.search` asks of a `Recurrent` model; its cache has the states of all layers.
 
     Args:
         model: the model.
@@ -30,19 +28,13 @@ class RecurrentInference:
 
     def step(self, ids, position, visible, state):
         """The step function of `tfformer.search`; its cache is [B, 1, C, W * N D]."""
-        batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
         (cache,) = state.cache
-        before = tf.maximum(position - 1, 0)
-        known = tf.reshape(cache[:, 0, before], [batch, width, self.size])  # [B, W, N D]
-        own = tf.cast(visible[:, :, before], known.dtype)  # [B, W, W]
-        first = tf.cast(state.memory["first"], known.dtype)[:, None]  # [B, 1, N D]
-        states = tf.where(position == 0, first, tf.matmul(own, known))
+        first = tf.cast(state.memory["first"], cache.dtype)[:, None]  # [B, 1, N D]
+        states = carried(cache, visible, position, first)  # [B, W, N D]
         x = self.model.target_embedding(ids)
         x, states, attention = self.model.decoder.step(x, states, state.memory)
         logits = tf.cast(self.model.logits(x), tf.float32)
-        here = (tf.range(tf.shape(cache)[2]) == position)[None, None, :, None]
-        row = tf.reshape(states, [batch, 1, 1, width * self.size])  # [B, 1, 1, W * N D]
-        return StepResult(logits, [tf.where(here, row, cache)], attention)
+        return StepResult(logits, [kept(cache, states, position)], attention)
 
     def vocabulary_ids(self, ids):
         """The ids of a search as ids of the vocabulary: the same."""

@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfformer.inference.carried import carried, kept
 from tfformer.inference.masks import attention_bias
 from tfformer.inference.transformer import Inference
 from tfformer.search.step import State
@@ -36,17 +37,13 @@ class WindowedInference(Inference):
 
     def step(self, ids, position, visible, state):
         *layers, (places,) = state.cache
-        before = tf.maximum(position - 1, 0)
-        own = tf.cast(visible[:, :, before], tf.int32)  # [B, W, W]
-        place = tf.reduce_sum(own * places[:, 0, before][:, None], axis=2)  # [B, W]
-        place = tf.where(position == 0, 0, place)
+        place = carried(places, visible, position, 0)  # [B, W, 1]
         bias = state.memory["bias"]  # [B, 1, 1, S]
         of_source = tf.range(tf.shape(bias)[3])
-        inside = (of_source >= place[..., None]) & (of_source < place[..., None] + self.size)
+        inside = (of_source >= place) & (of_source < place + self.size)  # [B, W, S]
         memory = {**state.memory, "bias": bias + attention_bias(inside)[:, None]}  # [B, 1, W, S]
         found = super().step(ids, position, visible, State(memory, layers))
         seen = tf.where(inside, found.attention, -1.0)
-        place = tf.maximum(place, tf.argmax(seen, axis=2, output_type=tf.int32))
-        here = (tf.range(tf.shape(places)[2]) == position)[None, None, :, None]
-        places = tf.where(here, place[:, None, None], places)
-        return found._replace(cache=[*found.cache, (places,)])
+        most = tf.argmax(seen, axis=2, output_type=tf.int32)  # [B, W]
+        place = tf.maximum(place, most[..., None])
+        return found._replace(cache=[*found.cache, (kept(places, place, position),)])

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from tfformer.config import ATTENTION_POSITIONS
 from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.positions import sinusoids
 
@@ -207,4 +208,6 @@ def places_of(positions, num_heads, head_size, **common):
         return Rotary(head_size, **common)
     if positions in ("alibi", "relative"):
         return {"alibi": Alibi, "relative": RelativeBias}[positions](num_heads, **common)
-    raise ValueError(f"positions must be one of none, rotary, alibi, relative, got {positions!r}")
+    raise ValueError(
+        f"positions must be one of {', '.join(ATTENTION_POSITIONS)}, got {positions!r}"
+    )

@@ -36,8 +36,27 @@ def sinusoids(positions, d_model):
     return ops.reshape(interleaved, (-1, d_model))  # [T, D]
 
 
+class WithoutWeights(Layer):
+    """What positions without weights share: [B, T, D] or [N, D] in, the same out."""
+
+    def __init__(self, d_model, **kwargs):
+        super().__init__(**kwargs)
+        check_whole(d_model=d_model)
+        self.d_model = d_model
+        self.supports_masking = True
+
+    def build(self, x_shape=None):
+        check_width(x_shape, self.d_model)
+
+    def compute_output_shape(self, x_shape):
+        return x_shape
+
+    def get_config(self):
+        return {**super().get_config(), "d_model": self.d_model}
+
+
 @keras.saving.register_keras_serializable("tfformer")
-class SinusoidalPositionalEncoding(Layer):
+class SinusoidalPositionalEncoding(WithoutWeights):
     """x + PE, for sequences of any length; see `sinusoids` for the equation. No weights.
 
     Args:
@@ -65,15 +84,9 @@ class SinusoidalPositionalEncoding(Layer):
     """
 
     def __init__(self, d_model, **kwargs):
-        super().__init__(**kwargs)
-        check_whole(d_model=d_model)
+        super().__init__(d_model, **kwargs)
         if d_model % 2:
             raise ValueError(f"d_model must be even, got {d_model}")
-        self.d_model = d_model
-        self.supports_masking = True
-
-    def build(self, x_shape=None):
-        check_width(x_shape, self.d_model)
 
     def call(self, x, start=0, positions=None):
         check_width(x.shape, self.d_model)
@@ -81,12 +94,6 @@ class SinusoidalPositionalEncoding(Layer):
         if positions is None:
             positions = ops.arange(ops.shape(x)[1]) + start
         return x + ops.cast(sinusoids(positions, self.d_model), x.dtype)
-
-    def compute_output_shape(self, x_shape):
-        return x_shape
-
-    def get_config(self):
-        return {**super().get_config(), "d_model": self.d_model}
 
 
 @keras.saving.register_keras_serializable("tfformer")
@@ -159,31 +166,16 @@ class LearnedPositionalEmbedding(Layer):
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class NoPositions(Layer):
+class NoPositions(WithoutWeights):
     """x as it is, for a model whose attention knows places by itself, or does not know them.
 
-    Args, call arguments, returns, raises: see `SinusoidalPositionalEncoding`.
+    Args, call arguments, returns, raises: see `SinusoidalPositionalEncoding`; D may be odd.
     """
-
-    def __init__(self, d_model, **kwargs):
-        super().__init__(**kwargs)
-        check_whole(d_model=d_model)
-        self.d_model = d_model
-        self.supports_masking = True
-
-    def build(self, x_shape=None):
-        check_width(x_shape, self.d_model)
 
     def call(self, x, start=0, positions=None):
         check_width(x.shape, self.d_model)
         check_rank(x, positions)
         return x
-
-    def compute_output_shape(self, x_shape):
-        return x_shape
-
-    def get_config(self):
-        return {**super().get_config(), "d_model": self.d_model}
 
 
 def of_options(options, **common):

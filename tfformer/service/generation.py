@@ -6,8 +6,8 @@ import abc
 import tensorflow as tf
 
 from tfformer import search
-from tfformer.config import BOS, EOS, PAD
-from tfformer.inference.masks import padding_mask, without_eos
+from tfformer.config import EOS, PAD
+from tfformer.inference.masks import behind_bos, padding_mask, without_eos
 from tfformer.inference.shortlist import ShortlistInference
 from tfformer.inference.transformer import Inference
 from tfformer.inference.window import WindowedInference
@@ -106,10 +106,7 @@ class Generation(FromSource):
         source, target = require_equal_batches(source=source, target=target)
         source_ids, source_cut = self.source_ids(source)
         labels, target_cut = self.target_ids(target)
-        target_ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
-        # After the last token there is padding, not the eos that the shift has put there.
-        target_ids = tf.where(labels == PAD, PAD, target_ids)
-        return source_ids, target_ids, labels, source_cut | target_cut
+        return source_ids, behind_bos(labels), labels, source_cut | target_cut
 
     def checked_ids(self, source_ids):
         """Source ids that somebody else made: inside the vocabulary and not too long."""

@@ -2,9 +2,9 @@
 
 import tensorflow as tf
 
-from tfformer.config import BOS, CTC, EOS, MASK_PREDICT, PAD, whole
+from tfformer.config import CTC, EOS, MASK_PREDICT, whole
 from tfformer.inference.fuse import fuse
-from tfformer.inference.masks import padding_mask
+from tfformer.inference.masks import behind_bos, padding_mask
 from tfformer.inference.non_autoregressive import ParallelInference, best_of
 from tfformer.inference.transformer import Inference
 from tfformer.models.non_autoregressive import NonAutoregressive
@@ -61,11 +61,9 @@ class ParallelGeneration(FromSource):
         ids = tf.pad(found.token_ids, [[0, 0], [0, 1]])
         lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
         labels = tf.where(tf.range(tf.shape(ids)[1]) == lengths[:, None], EOS, ids)
-        target_ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
-        target_ids = tf.where(padding_mask(labels), target_ids, PAD)
         memory = inference.memory(source_ids)
         memory = tf.nest.map_structure(lambda part: tf.repeat(part, count, axis=0), memory)
-        log_probs = inference.log_probs(target_ids, labels, memory)
+        log_probs = inference.log_probs(behind_bos(labels), labels, memory)
         total = tf.reduce_sum(tf.where(padding_mask(labels), log_probs, 0.0), axis=1)
         alpha, form = self.rerank.length_penalty, self.rerank.length_penalty_form
         return total / length_penalty(tf.cast(lengths + 1, tf.float32), alpha, form)

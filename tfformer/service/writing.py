@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfformer import search
 from tfformer.config import BOS, EOS, PAD
 from tfformer.inference.language_model import LanguageModelInference
-from tfformer.inference.masks import padding_mask
+from tfformer.inference.masks import behind_bos, padding_mask
 from tfformer.search.options import OPTIONS, SAMPLING
 from tfformer.service.checks import option_in, scalar
 from tfformer.service.generation import encode_texts, finite
@@ -243,9 +243,7 @@ def scored(writing, text, stride=None):
     text = writing.checked_rows("texts", text)
     side = writing.tokenizer.source
     labels, truncated = encode_texts(text, side.encode, SCORED_WINDOWS * window, side.clean)
-    real = padding_mask(labels)
-    ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
-    ids = tf.where(real, ids, PAD)  # [B, T]
+    real, ids = padding_mask(labels), behind_bos(labels)  # [B, T] each
     size = tf.shape(labels)[1]
     window = tf.minimum(window, size)
     more = (size - window + stride - 1) // stride  # windows after the first

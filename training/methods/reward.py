@@ -7,10 +7,12 @@ than expected. (That the gradient of an expectation is one of weighted log-likel
 Williams 1992.)
 """
 
+import numpy as np
 import tensorflow as tf
 
-from tfformer.config import BOS, PAD
+from tfformer.config import PAD
 from tfformer.inference.fuse import fuse
+from tfformer.inference.masks import behind_bos
 from tfformer.inference.transformer import Inference
 from tfformer.search import State, greedy_search, sample_search
 from training.bleu import sentence_bleu
@@ -79,7 +81,7 @@ class Reward:
             weights = advantage_weights(rewards, baseline)
         else:
             ids = with_last(ids, labels)
-            of_reference = inference.log_probs(shifted(labels), labels, memory)  # [B, T]
+            of_reference = inference.log_probs(behind_bos(labels), labels, memory)  # [B, T]
             of_reference = tf.reduce_sum(tf.where(labels == PAD, 0.0, of_reference), axis=1)
             log_probs = tf.concat([log_probs, of_reference[:, None]], axis=1)
             rewards = tf.concat([rewards, tf.ones([batch, 1])], axis=1)
@@ -99,7 +101,7 @@ class Reward:
 def bleus(texts, references):
     """BLEU of texts against their references, byte strings both, in [0, 1]: NumPy's float32."""
     pairs = zip(texts, references, strict=True)
-    return tf.constant([sentence_bleu(*(x.decode() for x in pair)) / 100 for pair in pairs]).numpy()
+    return np.array([sentence_bleu(*(x.decode() for x in pair)) / 100 for pair in pairs], "float32")
 
 
 def risk_weights(log_probs, rewards, known=None):
@@ -157,16 +159,10 @@ def first_of_equal(ids):
     return tf.reduce_sum(earlier, axis=2) == 1
 
 
-def shifted(labels):
-    """bos + y of labels y + eos, [R, T]: what a decoder reads."""
-    before = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
-    return tf.where(labels == PAD, PAD, before)
-
-
 def candidates(source_ids, ids, weights):
     """A batch as a model learns it, of candidates [B, n, L] and their weights [B, n]."""
     batch, count, length = tf.unstack(tf.shape(ids))
     labels = tf.reshape(ids, [batch * count, length])  # [B * n, L]
-    inputs = {"source_ids": tf.repeat(source_ids, count, axis=0), "target_ids": shifted(labels)}
+    inputs = {"source_ids": tf.repeat(source_ids, count, axis=0), "target_ids": behind_bos(labels)}
     of_tokens = tf.repeat(tf.reshape(weights, [-1, 1]), length, axis=1)  # [B * n, L]
     return inputs, labels, of_tokens

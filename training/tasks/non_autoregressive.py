@@ -6,11 +6,10 @@ import tensorflow as tf
 
 from tfformer.config import BOS, CTC, EOS, FIRST_EOS, MASK_PREDICT, PAD, NonAutoregressiveConfig
 from tfformer.ctc import CTCAccuracy, CTCLoss
-from tfformer.loss import LengthCrossEntropy, SmoothedCrossEntropy
+from tfformer.loss import LengthCrossEntropy
 from tfformer.models import NON_AUTOREGRESSIVE
 from tfformer.search.options import PARALLEL
 from training.methods.method import Methods
-from training.tasks.task import Task
 from training.tasks.translation import Translation
 
 
@@ -46,7 +45,7 @@ class NonAutoregressiveTranslation(Translation):
         return {"source_ids": source_ids}, labels
 
     def require_methods(self, recipe):
-        Task.require_methods(self, recipe)
+        super().require_methods(recipe)
         if not recipe.glancing:
             return
         if self.config.decoding != MASK_PREDICT:
@@ -68,7 +67,7 @@ class NonAutoregressiveTranslation(Translation):
     def loss(self, recipe, corpus=None):
         if self.config.decoding == MASK_PREDICT:
             return LengthCrossEntropy(recipe.smoothing)
-        return CTCLoss() if self.config.decoding == CTC else SmoothedCrossEntropy(recipe.smoothing)
+        return CTCLoss() if self.config.decoding == CTC else super().loss(recipe, corpus)
 
     def metrics(self, recipe):
         # Of the sum over all ways, Keras's own running loss is the only measure: another would go
