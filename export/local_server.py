@@ -158,6 +158,15 @@ class _Signals:
             signal.signal(number, handler)
         return kind is _Ended
 
+    def wait(self):
+        """Returns once a signal has come.
+
+        The kernel may hand it to any thread, and Python's handler runs when the main thread does:
+        asleep for good, that one would never learn of it.
+        """
+        while not self.ended.wait(1):
+            pass
+
     def _handle(self, *_):
         first = not self.ended.is_set()
         self.ended.set()
@@ -213,7 +222,7 @@ def _serve(command, options, signals):
         except ServingError as error:
             return command.fail(error.message)
         warn(f"gRPC at 127.0.0.1:{server.port}, REST at 127.0.0.1:{server.rest_port}")
-        signals.ended.wait()
+        signals.wait()
     return 0
 
 

@@ -40,7 +40,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=said,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONFAULTHANDLER": "1"},
             )
         self.pid = self._process.pid
         try:
@@ -81,9 +81,14 @@ class ServerProcess:
         return len(list(self._tasks()))
 
     def end(self, seconds=60):
-        """Its exit code after a SIGTERM."""
+        """Its exit code after a SIGTERM. One that goes on says where its threads stand."""
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(seconds)
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGABRT)
+            self._process.wait(seconds)
+            raise AssertionError(f"it did not end in {seconds} s:\n{self.said()}") from None
 
     def kill(self):
         if hasattr(self, "channel"):

@@ -122,6 +122,21 @@ def test_sigterm_interrupts_the_loading_once_and_later_only_ends():
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+def test_a_signal_that_another_thread_is_given_ends_it_too():
+    script = """
+import signal, threading, time
+from export.local_server import _Signals
+def another():
+    time.sleep(0.5)  # the main thread is asleep
+    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
+with _Signals() as signals:
+    signals.loading = False
+    threading.Thread(target=another).start()
+    signals.wait()
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=SECONDS, check=True)
+
+
 def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(
     short, tmp_path, capsys
 ):
