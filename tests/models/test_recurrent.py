@@ -170,6 +170,17 @@ def test_every_weight_has_a_gradient_and_a_file_gives_it_back(variant, model_of,
     np.testing.assert_allclose(reload(model)(inputs), model(inputs), atol=1e-6)
 
 
+@variants
+@pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
+def test_in_half_precision_it_is_nearly_the_same(variant, dtype, model_of, inputs):
+    model = model_of(variant)
+    half = Recurrent(model.config, dtype=dtype)
+    half(inputs)
+    half.set_weights(model.get_weights())
+    whole, near = oracle.array(model(inputs)), oracle.array(half(inputs))
+    assert np.abs(near - whole).max() < 0.05 * np.abs(whole).max()
+
+
 def test_fit_learns(inputs):
     model = make("attention")
     model.compile(keras.optimizers.Adam(0.01), SmoothedCrossEntropy(), jit_compile=False)

@@ -144,18 +144,16 @@ class RecurrentDecoder(Layer):
 
     def read(self, states, mask):
         """What the decoder needs of the encoder's states h [B, S, D] and their mask [B, S], each of
-        B rows: the states, what attention projects of them, a bias that hides padding, float32
-        [B, S], the first states [B, N D], and what is known of the whole, [B, D]."""
+        B rows: the states, what attention projects of them, the mask, the first states [B, N D],
+        and what is known of the whole, [B, D]."""
         half = self.d_model // 2
-        real = ops.cast(mask, states.dtype)
         count = ops.cast(ops.sum(ops.cast(mask, "int32"), axis=1), "int32")
         last = ops.one_hot(ops.maximum(count - 1, 0), ops.shape(states)[1], dtype=states.dtype)
         of_last = ops.sum(states * last[:, :, None], axis=1)[:, :half]  # [B, D / 2]
         backward = states[:, 0, half:]  # [B, D / 2]
-        bias = (1 - ops.cast(real, "float32")) * MASKED
         memory = {
             "states": states,
-            "bias": bias,
+            "mask": mask,
             "first": self.first_states(backward),
             "whole": ops.concatenate([of_last, backward], axis=-1),
         }
@@ -189,14 +187,14 @@ class RecurrentDecoder(Layer):
 
     def _context(self, states, memory):
         """c [B, W, D] and a [B, W, S] of the states before a step."""
+        real = ops.cast(memory["mask"], "float32")
         if not self.attention:
             whole = memory["whole"][:, None] + ops.zeros_like(states[..., : self.d_model])
-            real = ops.cast(memory["bias"] == 0, "float32")
             even = real / ops.maximum(ops.sum(real, axis=1, keepdims=True), 1)
             return whole, even[:, None] + ops.zeros_like(states[..., :1], dtype="float32")
         top = self.of_state(states[..., -self.d_model :])  # [B, W, D]
         energy = ops.tanh(top[:, :, None] + memory["keys"][:, None])  # [B, W, S, D]
-        scores = ops.cast(self.energy(energy)[..., 0], "float32") + memory["bias"][:, None]
+        scores = ops.cast(self.energy(energy)[..., 0], "float32") + (1 - real[:, None]) * MASKED
         attention = ops.softmax(scores, axis=-1)  # [B, W, S]
         return ops.matmul(ops.cast(attention, states.dtype), memory["states"]), attention
 
@@ -212,7 +210,7 @@ class RecurrentDecoder(Layer):
             return carried, carried
 
         x = ops.swapaxes(x, 0, 1)  # [T, B, D]
-        rest = ops.zeros_like(x[0]), ops.zeros_like(ops.cast(memory["bias"], x.dtype))
+        rest = ops.zeros_like(x[0]), ops.zeros_like(ops.cast(memory["mask"], x.dtype))
         first = ops.concatenate([rest[0], ops.cast(memory["first"], x.dtype), rest[1]], axis=-1)
         found = ops.swapaxes(ops.scan(advance, first, x)[1], 0, 1)  # [B, T, D + N D + S]
         behind = ops.reshape(found[..., :width], (-1, ops.shape(found)[1], width))  # [B, T, D]
