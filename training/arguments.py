@@ -72,6 +72,11 @@ def _add_files(corpus):
         "--target", type=Path, nargs="+", metavar="FILE", help="its translation, line by line"
     )
     corpus.add_argument(
+        "--alignments", type=Path, nargs="+", metavar="FILE",
+        help="which words of each pair belong together, in Pharaoh format (0-0 1-2), for "
+        "--guided-attention",
+    )  # fmt: skip
+    corpus.add_argument(
         "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
     )
     corpus.add_argument("--val-target", type=Path)

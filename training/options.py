@@ -13,6 +13,7 @@ from training.families import (
     LABELLED_TASKS,
     PLAIN_TASKS,
     QUESTION_TASKS,
+    TRANSLATION,
     files_of,
     task_of,
 )
@@ -37,7 +38,7 @@ def as_file(recipe, arguments):
     """
     left_out = {*recipe.choose, *settled(arguments)}
     paths = ("run", *RUNS, "data", "source", "target", "val_source", "val_target")
-    paths += ("labels", "val_labels", "text", "val_text")
+    paths += ("alignments", "labels", "val_labels", "text", "val_text")
     values = {"files": {"recipe": arguments.recipe, "family": arguments.family}}
     values["files"] |= {name: getattr(arguments, name) for name in paths}
     values["model"] = {} if arguments.init else recipe.model_changes
@@ -53,8 +54,8 @@ def require_usage(arguments):
 
     Needs neither Keras nor TensorFlow, so that a slip is said at once.
     """
-    for side in ("target", "labels"):
-        if getattr(arguments, f"val_{side}") and not arguments.val_source:
+    for side in ("target", "labels", "alignments"):
+        if getattr(arguments, f"val_{side}", None) and not arguments.val_source:
             raise ValueError(f"--val-{side} needs --val-source")
         if getattr(arguments, side) and not arguments.source:
             raise ValueError(f"--{side} needs --source")
@@ -111,16 +112,19 @@ def corpus_files(arguments):
 
 
 def _files(arguments):
-    """(source, target) of each pair of the corpus's files, and of validation or None."""
+    """(source, target, alignments) of each part of the corpus, each a file or None; and (source,
+    target) of validation, or None."""
     sources = arguments.source or []
     side, targets, val_target = _second_side(arguments)
-    targets = targets or [None] * len(sources)
-    if len(targets) != len(sources):
-        raise ValueError(
-            f"--{side} must name as many files as --source, got {len(targets)} and {len(sources)}"
-        )
+    sides = []
+    for name, files in ((side, targets), ("alignments", arguments.alignments)):
+        sides.append(files or [None] * len(sources))
+        if len(sides[-1]) != len(sources):
+            raise ValueError(
+                f"--{name} must name as many files as --source, got {len(files)} and {len(sources)}"
+            )
     val_files = (arguments.val_source, val_target) if arguments.val_source else None
-    return list(zip(sources, targets, strict=True)), val_files
+    return list(zip(sources, *sides, strict=True)), val_files
 
 
 def read_recipe(arguments):
@@ -151,11 +155,29 @@ def read_recipe(arguments):
         recipe = Recipe(pairs=lambda split, data: (), **task)
     search = recipe.search | given_search(arguments)
     recipe = dataclasses.replace(recipe, **changed_settings(arguments), search=search)
+    if arguments.alignments:
+        _require_use_of_links(recipe, arguments)
     if _goes_on(arguments):
         # Its model is that of the run, not of the recipe.
         return recipe
     sizes = given_sizes(arguments)
     return dataclasses.replace(recipe, model_changes=recipe.model_changes | sizes)
+
+
+def _require_use_of_links(recipe, arguments):
+    """Raises a ValueError unless a training looks at links between the words of its pairs."""
+    if recipe.task != TRANSLATION:
+        raise ValueError("--alignments is for the family transformer")
+    if not recipe.guided_attention:
+        raise ValueError("--alignments needs --guided-attention, the weight of what they ask for")
+    others = {
+        "--distill": arguments.distill,
+        "--reward": recipe.reward != "none",
+        "--both-ways": recipe.both_ways,
+    }
+    for option, given in others.items():
+        if given:
+            raise ValueError(f"--alignments is of the pairs as they are, without {option}")
 
 
 def _own_corpus(arguments):

@@ -4,6 +4,7 @@ import functools
 import itertools
 import zlib
 
+from training.data.alignment import with_links
 from training.data.reader import CorpusError, Pair, is_blank, read_lines, read_pairs
 
 HELD_OUT = 1000
@@ -63,14 +64,19 @@ def _split(read, read_val, options, split, report, plain=False):
 
 
 def file_pairs(files, val_files, split, data, report=None, side="target"):
-    """The pairs of the user's files, (source, target) each, or (TSV, None).
+    """The pairs of the user's files, (source, target, links) each, of a TSV (path, None, links);
+    without links, None.
 
     Without validation files 1 pair in 20, at most 1,000, is held out of the corpus. `side` is what
     the option of a second file is called after.
     """
 
+    def pairs_of(source, target, links=None, *, report):
+        pairs = read_pairs(source, target, report=report)
+        return with_links(pairs, links) if links else pairs
+
     def read(files, report):
-        return itertools.chain.from_iterable(read_pairs(*pair, report=report) for pair in files)
+        return itertools.chain.from_iterable(pairs_of(*paths, report=report) for paths in files)
 
     corpus = functools.partial(read, files)
     val = functools.partial(read, [val_files]) if val_files else None

@@ -161,7 +161,10 @@ class Recipe:
     )
     scheduled_sampling_passes: int = setting(METHODS, 2, "passes over a batch, the last learns")
     guided_attention: float = setting(
-        METHODS, 0.0, "weight of a penalty that pulls heads of the cross-attention to the diagonal"
+        METHODS,
+        0.0,
+        "weight of a penalty that pulls heads of the cross-attention to the diagonal, or to "
+        "--alignments",
     )
     guided_heads: int = setting(
         METHODS, 1, "heads of each decoder layer that are guided, the first; 0: all"

@@ -125,6 +125,7 @@ class Setup:
             recipe.word_dropout,
             sampling_from=recipe.subword_sampling_from,
         )
+        guided = recipe.guided_attention and corpus.has_links
         return self.task.batches(
             corpus,
             self.tokenizer,
@@ -136,6 +137,7 @@ class Setup:
             packed=self._packs() and self._is_simple(),
             noise=noise,
             both_ways=recipe.both_ways,
+            **({"linked": True} if guided else {}),
         )
 
     def _model(self, begun, say):

@@ -9,7 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import PAD
-from training.data.corpus import SOURCE_TOKENS
+from training.data.alignment import Links
+from training.data.corpus import TOKENS
 from training.data.epochs import CHUNK, Epochs, mixed
 from training.data.noise import Noise
 
@@ -41,6 +42,10 @@ class Batches(Epochs):
         both_ways: epochs, from the first on, in which about half of the pairs, drawn anew in each,
             are turned round, target to source (Ding et al. 2021, "Improving Neural Machine
             Translation by Bidirectional Training"). Needs one vocabulary for both. Default 0.
+        linked: the inputs have also what `Links.inputs` gives. Default False.
+
+    Raises:
+        ValueError: pairs with links are to be turned round.
 
     Attributes:
         passes: see `Epochs`.
@@ -61,11 +66,17 @@ class Batches(Epochs):
         packed=False,
         noise=None,
         both_ways=0,
+        linked=False,
     ):
         self.task, self.corpus, self.tokenizer = task, corpus, tokenizer
         self.seed, self.shuffle, self.parts = seed, shuffle, parts
         self.packed, self.noise = packed, noise or Noise(tokenizer)
         self.both_ways = both_ways
+        self.links = Links(tokenizer) if linked else None
+        if linked:
+            if both_ways:
+                raise ValueError(f"both_ways must be 0 with alignments, got {both_ways}")
+            self.types = (tf.string, *Batches.types)
         counts = np.zeros(len(EDGES), "int64")
         for start in range(0, len(corpus), CHUNK):
             counts += np.bincount(self._buckets(slice(start, start + CHUNK)), minlength=len(EDGES))
@@ -75,7 +86,7 @@ class Batches(Epochs):
         self.count = int(sum(-(-n // rows) for n, rows in zip(counts, self.rows, strict=True)))
 
     def _buckets(self, numbers):
-        lengths = self.corpus.index[numbers, SOURCE_TOKENS:].max(axis=1)
+        lengths = self.corpus.index[numbers, TOKENS].max(axis=1)
         return np.searchsorted(EDGES, lengths)
 
     def plan(self, epoch):
@@ -118,10 +129,14 @@ class Batches(Epochs):
         bucket, numbers = batch
         sources, targets = self.texts(numbers[shard::count], epoch)
         size = np.array(self.shape(bucket, count), "int32")
-        return np.array(sources, object), np.array(targets, object), size
+        texts = [np.array(texts, object) for texts in (sources, targets)]
+        if self.links:
+            texts.insert(0, np.array(self.corpus.links(numbers[shard::count]), object))
+        return *texts, size
 
     @tf.autograph.experimental.do_not_convert
-    def element(self, epoch, sources, targets, size, seed):
+    def element(self, epoch, *arrays):
+        *links, sources, targets, size, seed = arrays
         sources, targets = tf.ensure_shape(sources, [None]), tf.ensure_shape(targets, [None])
         seed, longest = tf.ensure_shape(seed, [2]), size[1]
 
@@ -141,6 +156,9 @@ class Batches(Epochs):
             name: in_passes(self.noise.drop_words(ids, seed + n))
             for n, (name, ids) in enumerate(inputs.items())
         }
+        if self.links:
+            found = self.links.inputs(x, y, tf.ensure_shape(links[0], [None]), padded)
+            inputs |= {name: in_passes(ids) for name, ids in found.items()}
         labels = in_passes(labels)
         if not self.packed:
             return inputs, labels

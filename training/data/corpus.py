@@ -1,7 +1,10 @@
 """A corpus made ready for training: on disk, indexed, read by number in any order.
 
-    text.bin     all texts end to end, UTF-8: source, target, source, target, ...
-    index.npy    int64 [N, 5]: where a pair starts, the bytes and the tokens of both sides
+    text.bin     all texts end to end, UTF-8: source, target, links, source, target, links, ...
+    index.npy    int64 [N, 6]: where a pair starts, the bytes and the tokens of both sides, and the
+                 bytes of the links between their words, see `training.data.alignment`
+
+(Older runs have five columns, and no links.)
 
 Both are mapped into memory, so that the corpus may be larger than it, and gzip or slow disks cost
 once. What training needs of a corpus is known before the first step: how many pairs there are,
@@ -14,8 +17,9 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-COLUMNS = 5
-START, SOURCE_BYTES, TARGET_BYTES, SOURCE_TOKENS, TARGET_TOKENS = range(COLUMNS)
+COLUMNS = 6
+START, SOURCE_BYTES, TARGET_BYTES, SOURCE_TOKENS, TARGET_TOKENS, LINKS_BYTES = range(COLUMNS)
+TOKENS = slice(SOURCE_TOKENS, LINKS_BYTES)
 BATCH = 1024
 
 
@@ -23,7 +27,8 @@ class Corpus:
     """The pairs of a folder written by `write_corpus`.
 
     Attributes:
-        index: int64 [N, 5], mapped; see the columns above. Tokens count eos.
+        index: int64 [N, 6], mapped; see the columns above. Tokens count eos.
+        has_links: whether a pair has links between its words.
     """
 
     # The file that tells one corpus from another.
@@ -33,6 +38,7 @@ class Corpus:
         folder = Path(folder)
         self.index = np.load(folder / "index.npy", mmap_mode="r")
         self.text = np.memmap(folder / self.content, dtype=np.uint8, mode="r")
+        self.has_links = bool(self.index[:, LINKS_BYTES:].any())
 
     def __len__(self):
         return len(self.index)
@@ -46,9 +52,15 @@ class Corpus:
             targets.append(self.text[middle : middle + target].tobytes())
         return sources, targets
 
+    def links(self, numbers):
+        """The links between the words of the pairs of these numbers."""
+        start = self.index[numbers, START:SOURCE_TOKENS].sum(axis=1)
+        ends = start + self.index[numbers, LINKS_BYTES]
+        return [self.text[a:b].tobytes() for a, b in zip(start, ends, strict=True)]
+
     def tokens(self, numbers):
         """The real tokens of these pairs, source + target, eos counted."""
-        return int(self.index[numbers, SOURCE_TOKENS:].sum())
+        return int(self.index[numbers, TOKENS].sum())
 
 
 def write_corpus(
@@ -84,15 +96,17 @@ def write_corpus(
             targets = [pair.target.encode() for pair in chunk]
             source_tokens = tokenizer.encode_source(tf.constant(sources)).row_lengths().numpy()
             target_tokens = tokenizer.encode_target(tf.constant(targets)).row_lengths().numpy()
-            for row in zip(sources, targets, source_tokens, target_tokens, strict=True):
-                source, target, *tokens = row
+            links = [pair.links.encode() for pair in chunk]
+            for row in zip(sources, targets, links, source_tokens, target_tokens, strict=True):
+                source, target, linked, *tokens = row
                 if max(tokens) > max_tokens:
                     report.kept -= 1
                     report.too_many_tokens += 1
                     continue
-                text.write(source + target)
-                rows.write(np.array([start, len(source), len(target), *tokens], "int64").tobytes())
-                start += len(source) + len(target)
+                text.write(source + target + linked)
+                row = [start, len(source), len(target), *tokens, len(linked)]
+                rows.write(np.array(row, "int64").tobytes())
+                start += len(source) + len(target) + len(linked)
     # The header of an .npy file holds the number of rows, which is known only now.
     count = (folder / "rows.tmp").stat().st_size // (8 * COLUMNS)
     if count:

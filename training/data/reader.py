@@ -60,11 +60,13 @@ class CorpusError(ValueError):
 
 
 class Pair(NamedTuple):
-    """A text and its translation; `group` (a language, a domain) is "" where there is none."""
+    """A text and its translation; `group` (a language, a domain) is "" where there is none, and so
+    are `links` between their words, see `training.data.alignment`."""
 
     source: str
     target: str
     group: str = ""
+    links: str = ""
 
 
 @dataclass

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
 from training.data.batches import EDGES, Batches
-from training.data.corpus import COLUMNS, write_corpus
+from training.data.corpus import COLUMNS, LINKS_BYTES, SOURCE_TOKENS, write_corpus
 from training.data.epochs import permuted
 from training.data.noise import Noise
 from training.data.reader import CorpusReport, Pair
@@ -106,7 +106,7 @@ def test_an_epoch_has_every_pair_once(batches, epoch):
 
 def test_a_pair_is_in_the_first_bucket_that_holds_it(batches, corpus):
     for bucket, numbers in batches.plan(0):
-        longest = corpus.index[numbers, 3:].max(axis=1)
+        longest = corpus.index[numbers, SOURCE_TOKENS:LINKS_BYTES].max(axis=1)
         assert (longest <= EDGES[bucket]).all()
         if bucket:
             assert (longest > EDGES[bucket - 1]).all()
@@ -148,7 +148,7 @@ def test_the_plan_of_a_large_corpus_is_not_kept_in_memory():
     class Large:
         rng = np.random.default_rng(0)
         index = np.zeros((300_000, COLUMNS), "int64")
-        index[:, 3:] = rng.integers(2, 60, size=(300_000, 2))
+        index[:, SOURCE_TOKENS:LINKS_BYTES] = rng.integers(2, 60, size=(300_000, 2))
 
         def __len__(self):
             return len(self.index)

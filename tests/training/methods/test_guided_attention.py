@@ -1,4 +1,4 @@
-"""Guided attention: the penalty of the paper, by hand; padding counts nothing; it pulls."""
+"""Guided attention: the penalties of the papers, by hand; padding counts nothing; they pull."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from variants import make
 
-from training.methods.guided_attention import GuidedAttention, off_the_diagonal
+from training.methods.guided_attention import GuidedAttention, linked, off_the_diagonal
 
 SOURCE = np.array([[5, 6, 7, 3], [5, 3, 0, 0], [0, 0, 0, 0]])
 TARGET = np.array([[2, 8, 9], [2, 8, 0], [0, 0, 0]])
@@ -58,3 +58,38 @@ def test_its_gradient_reaches_the_guided_heads_alone(randomise):
     gradient = tape.gradient(penalty, cross.query_projection.kernel.value).numpy()
     of_heads = np.abs(gradient.reshape(14, 7, 2)).max(axis=(0, 2))
     assert (of_heads[:3] > 1e-6).all() and (of_heads[3:] == 0).all()
+
+
+# Words 1, 1, 2, 3 and eos to words 1, 2, 2 and eos: 1-2, 2-2, 3-1; the second row is of padding.
+LINKED = {
+    "source_words": np.array([[1, 1, 2, 3, 0], [0, 0, 0, 0, 0]], "int32"),
+    "target_words": np.array([[1, 2, 2, 4, 0], [0, 0, 0, 0, 0]], "int32"),
+    "links": np.array([[1, 2, 2, 2, 3, 1, 1, 2], [0, 0, 0, 0, 0, 0, 0, 0]], "int32"),
+}
+THIRD = 1 / 3
+ASKED = [[0, 0, 0, 1, 0], [THIRD, THIRD, THIRD, 0, 0], [THIRD, THIRD, THIRD, 0, 0],
+         [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]  # fmt: skip
+
+
+def test_what_links_ask_for_by_hand():
+    found = linked(**LINKED).numpy()
+    np.testing.assert_allclose(found[0], ASKED, rtol=1e-6)
+    assert found.shape == (2, 5, 5) and not found[1].any()
+
+
+def test_the_penalty_of_links_is_a_cross_entropy(rng):
+    attention = [rng.dirichlet(np.ones(5), (2, 3, 5)).astype("float32") for _ in range(2)]
+    logs = np.log(np.stack(attention)[:, 0, :2])  # of the first row and the guided heads
+    expected = -1.7 * (logs * np.array(ASKED)).sum(axis=(2, 3)).mean()
+    penalty = GuidedAttention(1.7, 2)(list(map(tf.constant, attention)), LINKED)
+    np.testing.assert_allclose(penalty, expected, rtol=1e-5)
+
+
+def test_attention_as_the_links_ask_costs_least():
+    """-sum a log A is least where A = a: of a row with one link 0, of one with three log 3."""
+    right = tf.constant([[ASKED, np.zeros((5, 5))]], tf.float32)
+    right = tf.transpose(right, [1, 0, 2, 3])  # [B, 1, T, S]
+    even = tf.fill([2, 1, 5, 5], 0.2)
+    penalty = GuidedAttention(1.0, 0)
+    assert float(penalty([right], LINKED)) == pytest.approx(2 * math.log(3), abs=1e-5)
+    assert float(penalty([even], LINKED)) == pytest.approx(3 * math.log(5), abs=1e-5)

@@ -3,6 +3,7 @@
 import csv
 import random
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,7 +37,14 @@ def files(tmp_path_factory):
     rows = [chosen.choices(list(WORDS), k=chosen.randint(1, 4)) for _ in range(251)]
     (folder / "a").write_text("".join(" ".join(row) + "\n" for row in rows))
     (folder / "b").write_text("".join(" ".join(WORDS[w] for w in row) + "\n" for row in rows))
+    links = [" ".join(f"{n}-{n}" for n in range(len(row))) for row in rows]
+    (folder / "links").write_text("".join(f"{line}\n" for line in links))
     return [f"--source={folder / 'a'}", f"--target={folder / 'b'}"]
+
+
+def aligned(files):
+    """The option that names the links of the files."""
+    return f"--alignments={Path(files[0].partition('=')[2]).with_name('links')}"
 
 
 def words(files, run, *options):
@@ -58,14 +66,16 @@ def whole(files, tmp_path_factory):
     """A training with several methods that nothing has stopped."""
 
     def make(folder):
-        assert train.main(words(files, folder / "run", *SIZES, *METHODS)) == 0
+        options = [*SIZES, *METHODS, aligned(files)]
+        assert train.main(words(files, folder / "run", *options)) == 0
 
     return once(tmp_path_factory, "methods", make) / "run"
 
 
 @pytest.mark.slow
 def test_several_methods_go_on_bit_for_bit(files, whole, tmp_path):
-    assert_goes_on(words(files, tmp_path / "run", *SIZES, *METHODS), tmp_path / "run", whole)
+    options = [*SIZES, *METHODS, aligned(files)]
+    assert_goes_on(words(files, tmp_path / "run", *options), tmp_path / "run", whole)
     with (whole / "log.csv").open() as file:
         first, second = (float(row["replaced"]) for row in csv.DictReader(file))
     assert 0 < first < second < 0.7
@@ -122,6 +132,23 @@ def test_a_penalty_of_parts_is_that_of_the_whole(parts, cores, rng, randomise):
         np.testing.assert_allclose(mine, whole, rtol=1e-4, atol=1e-4)
 
 
+def test_links_pull_the_guided_head_to_them(rng):
+    """Against the diagonal: the last word of a target belongs to the first of its source."""
+    ids = rng.integers(4, 17, (4, 7)).astype("int32")
+    words = np.tile(np.arange(1, 8, dtype="int32"), (4, 1))
+    links = np.stack([words, words[:, ::-1]], axis=2).reshape(4, 14)
+    inputs = {"source_ids": ids, "target_ids": ids, "source_words": words, "target_words": words}
+    inputs["links"] = links
+    config = TransformerConfig.preset("test", 17, dropout=0.0)
+    methods = Methods(penalty=GuidedAttention(1.0, 1))
+    model = in_parts(Transformer)(config, methods=methods, cores=2)
+    model.compile(Adam(0.01), SmoothedCrossEntropy())
+    model.fit(tf.data.Dataset.from_tensors((inputs, ids)).repeat(61), shuffle=False, verbose=0)
+    _, attention = model.with_attention(inputs)
+    guided, free = (np.array(attention[-1])[:, n, range(7), range(6, -1, -1)] for n in (0, 1))
+    assert guided.mean() > 0.7 and free.mean() < 0.4
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -136,6 +163,13 @@ def test_a_penalty_of_parts_is_that_of_the_whole(parts, cores, rng, randomise):
          "objective must be 'cross-entropy' with reward, got 'kl'"),
         (["--reward", "minimum-risk", "--strategy", "tpu"],
          "strategy must not be 'tpu' with reward"),
+        (["--alignments", "x"], "--alignments needs --guided-attention"),
+        (["--alignments", "x", "y", "--guided-attention", "1"],
+         "--alignments must name as many files as --source, got 2 and 1"),
+        (["--alignments", "x", "--guided-attention", "1", "--both-ways", "2"],
+         "--alignments is of the pairs as they are, without --both-ways"),
+        (["--alignments", "x", "--guided-attention", "1", "--family", "recurrent"],
+         "--alignments is for the family transformer"),
         (["--guided-attention", "-1"], "guided_attention must be at least 0, got -1.0"),
         (["--family", "classifier", "--objective", "kl"],
          "objective must be cross-entropy for the family classifier, got kl"),

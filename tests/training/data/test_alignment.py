@@ -1,0 +1,132 @@
+"""Links between words: read line by line, told by pieces however words are taken apart, refused
+where they cannot be."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tfformer import Tokenizer
+from tfformer.text.sides import PieceTable
+from training.data.alignment import Links, with_links
+from training.data.batches import Batches
+from training.data.corpus import write_corpus
+from training.data.noise import Noise
+from training.data.reader import CorpusError, CorpusReport, Pair
+from training.tasks import TASKS
+
+PAIRS = [
+    Pair("one two  three", "drei eins", links="0-1 2-0"),
+    Pair("four", "vier"),
+    Pair("five six", "sechs fünf sieben", links="0-1 1-0 1-2"),
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    sides = [[getattr(pair, side) for pair in PAIRS] for side in ("source", "target")]
+    return Tokenizer.train(*sides, vocabulary_size=283, kind="bpe")
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus") / "train"
+    return write_corpus(folder, PAIRS, tokenizer, 47, CorpusReport(kept=3))
+
+
+def test_a_file_gives_each_pair_its_links(tmp_path):
+    path = tmp_path / "links"
+    path.write_text("0-1 \t 2-0\r\n\n0-1 1-0 1-2\n")
+    assert list(with_links([pair._replace(links="") for pair in PAIRS], path)) == PAIRS
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("0-1\n", "has fewer lines than there are pairs"),
+        ("\n\n\n\n", "has more lines than there are pairs"),
+        ("\n0:0\n\n", "line 2: a link must be two numbers such as 0-1, got '0:0'"),
+        ("\n0-0 0-\n\n", "line 2: a link must be two numbers such as 0-1, got '0-'"),
+        ("\n\n2-0\n", "line 3: 2-0 links word 2 of the source, counted from 0, which has 2"),
+        ("0-2\n\n\n", "line 1: 0-2 links word 2 of the target, counted from 0, which has 2"),
+    ],
+)
+def test_what_is_wrong_with_a_file(tmp_path, text, message):
+    path = tmp_path / "links"
+    path.write_text(text)
+    with pytest.raises(CorpusError, match=f"^{path}.*{message}"):
+        list(with_links(iter(PAIRS), path))
+
+
+def test_a_corpus_keeps_them(corpus):
+    assert corpus.has_links
+    assert corpus.links([2, 1, 0]) == [PAIRS[n].links.encode() for n in (2, 1, 0)]
+    sources, targets = corpus.texts([2])
+    assert (sources, targets) == ([b"five six"], ["sechs fünf sieben".encode()])
+
+
+def test_a_corpus_of_an_older_run_has_none(corpus, tmp_path):
+    np.save(tmp_path / "index.npy", corpus.index[:, :5])
+    (tmp_path / "text.bin").write_bytes(corpus.text.tobytes())
+    older = type(corpus)(tmp_path)
+    assert not older.has_links
+    assert older.texts([0, 2]) == corpus.texts([0, 2]) and older.tokens([1]) == corpus.tokens([1])
+
+
+@pytest.mark.parametrize("sampling", [0.0, 0.5])
+def test_a_batch_says_of_which_word_each_token_is(tokenizer, corpus, sampling):
+    noise = Noise(tokenizer, subword_sampling=sampling, word_dropout=0.3)
+    batches = Batches(
+        TASKS["translation"], corpus, tokenizer, 1024, packed=True, noise=noise, linked=True
+    )
+    seen = 0
+    for inputs, _ in batches.dataset():
+        names = ("links", "source_ids", "source_words", "target_ids", "target_words")
+        rows = zip(*(inputs[name].numpy() for name in names), strict=True)
+        for links, source_ids, source_words, target_ids, target_words in rows:
+            if not source_ids.any():
+                assert not (links.any() or source_words.any() or target_words.any())
+                continue
+            seen += 1
+            eos = np.flatnonzero(source_ids)[-1]
+            assert source_words[eos] == 0 and not source_words[eos:].any()
+            # A word's number goes up by one at a time, from one on.
+            words = source_words[:eos]
+            assert words[0] == 1 and set(np.diff(words)) <= {0, 1}
+            text = next(
+                pair
+                for pair in PAIRS
+                if len(pair.source.split()) == words.max()
+                and len(pair.target.split()) == target_words.max()
+            )
+            numbers = [int(n) + 1 for n in text.links.replace("-", " ").split()]
+            assert links[links > 0].tolist() == numbers
+            # Labels are target ids moved by one, so what is no bos of the word's row is its token.
+            size = np.count_nonzero(target_ids)
+            assert target_words[size - 1] == 0 and (target_words[: size - 1] > 0).all()
+    assert seen == len(PAIRS)
+
+
+def test_words_are_those_of_the_pieces(tokenizer):
+    """By hand: the pieces of each word, one word after the other."""
+    texts = tf.constant(["five six", "four"])
+    source = tokenizer.encode_source(texts)
+    expected = []
+    for text in ("five six", "four"):
+        row = []
+        for number, word in enumerate(text.split(), start=1):
+            row += [number] * (len(tokenizer.encode_source(tf.constant([word]))[0]) - 1)
+        expected.append([*row, 0])
+    found = Links(tokenizer).inputs(source, source, tf.constant(["", ""]), lambda ids, *_: ids)
+    assert found["source_words"].to_list() == found["target_words"].to_list() == expected
+
+
+def test_each_piece_of_a_table_is_a_word():
+    table = PieceTable(["a", "b@@"])
+    ids = Tokenizer(table, table).encode_source(tf.constant(["a b@@ c a", ""]))
+    found = Links(Tokenizer(table, table)).inputs(ids, ids, tf.constant(["", ""]), lambda x, *_: x)
+    assert found["target_words"].to_list() == [[1, 2, 3, 4, 0], [0]]
+
+
+def test_links_are_not_turned_round(tokenizer, corpus):
+    with pytest.raises(ValueError, match="both_ways must be 0 with alignments, got 2"):
+        Batches(TASKS["translation"], corpus, tokenizer, 64, both_ways=2, linked=True)
