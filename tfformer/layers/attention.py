@@ -308,7 +308,9 @@ class MultiHeadAttention(Layer):
         scores = self._ungrouped(scaled_scores(queries, keys))  # [B, H, T, S]
         if self.places is not None:
             of_queries, of_keys = (ops.arange(ops.shape(scores)[axis]) for axis in (-2, -1))
-            if (bias := self.places.bias(start + of_queries, of_keys, causal)) is not None:
+            bias = self.places.bias(start + of_queries, of_keys, causal)
+            # (`:=` here, and AutoGraph would warn of it.)
+            if bias is not None:
                 scores = scores + bias
         if self.location is not None:
             if below is None:
