@@ -9,6 +9,7 @@ names, and are trained with several seeds and scored by `training.evaluate`:
 
     train = ["rooms", "--epochs", "8"]       # arguments of the training of every row
     evaluate = ["--recipe", "rooms"]         # and of its evaluation
+    picture = ["val_loss", "accuracy"]       # what --picture draws: a column of log.csv, a figure
     [figures]                                # of what that writes: title and format
     accuracy = ["accuracy", "{:.3f}"]
     [rows]
@@ -35,6 +36,7 @@ import tomllib
 from pathlib import Path
 
 from benchmarks import machine, work
+from benchmarks.learning.picture import draw
 from benchmarks.learning.trainings import file_name, side_by_side, table
 from tfformer.files import read_arrays, read_json, write_json
 from tfformer.run import read_config
@@ -57,6 +59,7 @@ class Study:
         before: the same, of what is trained once.
         evaluate: arguments of `training.evaluate`.
         figures: {name: (title, format)}
+        picture: (a column of `log.csv`, the name of a figure). Default: the loss, the last figure.
 
     Raises:
         ValueError: naming the file and what is wrong with it.
@@ -68,8 +71,10 @@ class Study:
             found = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ValueError(f"{path} is no TOML: {error}") from error
-        known = {"train": list, "evaluate": list, "figures": dict, "rows": dict, "before": dict}
+        known = {"train": list, "evaluate": list, "picture": list}
+        known |= {"figures": dict, "rows": dict, "before": dict}
         found.setdefault("before", {})
+        found.setdefault("picture", ["loss", *list(found.get("figures", ()))[-1:]])
         for name, kind in known.items():
             if not isinstance(found.get(name), kind):
                 raise ValueError(f"{path} must have {name!r}, a {kind.__name__}")
@@ -86,6 +91,12 @@ class Study:
         self.rows = {row: common + words for row, words in self.rows.items()}
         self.evaluate = self._filled("evaluate", found["evaluate"])
         self.figures = {name: tuple(shown) for name, shown in found["figures"].items()}
+        self.picture = found["picture"]
+        if len(self.picture) != 2 or self.picture[1] not in self.figures:
+            raise ValueError(
+                f"{path}: picture must be a column of log.csv and one of the figures "
+                f"{', '.join(self.figures)}, got {self.picture}"
+            )
 
     def _filled(self, where, words):
         """Arguments, each {name} in them replaced."""
@@ -174,6 +185,7 @@ def parser():
     parser.add_argument("--out", required=True, type=Path, help="a folder for the runs")
     parser.add_argument("--data", type=Path, help="a folder of data that the study names")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="default: all")
+    parser.add_argument("--picture", type=Path, metavar="PNG", help="of what is finished")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1], help="default 0 1")
     return parser
 
@@ -204,6 +216,9 @@ def _run(command, options):
             training.begin()
         side_by_side(first)
         side_by_side(trainings)
+        if options.picture:
+            curve, figure = study.picture
+            draw(options.picture, trainings, curve, figure, study.figures[figure][0])
     except (ValueError, OSError) as error:
         return command.fail(error)
     print(f"{machine.sentence(machine.describe())}, a core a training\n")

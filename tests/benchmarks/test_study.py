@@ -2,11 +2,12 @@
 
 import itertools
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from paths import ROOT, SUPPORT
 
-from benchmarks.learning import study
+from benchmarks.learning import picture, study
 from tfformer.files import read_json
 from tfformer.run import read_config
 from training.options import read_recipe
@@ -74,6 +75,11 @@ def test_arguments_are_filled_in_and_what_was_begun_otherwise_is_refused(tmp_pat
     [
         ("train =", "train", "is no TOML"),
         ("[figures]", "[figure]", "must have 'figures', a dict"),
+        (
+            "[figures]",
+            'picture = ["loss", "bleu"]\n[figures]',
+            "picture must be a column of log.csv and one of the figures perplexity, got",
+        ),
         ("[rows]", "[others]\n[rows]", "got also 'others'"),
         ("{other}", "{another}", "a half needs 'another' under [before]"),
         ("{other}", "{data}", "a half needs --data"),
@@ -102,8 +108,10 @@ def test_wrong_usage_takes_one_line(tmp_path, capsys):
 @pytest.mark.slow
 def test_a_study_end_to_end(forked, tmp_path, capfd):
     words = [str(written(tmp_path)), "--out", str(tmp_path / "out"), "--seeds", "3", "5"]
+    words += ["--picture", str(tmp_path / "study.png")]
     assert study.main(words) == 0
     said = capfd.readouterr().out
+    assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")
     rows = [line.split(" | ")[:2] for line in said.splitlines()[-2:]]
     assert rows == [["| as it is", "2"], ["| a half", "2"]]
     # The half is the other run's, which was trained once.
@@ -127,3 +135,28 @@ def test_a_training_that_fails_is_said_and_the_table_has_the_others(forked, tmp_
     output, said = capfd.readouterr()
     assert f"training.train ended with 2: see {tmp_path}/out/a-half-3.log" in said
     assert output.splitlines()[-1].startswith("| as it is | 1 |")
+
+
+def test_the_picture_of_a_study_has_each_seed_of_each_row(tmp_path, monkeypatch):
+    """A line and a dot of each; what is not finished has neither."""
+    made, drawn = [], []
+    for row, seed in (("a", 0), ("b", 0), ("a", 1), ("b", 1)):
+        run = tmp_path / f"{row}{seed}"
+        run.mkdir()
+        (run / "log.csv").write_text(f"epoch,loss,val_bleu\n1,{seed + 3},\n2,2,{seed + 11}\n")
+        found = None if run.name == "b1" else {"bleu": seed + 17.0}
+        made.append(SimpleNamespace(row=row, run=run, figures=lambda found=found: found))
+    monkeypatch.setattr(picture, "write_picture", lambda path, figure: drawn.append(figure))
+    for curve, expected in (
+        ("loss", [[3, 2], [3, 2], [4, 2]]),
+        ("val_bleu", [[11], [11], [12]]),
+    ):
+        picture.draw(tmp_path / "study.png", made, curve, "bleu", "BLEU")
+        lines, dots = drawn.pop().axes
+        assert [list(line.get_ydata()) for line in lines.lines] == expected
+        found = [(*dot.get_xdata(), *dot.get_ydata()) for dot in dots.lines]
+        assert found == [(17, 0), (17, 1), (18, 0)]
+        assert [label.get_text() for label in dots.get_yticklabels()] == ["a", "b"]
+        assert lines.get_xlabel() == "epoch" and dots.get_xlabel() == "BLEU"
+        colours = [line.get_color() for line in lines.lines]
+        assert colours[0] == colours[2] != colours[1]

@@ -1,0 +1,45 @@
+"""A study as a picture: how its rows learn, epoch by epoch, and what they come to."""
+
+from training.report.history import read_history
+from training.report.picture import pyplot, write_picture
+
+# Colours that all eyes can tell apart (Okabe and Ito 2008), and marks where there are none.
+COLOURS = (
+    "#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7", "#999933",
+)  # fmt: skip
+MARKS = "os^DvP*X"
+CURVES = {"loss": "training loss, nats a token", "val_bleu": "greedy BLEU on val"}
+
+
+def draw(path, trainings, curve, figure, title):
+    """Writes the picture of those trainings that are finished.
+
+    Args:
+        path: of the PNG.
+        trainings: each has `row`, its name, `run`, its directory, and `figures()`, numbers by name,
+            or None where it is not finished.
+        curve: a column of `log.csv`, drawn by epoch: a line a seed.
+        figure: the name of a figure: a dot a seed.
+        title: of that figure.
+    """
+    done = [(one, found) for one in trainings if (found := one.figures())]
+    rows = list(dict.fromkeys(one.row for one, _ in done))
+    size = (10, max(2.6, 1.2 + 0.32 * len(rows)))
+    shape = {"figsize": size, "layout": "constrained", "width_ratios": (3, 2)}
+    picture, (lines, dots) = pyplot().subplots(1, 2, **shape)
+    for one, found in done:
+        number = rows.index(one.row)
+        look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[number % len(MARKS)]}
+        history = [row for row in read_history(one.run) if curve in row]
+        epochs, values = ([row[name] for row in history] for name in ("epoch", curve))
+        lines.plot(epochs, values, markersize=5, linewidth=1.2, **look)
+        dots.plot(found[figure], number, markersize=8, **look)
+    lines.set(xlabel="epoch", ylabel=CURVES.get(curve, curve))
+    lines.xaxis.get_major_locator().set_params(integer=True)
+    dots.set(xlabel=title, yticks=range(len(rows)), yticklabels=rows)
+    dots.invert_yaxis()
+    dots.margins(x=0.1, y=0.1)
+    dots.yaxis.tick_right()
+    for axes in (lines, dots):
+        axes.grid(alpha=0.3)
+    write_picture(path, picture)
