@@ -191,7 +191,8 @@ def export(directory, size, tokenizer, beam_width, steps, **options):
 
     Args:
         directory: must not exist.
-        size: of `SIZES`, without its vocabulary.
+        size: of `SIZES`, without its vocabulary; perhaps with "changes", other fields of the
+            configuration.
         tokenizer: of the vocabulary.
         beam_width: of `serving_default`.
         steps: target tokens, eos counted.
@@ -210,6 +211,7 @@ def export(directory, size, tokenizer, beam_width, steps, **options):
         d_ff=size["d_ff"],
         num_heads=size["num_heads"],
         tie_embeddings="all",
+        **size.get("changes", {}),
     )
     translator = Translator(
         Transformer(config),

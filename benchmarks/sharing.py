@@ -1,0 +1,122 @@
+"""What shared parameters gain when a model decodes: `python -m benchmarks.sharing`.
+
+    python -m benchmarks.sharing --size B --length 32 256 --batch 8 32
+
+Exports of random weights, one for each way of sharing and each length of the output, on the same
+sentences, in turns: milliseconds a sentence beside the model that shares its embeddings alone. What
+sharing costs in quality a training says: benchmarks/learning/methods/sharing.toml.
+
+`cache` is what a step reads besides weights: the keys and values of a sentence, of all its beams
+and of its source, by the sizes alone. Tables go to standard output.
+
+Exit codes: 0 measured; 1 the model or the machine is at fault; 2 wrong usage; 130 interrupted.
+"""
+
+import datetime
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import machine, work
+from benchmarks.workers import Progress, Worker, WorkerError, take_turns
+from export.command import Parser
+
+BEAM = 4
+SOURCE = 16  # tokens, about as many as a caption has
+# What is shared, and the options of such a model.
+ROWS = {
+    "nothing but the embeddings": {},
+    "one layer for all of a half": {"unique_layers": 1},
+    "one layer for both halves": {"unique_layers": 1, "share_halves": True},
+    "keys and values of two heads": {"num_key_value_heads": 2},
+    "keys and values of one head": {"num_key_value_heads": 1},
+}
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("benchmarks.sharing", __doc__)
+    parser.add_argument("--size", choices=work.SIZES, default="B", help="default B")
+    parser.add_argument(
+        "--length", nargs="+", type=int, default=[32, 256], metavar="N",
+        help="output tokens; default 32 256",
+    )  # fmt: skip
+    parser.add_argument(
+        "--batch", nargs="+", type=int, default=[8, 32], metavar="N", help="sentences; default 8 32"
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--threads", type=int, help="default: TensorFlow's own choice")
+    parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    work.require_at_least(command, options, length=2, batch=1, rounds=1, threads=1)
+    try:
+        text = work.read_text(options.data)
+        with tempfile.TemporaryDirectory() as folder:
+            tables = [measure(Path(folder), text, length, options) for length in options.length]
+    except (WorkerError, ValueError, OSError) as error:
+        return command.fail(error)
+    hardware = machine.sentence(machine.describe())
+    print(f"{hardware}, {datetime.date.today().isoformat()}. Text: {text.name}.")
+    for length, table in zip(options.length, tables, strict=True):
+        print(f"\nSize {options.size}, {length} tokens, {BEAM} beams:\n\n{table}")
+    return 0
+
+
+def measure(folder, text, length, options):
+    """The table of outputs of one length."""
+    size = dict(work.SIZES[options.size])
+    tokenizer = work.learn_vocabulary(text, size.pop("vocabulary"))
+    batches = {str(n): work.make_batches(text.decoded, tokenizer, n) for n in options.batch}
+    job = {"steps": length, "threads": options.threads, "batches": batches}
+    workers, models = {}, {}
+    try:
+        for row, changes in ROWS.items():
+            models[row] = size | {"changes": changes}
+            directory = folder / f"{row}, {length}"
+            print(f"exporting: {row}, {length} tokens", file=sys.stderr)
+            exported = work.export(directory, models[row], tokenizer, BEAM, steps=length)
+            workers[row] = Worker("with_tfformer", job | {"options": exported})
+        progress = Progress((options.rounds + 1) * len(batches) * len(workers))
+        answers = take_turns(workers, batches, options.rounds, progress)
+    finally:
+        for worker in workers.values():
+            worker.close()
+    if len(workers) < len(ROWS):
+        raise WorkerError("not every row could be measured")
+    times = {key: [answer["seconds"] for answer in found] for key, found in answers.items()}
+    heads = [f"batch {name} | ratio" for name in batches]
+    lines = [
+        f"| shared | cache, KiB | {' | '.join(heads)} |",
+        f"|---|--:|{'--:|--:|' * len(batches)}",
+    ]
+    plain = next(iter(ROWS))
+    for row, model in models.items():
+        cells = [f"{cache_bytes(model, length) / 1024:,.0f}"]
+        for name, group in batches.items():
+            sentences = sum(len(batch["texts"]) for batch in group)
+            pairs = list(zip(times[row, name], times[plain, name], strict=True))
+            cells.append(f"{1000 * statistics.median(a for a, _ in pairs) / sentences:.2f}")
+            cells.append(f"{statistics.median(a / b for a, b in pairs):.2f}")
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def cache_bytes(model, length):
+    """Of the keys and values of a sentence, float32: those of its beams and those of its source."""
+    heads = model["changes"].get("num_key_value_heads", model["num_heads"])
+    width = heads * model["d_model"] // model["num_heads"]
+    return 2 * 4 * model["num_layers"] * width * (BEAM * length + SOURCE)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
