@@ -90,9 +90,9 @@ def save_run(directory, make_tokenizer, search, **changes):
     """
     keras.utils.set_random_seed(3)
     tokenizer = make_tokenizer()
-    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    changes = {"num_encoder_layers": 1, "num_decoder_layers": 1} | changes
     size = tokenizer.source_vocabulary_size
-    model = Transformer(TransformerConfig.preset("test", size, **layers, **changes))
+    model = Transformer(TransformerConfig.preset("test", size, **changes))
     for n, weight in enumerate(model.weights):
         weight.assign_add(0.4 * tf.random.stateless_normal(weight.shape, [n, 5]))
     tfformer.save(directory, model, tokenizer, search)
