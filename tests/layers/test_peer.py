@@ -74,6 +74,19 @@ def test_a_decoder_without_a_memory_is_a_causal_encoder_layer(x, randomise):
     oracle.assert_close(again(x), ours(x, causal=True))
 
 
+def test_keys_and_values_of_every_head_are_those_of_kerashub_and_of_fewer_are_not(x, randomise):
+    for count in (H, 1):
+        ours = EncoderLayer(D, H, D_FF, epsilon=1e-4, num_key_value_heads=count)
+        ours.build(x.shape)
+        randomise(ours)
+        if count == H:
+            theirs = tfformer.to_keras_hub(ours, encoder_of("post"))
+            oracle.assert_close(theirs(x), ours(x))
+        else:
+            with pytest.raises(ValueError, match="num_key_value_heads=None, as all of .* got 1"):
+                tfformer.to_keras_hub(ours, encoder_of("post"))
+
+
 def test_layers_that_do_not_compute_the_same_are_refused():
     ours = EncoderLayer(D, H, D_FF, epsilon=1e-4)
     with pytest.raises(ValueError, match="layer must be a built EncoderLayer"):

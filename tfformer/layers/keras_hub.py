@@ -89,11 +89,11 @@ def to_keras_hub(layer, target):
                 f"{options[name]!r}"
             )
     for name in OURS_ALONE:
-        default = getattr(StackOptions, name)
-        if getattr(layer, name) != default:
+        default, value = getattr(StackOptions, name), getattr(layer, name)
+        of_each = name == "num_key_value_heads" and value == layer.num_heads
+        if value != default and not of_each:
             raise ValueError(
-                f"layer must have {name}={default!r}, as all of KerasHub, got "
-                f"{getattr(layer, name)!r}"
+                f"layer must have {name}={default!r}, as all of KerasHub, got {value!r}"
             )
     attends = getattr(target, "_cross_attention_layer", None) is not None
     if attends != isinstance(layer, DecoderLayer):
