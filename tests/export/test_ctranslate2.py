@@ -102,6 +102,7 @@ def exported(request, tokenizers, tmp_path_factory):
 # The same numbers.
 
 
+@pytest.mark.slow
 def test_every_token_has_the_models_probability(exported):
     random = np.random.default_rng(2)
     sources = exported.sentences(7)
@@ -121,6 +122,7 @@ def test_every_token_has_the_models_probability(exported):
         np.testing.assert_allclose(result.log_probs, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_width", [1, 4])
 def test_translations_are_those_of_the_plain_search(exported, beam_width):
     sentences = exported.sentences(11)
@@ -133,12 +135,14 @@ def test_translations_are_those_of_the_plain_search(exported, beam_width):
         np.testing.assert_allclose(score, log_prob, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exported", ["gated"], indirect=True)
 def test_translations_are_of_many_lengths(exported):
     found = exported.translate(exported.sentences(11), beam_size=4)
     assert len({len(tokens) for [(tokens, _)] in found}) >= 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exported", ["gated"], indirect=True)
 @pytest.mark.parametrize("beam_width", [1, 4])
 def test_length_penalty_is_the_power_form_and_counts_eos(exported, beam_width):
@@ -160,11 +164,13 @@ def test_length_penalty_is_the_power_form_and_counts_eos(exported, beam_width):
     assert len(lengths) >= 3
 
 
+@pytest.mark.slow
 def test_an_empty_source_is_an_empty_translation_with_score_0(exported):
     [alone] = exported.translate([[5, 7]], beam_size=4)
     assert exported.translate([[], [5, 7]], beam_size=4) == [[((), 0)], alone]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exported", ["paper"], indirect=True)
 def test_a_source_that_is_cut_keeps_its_eos(exported):
     [ids] = exported.sentences(17)[-1:]
@@ -178,6 +184,7 @@ def test_a_source_that_is_cut_keeps_its_eos(exported):
 # The same text.
 
 
+@pytest.mark.slow
 def test_pieces_and_ids_are_those_of_the_tokenizer(exported):
     texts = [*SOURCES[:5], "Grüße, 你好 🎉", "  two  spaces ", "</s> <pad>", ""]
     source = sentencepiece.SentencePieceProcessor(str(exported.directory / "source.model"))
@@ -198,6 +205,7 @@ def test_pieces_and_ids_are_those_of_the_tokenizer(exported):
         assert target.decode([exported.target_pieces[n] for n in tokens]) == ours
 
 
+@pytest.mark.slow
 def test_the_folder_holds_what_it_says(exported):
     names = {path.name for path in exported.directory.iterdir()}
     if exported.tokenizer.is_shared:
@@ -219,6 +227,7 @@ def test_the_folder_holds_what_it_says(exported):
     assert 0 < size - 4 * (exported.model.count_params() + positions) < 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exported", ["paper"], indirect=True)
 def test_another_model_does_not_agree(exported):
     model = Transformer(exported.model.config)

@@ -118,6 +118,7 @@ DAMAGES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DAMAGES)
 def test_a_damaged_preset_is_one_line_and_nothing_is_written(name, preset, tmp_path, capsys):
     file, change, said = DAMAGES[name]
@@ -148,6 +149,7 @@ def test_a_foreign_or_missing_preset_is_one_line(tmp_path, capsys):
     refused(whole, tmp_path, capsys, "MistralCausalLM, got one of GPT2CausalLM")
 
 
+@pytest.mark.slow
 def test_an_option_of_another_kind_is_one_line(preset, tmp_path, capsys):
     assert keras_hub.main([str(preset), str(tmp_path / "exported"), "--top-k", "5"]) == 1
     said = capsys.readouterr().err

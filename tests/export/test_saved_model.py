@@ -112,6 +112,7 @@ def served(exported):
     return answers
 
 
+@pytest.mark.slow
 def test_report_says_what_was_checked(exported, translator):
     report = json.loads((exported / "8.report.json").read_text())
     assert report["passed"]
@@ -122,6 +123,7 @@ def test_report_says_what_was_checked(exported, translator):
     assert {f"served: {name}" for name in {"serving_default", *alone}} <= names
 
 
+@pytest.mark.slow
 def test_it_is_the_next_version_and_nothing_else_is_left(exported):
     assert sorted(path.name for path in exported.iterdir()) == [
         "8",
@@ -135,6 +137,7 @@ def test_it_is_the_next_version_and_nothing_else_is_left(exported):
     ]
 
 
+@pytest.mark.slow
 def test_exported_equals_in_process(exported, served, translator):
     answer = served["words"]
     here = translator.functions["serving_default"](tf.constant(WORDS))
@@ -143,12 +146,14 @@ def test_exported_equals_in_process(exported, served, translator):
     assert translate.translate(exported, TEXTS[:5]) == translator.translate(TEXTS[:5])
 
 
+@pytest.mark.slow
 def test_a_blank_text_is_empty_and_leaves_the_others_alone(served):
     alone, mixed = served["alone"], served["mixed"]
     assert mixed["translation"].tolist() == [b"", alone["translation"][0], b""]
     np.testing.assert_allclose(mixed["score"], [0, alone["score"][0], 0], atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_defaults_of_the_options_are_in_the_signatures(exported):
     search = {"beam_width": 3, "length_penalty": 0.7, "max_length": 0, "min_length": 0}
     search |= {"max_length_factor": 0, "coverage_penalty": 0}
@@ -163,6 +168,7 @@ def test_defaults_of_the_options_are_in_the_signatures(exported):
     assert set(signatures["serving_default"].inputs) == {"text"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("option", OUT_OF_RANGE)
 def test_options_out_of_range_are_invalid_arguments(served, option):
     answer = served[option]
@@ -170,6 +176,7 @@ def test_options_out_of_range_are_invalid_arguments(served, option):
     assert option in str(answer)
 
 
+@pytest.mark.slow
 def test_a_rank_2_text_is_an_invalid_argument(served):
     answer = served["rank 2"]
     assert isinstance(answer, ServingError) and answer.code_name == "INVALID_ARGUMENT"
@@ -275,6 +282,7 @@ def test_wrong_usage_is_one_line(main, capsys):
     assert line.startswith("python -m export.") and line.endswith(" (see --help)")
 
 
+@pytest.mark.slow
 def test_a_batch_size_below_1_is_wrong_usage(exported, capsys):
     with pytest.raises(SystemExit, match="2"):
         translate.main([str(exported), "--batch-size", "0"])
@@ -319,6 +327,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, monkeypatch, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_interrupt_of_the_other_commands_is_one_line(exported, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
@@ -332,6 +341,7 @@ def test_an_interrupt_of_the_other_commands_is_one_line(exported, monkeypatch, c
     assert "interrupted" in assert_one_line(capsys, "export.translate")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(exported):
     done = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {sys.executable} -m export.translate {exported} | true"],

@@ -14,13 +14,8 @@ W, STEPS = 3, 5
 PROMPTS = [9, 31, 7, 55, 12, 83, 40], [77, 21, 6]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(make, id=name, marks=[pytest.mark.slow] if name != "gemma" else [])
-        for name, make in hub.CAUSAL.items()
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("make", hub.CAUSAL.values(), ids=hub.CAUSAL)
 def test_steps_behind_prompts_are_the_whole_model(make, rng):
     model = make()
     inference = KerasHubCausalInference(kind_of(model, KINDS))

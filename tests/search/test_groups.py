@@ -37,6 +37,7 @@ def wholes():
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "least, most, size, largest",
     [(2, 16, 16, 4), (3, 16, 16, 3), (9, 16, 16, 1), (1, 16, 2, 3), (1, 2, 1, 4)],

@@ -11,16 +11,11 @@ from tfformer.service.keras_hub import KerasHubTranslator
 LIMITS = {"max_source_length": 31, "max_target_length": 13, "beam_width": 3, "length_penalty": 0.7}
 TEXTS = hub.TEXTS[:17]
 SECOND = {name: hub.FURTHER[name] for name in ("t5, untied and not gated",)}
-configurations = pytest.mark.parametrize(
-    "make",
-    [
-        pytest.param(make, id=name, marks=[pytest.mark.slow] if name != "t5" else [])
-        for name, make in {**hub.SMALLEST, **SECOND}.items()
-    ],
-)
+MODELS = {**hub.SMALLEST, **SECOND}
 
 
-@configurations
+@pytest.mark.slow
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_greedy_is_generate_a_batch_its_singles_and_a_beam_a_plain_one(make):
     model = make()
     translator = KerasHubTranslator(model, **LIMITS)

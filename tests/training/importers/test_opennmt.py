@@ -35,6 +35,7 @@ def both(request, tmp_path_factory):
     return Both(request.param, tmp_path_factory.mktemp("opennmt") / "run")
 
 
+@pytest.mark.slow
 def test_texts_become_the_same_ids(both):
     found = both.tokenizer.encode_source(tf.constant(both.answers["sources"])).to_list()
     size = len(opennmt.our_ids(both.name, "source"))
@@ -45,6 +46,7 @@ def test_texts_become_the_same_ids(both):
         assert ids == (expected if both.name == "joint" else [*expected, EOS])
 
 
+@pytest.mark.slow
 def test_logits_are_the_originals(both):
     known = opennmt.our_ids(both.name, "target")
     sources = both.tokenizer.encode_source(tf.constant(both.answers["sources"])).to_list()
@@ -68,6 +70,7 @@ def letters(text):
     return "".join(text.replace("<unk>", "").replace("⁇", "").split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", ["greedy", "beam"])
 def test_texts_and_scores_are_the_originals(both, search):
     answers = both.answers
