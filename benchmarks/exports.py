@@ -48,9 +48,7 @@ def _run(command, options):
     from training.data.reader import read_pairs
 
     work.require_at_least(command, options, batch=2, singles=1, rounds=1, threads=1)
-    exports = dict(export.partition("=")[::2] for export in options.exports)
-    if len(exports) < len(options.exports) or not all(exports.values()):
-        command.error(f"NAME=DIRECTORY must be names of their own, got {options.exports}")
+    exports = work.named(command, options.exports, "NAME=DIRECTORY")
     try:
         pairs = list(read_pairs(options.source, options.target))
         sources, references = zip(*[(pair.source, pair.target) for pair in pairs], strict=True)

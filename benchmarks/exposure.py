@@ -16,7 +16,7 @@ import datetime
 import sys
 from pathlib import Path
 
-from benchmarks import machine
+from benchmarks import machine, work
 from export.command import Parser
 
 BATCH, PARTS = 64, 5
@@ -42,15 +42,13 @@ def _run(command, options):
     from tfformer.run import RunError, load_translator
     from training.data.reader import read_pairs
 
-    named = [word.partition("=") for word in options.runs]
-    if wrong := [name + sign for name, sign, run in named if not (name and run)]:
-        command.error(f"runs must be NAME=RUN, got {wrong[0]!r}")
+    runs = work.named(command, options.runs, "NAME=RUN")
     try:
         pairs = list(read_pairs(options.source, options.target))
         if not pairs:
             raise ValueError(f"{options.source} has no pair")
         rows = {}
-        for name, _, run in named:
+        for name, run in runs.items():
             translator = load_translator(run)
             rows[name] = shares(translator, pairs)
         if options.picture:

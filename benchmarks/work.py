@@ -102,6 +102,15 @@ def require_at_least(command, options, **least):
             command.error(f"--{name} must be at least {bound}, got {given}")
 
 
+def named(command, words, what):
+    """{name: directory} of words such as NAME=RUN, `what` they are in the error; ends the command
+    with a line unless all have names of their own."""
+    found = dict(word.partition("=")[::2] for word in words)
+    if len(found) < len(words) or not all(name and path for name, path in found.items()):
+        command.error(f"{what} must be names of their own, got {words}")
+    return found
+
+
 def read_text(folder=None):
     """The `Text` of a folder with Multi30K's files, or dates of the embedded corpus without one.
 

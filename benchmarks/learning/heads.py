@@ -1,0 +1,93 @@
+"""What heads attend to in several translators: `python -m benchmarks.learning.heads NAME=RUN ...`.
+
+    python -m benchmarks.learning.heads "as it is=runs/guided/as-it-is-0" \
+        "one head guided=runs/guided/one-head-guided-0" \
+        --source "25. Dezember 1987" --target 1987-12-25 --picture heads.png
+
+A row of heat-maps for each run: the cross-attention of the first heads of its last decoder layer,
+while it reads the target. Guided attention guides the first.
+
+Exit codes: 0 drawn; 1 a run or the file is at fault; 2 wrong usage; 130 interrupted.
+"""
+
+import sys
+from pathlib import Path
+
+from benchmarks import work
+from export.command import Parser
+
+HEADS = 3
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("benchmarks.learning.heads", __doc__)
+    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="of translators")
+    parser.add_argument("--source", required=True, help="a text")
+    parser.add_argument("--target", required=True, help="its translation")
+    parser.add_argument("--picture", required=True, type=Path, metavar="PNG")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    from tfformer.run import RunError, load_translator
+
+    runs = work.named(command, options.runs, "NAME=RUN")
+    try:
+        found = {
+            name: attention(load_translator(run), options.source, options.target)
+            for name, run in runs.items()
+        }
+        draw(options.picture, found)
+    except (RunError, ValueError, OSError) as error:
+        return command.fail(error)
+    return 0
+
+
+def attention(translator, source, target):
+    """The cross-attention of the last layer's heads, [H, T, S], and the pieces of both sides."""
+    import tensorflow as tf
+
+    from tfformer.inference.masks import behind_bos
+
+    tokenizer = translator.tokenizer
+    source_ids = tokenizer.encode_source(tf.constant([source])).to_tensor()
+    labels = tokenizer.encode_target(tf.constant([target])).to_tensor()
+    inputs = {"source_ids": source_ids, "target_ids": behind_bos(labels)}
+    _, weights = translator.model.with_attention(inputs)
+    sides = tokenizer.source_pieces(source_ids), tokenizer.target_pieces(labels)
+    return weights[-1][0].numpy(), *[
+        [piece.decode() for piece in pieces[0].numpy().tolist()] for pieces in sides
+    ]
+
+
+def draw(path, found):
+    """Writes the heat-maps: a row for each name, a column for each of the first heads."""
+    from training.report.picture import pyplot, write_picture
+
+    heads = min(HEADS, *(len(weights) for weights, *_ in found.values()))
+    size = (3.4 * heads, 2.4 * len(found))
+    figure, axes = pyplot().subplots(
+        len(found), heads, figsize=size, layout="constrained", squeeze=False
+    )
+    for row, (name, (weights, source, target)) in zip(axes, found.items(), strict=True):
+        for head, ax in enumerate(row):
+            ax.imshow(weights[head], cmap="Blues", vmin=0, vmax=1, aspect="auto")
+            ax.set_xticks(range(len(source)), source, fontsize=7, parse_math=False)
+            ax.set_yticks(range(len(target)), target, fontsize=7, parse_math=False)
+            ax.set_title(f"{name}: head {head + 1}", fontsize="medium")
+    for ax in axes[-1]:
+        ax.set_xlabel("source")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("target")
+    write_picture(path, figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
