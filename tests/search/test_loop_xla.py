@@ -62,13 +62,15 @@ def test_it_finds_what_the_plain_beam_finds(max_length):
 
 def test_what_is_kept_of_each_token_and_an_early_end_are_those_of_the_blocks():
     toy = Toy(eos_bonus=-2.0)
-    options = {"num_results": 1, "skip": tf.constant([False, True]), "keep": ["token_log_probs"]}
+    # (The toy has no attention to keep.)
+    keep = ["token_log_probs", "steps"]
+    options = {"num_results": 1, "skip": tf.constant([False, True]), "keep": keep}
     found, expected = (
         beam_search(toy.step, toy.state(), B, [50, 50], W, xla=xla, **options)
         for xla in (True, False)
     )
     assert 1 < found.lengths[0, 0] < FIRST_ROOM and found.lengths[1, 0] == 0
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(*map(tf.nest.flatten, (found, expected)), strict=True):
         if theirs is not None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-6)
 

@@ -143,6 +143,35 @@ def test_token_log_probs_add_up_and_alignment_is_the_greatest_attention():
             assert not found.alignment[b, w, len(ids) :].numpy().any()
 
 
+@pytest.mark.parametrize("wanted", [1, W])
+def test_steps_are_those_of_the_plain_beam_whoever_is_beside(wanted):
+    toy, rows = Attending(seed=27), []
+    whole = search(toy, keep=("steps",), num_results=wanted).steps
+    for b in range(B):
+        alone = Attending(seed=27)
+        alone.table, alone.weights = toy.table[b : b + 1], toy.weights[b : b + 1]
+        found = beam_search(
+            alone.step, alone.state(W), 1, T, W, num_results=wanted, keep=("steps",)
+        ).steps
+        count = found.token_ids.shape[1]
+        rows.append(count)
+        for mine, own in zip(whole, found, strict=True):
+            np.testing.assert_allclose(mine[b, :count], own[0], rtol=1e-5)
+        assert (whole.parents[b, count:] == -1).numpy().all()
+        assert not whole.token_ids[b, count:].numpy().any()
+        # From step to step, each hypothesis is one of those before and its token.
+        paths = [()] * W
+        for t in range(count):
+            parents, tokens = found.parents[0, t].numpy(), found.token_ids[0, t].numpy()
+            paths = [paths[p] + (k,) * bool(k) for p, k in zip(parents, tokens, strict=True)]
+            expected = oracle.steps(toy.log_probs_of(b), V, T, W, 0.6)[t]
+            assert paths == [ids for ids, _ in expected]
+            np.testing.assert_allclose(found.scores[0, t], [s for _, s in expected], rtol=1e-5)
+    assert max(rows) == whole.token_ids.shape[1]
+    if wanted == 1:  # some are settled sooner
+        assert min(rows) < max(rows)
+
+
 @pytest.mark.parametrize("size", [LARGE - 1, LARGE, LARGE + BLOCK - 1, 5003])
 @pytest.mark.parametrize("count", [1, 6, 67])
 def test_likeliest_is_top_k(rng, size, count):

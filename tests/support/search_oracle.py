@@ -61,6 +61,18 @@ def greedy(log_probs_of, size, max_length):
 
 def beam(log_probs_of, size, max_length, width, alpha, form="gnmt", forced=()):
     """W places; a finished hypothesis keeps its own among them; no early end."""
+    *_, last = beams(log_probs_of, size, max_length, width, alpha, form, forced)
+    return ranked(last, alpha, form)
+
+
+def steps(log_probs_of, size, max_length, width, alpha, form="gnmt"):
+    """After each step the W hypotheses, (ids, score) each, best first."""
+    found = beams(log_probs_of, size, max_length, width, alpha, form)
+    return [[(ids, score) for ids, score, _ in ranked(one, alpha, form)] for one in found]
+
+
+def beams(log_probs_of, size, max_length, width, alpha, form="gnmt", forced=()):
+    """Yields the W hypotheses after each step, (ids, log prob) each."""
     beam = [((), 0.0)]
     for _ in range(max_length):
         found = [(ids, total) for ids, total in beam if EOS in ids]
@@ -70,7 +82,7 @@ def beam(log_probs_of, size, max_length, width, alpha, form="gnmt", forced=()):
                 for token in continuations(ids, size, max_length, forced):
                     found.append(((*ids, token), total + log_probs[token]))
         beam = [(ids, total) for ids, _, total in ranked(found, alpha, form)[:width]]
-    return ranked(beam, alpha, form)
+        yield beam
 
 
 def repeats_ngram(ids, n):

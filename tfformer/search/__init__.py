@@ -42,7 +42,7 @@ knows), `loop`, `beam`, `greedy`, `sample`, `exhaustive`, `rules`, `loop_xla`; `
 from tfformer.search.beam import beam_search
 from tfformer.search.exhaustive import exhaustive_search
 from tfformer.search.greedy import greedy_search
-from tfformer.search.hypotheses import SearchResult, length_penalty
+from tfformer.search.hypotheses import SearchResult, SearchSteps, length_penalty
 from tfformer.search.options import OPTIONS, PENALTY_FORMS
 from tfformer.search.sample import keep_likeliest, sample_search
 from tfformer.search.special_ids import SpecialIds
@@ -53,6 +53,7 @@ __all__ = [
     "OPTIONS",
     "PENALTY_FORMS",
     "SearchResult",
+    "SearchSteps",
     "Searchable",
     "SpecialIds",
     "State",

@@ -28,7 +28,12 @@ from tfformer.search.rules import (
     penalise_repetition,
 )
 
-KEPT = ("token_log_probs", "alignment")
+# What can be kept, and under which names the history has it.
+KEPT = {
+    "token_log_probs": ("token_log_probs",),
+    "alignment": ("alignment",),
+    "steps": ("parents", "scores"),
+}
 
 
 @takes_second_names
@@ -82,8 +87,9 @@ def beam_search(
         repetition_penalty: at least 1; see `penalise_repetition`. Default None.
         no_repeat_ngram: n, in [0, 8]: no n tokens in a row come twice. 0 is no rule. Default None.
         source_mask: boolean [B, S], True = token; with `coverage_penalty`.
-        keep: what to keep of each token: any of `"token_log_probs"` and `"alignment"`, for which
-            the step function must give its attention. Default: neither.
+        keep: what to keep: any of `"token_log_probs"`; `"alignment"`, for which the step function
+            must give its attention; and `"steps"`, what stood in all beams after each step.
+            Default: none.
         xla: whether XLA compiles the loop (`search_by_doubling` in place of `search_in_blocks`),
             for a step function that it can compile. Default False.
         prompt: int32 [B, P], padded with 0 on the left: what the search begins after, in place of
@@ -176,9 +182,7 @@ class Beam:
         if self.coverage_penalty is not None and source_mask is None:
             raise ValueError("source_mask is needed with coverage_penalty, got None")
         if not set(self.keep) <= set(KEPT):
-            raise ValueError(
-                f"keep must be of 'token_log_probs' and 'alignment', got {self.keep!r}"
-            )
+            raise ValueError(f"keep must be of {', '.join(KEPT)}, got {self.keep!r}")
 
     @property
     def no_early_eos(self):
@@ -196,7 +200,8 @@ class Beam:
         """All W begin alike; only the first counts, or the beam would be W copies of one."""
         log_probs = tf.where(tf.range(self.width) == 0, 0.0, IMPOSSIBLE)
         log_probs = tf.tile(log_probs[None], [batch_size, 1])
-        h = Hypotheses.start(batch_size, self.width, log_probs, skip, given, self.keep, prompt)
+        kept = [name for kind in self.keep for name in KEPT[kind]]
+        h = Hypotheses.start(batch_size, self.width, log_probs, skip, given, kept, prompt)
         if self.coverage_penalty is None:
             return h
         shape = [batch_size, self.width, tf.shape(given["source_mask"])[1]]
@@ -248,6 +253,10 @@ class Beam:
         if "alignment" in self.keep:
             attended = tf.argmax(attention, axis=-1, output_type=tf.int32)
             values["alignment"] = tf.gather(attended, parents, batch_dims=1)
+        if "steps" in self.keep:
+            # What a settled sentence goes through depends on those that are not, beside it.
+            goes_on = tf.cast(~self.settled(h), tf.int32)[:, None]
+            values |= {"parents": (1 + parents) * goes_on, "scores": scores}
         h = h._replace(lengths=lengths).descend(parents).write(position + 1, **values)
         h = h._replace(
             ids=token,

@@ -12,6 +12,20 @@ IMPOSSIBLE = float("-inf")
 FRACTIONS = ("temperature", "top_p")  # numbers beside the options of the table
 
 
+class SearchSteps(NamedTuple):
+    """What stood in each of W beams after each of T steps: the tree that a search has gone through.
+
+    token_ids: int32 [B, T, W], the newest token; 0 once a hypothesis is finished.
+    parents: int32 [B, T, W], the beam of the step before that a hypothesis goes on; -1 where a
+        sentence took no step, for it was settled: its tokens and scores are 0 then.
+    scores: float32 [B, T, W], by which they are in order; -inf in a beam that nothing fills.
+    """
+
+    token_ids: tf.Tensor
+    parents: tf.Tensor
+    scores: tf.Tensor
+
+
 class SearchResult(NamedTuple):
     """What a search found, best first. W is 1 for the searches that follow one hypothesis.
 
@@ -21,6 +35,7 @@ class SearchResult(NamedTuple):
     lengths: int32 [B, W], eos counted.
     token_log_probs: float32 [B, W, T], 0 at padding: their sum is log_probs. Or None.
     alignment: int32 [B, W, T], the source position that each token attends to most. Or None.
+    steps: `SearchSteps`. Or None.
 
     A beam that no sequence fills (there are fewer of them than beams) has length 0 and score -inf.
     """
@@ -31,6 +46,7 @@ class SearchResult(NamedTuple):
     lengths: tf.Tensor
     token_log_probs: tf.Tensor | None = None
     alignment: tf.Tensor | None = None
+    steps: SearchSteps | None = None
 
 
 class Hypotheses(NamedTuple):
@@ -86,7 +102,7 @@ class Hypotheses(NamedTuple):
             finished = tf.zeros([batch_size, width], tf.bool)
         else:
             finished = tf.tile(skip[:, None], [1, width])
-        kinds = {"token_log_probs": tf.float32, "alignment": tf.int32}
+        kinds = {"token_log_probs": tf.float32, "scores": tf.float32}
         shape = [batch_size, 1 if prompt is None else tf.shape(prompt)[1], width]
         return cls(
             ids=ids,
@@ -97,7 +113,7 @@ class Hypotheses(NamedTuple):
             ancestors=ancestors,
             history={
                 "token_ids": token_ids,
-                **{name: tf.zeros(shape, kinds[name]) for name in kept},
+                **{name: tf.zeros(shape, kinds.get(name, tf.int32)) for name in kept},
             },
             coverage=(),
             given={"row": tf.range(batch_size), **given},
@@ -175,8 +191,21 @@ def result(hypotheses, count, first=0):
     def path(name, nothing):
         return tf.where(inside, best.paths(name)[:, :, first + 1 : first + 1 + longest], nothing)
 
-    kept = {name: path(name, 0) for name in hypotheses.history if name != "token_ids"}
+    history = hypotheses.history
+    kept = {name: path(name, 0) for name in ("token_log_probs", "alignment") if name in history}
+    if "parents" in history:
+        kept["steps"] = steps(history, first)
     return SearchResult(path("token_ids", PAD), best.scores, best.log_probs, lengths, **kept)
+
+
+def steps(history, first):
+    """The `SearchSteps` of a history, behind the position `first`; it has 1 + parent, 0 where there
+    was no step."""
+    token_ids, parents, scores = (history[n][:, first + 1 :] for n in SearchSteps._fields)
+    taken = parents > 0  # [B, C, W]
+    count = tf.math.count_nonzero(tf.reduce_any(taken, axis=[0, 2]), dtype=tf.int32)
+    found = tf.where(taken, token_ids, PAD), parents - 1, tf.where(taken, scores, 0.0)
+    return SearchSteps(*(values[:, :count] for values in found))
 
 
 def check(max_length, **at_least):
