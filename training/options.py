@@ -13,7 +13,6 @@ from training.families import (
     LABELLED_TASKS,
     PLAIN_TASKS,
     QUESTION_TASKS,
-    TRANSLATION,
     files_of,
     task_of,
 )
@@ -166,8 +165,6 @@ def read_recipe(arguments):
 
 def _require_use_of_links(recipe, arguments):
     """Raises a ValueError unless a training looks at links between the words of its pairs."""
-    if recipe.task != TRANSLATION:
-        raise ValueError("--alignments is for the family transformer")
     if not recipe.guided_attention:
         raise ValueError("--alignments needs --guided-attention, the weight of what they ask for")
     others = {

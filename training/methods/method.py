@@ -28,11 +28,13 @@ class Methods(NamedTuple):
     penalty: a function of (attention, inputs) that gives what is added to the loss, a sum over the
         tokens of the target. `attention` is float32 [B, H, T, S] of each decoder layer.
     notes: names of what they note of their own work, each a `Noted` of the model.
+    as_served: whether the pass that is learned from is one as the model is served: without dropout.
     """
 
     first_pass: object = None
     penalty: object = None
     notes: tuple = ()
+    as_served: bool = False
 
 
 class Noted(keras.metrics.Metric):

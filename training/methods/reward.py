@@ -5,6 +5,11 @@ scores well, less of what does not. Both methods draw translations of each sourc
 against its reference, and learn each with a weight, which is positive for those that are better
 than expected. (That the gradient of an expectation is one of weighted log-likelihoods is REINFORCE,
 Williams 1992.)
+
+It is so only for the probabilities by which they were drawn. What is drawn is mostly worse than
+expected, so the weights sum to less than 0: on average that must cancel out, and does not if the
+likelihoods are those of another model. With dropout in the pass that learns, the rest unlearns the
+model itself. And an eos that stands at the limit was not drawn: it has no weight.
 """
 
 import numpy as np
@@ -86,7 +91,7 @@ class Reward:
             log_probs = tf.concat([log_probs, of_reference[:, None]], axis=1)
             rewards = tf.concat([rewards, tf.ones([batch, 1])], axis=1)
             weights = risk_weights(log_probs, rewards, first_of_equal(ids))
-        return candidates(source_ids, ids, weights * real[:, None])
+        return candidates(source_ids, ids, weights * real[:, None], limit)
 
     def rewards(self, ids, labels):
         """BLEU of each of the translations ids [B, n, L] against its reference, float32 [B, n] in
@@ -159,10 +164,12 @@ def first_of_equal(ids):
     return tf.reduce_sum(earlier, axis=2) == 1
 
 
-def candidates(source_ids, ids, weights):
-    """A batch as a model learns it, of candidates [B, n, L] and their weights [B, n]."""
+def candidates(source_ids, ids, weights, limit):
+    """A batch as a model learns it, of candidates [B, n, L] and their weights [B, n]; a token at
+    the limit int32 [B], which can be nothing but eos, has none."""
     batch, count, length = tf.unstack(tf.shape(ids))
     labels = tf.reshape(ids, [batch * count, length])  # [B * n, L]
     inputs = {"source_ids": tf.repeat(source_ids, count, axis=0), "target_ids": behind_bos(labels)}
-    of_tokens = tf.repeat(tf.reshape(weights, [-1, 1]), length, axis=1)  # [B * n, L]
+    free = tf.cast(tf.range(length) < limit[:, None] - 1, tf.float32)  # [B, L]
+    of_tokens = tf.reshape(weights[..., None] * free[:, None], [-1, length])  # [B * n, L]
     return inputs, labels, of_tokens

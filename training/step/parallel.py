@@ -152,9 +152,10 @@ class Parts:
 
     def _asked(self, inputs):
         """The logits, and what the methods of the training add to the loss."""
+        training = not self.methods.as_served
         if not self.methods.penalty:
-            return self(inputs, training=True), 0.0
-        logits, attention = self.with_attention(inputs, training=True)
+            return self(inputs, training=training), 0.0
+        logits, attention = self.with_attention(inputs, training=training)
         return logits, self.methods.penalty(attention, inputs)
 
     def _seed_of(self, labels):

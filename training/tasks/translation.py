@@ -124,7 +124,8 @@ class Translation(Task):
         if recipe.reward != "none":
             known = recipe.reward_samples, tokenizer, recipe.max_tokens
             first_pass, notes = Reward(recipe.reward, *known), (REWARD,)
-        return Methods(first_pass, penalty, notes)
+        # With dropout, it would not be the probability by which a candidate was drawn.
+        return Methods(first_pass, penalty, notes, as_served=recipe.reward != "none")
 
     def loss(self, recipe, corpus=None):
         # A candidate is learned, or unlearned, by its own probability.

@@ -169,7 +169,7 @@ def test_links_pull_the_guided_head_to_them(rng):
         (["--alignments", "x", "--guided-attention", "1", "--both-ways", "2"],
          "--alignments is of the pairs as they are, without --both-ways"),
         (["--alignments", "x", "--guided-attention", "1", "--family", "recurrent"],
-         "--alignments is for the family transformer"),
+         "guided_attention must be 0.0 for the family recurrent, got 1.0"),
         (["--guided-attention", "-1"], "guided_attention must be at least 0, got -1.0"),
         (["--family", "classifier", "--objective", "kl"],
          "objective must be cross-entropy for the family classifier, got kl"),

@@ -17,7 +17,9 @@ from training.methods.reward import (
     risk_weights,
     with_last,
 )
+from training.recipe import Recipe
 from training.step.parallel import in_parts
+from training.tasks import TASKS
 
 TEXTS = ["eine rote Katze schläft .", "zwei Hunde laufen im Park .", "ein Haus"]
 
@@ -79,13 +81,29 @@ def test_candidates_are_a_batch():
         first_of_equal(with_reference), [[True, True, False], [True, True, True]]
     )
     source = tf.constant([[4, 3], [5, 3]])
-    inputs, labels, weights = candidates(source, ids, tf.constant([[1.0, 2.0], [3.0, 4.0]]))
+    known = source, ids, tf.constant([[1.0, 2.0], [3.0, 4.0]])
+    inputs, labels, weights = candidates(*known, limit=tf.constant([9, 9]))
     np.testing.assert_array_equal(inputs["source_ids"], [[4, 3], [4, 3], [5, 3], [5, 3]])
     np.testing.assert_array_equal(labels, [[5, 3, 0], [6, 7, 3], [8, 3, 0], [0, 0, 0]])
     np.testing.assert_array_equal(
         inputs["target_ids"], [[2, 5, 0], [2, 6, 7], [2, 8, 0], [0, 0, 0]]
     )
-    np.testing.assert_array_equal(weights[:, 0], [1, 2, 3, 4])
+    np.testing.assert_array_equal(weights, [[1] * 3, [2] * 3, [3] * 3, [4] * 3])
+    # At the limit there is no choice: 3 is the last token of [6, 7, 3], and of [8, 3].
+    *_, weights = candidates(*known, limit=tf.constant([3, 2]))
+    np.testing.assert_array_equal(weights, [[1, 1, 0], [2, 2, 0], [3, 0, 0], [4, 0, 0]])
+
+
+def test_a_candidate_is_learned_by_the_probability_that_it_was_drawn_by(randomise):
+    """Without dropout: otherwise what is drawn would be unlearned for being the model's own."""
+    config = TransformerConfig.preset("test", 17, dropout=0.5)
+    recipe = Recipe(reward="self-critical")
+    for methods in (TASKS["translation"].methods(recipe), Methods()):
+        model = randomise(in_parts(Transformer)(config, methods=methods))
+        ids = np.array([[5, 6, 7, 3], [8, 9, 3, 0]])
+        logits, _ = model._asked({"source_ids": ids, "target_ids": ids})
+        served = model({"source_ids": ids, "target_ids": ids})
+        assert np.allclose(logits, served, atol=1e-6) == methods.as_served
 
 
 @pytest.mark.parametrize("kind", ["minimum-risk", "self-critical"])
