@@ -51,6 +51,7 @@ ARROWS = {
     "training/recipe": "training/data training/families training/rules",
     "training/report": "tfformer training/bar training/data training/methods training/recipe "
     "training/prepare training/tasks",
+    "training/pictures": "tfformer training/report",
     "training/checkpoint": "tfformer",
     "training/plan": "training/recipe training/rules",
     "training/inherited": "tfformer training/rules training/tasks",
@@ -79,7 +80,7 @@ ARROWS = {
     "training/data training/families training/recipe training/rules training/tasks "
     "training/report training/bleu training/inherited training/prepare training/step "
     "training/importers training/interrupt "
-    "training/fit",
+    "training/fit training/pictures",
     # What makes a service.
     "export/command": "",
     "export/bar": "",

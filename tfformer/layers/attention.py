@@ -119,6 +119,10 @@ class MultiHeadAttention(Layer):
 
     Both masks are filled in by Keras's mask propagation where the inputs carry one.
 
+    Attributes:
+        watcher: a function that is called with the attention weights, float32 [B, H, T, S], each
+            time that there are some, to look inside a model. Default None.
+
     Returns:
         As `query`.
 
@@ -194,6 +198,7 @@ class MultiHeadAttention(Layer):
         self.location_width, self.location = location_width, None
         if location_width:
             self.location = Location(num_heads, location_width, name="location")
+        self.watcher = None
 
     def _projection(self, name, width):
         return keras.layers.Dense(width, name=name, dtype=self.dtype_policy)
@@ -317,6 +322,8 @@ class MultiHeadAttention(Layer):
                 below = even(True if mask is None else mask, scores)
             scores = scores + self.location(below)
         weights = weights_of(scores, mask)
+        if self.watcher is not None:
+            self.watcher(weights)
         kept = ops.cast(weights, values.dtype)
         if training and self.dropout:
             kept = self.weights_dropout(kept, training=training)

@@ -1,6 +1,7 @@
 """Pictures in files: drawn without a screen, there whole or not at all."""
 
 import io
+from pathlib import Path
 
 from tfformer.files import write_atomically
 
@@ -15,9 +16,11 @@ def pyplot():
     return pyplot
 
 
-def write_picture(path, figure):
-    """Writes a figure as PNG, and closes it."""
-    picture = io.BytesIO()
-    figure.savefig(picture, format="png", dpi=120)
+def write_picture(path, figure, *others):
+    """Writes a figure to one path or several, as SVG where a name says so and else as PNG; closes
+    it."""
+    for one in map(Path, (path, *others)):
+        picture = io.BytesIO()
+        figure.savefig(picture, format="svg" if one.suffix == ".svg" else "png", dpi=120)
+        write_atomically(one, picture.getvalue())
     pyplot().close(figure)
-    write_atomically(path, picture.getvalue())

@@ -1,0 +1,70 @@
+"""The command draws all of a translator, and says in one line what it cannot draw."""
+
+import functools
+
+import pytest
+import tiny
+
+import tfformer
+from tfformer import Tokenizer, Transformer, TransformerConfig
+from tfformer.config import RecurrentConfig
+from tfformer.models.recurrent import Recurrent
+from training import picture
+
+KINDS = [f"{how}-{what}" for what in ("encoder", "decoder", "cross") for how in ("heads", "lines")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    learn = functools.partial(Tokenizer.train, tiny.sentences(97), vocabulary_size=347)
+    search = {"max_source_length": 17, "max_target_length": 13, "beam_width": 3}
+    return tiny.save_run(tmp_path_factory.mktemp("run") / "run", learn, search)
+
+
+def test_all_pictures_of_an_imported_model(run, tmp_path, capsys):
+    """It has no log of a training, so no curves."""
+    out = tmp_path / "new" / "pictures"
+    assert picture.main([str(run), "a little house", "--out", str(out), "--format", "png"]) == 0
+    names = [*KINDS, "beams", "tokens", "distributions", "masks", "positions"]
+    said = capsys.readouterr().out.splitlines()
+    assert said == [str(out / f"{name}.png") for name in names]
+    assert sorted(out.iterdir()) == sorted(map(out.joinpath, (f"{name}.png" for name in names)))
+
+
+def test_a_given_target_and_a_log(run, tmp_path, monkeypatch):
+    (run / "log.csv").write_text("epoch,loss,learning_rate,val_loss,val_bleu\n1,3,0.1,2,7\n")
+    seen = []
+    monkeypatch.setattr(
+        "training.report.picture.write_picture", lambda path, *_: seen.append(path.name)
+    )
+    words = [str(run), "a lake", "--target", "the trees", "--out", str(tmp_path)]
+    assert picture.main([*words, "--format", "svg"]) == 0
+    (run / "log.csv").unlink()
+    assert "curves.svg" in seen and len(seen) == 12
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a " * 70], "text must have 1 to 64 pieces, got"),
+        ([""], "text must have 1 to 64 pieces, got 0: ''"),
+        (["a", "--target", ""], "target must have 1 to 64 pieces, got 0: ''"),
+    ],
+)
+def test_texts_that_cannot_be_drawn(run, tmp_path, capsys, words, message):
+    assert picture.main([str(run), *words, "--out", str(tmp_path / "out")]) == 1
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+def test_what_is_no_translator_and_no_folder(run, tmp_path, capsys):
+    tokenizer = Tokenizer.train(["a"], vocabulary_size=300)
+    size = tokenizer.source_vocabulary_size
+    tfformer.save(tmp_path / "old", Recurrent(RecurrentConfig.preset("test", size)), tokenizer)
+    tfformer.save(tmp_path / "new", Transformer(TransformerConfig.preset("test", size)), tokenizer)
+    (tmp_path / "file").write_text("")
+    for name, out in (("old", "out"), ("none", "out"), ("new", "file")):
+        words = [str(tmp_path / name), "a", "--target", "a", "--out", str(tmp_path / out)]
+        assert picture.main(words) == 1
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and str(tmp_path / (out if name == "new" else name)) in said

@@ -1,0 +1,132 @@
+"""Each figure shows the numbers that it was given, and names its axes."""
+
+import math
+
+import numpy as np
+import pytest
+
+from training.pictures import attention, beams, curves, look, masks, positions, probabilities
+from training.pictures.inside import Tree
+from training.report.picture import pyplot, write_picture
+
+QUERIES, KEYS = ["▁ein", "▁$", "</s>"], ["▁a", "▁house", ".", "</s>"]
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    pyplot().close("all")
+
+
+@pytest.fixture
+def weights(rng):
+    return rng.dirichlet(np.ones(4), (2, 5, 3))  # 2 layers, 5 heads
+
+
+def words(labels):
+    return [label.get_text() for label in labels]
+
+
+def test_a_map_for_each_head(weights):
+    figure = attention.heads_figure(weights, QUERIES, KEYS, "cross", ("written", "source"))
+    panels = [ax for ax in figure.axes if ax.images]
+    assert len(panels) == 10
+    for n, ax in enumerate(panels):
+        np.testing.assert_array_equal(ax.images[0].get_array(), weights[n // 5, n % 5])
+    corner = panels[5]
+    assert words(corner.get_yticklabels()) == QUERIES and words(corner.get_xticklabels()) == KEYS
+    assert (corner.get_ylabel(), corner.get_xlabel()) == ("written", "source")
+
+
+def test_a_line_for_each_share_that_is_large_enough(weights):
+    figure = attention.lines_figure(weights, QUERIES, KEYS, least=0.3)
+    for layer, ax in enumerate(figure.axes):
+        assert len(ax.lines) == (weights[layer] >= 0.3).sum()
+        assert words(ax.texts) == [*QUERIES, *KEYS]
+        shares = sorted(line.get_alpha() for line in ax.lines)
+        np.testing.assert_allclose(shares, np.sort(weights[layer][weights[layer] >= 0.3]))
+        assert {line.get_color() for line in ax.lines} <= set(look.COLOURS[:5])
+
+
+# a | b c | c ends, and b's other child; beam 3 is never filled.
+TREE = Tree(
+    pieces=[["a", "b", "c"], ["d", "</s>", "e"], ["</s>", "", ""]],
+    parents=[[0, 0, 0], [0, 1, 0], [0, 1, -1]],
+    scores=[[-1, -2, -3], [-1.5, -2.5, -3.5], [-1.7, -2.5, -math.inf]],
+    best=[0, 0, 0],
+)
+
+
+def test_what_was_cut_is_what_nothing_came_from():
+    assert beams.survivors(TREE) == {(2, 0), (2, 1), (1, 0), (1, 1), (0, 0), (0, 1)}
+    (ax,) = beams.beams_figure(TREE).axes
+    shown = {text.get_text(): text.get_color() for text in ax.texts}
+    assert shown["c\n-3.00"] == shown["e\n-3.50"] == beams.CUT
+    assert shown["b\n-2.00"] == shown["·\n-2.50"] == beams.KEPT
+    assert shown["a\n-1.00"] == shown["d\n-1.50"] == shown["</s>\n-1.70"] == beams.BEST
+    assert len(ax.lines) == 8  # of nine places one is empty
+    assert ax.get_xlabel() == "step" and ax.get_ylabel()
+
+
+def test_dot_products_of_sinusoids_depend_on_the_distance_alone():
+    angles = np.arange(11)[:, None] / np.array([1, 7, 49])
+    table = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    left, right, _ = positions.positions_figure(table).axes
+    np.testing.assert_array_equal(left.images[0].get_array(), table)
+    found = {}
+    for line in right.lines:
+        for distance, product in zip(line.get_xdata(), line.get_ydata(), strict=True):
+            assert found.setdefault(abs(int(distance)), product) == pytest.approx(product)
+    assert found[0] == pytest.approx(3)
+
+
+def test_masks_by_hand():
+    figure = masks.masks_figure(["a", "b", "-"], ["x", "-"], np.array([1, 1, 0], bool),
+                                np.array([1, 0], bool))  # fmt: skip
+    maps = {ax.get_title(): ax.images[0].get_array().astype(int).tolist() for ax in figure.axes}
+    assert maps == {
+        "encoder: padding": [[1, 1, 0]] * 3,
+        "decoder: padding": [[1, 0]] * 2,
+        "decoder: the future": [[1, 0], [1, 1]],
+        "decoder: both": [[1, 0], [1, 0]],
+        "cross-attention: padding": [[1, 1, 0]] * 2,
+    }
+    assert all(ax.get_xlabel() == "key" and ax.get_ylabel() == "query" for ax in figure.axes)
+
+
+def test_probabilities_and_their_product():
+    (ax,) = probabilities.tokens_figure(QUERIES, np.array([0.5, 0.25, 1.0])).axes
+    assert [bar.get_height() for bar in ax.patches] == [0.5, 0.25, 1.0]
+    assert ax.get_title() == f"log P of all of it: {math.log(0.125):.2f}"
+    assert words(ax.get_xticklabels()) == QUERIES
+
+
+def test_a_label_is_shown_however_unlikely_it_is():
+    labels = np.array([4, 0])
+    probs = np.array([[0.1, 0.3, 0.4, 0.15, 0.05], [0.6, 0.1, 0.1, 0.1, 0.1]])
+    ids = probabilities.likeliest(labels, probs, most=3)
+    assert ids[0].tolist() == [2, 1, 4] and ids[1, 0] == 0
+    names = [[f"p{n}" for n in row] for row in ids]
+    figure = probabilities.distributions_figure(labels, probs, ids, names, 0.1)
+    first = figure.axes[0]
+    target, learned = [bar.get_height() for bar in first.patches[:3]], first.patches[3:]
+    np.testing.assert_allclose(target, [0.02, 0.02, 0.92])
+    np.testing.assert_allclose([bar.get_height() for bar in learned], [0.4, 0.3, 0.05])
+    assert first.get_title() == "1: p4" and words(first.get_xticklabels()) == ["p2", "p1", "p4"]
+
+
+def test_curves_leave_out_what_an_epoch_has_not():
+    rows = [{"epoch": 1, "loss": 3, "learning_rate": 0.1}]
+    rows += [{"epoch": 2, "loss": 2, "learning_rate": 0.05, "val_loss": 2.5, "val_bleu": 7}]
+    rate, loss, score = curves.curves_figure(rows, "val_bleu", "BLEU").axes
+    assert [list(line.get_ydata()) for line in loss.lines] == [[3, 2], [2.5]]
+    assert list(rate.lines[0].get_ydata()) == [0.1, 0.05]
+    assert list(score.lines[0].get_xdata()) == [2] and score.get_ylabel() == "BLEU"
+
+
+def test_a_figure_is_written_in_each_form(tmp_path, weights):
+    figure = attention.heads_figure(weights, ["دار", "$x$", "дом"], KEYS)
+    write_picture(tmp_path / "a.png", figure, tmp_path / "a.svg")
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert b"<svg" in (tmp_path / "a.svg").read_bytes()
+    assert not pyplot().get_fignums()

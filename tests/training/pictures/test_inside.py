@@ -1,0 +1,113 @@
+"""What is drawn is what the model computes: attention, probabilities, the tree of a search."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tiny
+from variants import make
+
+from tfformer.inference.masks import behind_bos
+from training.pictures import inside
+
+SOURCE, TARGET = "a little house by the lake", "nobody in it"
+
+
+@pytest.fixture(scope="module")
+def translator():
+    return tiny.translator_served()
+
+
+@pytest.fixture(scope="module")
+def seen(translator):
+    return inside.look_inside(translator.model, translator.tokenizer, SOURCE, TARGET)
+
+
+def test_labels_are_the_pieces(seen, translator):
+    def text(labels):
+        return "".join(labels).replace("▁", " ").strip()
+
+    assert text(seen.source) == f"{SOURCE}</s>" and text(seen.target) == f"{TARGET}</s>"
+    assert seen.read == ["<s>", *seen.target[:-1]]
+    assert len(seen.pieces) == len(seen.labels) == len(seen.probs)
+
+
+def test_each_row_of_attention_is_a_distribution_and_no_future_is_seen(seen):
+    s, t, heads = len(seen.source), len(seen.target), 2
+    shapes = {kind: x.shape for kind, x in seen.attention.items()}
+    assert shapes == {
+        "encoder": (1, heads, s, s), "decoder": (1, heads, t, t), "cross": (1, heads, t, s)
+    }  # fmt: skip
+    for kind, weights in seen.attention.items():
+        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+        assert (np.triu(weights, 1).max() == 0) == (kind == "decoder")
+
+
+def test_attention_is_that_of_the_layers(seen, translator):
+    """By another way: the layers asked one after the other."""
+    model, tokenizer = translator.model, translator.tokenizer
+    ids = tokenizer.encode_source([SOURCE]).to_tensor()
+    x = model.source_positions(model.source_embedding(ids))
+    first = model.encoder.layers[0].self_attention.attention_weights(x)
+    np.testing.assert_allclose(seen.attention["encoder"][0], first[0], atol=1e-5)
+    labels = tokenizer.encode_target([TARGET]).to_tensor()
+    inputs = {"source_ids": ids, "target_ids": behind_bos(labels)}
+    logits, cross = model.with_attention(inputs)
+    np.testing.assert_allclose(seen.attention["cross"][0], cross[0][0], atol=1e-5)
+    np.testing.assert_allclose(seen.probs, tf.nn.softmax(logits[0]), atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", ["paper", "relative, ada, one layer twice"])
+def test_a_layer_of_both_halves_is_told_apart(variant):
+    """Three layers, one after the other, and none is watched any more."""
+    model = make(variant)
+    ids = np.array([[5, 6, 7, 8, 3]])
+    with inside.watched(model) as found:
+        model({"source_ids": ids, "target_ids": ids[:, :3]})
+    assert {kind: [x.shape[2:] for x in layers] for kind, layers in found.items()} == {
+        "encoder": [(5, 5)], "decoder": [(3, 3)] * 2, "cross": [(3, 5)] * 2
+    }  # fmt: skip
+    model({"source_ids": ids, "target_ids": ids})
+    assert len(found["cross"]) == 2
+
+
+def test_watched_no_more_after_an_error():
+    model = make()
+    with pytest.raises(ValueError, match="inputs must be"), inside.watched(model):
+        model({"source_ids": np.array([[5]])})
+    assert model.encoder.layers[0].self_attention.watcher is None
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_the_tree_holds_the_translation(translator, width):
+    tree = inside.search_tree(translator.model, translator.tokenizer, SOURCE, 13, width, 0.6)
+    assert all(len(row) == width for part in tree[:3] for row in part)
+    pieces = [tree.pieces[n][beam] for n, beam in enumerate(tree.best)]
+    assert pieces[-1] == "</s>" and "</s>" not in pieces[:-1]
+    for step, (beam, before) in enumerate(zip(tree.best[1:], tree.best, strict=False), start=1):
+        assert tree.parents[step][beam] == before
+    # Its pieces have the score by which it is the best.
+    labels = [translator.tokenizer.pieces("target").index(piece) for piece in pieces]
+    inputs = {
+        "source_ids": translator.tokenizer.encode_source([SOURCE]).to_tensor(),
+        "target_ids": np.array([[2, *labels[:-1]]]),
+    }
+    log_probs = tf.nn.log_softmax(translator.model(inputs)[0]).numpy()
+    total = log_probs[range(len(labels)), labels].sum()
+    score = total / ((5 + len(labels)) / 6) ** 0.6
+    assert tree.scores[len(labels) - 1][tree.best[-1]] == pytest.approx(score, abs=1e-4)
+
+
+def test_the_tree_of_the_own_options_says_what_is_translated(translator):
+    own = translator.max_target_length, translator.beam_width, translator.length_penalty
+    for text in tiny.sentences(5):
+        tree = inside.search_tree(translator.model, translator.tokenizer, text, *own)
+        names = translator.tokenizer.pieces("target")
+        ids = [names.index(tree.pieces[n][beam]) for n, beam in enumerate(tree.best)]
+        (said,) = translator.tokenizer.decode(tf.constant([ids])).numpy()
+        assert said.decode() == translator.translate([text])[0]
+
+
+def test_places_that_add_nothing_have_no_picture():
+    assert inside.places(make()).shape == (64, 14)
+    assert inside.places(make("learned")).shape == (13, 14)
+    assert inside.places(make("rotary, rms, one head of keys")) is None

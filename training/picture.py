@@ -1,0 +1,139 @@
+"""Draws what happens inside a translator: `python -m training.picture RUN TEXT --out FOLDER`.
+
+    python -m training.picture runs/dates "4 July 2031" --out pictures
+    python -m training.picture runs/mine "A house." --target "Ein Haus." --out pictures --format svg
+
+What is drawn, of the text and its translation (the run's own, or --target):
+
+    heads-encoder, heads-decoder, heads-cross   what each head of each layer attends to
+    lines-encoder, lines-decoder, lines-cross   the same as lines between pieces
+    beams            the beam search as a tree, with scores and the beams that were cut
+    tokens           the probability of each piece
+    distributions    what the model says at each place, beside the smoothed target
+    masks            who may see whom; with two places of padding, which a batch may have
+    positions        how places are numbered, and how alike two of them are, of a model that adds
+                     something to the embeddings
+    curves           learning rate, loss and BLEU of the training, if the run has its log
+
+A row of a heat-map, and a piece on the left of lines, is what looks; a column, and a piece on the
+right, is what it looks at. The search is that of the run, by its beam width and length penalty.
+
+Exit codes: 0 drawn; 1 the run or the folder is at fault; 2 wrong usage; 130 or 143 interrupted.
+"""
+
+import sys
+from pathlib import Path
+
+from training.command import Parser
+
+FORMATS = ("png", "svg")
+# Pieces a side: of more, no picture can be read.
+MOST = 64
+PADDING = "<pad>"
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("training.picture", __doc__)
+    parser.add_argument("run", type=Path, help="the run directory of a translator")
+    parser.add_argument("text", help="what is translated")
+    parser.add_argument("--target", help="a translation; default: what the run says")
+    parser.add_argument("--out", required=True, type=Path, help="a folder for the pictures")
+    parser.add_argument(
+        "--format", nargs="+", choices=FORMATS, default=list(FORMATS), help="default: both"
+    )
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    from tfformer.models import ENCODER_DECODER
+    from tfformer.run import load_translator, read_config, require_family
+    from training.report.fonts import lettered
+    from training.report.picture import write_picture
+
+    try:
+        require_family(options.run, read_config(options.run), ENCODER_DECODER)
+        translator = load_translator(options.run)
+        target = options.target
+        if target is None:
+            (target,) = translator.translate([options.text])
+        require_short(translator.tokenizer, options.text, target)
+        texts, figures = drawn(options.run, translator, options.text, target)
+        options.out.mkdir(parents=True, exist_ok=True)
+        with lettered(texts, lambda line: print(line, file=sys.stderr)):
+            for name, draw in figures.items():
+                paths = [options.out / f"{name}.{kind}" for kind in dict.fromkeys(options.format)]
+                write_picture(paths[0], draw(), *paths[1:])
+                print(*paths, sep="\n", flush=True)
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    return 0
+
+
+def require_short(tokenizer, source, target):
+    """Raises a ValueError for texts of which no picture can be read."""
+    sides = ("text", source, tokenizer.encode_source), ("target", target, tokenizer.encode_target)
+    for name, text, encode in sides:
+        count = len(encode([text])[0]) - 1
+        if not 1 <= count <= MOST:
+            raise ValueError(f"{name} must have 1 to {MOST} pieces, got {count}: {text!r}")
+
+
+def drawn(run, translator, source, target):
+    """The labels of all pictures, and functions by name that draw one each."""
+    import numpy as np
+
+    from training.pictures import attention, beams, curves, inside, masks, positions, probabilities
+    from training.prepare import PREPARED, read_settings
+    from training.recipe import Recipe
+    from training.report.history import read_history
+    from training.tasks import TASKS
+
+    model, tokenizer = translator.model, translator.tokenizer
+    seen = inside.look_inside(model, tokenizer, source, target)
+    tree = inside.search_tree(
+        model, tokenizer, source, translator.max_target_length, translator.beam_width,
+        translator.length_penalty,
+    )  # fmt: skip
+    sides = {
+        "encoder": (seen.source, seen.source, ("source", "source")),
+        "decoder": (seen.target, seen.read, ("written next", "read so far")),
+        "cross": (seen.target, seen.source, ("written next", "source")),
+    }
+    figures = {}
+    for kind, (queries, keys, axes) in sides.items():
+        words = {"title": f"{kind}: what each head attends to", "axes": axes}
+        known = seen.attention[kind], queries, keys
+        figures[f"heads-{kind}"] = lambda k=known, w=words: attention.heads_figure(*k, **w)
+        figures[f"lines-{kind}"] = lambda k=known, w=words: attention.lines_figure(*k, **w)
+    padded = [[*pieces, PADDING, PADDING] for pieces in (seen.source, seen.read)]
+    real = [np.arange(len(pieces)) < len(pieces) - 2 for pieces in padded]
+    # A model that was imported has neither.
+    smoothing = read_settings(run, Recipe()).smoothing if (run / PREPARED).exists() else 0.0
+    history, task = read_history(run), TASKS["translation"]
+    ids = probabilities.likeliest(seen.labels, seen.probs)
+    likely = [inside.names(tokenizer.target_pieces(row[None].astype("int32"))) for row in ids]
+    figures["beams"] = lambda: beams.beams_figure(tree)
+    figures["tokens"] = lambda: probabilities.tokens_figure(
+        seen.pieces, seen.probs[range(len(seen.labels)), seen.labels]
+    )
+    figures["distributions"] = lambda: probabilities.distributions_figure(
+        seen.labels, seen.probs, ids, likely, smoothing
+    )
+    figures["masks"] = lambda: masks.masks_figure(*padded, *real)
+    if (table := inside.places(model)) is not None:
+        figures["positions"] = lambda: positions.positions_figure(table)
+    if history:
+        figures["curves"] = lambda: curves.curves_figure(history, task.figure, task.figure_words())
+    pieces = *tree.pieces, *likely, seen.pieces, seen.source, seen.target
+    return [piece for row in pieces for piece in row], figures
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""What the heads attend to: as heat-maps, and as lines between words."""
+
+from training.pictures.look import SHARES, at_axis, colour
+from training.report.picture import pyplot
+
+
+def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
+    """A heat-map for each head of each layer: a row of maps for a layer, a column for a head.
+
+    Args:
+        attention: float [N, H, T, S], each row sums to 1.
+        queries, keys: names of the T and S pieces.
+        title: of the figure.
+        axes: what the rows and the columns of a map are.
+    """
+    layers, heads = attention.shape[:2]
+    width, height = (min(4, 0.9 + 0.16 * len(pieces)) for pieces in (keys, queries))
+    figure, panels = pyplot().subplots(
+        layers,
+        heads,
+        figsize=(1 + width * heads, 1 + height * layers),
+        layout="constrained",
+        squeeze=False,
+    )
+    for (layer, head), ax in iterate(panels):
+        image = ax.imshow(attention[layer, head], cmap=SHARES, vmin=0, vmax=1, aspect="auto")
+        last, first = layer == layers - 1, head == 0
+        at_axis(ax.xaxis, keys if last else None, size=6)
+        at_axis(ax.yaxis, queries if first else None, size=6)
+        ax.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=7)
+        if last:
+            ax.set_xlabel(axes[1])
+        if first:
+            ax.set_ylabel(axes[0])
+    figure.colorbar(image, ax=panels, shrink=0.6, label="share of the attention")
+    figure.suptitle(title)
+    return figure
+
+
+def lines_figure(attention, queries, keys, title="", axes=("query", "key"), least=0.1):
+    """Lines from each query to what it attends to, a panel for each layer, a colour for each head.
+
+    Args:
+        attention, queries, keys, title, axes: see `heads_figure`.
+        least: a share below which no line is drawn. Default 0.1.
+    """
+    layers, heads = attention.shape[:2]
+    height = 1.4 + 0.24 * max(len(queries), len(keys))
+    shape = {"figsize": (3.2 * layers, height), "layout": "constrained", "squeeze": False}
+    figure, panels = pyplot().subplots(1, layers, **shape)
+    for layer, ax in enumerate(panels[0]):
+        for head in range(heads):
+            for t, s in zip(*(attention[layer, head] >= least).nonzero(), strict=True):
+                share = float(attention[layer, head, t, s])
+                # Lines of several heads between the same two stand beside each other.
+                aside = 0.5 * ((head + 0.5) / heads - 0.5)
+                ax.plot([0, 1], [t + aside, s + aside], color=colour(head), alpha=share, lw=1.5)
+        for place, pieces, side in ((0, queries, "right"), (1, keys, "left")):
+            for n, piece in enumerate(pieces):
+                ax.text(
+                    place + (0.04 if place else -0.04), n, piece,
+                    ha=side, va="center", fontsize=7, parse_math=False,
+                )  # fmt: skip
+        longer = max(len(queries), len(keys))
+        ax.set(xlim=(-0.7, 1.7), ylim=(longer, -1), title=f"layer {layer + 1}")
+        ax.set_xticks([0, 1], axes)
+        ax.set_yticks([])
+        for spine in ax.spines.values():
+            spine.set_visible(False)
+    handles = [
+        pyplot().Line2D([], [], color=colour(head), label=f"head {head + 1}")
+        for head in range(heads)
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(heads, 8), fontsize=7)
+    figure.suptitle(title)
+    return figure
+
+
+def iterate(panels):
+    """((row, column), axes) of each panel."""
+    for row, some in enumerate(panels):
+        for column, ax in enumerate(some):
+            yield (row, column), ax

@@ -1,0 +1,31 @@
+"""How a run has learned: the learning rate, the losses, and the figure that decides."""
+
+from training.pictures.look import colour, mark
+from training.report.picture import pyplot
+
+
+def curves_figure(history, figure, title):
+    """Three panels over the epochs.
+
+    Args:
+        history: the rows of `log.csv`, numbers by name.
+        figure: the column that decides which model is published, such as `"val_bleu"`.
+        title: of that column, in words.
+    """
+    picture, panels = pyplot().subplots(1, 3, figsize=(12, 3.4), layout="constrained")
+    lines = [
+        ("learning rate", [("learning_rate", "learning rate")]),
+        ("loss, nats a token", [("loss", "training"), ("val_loss", "validation")]),
+        (title, [(figure, title)]),
+    ]
+    for ax, (label, columns) in zip(panels, lines, strict=True):
+        for n, (column, words) in enumerate(columns):
+            rows = [row for row in history if column in row]
+            epochs, values = ([row[name] for row in rows] for name in ("epoch", column))
+            ax.plot(epochs, values, color=colour(n), marker=mark(n), markersize=4, label=words)
+        ax.set(xlabel="epoch", ylabel=label)
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.grid(alpha=0.3)
+        if len(columns) > 1:
+            ax.legend(fontsize=8)
+    return picture

@@ -1,0 +1,39 @@
+"""Who may see whom: the masks of the encoder, the decoder, and of the attention between them."""
+
+import numpy as np
+
+from training.pictures.look import SHARES, at_axis
+from training.report.picture import pyplot
+
+
+def masks_figure(source, read, source_mask, read_mask):
+    """A map for each mask, dark where a query (a row) may see a key (a column).
+
+    The decoder's is its padding and the future together: both must allow it.
+
+    Args:
+        source, read: labels of the S places of the source and of the T that the decoder reads, bos
+            first, padding too.
+        source_mask, read_mask: boolean [S] and [T], True = token.
+    """
+    count = len(read)
+    causal = np.tril(np.ones((count, count), bool))
+    maps = [
+        ("encoder: padding", np.tile(source_mask, (len(source), 1)), source, source),
+        ("decoder: padding", np.tile(read_mask, (count, 1)), read, read),
+        ("decoder: the future", causal, read, read),
+        ("decoder: both", causal & read_mask, read, read),
+        ("cross-attention: padding", np.tile(source_mask, (count, 1)), read, source),
+    ]
+    shape = {"figsize": (3.2 * len(maps), 3.6), "layout": "constrained"}
+    figure, panels = pyplot().subplots(1, len(maps), **shape)
+    for ax, (title, mask, queries, keys) in zip(panels, maps, strict=True):
+        ax.imshow(mask, cmap=SHARES, vmin=0, vmax=1.4)
+        at_axis(ax.xaxis, keys, size=7)
+        at_axis(ax.yaxis, queries, size=7)
+        ax.set(xlabel="key", ylabel="query", title=title)
+        ax.set_xticks(np.arange(len(keys) + 1) - 0.5, minor=True)
+        ax.set_yticks(np.arange(len(queries) + 1) - 0.5, minor=True)
+        ax.grid(which="minor", color="white", linewidth=1)
+        ax.tick_params(which="minor", length=0)
+    return figure

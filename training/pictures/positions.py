@@ -1,0 +1,37 @@
+"""How places are numbered: as a map, and by how alike two places are."""
+
+import numpy as np
+
+from training.pictures.look import SIGNED, colour
+from training.report.picture import pyplot
+
+# Places whose likeness to all others is drawn, as shares of the length.
+FROM = (0.0, 0.25, 0.5, 0.75)
+
+
+def positions_figure(table, title="positions"):
+    """Left the vector of each place, right its dot product with others by their distance.
+
+    The dot product of sinusoids depends on the distance alone (section 3.5 of the paper: what is k
+    places on is a linear function); that of learned positions need not.
+
+    Args:
+        table: float [L, D], the vector of each place.
+        title: of the figure.
+    """
+    length, size = table.shape
+    figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")
+    most = np.abs(table).max()
+    image = left.imshow(table, cmap=SIGNED, vmin=-most, vmax=most, aspect="auto")
+    left.set(xlabel=f"dimension, of {size}", ylabel="place", title="the vector of each place")
+    figure.colorbar(image, ax=left, label="value")
+    products = table @ table.T
+    for n, share in enumerate(FROM):
+        place = int(share * (length - 1))
+        distance = np.arange(length) - place
+        right.plot(distance, products[place], color=colour(n), label=f"from place {place}")
+    right.set(xlabel="distance", ylabel="dot product", title="how alike two places are")
+    right.grid(alpha=0.3)
+    right.legend(fontsize=8)
+    figure.suptitle(title)
+    return figure

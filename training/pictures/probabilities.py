@@ -1,0 +1,81 @@
+"""How sure a model is: the probability of each piece, and the distribution beside its target."""
+
+import numpy as np
+
+from training.pictures.look import COLOURS, at_axis
+from training.report.picture import pyplot
+
+MOST = 10  # pieces of a distribution that are drawn
+COLUMNS = 4
+
+
+def tokens_figure(pieces, probs):
+    """The probability of each piece of a translation, behind those before it.
+
+    Args:
+        pieces: names of the T pieces.
+        probs: float [T].
+    """
+    size = (1.5 + 0.45 * len(pieces), 3.4)
+    figure, ax = pyplot().subplots(figsize=size, layout="constrained")
+    ax.bar(range(len(pieces)), probs, color=COLOURS[0])
+    at_axis(ax.xaxis, pieces)
+    ax.set(
+        xlabel="piece of the translation",
+        ylabel="probability",
+        title=f"log P of all of it: {np.log(probs).sum():.2f}",
+        ylim=(0, 1.02),
+    )
+    ax.grid(axis="y", alpha=0.3)
+    return figure
+
+
+def likeliest(labels, probs, most=MOST):
+    """The ids that a picture shows of each distribution, integers [T, n], the likeliest first: the
+    label is always there, if need be as the last.
+
+    Args:
+        labels: integers [T].
+        probs: float [T, V].
+        most: n at most.
+    """
+    ids = np.argsort(-probs, axis=1)[:, :most]
+    missing = ~(ids == labels[:, None]).any(axis=1)
+    ids[missing, -1] = labels[missing]
+    return ids
+
+
+def distributions_figure(labels, probs, ids, names, smoothing):
+    """What is learned at each place: the smoothed target, (1 - e) at the label and e / V besides
+    (section 5.4 of the paper), against what the model says.
+
+    Args:
+        labels: integers [T].
+        probs: float [T, V].
+        ids: integers [T, n], those that are drawn: see `likeliest`.
+        names: [T][n], the names of their pieces.
+        smoothing: e.
+    """
+    count, size = probs.shape
+    rows = -(-count // COLUMNS)
+    shape = {"figsize": (3.4 * COLUMNS, 2.1 * rows), "layout": "constrained", "squeeze": False}
+    figure, panels = pyplot().subplots(rows, COLUMNS, **shape)
+    for place, ax in enumerate(panels.flat):
+        if place >= count:
+            ax.set_axis_off()
+            continue
+        of_label = ids[place] == labels[place]
+        target = (1 - smoothing) * of_label + smoothing / size
+        at = np.arange(len(of_label))
+        ax.bar(at - 0.2, target, 0.4, color=COLOURS[1], label="target")
+        ax.bar(at + 0.2, probs[place, ids[place]], 0.4, color=COLOURS[0], label="learned")
+        at_axis(ax.xaxis, names[place], size=7)
+        ax.set(ylim=(0, 1.02))
+        (label,) = np.flatnonzero(of_label)
+        ax.set_title(f"{place + 1}: {names[place][label]}", fontsize=8, parse_math=False)
+    for ax in panels[:, 0]:
+        ax.set_ylabel("probability")
+    handles, known = panels[0, 0].get_legend_handles_labels()
+    figure.legend(handles, known, loc="outside upper right", ncols=2, fontsize=8)
+    figure.supxlabel("piece")
+    return figure
