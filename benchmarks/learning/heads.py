@@ -51,24 +51,16 @@ def _run(command, options):
 
 
 def attention(translator, source, target):
-    """The cross-attention of the last layer's heads, [H, T, S], and the pieces of both sides."""
-    import tensorflow as tf
+    """The cross-attention of the last layer's heads, [H, T, S], and the labels of both sides."""
+    from training.pictures.inside import look_inside
 
-    from tfformer.inference.masks import behind_bos
-
-    tokenizer = translator.tokenizer
-    source_ids = tokenizer.encode_source(tf.constant([source])).to_tensor()
-    labels = tokenizer.encode_target(tf.constant([target])).to_tensor()
-    inputs = {"source_ids": source_ids, "target_ids": behind_bos(labels)}
-    _, weights = translator.model.with_attention(inputs)
-    sides = tokenizer.source_pieces(source_ids), tokenizer.target_pieces(labels)
-    return weights[-1][0].numpy(), *[
-        [piece.decode() for piece in pieces[0].numpy().tolist()] for pieces in sides
-    ]
+    seen = look_inside(translator.model, translator.tokenizer, source, target)
+    return seen.attention["cross"][-1], seen.source, seen.target
 
 
 def draw(path, found):
     """Writes the heat-maps: a row for each name, a column for each of the first heads."""
+    from training.pictures.look import SHARES, at_axis
     from training.report.picture import pyplot, write_picture
 
     heads = min(HEADS, *(len(weights) for weights, *_ in found.values()))
@@ -78,9 +70,9 @@ def draw(path, found):
     )
     for row, (name, (weights, source, target)) in zip(axes, found.items(), strict=True):
         for head, ax in enumerate(row):
-            ax.imshow(weights[head], cmap="Blues", vmin=0, vmax=1, aspect="auto")
-            ax.set_xticks(range(len(source)), source, fontsize=7, parse_math=False)
-            ax.set_yticks(range(len(target)), target, fontsize=7, parse_math=False)
+            ax.imshow(weights[head], cmap=SHARES, vmin=0, vmax=1, aspect="auto")
+            at_axis(ax.xaxis, source, size=7)
+            at_axis(ax.yaxis, target, size=7)
             ax.set_title(f"{name}: head {head + 1}", fontsize="medium")
     for ax in axes[-1]:
         ax.set_xlabel("source")

@@ -1,13 +1,9 @@
 """A study as a picture: how its rows learn, epoch by epoch, and what they come to."""
 
+from training.pictures.look import colour, mark
 from training.report.history import read_history
 from training.report.picture import pyplot, write_picture
 
-# Colours that all eyes can tell apart (Okabe and Ito 2008), and marks where there are none.
-COLOURS = (
-    "#000000", "#e69f00", "#56b4e9", "#009e73", "#0072b2", "#d55e00", "#cc79a7", "#999933",
-)  # fmt: skip
-MARKS = "os^DvP*X"
 CURVES = {"loss": "training loss, nats a token", "val_bleu": "greedy BLEU on val"}
 
 
@@ -29,7 +25,7 @@ def draw(path, trainings, curve, figure, title):
     picture, (lines, dots) = pyplot().subplots(1, 2, **shape)
     for one, found in done:
         number = rows.index(one.row)
-        look = {"color": COLOURS[number % len(COLOURS)], "marker": MARKS[number % len(MARKS)]}
+        look = {"color": colour(number), "marker": mark(number)}
         history = [row for row in read_history(one.run) if curve in row]
         epochs, values = ([row[name] for row in history] for name in ("epoch", curve))
         lines.plot(epochs, values, markersize=5, linewidth=1.2, **look)

@@ -34,7 +34,7 @@ class GuidedAttention:
     Call arguments:
         attention: float32 [B, H, T, S] of each decoder layer.
         inputs: {"source_ids": [B, S], "target_ids": [B, T]}, and perhaps what
-            `training.data.alignment.Links.inputs` gives.
+            `training.data.links.Links.inputs` gives.
 
     Returns:
         The sum over the tokens of the targets, a scalar.
@@ -76,7 +76,7 @@ def linked(source_words, target_words, links):
     word has no link, to 0.
 
     Args:
-        source_words, target_words, links: as `training.data.alignment.Links.inputs` gives them.
+        source_words, target_words, links: as `training.data.links.Links.inputs` gives them.
     """
     pairs = tf.reshape(links, [tf.shape(links)[0], -1, 2])  # [B, L, 2]
     source, target = (

@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from tfformer import Tokenizer
 from tfformer.text.sides import PieceTable
-from training.data.alignment import Links, with_links
+from training.data.alignment import with_links
 from training.data.batches import Batches
 from training.data.corpus import write_corpus
+from training.data.links import Links
 from training.data.noise import Noise
 from training.data.reader import CorpusError, CorpusReport, Pair
 from training.tasks import TASKS
