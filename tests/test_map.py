@@ -1,0 +1,36 @@
+"""The map of a course names what there is: each row code and a test, by the names of their files."""
+
+import ast
+import re
+
+import pytest
+from paths import ROOT
+
+PAGE = ROOT / "docs" / "reference" / "map.md"
+NAMED = re.compile(r"`([\w/]+\.py):(\w+)`")
+ROWS = [
+    line
+    for line in PAGE.read_text(encoding="utf-8").splitlines()
+    if line.startswith("| ") and "`" in line
+]
+
+
+def defined(path):
+    """The names of the functions and classes of a file, also of those inside a class."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    kinds = ast.FunctionDef | ast.ClassDef
+    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+
+
+def test_there_is_a_map():
+    assert len(ROWS) > 40
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.split(" | ")[0][2:42] for row in ROWS])
+def test_a_row_names_code_and_a_test_that_there_are(row):
+    _, code, test, _ = row.strip("| ").split(" | ")
+    assert NAMED.search(code) and NAMED.search(test)
+    for cell, is_test in ((code, False), (test, True)):
+        for name, what in NAMED.findall(cell):
+            assert name.startswith("tests/") == is_test
+            assert what in defined(ROOT / name), f"{name} has no {what}"
