@@ -88,6 +88,12 @@ def parser():
         "stock server refuses it",
     )
     parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="one signature more, explain: attention of each layer and head, the steps of the "
+        "search, probabilities",
+    )
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="compare no answers: only load it, and have each signature answer once",

@@ -1,4 +1,4 @@
-"""The map of a course names what there is: each row code and a test, by the names of their files."""
+"""The map of a course names what there is: each row has code and a test, by their files."""
 
 import ast
 import re

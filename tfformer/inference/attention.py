@@ -87,6 +87,7 @@ class SelfAttention:
         self.qkv = Dense(projections, f"{name}/qkv", fusing, [self.heads.scale, 1.0, 1.0])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
         self.places = layer.places and fusing.twin(layer.places, f"{name}/places")
+        self.watcher = None  # as that of the layer
 
     def __call__(self, weights, x, batch, length, attend):
         """Rows to rows; `attend(queries, keys, values)`, each [B, H, T, K], gives rows between."""
@@ -106,7 +107,10 @@ class SelfAttention:
             bias = self.places.added(weights, bias, positions, positions, causal)
         if caches is not None:
             caches.append((keys, values))
-        return self.heads.mixed(self.heads.weights(queries, keys, bias), values)
+        attention = self.heads.weights(queries, keys, bias)
+        if self.watcher is not None:
+            self.watcher(attention)
+        return self.heads.mixed(attention, values)
 
 
 class CrossAttention:
@@ -117,6 +121,7 @@ class CrossAttention:
         self.query = Dense([layer.query_projection], f"{name}/query", fusing, [self.heads.scale])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
         self.location = layer.location and fusing.twin(layer.location, f"{name}/location")
+        self.watcher = None  # as that of the layer
 
     def __call__(self, weights, x, batch, length, keys, values, bias, below=None):
         """Rows to rows, and the attention weights, float32 [B, H, T, S]; `below` are those of the
@@ -125,6 +130,8 @@ class CrossAttention:
             bias = bias + self.location(weights, below, bias)
         (queries,) = self.heads.split(self.query(weights, x), batch, length, 1)
         attention = self.heads.weights(queries, keys, bias)
+        if self.watcher is not None:
+            self.watcher(attention)
         return self.output(weights, self.heads.mixed(attention, values)), attention
 
 

@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfformer.inference.cached import Cached, embedded
 from tfformer.inference.masks import padding_bias, without_eos
+from tfformer.layers.watch import watched
 from tfformer.search.step import State
 
 
@@ -63,6 +64,10 @@ class Inference(ReadsSource, Cached):
         `projected`; and the source ids, if the output layer reads them."""
         memory, source_ids = self.projected(*self.encoded(source_ids)), self.seen(source_ids)
         return {**memory, "source_ids": source_ids} if self.twin.output.reads_source else memory
+
+    def watched(self):
+        """What is attended to inside, see `tfformer.layers.watch.watched`."""
+        return watched(self.twin)
 
     def start(self, source_ids, width):
         """The `State` of a search with W = `width` beams, before the first step."""

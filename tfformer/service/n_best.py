@@ -61,14 +61,19 @@ def beam_search_ids(generation):
     return Signature("beam_search_ids", function, examples)
 
 
+def checked_options(generation, asked):
+    """What a request says of the beam, {name: number}; INVALID_ARGUMENT out of its bounds."""
+    bounds = {option.name: (option.least, option.most) for option in generation.asked}
+    bounds["min_length"] = 0, generation.max_target_length
+    return {name: option_in(name, asked[name], *bounds[name]) for name in bounds}
+
+
 def _n_best(generation, source_ids, asked):
     """The outputs that `beam_search` and `beam_search_ids` share, as a request asked for them.
 
     What costs something at each step has a loop of its own, in which it is on.
     """
-    bounds = {option.name: (option.least, option.most) for option in generation.asked}
-    bounds["min_length"] = 0, generation.max_target_length
-    options = {name: option_in(name, asked[name], *bounds[name]) for name in bounds}
+    options = checked_options(generation, asked)
     source_ids = generation.checked_rows("rows", source_ids, options["beam_width"])
     inference = generation.inference(source_ids)
     state = inference, inference.start(source_ids, options["beam_width"])

@@ -9,6 +9,7 @@ from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.service.align import align
 from tfformer.service.complete import complete
 from tfformer.service.document import document_limits, translate_document
+from tfformer.service.explain import explain
 from tfformer.service.generation import Generation
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
 from tfformer.service.n_best import beam_search, beam_search_ids
@@ -112,6 +113,8 @@ class Translator(Translating, Searching):
             `align` know the whole vocabulary. Default None: so do all.
         xla: whether XLA compiles `serving_default` (`tfformer.inference.xla`), for a server of
             one's own with XLA on: a stock TensorFlow Serving cannot run it. Default False.
+        explain: whether there is one signature more, `explain`: attention of each layer and head,
+            the steps of the search, probabilities. Default False.
 
     `min_target_length` is a second name of `min_length`.
 
@@ -163,6 +166,7 @@ class Translator(Translating, Searching):
         dtype=None,
         shortlist=None,
         xla=False,
+        explain=False,
     ):
         check_sides(model, tokenizer, self.KIND)
         config = model.config
@@ -210,7 +214,7 @@ class Translator(Translating, Searching):
         self.length_penalty_form = length_penalty_form
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
         self.max_batch_size = max_batch_size
-        self.shortlist, self.xla = shortlist, xla
+        self.shortlist, self.xla, self.explain = shortlist, xla, explain
         self.make_signatures()
         self._greedy = greedy(self._generation(self.fused, self._constants))
 
@@ -249,7 +253,8 @@ class Translator(Translating, Searching):
 
     def served(self, fused, shortlist):
         generation = self._generation(fused, shortlist)
-        made = [make(generation) for make in SIGNATURES]
+        more = (explain,) if self.explain else ()
+        made = [make(generation) for make in (*SIGNATURES, *more)]
         return {signature.name: signature for signature in made}
 
     def _generation(self, fused, shortlist):

@@ -1,6 +1,5 @@
 """What happens inside a translator while it reads one text and writes its translation."""
 
-import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +9,7 @@ from tfformer.config import PAD
 from tfformer.inference.fuse import fuse
 from tfformer.inference.masks import behind_bos
 from tfformer.inference.transformer import Inference
+from tfformer.layers.watch import watched
 from tfformer.search import beam_search
 from training.report.pieces import by_character, characters
 
@@ -75,30 +75,6 @@ def merged(attention, queries, keys):
 def names(pieces):
     """The names of pieces, strings [1, T], as a list."""
     return [piece.decode() for piece in pieces[0].numpy().tolist()]
-
-
-@contextlib.contextmanager
-def watched(model):
-    """Inside, what the layers of a `Transformer` attend to is noted: {"encoder", "decoder",
-    "cross"}, a list of float32 [B, H, T, S] each, a layer after the other."""
-    halves, found = (model.encoder, model.decoder), {"encoder": [], "decoder": [], "cross": []}
-    layers = [layer for half in halves for layer in half.layers]
-    own = [layer.self_attention for layer in layers]
-    cross = [layer.cross_attention for layer in model.decoder.layers]
-
-    def of_itself(weights):
-        # A layer may be of both halves: the first calls are the encoder's.
-        first = len(found["encoder"]) < len(model.encoder.layers)
-        found["encoder" if first else "decoder"].append(weights)
-
-    for attention, watcher in ((own, of_itself), (cross, found["cross"].append)):
-        for layer in attention:
-            layer.watcher = watcher
-    try:
-        yield found
-    finally:
-        for layer in (*own, *cross):
-            layer.watcher = None
 
 
 def places(model, count=64):

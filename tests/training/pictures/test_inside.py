@@ -7,6 +7,7 @@ import tiny
 from variants import make
 
 from tfformer.inference.masks import behind_bos
+from tfformer.layers.watch import watched
 from training.pictures import inside
 
 SOURCE, TARGET = "a little house by the lake", "nobody in it"
@@ -61,7 +62,7 @@ def test_a_layer_of_both_halves_is_told_apart(variant):
     """Three layers, one after the other, and none is watched any more."""
     model = make(variant)
     ids = np.array([[5, 6, 7, 8, 3]])
-    with inside.watched(model) as found:
+    with watched(model) as found:
         model({"source_ids": ids, "target_ids": ids[:, :3]})
     assert {kind: [x.shape[2:] for x in layers] for kind, layers in found.items()} == {
         "encoder": [(5, 5)], "decoder": [(3, 3)] * 2, "cross": [(3, 5)] * 2
@@ -72,7 +73,7 @@ def test_a_layer_of_both_halves_is_told_apart(variant):
 
 def test_watched_no_more_after_an_error():
     model = make()
-    with pytest.raises(ValueError, match="inputs must be"), inside.watched(model):
+    with pytest.raises(ValueError, match="inputs must be"), watched(model):
         model({"source_ids": np.array([[5]])})
     assert model.encoder.layers[0].self_attention.watcher is None
 
