@@ -74,16 +74,16 @@ def draw_confusion(path, tokenizer, confused):
     import sys
 
     from training.report.fonts import lettered
+    from training.report.look import SHARES, at_axis
     from training.report.picture import pyplot, write_picture
 
     shares = confused / np.maximum(confused.sum(axis=1, keepdims=True), 1)
     with lettered(names, lambda line: print(line, file=sys.stderr)):
         size = 2 + 0.4 * len(names)
         figure, axes = pyplot().subplots(figsize=(size + 1, size), layout="constrained")
-        image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-        # A dollar is a letter, and begins no formula.
-        axes.set_xticks(range(len(names)), names, rotation=90, parse_math=False)
-        axes.set_yticks(range(len(names)), names, parse_math=False)
+        image = axes.imshow(shares, cmap=SHARES, vmin=0, vmax=1)
+        at_axis(axes.xaxis, names)
+        at_axis(axes.yaxis, names)
         axes.set(xlabel="predicted", ylabel="label")
         if len(names) <= WITH_COUNTS:
             for (row, column), count in np.ndenumerate(confused):

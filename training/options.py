@@ -53,11 +53,13 @@ def require_usage(arguments):
 
     Needs neither Keras nor TensorFlow, so that a slip is said at once.
     """
-    for side in ("target", "labels", "alignments"):
-        if getattr(arguments, f"val_{side}", None) and not arguments.val_source:
+    for side in ("target", "labels"):
+        if getattr(arguments, f"val_{side}") and not arguments.val_source:
             raise ValueError(f"--val-{side} needs --val-source")
         if getattr(arguments, side) and not arguments.source:
             raise ValueError(f"--{side} needs --source")
+    if arguments.alignments and not arguments.source:
+        raise ValueError("--alignments needs --source")
     if arguments.val_source and not arguments.source:
         raise ValueError("--val-source needs --source")
     if arguments.val_text and not arguments.text:
@@ -171,6 +173,7 @@ def _require_use_of_links(recipe, arguments):
         "--distill": arguments.distill,
         "--reward": recipe.reward != "none",
         "--both-ways": recipe.both_ways,
+        "--strategy tpu": recipe.strategy == "tpu",
     }
     for option, given in others.items():
         if given:

@@ -64,8 +64,10 @@ def _split(read, read_val, options, split, report, plain=False):
 
 
 def file_pairs(files, val_files, split, data, report=None, side="target"):
-    """The pairs of the user's files, (source, target, links) each, of a TSV (path, None, links);
-    without links, None.
+    """The pairs of the user's files.
+
+    `files` are (source, target, links) each; the target is None of a TSV, and so are links where
+    there are none. `val_files` are (source, target), or None.
 
     Without validation files 1 pair in 20, at most 1,000, is held out of the corpus. `side` is what
     the option of a second file is called after.

@@ -16,9 +16,10 @@ What is drawn, of the text and its translation (the run's own, or --target):
     curves           learning rate, loss and BLEU of the training, if the run has its log
 
 A row of a heat-map, and a piece on the left of lines, is what looks; a column, and a piece on the
-right, is what it looks at. The search is that of the run, by its beam width and length penalty.
+right, is what it looks at. The tree is of the run's own search, whatever --target is.
 
-Exit codes: 0 drawn; 1 the run or the folder is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 drawn; 1 the run, a text or the folder is at fault; 2 wrong usage; 130 or 143
+interrupted.
 """
 
 import sys
@@ -52,18 +53,17 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    from tfformer.models import ENCODER_DECODER
-    from tfformer.run import load_translator, read_config, require_family
+    from tfformer.run import load_translator
     from training.report.fonts import lettered
     from training.report.picture import write_picture
 
     try:
-        require_family(options.run, read_config(options.run), ENCODER_DECODER)
-        translator = load_translator(options.run)
+        translator = load_translator(options.run, explain=True)
+        require_short(translator, "text", options.text)
         target = options.target
         if target is None:
             (target,) = translator.translate([options.text])
-        require_short(translator.tokenizer, options.text, target)
+        require_short(translator, "target" if options.target else "the run's translation", target)
         texts, figures = drawn(options.run, translator, options.text, target)
         options.out.mkdir(parents=True, exist_ok=True)
         with lettered(texts, lambda line: print(line, file=sys.stderr)):
@@ -76,13 +76,15 @@ def _run(command, options):
     return 0
 
 
-def require_short(tokenizer, source, target):
-    """Raises a ValueError for texts of which no picture can be read."""
-    sides = ("text", source, tokenizer.encode_source), ("target", target, tokenizer.encode_target)
-    for name, text, encode in sides:
-        count = len(encode([text])[0]) - 1
-        if not 1 <= count <= MOST:
-            raise ValueError(f"{name} must have 1 to {MOST} pieces, got {count}: {text!r}")
+def require_short(translator, name, text):
+    """Raises a ValueError for a text, of this name, of which no picture can be read."""
+    tokenizer = translator.tokenizer
+    encode, longest = tokenizer.encode_target, translator.max_target_length
+    if name == "text":
+        encode, longest = tokenizer.encode_source, translator.max_source_length
+    count, most = len(encode([text])[0]) - 1, min(MOST, longest - 1)
+    if not 1 <= count <= most:
+        raise ValueError(f"{name} must have 1 to {most} pieces, got {count}: {text!r}")
 
 
 def drawn(run, translator, source, target):
@@ -97,10 +99,7 @@ def drawn(run, translator, source, target):
 
     model, tokenizer = translator.model, translator.tokenizer
     seen = inside.look_inside(model, tokenizer, source, target)
-    tree = inside.search_tree(
-        model, tokenizer, source, translator.max_target_length, translator.beam_width,
-        translator.length_penalty,
-    )  # fmt: skip
+    tree = inside.search_tree(translator, source)
     sides = {
         "encoder": (seen.source, seen.source, ("source", "source")),
         "decoder": (seen.target, seen.read, ("written next", "read so far")),
@@ -117,14 +116,15 @@ def drawn(run, translator, source, target):
     # A model that was imported has neither.
     smoothing = read_settings(run, Recipe()).smoothing if (run / PREPARED).exists() else 0.0
     history, task = read_history(run), TASKS["translation"]
-    ids = probabilities.likeliest(seen.labels, seen.probs)
+    probs = np.exp(seen.log_probs)
+    ids = probabilities.likeliest(seen.labels, probs)
     likely = [inside.names(tokenizer.target_pieces(row[None].astype("int32"))) for row in ids]
     figures["beams"] = lambda: beams.beams_figure(tree)
     figures["tokens"] = lambda: probabilities.tokens_figure(
-        seen.pieces, seen.probs[range(len(seen.labels)), seen.labels]
+        seen.pieces, seen.log_probs[range(len(seen.labels)), seen.labels]
     )
     figures["distributions"] = lambda: probabilities.distributions_figure(
-        seen.labels, seen.probs, ids, likely, smoothing
+        seen.labels, probs, ids, likely, smoothing
     )
     figures["masks"] = lambda: masks.masks_figure(*padded, *real)
     if (table := inside.places(model)) is not None:

@@ -125,7 +125,9 @@ class Setup:
             recipe.word_dropout,
             sampling_from=recipe.subword_sampling_from,
         )
-        guided = recipe.guided_attention and corpus.has_links
+        linked = bool(recipe.guided_attention) and corpus.has_links
+        if linked and recipe.reward != "none":
+            raise ValueError(f"reward must be 'none' with alignments, got {recipe.reward!r}")
         return self.task.batches(
             corpus,
             self.tokenizer,
@@ -137,7 +139,7 @@ class Setup:
             packed=self._packs() and self._is_simple(),
             noise=noise,
             both_ways=recipe.both_ways,
-            **({"linked": True} if guided else {}),
+            **({"linked": True} if linked else {}),
         )
 
     def _model(self, begun, say):

@@ -60,7 +60,7 @@ def attention(translator, source, target):
 
 def draw(path, found):
     """Writes the heat-maps: a row for each name, a column for each of the first heads."""
-    from training.pictures.look import SHARES, at_axis
+    from training.report.look import SHARES, at_axis
     from training.report.picture import pyplot, write_picture
 
     heads = min(HEADS, *(len(weights) for weights, *_ in found.values()))

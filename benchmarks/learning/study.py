@@ -74,7 +74,7 @@ class Study:
         known = {"train": list, "evaluate": list, "picture": list}
         known |= {"figures": dict, "rows": dict, "before": dict}
         found.setdefault("before", {})
-        found.setdefault("picture", ["loss", *list(found.get("figures", ()))[-1:]])
+        found.setdefault("picture", [])
         for name, kind in known.items():
             if not isinstance(found.get(name), kind):
                 raise ValueError(f"{path} must have {name!r}, a {kind.__name__}")
@@ -91,8 +91,8 @@ class Study:
         self.rows = {row: common + words for row, words in self.rows.items()}
         self.evaluate = self._filled("evaluate", found["evaluate"])
         self.figures = {name: tuple(shown) for name, shown in found["figures"].items()}
-        self.picture = found["picture"]
-        if len(self.picture) != 2 or self.picture[1] not in self.figures:
+        self.picture = found["picture"] or ["loss", *list(self.figures)[-1:]]
+        if len(self.picture) != 2 or self.picture[1] not in list(self.figures):
             raise ValueError(
                 f"{path}: picture must be a column of log.csv and one of the figures "
                 f"{', '.join(self.figures)}, got {self.picture}"

@@ -75,6 +75,8 @@ def test_arguments_are_filled_in_and_what_was_begun_otherwise_is_refused(tmp_pat
     [
         ("train =", "train", "is no TOML"),
         ("[figures]", "[figure]", "must have 'figures', a dict"),
+        ("[figures]", "figures = 3\n[figure]", "must have 'figures', a dict"),
+        ("[figures]", "picture = [[], []]\n[figures]", "picture must be a column of log.csv"),
         (
             "[figures]",
             'picture = ["loss", "bleu"]\n[figures]',

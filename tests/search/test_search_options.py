@@ -228,7 +228,7 @@ def test_skipped_rows_keep_score_zero(form, coverage):
         ({"repetition_penalty": 0.5}, "repetition_penalty must be at least 1, got 0.5"),
         ({"no_repeat_ngram": -1}, "no_repeat_ngram must be at least 0, got -1"),
         ({"no_repeat_ngram": 9}, "no_repeat_ngram must be at most 8, got 9"),
-        ({"keep": ("scores",)}, "keep must be of .* got .*scores"),
+        ({"keep": ("scores",)}, "keep must be a sequence of .* got .*scores"),
     ],
 )
 def test_a_rule_out_of_its_range_is_named(options, message):

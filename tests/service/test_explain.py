@@ -12,11 +12,13 @@ import tfformer
 from export import saved_model
 from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 from tfformer.config import BOS, RecurrentConfig
+from tfformer.inference.fuse import fuse
+from tfformer.inference.transformer import Inference
 from tfformer.layers.watch import watched
 from tfformer.models.recurrent import Recurrent
+from tfformer.search import beam_search
 from tfformer.service.n_best import beam_search_ids
 from tfformer.service.translation import serving_default
-from training.pictures import inside
 
 TEXTS = ["a little house by the lake", "", "trees"]
 
@@ -68,14 +70,17 @@ def test_it_is_what_the_layers_and_a_search_of_one_text_say(translator, found, r
     np.testing.assert_allclose(found["probabilities"][row, :t], probs, rtol=1e-4)
     (said,) = tokenizer.decode(tf.constant([labels])).numpy()
     assert said == found["translation"][row]
-    tree = inside.search_tree(
-        model, tokenizer, TEXTS[row], translator.max_target_length, 3, translator.length_penalty
+    inference = Inference(*fuse(model, translator.max_source_length))
+    alone = beam_search(
+        inference.step, inference.start(source_ids, 3), 1, translator.max_target_length, 3,
+        translator.length_penalty, num_results=1, keep=("steps",),
+    ).steps  # fmt: skip
+    size = alone.token_ids.shape[1]
+    np.testing.assert_array_equal(
+        found["step_tokens"][row, :size], tokenizer.target_pieces(alone.token_ids[0])
     )
-    size = len(tree.pieces)
-    pieces = [[piece.decode() for piece in step] for step in found["step_tokens"][row]]
-    assert pieces[:size] == tree.pieces
-    assert found["step_parents"][row, :size].tolist() == tree.parents
-    np.testing.assert_allclose(found["step_scores"][row, :size], tree.scores, rtol=1e-4)
+    np.testing.assert_array_equal(found["step_parents"][row, :size], alone.parents[0])
+    np.testing.assert_allclose(found["step_scores"][row, :size], alone.scores[0], rtol=1e-4)
     assert (found["step_parents"][row, size:] == -1).all()
 
 

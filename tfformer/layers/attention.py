@@ -120,8 +120,8 @@ class MultiHeadAttention(Layer):
     Both masks are filled in by Keras's mask propagation where the inputs carry one.
 
     Attributes:
-        watcher: a function that is called with the attention weights, float32 [B, H, T, S], each
-            time that there are some, to look inside a model. Default None.
+        watcher: a function that an eager call tells the attention weights, float32 [B, H, T, S]; a
+            compiled one does while it is traced. Default None.
 
     Returns:
         As `query`.
@@ -313,8 +313,8 @@ class MultiHeadAttention(Layer):
         scores = self._ungrouped(scaled_scores(queries, keys))  # [B, H, T, S]
         if self.places is not None:
             of_queries, of_keys = (ops.arange(ops.shape(scores)[axis]) for axis in (-2, -1))
+            # (AutoGraph warns of `:=`.)
             bias = self.places.bias(start + of_queries, of_keys, causal)
-            # (`:=` here, and AutoGraph would warn of it.)
             if bias is not None:
                 scores = scores + bias
         if self.location is not None:

@@ -182,7 +182,7 @@ class Beam:
         if self.coverage_penalty is not None and source_mask is None:
             raise ValueError("source_mask is needed with coverage_penalty, got None")
         if not set(self.keep) <= set(KEPT):
-            raise ValueError(f"keep must be of {', '.join(KEPT)}, got {self.keep!r}")
+            raise ValueError(f"keep must be a sequence of {', '.join(KEPT)}, got {self.keep!r}")
 
     @property
     def no_early_eos(self):

@@ -17,18 +17,25 @@ def with_links(pairs, path):
     """Yields the pairs with the links that a file has for them, line by line.
 
     Raises:
-        CorpusError: it is no such file, or of other pairs.
+        CorpusError: it is no such file, or of other pairs, or has no link at all.
     """
-    both = itertools.zip_longest(pairs, read_lines(path))
+    both, linked = itertools.zip_longest(pairs, read_lines(path)), False
     for number, (pair, line) in enumerate(both, start=1):
         if pair is None or line is None:
-            what = "more" if pair is None else "fewer"
-            raise CorpusError(f"{path} has {what} lines than there are pairs: it must have as many")
+            more, fewer = f"{number:,} or more", f"{number - 1:,}"
+            lines, count = (more, fewer) if pair is None else (fewer, more)
+            raise CorpusError(
+                f"{path} must have a line for each pair, got {lines} lines and {count} pairs"
+            )
         try:
             _check(line, pair)
         except ValueError as error:
             raise CorpusError(f"{path}, line {number:,}: {error}") from error
-        yield pair._replace(links=" ".join(line.split()))
+        links = " ".join(line.split())
+        linked |= bool(links)
+        yield pair._replace(links=links)
+    if not linked:
+        raise CorpusError(f"{path} must have links, such as 0-0 1-2, got none")
 
 
 def _check(line, pair):

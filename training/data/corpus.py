@@ -17,6 +17,8 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from training.data.links import Links
+
 COLUMNS = 6
 START, SOURCE_BYTES, TARGET_BYTES, SOURCE_TOKENS, TARGET_TOKENS, LINKS_BYTES = range(COLUMNS)
 TOKENS = slice(SOURCE_TOKENS, LINKS_BYTES)
@@ -94,9 +96,14 @@ def write_corpus(
         while chunk := list(itertools.islice(pairs, BATCH)):
             sources = [pair.source.encode() for pair in chunk]
             targets = [pair.target.encode() for pair in chunk]
-            source_tokens = tokenizer.encode_source(tf.constant(sources)).row_lengths().numpy()
-            target_tokens = tokenizer.encode_target(tf.constant(targets)).row_lengths().numpy()
+            encoded = [
+                tokenizer.encode_source(tf.constant(sources)),
+                tokenizer.encode_target(tf.constant(targets)),
+            ]
+            source_tokens, target_tokens = (ids.row_lengths().numpy() for ids in encoded)
             links = [pair.links.encode() for pair in chunk]
+            if any(links):
+                links = fitting(links, chunk, tokenizer, encoded, report)
             for row in zip(sources, targets, links, source_tokens, target_tokens, strict=True):
                 source, target, linked, *tokens = row
                 if max(tokens) > max_tokens:
@@ -115,3 +122,19 @@ def write_corpus(
     (folder / "rows.tmp").unlink()
     report.require_some("the corpus" if split == "train" else f"the validation corpus ({options})")
     return Corpus(folder)
+
+
+def fitting(links, pairs, tokenizer, encoded, report):
+    """The links of pairs whose pieces have the words that they are between; of others none, which
+    are counted in `report`.
+
+    Args:
+        links: byte strings, one a pair.
+        pairs: a list of `reader.Pair`.
+        tokenizer, report: see `write_corpus`.
+        encoded: the ids of their sources and of their targets.
+    """
+    words = [[len(text.split()) for text in (pair.source, pair.target)] for pair in pairs]
+    fit = Links(tokenizer).fit(*encoded, words).numpy()
+    report.unlinked += sum(bool(link) and not fits for link, fits in zip(links, fit, strict=True))
+    return [link if fits else b"" for link, fits in zip(links, fit, strict=True)]

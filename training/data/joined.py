@@ -34,6 +34,7 @@ class JoinedCorpus:
 
     # The file that tells one corpus from another.
     content = "ids.bin"
+    has_links = False
 
     def __init__(self, folder):
         folder = Path(folder)

@@ -22,6 +22,24 @@ class Links:
             first = "" if isinstance(side, PieceTable) else SPACE
             self.begins.append(tf.constant([piece.startswith(first) for piece in side.pieces]))
 
+    def fit(self, source, target, words):
+        """Whether the pieces of texts have as many words as the texts have between blanks.
+
+        Some characters become a blank, or several words, before a text is cut into pieces.
+
+        Args:
+            source, target: as in `inputs`.
+            words: integers [B, 2], the words of both texts.
+
+        Returns:
+            boolean [B].
+        """
+        counts = [
+            tf.reduce_max(words_of(ids, begins), axis=1)
+            for ids, begins in zip((source, target), self.begins, strict=True)
+        ]
+        return tf.reduce_all(tf.stack(counts, axis=1) == words, axis=1)
+
     def inputs(self, source, target, links, padded):
         """What `GuidedAttention` needs besides ids.
 
@@ -49,7 +67,7 @@ def words_of(ids, begins):
     """The number of the word that each of the ids [B, (T)] is of, from 1 on; eos is of none."""
     first = tf.cast(tf.gather(begins, ids.flat_values), tf.int32)
     before = tf.cumsum(first)
-    # Of each row what was before it is taken away.
-    starts = tf.gather(tf.concat([[0], before], axis=0), ids.row_starts())
-    words = before - tf.repeat(starts, ids.row_lengths())
+    # The first piece begins a word, whatever it is; what was before it is taken away.
+    starts = tf.gather(before, ids.row_starts())
+    words = before - tf.repeat(starts, ids.row_lengths()) + 1
     return ids.with_flat_values(tf.where(ids.flat_values == EOS, 0, words))

@@ -83,6 +83,8 @@ class CorpusReport:
         unknown_label: dropped later, of validation: it has a label that training has not.
         unmatched: dropped, its two sides do not belong together: labels of another number than
             words, say.
+        unlinked: kept, but without their links: the tokenizer finds other words than there are
+            between blanks.
         invalid_utf8: lines (not pairs) in which U+FFFD stands for invalid bytes.
         unit: what is counted, `"pair"` or `"text"`.
     """
@@ -94,6 +96,7 @@ class CorpusReport:
     too_many_tokens: int = 0
     unknown_label: int = 0
     unmatched: int = 0
+    unlinked: int = 0
     invalid_utf8: int = 0
     unit: str = "pair"
 
@@ -109,6 +112,9 @@ class CorpusReport:
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in counts.items() if count)
         text = f"{_count(self.kept, self.unit)} kept; "
         text += f"dropped {dropped}" if dropped else "nothing dropped"
+        if self.unlinked:
+            words = "with other words for the tokenizer than between blanks"
+            text += f"; {_count(self.unlinked, self.unit)} {words}, without their links"
         if self.invalid_utf8:
             text += f"; {_count(self.invalid_utf8, 'line')} with invalid UTF-8, replaced by U+FFFD"
         return text

@@ -7,7 +7,7 @@ than expected. (That the gradient of an expectation is one of weighted log-likel
 Williams 1992.)
 
 It is so only for the probabilities by which they were drawn. What is drawn is mostly worse than
-expected, so the weights sum to less than 0: on average that must cancel out, and does not if the
+expected, so its weights sum to less than 0: on average that must cancel out, and does not if the
 likelihoods are those of another model. With dropout in the pass that learns, the rest unlearns the
 model itself. And an eos that stands at the limit was not drawn: it has no weight.
 """

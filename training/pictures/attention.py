@@ -1,6 +1,8 @@
 """What the heads attend to: as heat-maps, and as lines between words."""
 
-from training.pictures.look import SHARES, at_axis, colour
+import numpy as np
+
+from training.report.look import SHARES, at_axis, colour
 from training.report.picture import pyplot
 
 
@@ -22,7 +24,7 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
         layout="constrained",
         squeeze=False,
     )
-    for (layer, head), ax in iterate(panels):
+    for (layer, head), ax in np.ndenumerate(panels):
         image = ax.imshow(attention[layer, head], cmap=SHARES, vmin=0, vmax=1, aspect="auto")
         last, first = layer == layers - 1, head == 0
         at_axis(ax.xaxis, keys if last else None, size=6)
@@ -51,7 +53,8 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), leas
     for layer, ax in enumerate(panels[0]):
         for head in range(heads):
             for t, s in zip(*(attention[layer, head] >= least).nonzero(), strict=True):
-                share = float(attention[layer, head, t, s])
+                # (Shares of the bytes of a character add up to 1, but for rounding.)
+                share = min(1.0, float(attention[layer, head, t, s]))
                 # Lines of several heads between the same two stand beside each other.
                 aside = 0.5 * ((head + 0.5) / heads - 0.5)
                 ax.plot([0, 1], [t + aside, s + aside], color=colour(head), alpha=share, lw=1.5)
@@ -74,10 +77,3 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), leas
     figure.legend(handles=handles, loc="outside lower center", ncols=min(heads, 8), fontsize=7)
     figure.suptitle(title)
     return figure
-
-
-def iterate(panels):
-    """((row, column), axes) of each panel."""
-    for row, some in enumerate(panels):
-        for column, ax in enumerate(some):
-            yield (row, column), ax

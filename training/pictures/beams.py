@@ -2,7 +2,7 @@
 
 import math
 
-from training.pictures.look import COLOURS
+from training.report.look import COLOURS
 from training.report.picture import pyplot
 
 KEPT, CUT, BEST = COLOURS[0], "0.65", COLOURS[3]

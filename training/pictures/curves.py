@@ -1,6 +1,6 @@
 """How a run has learned: the learning rate, the losses, and the figure that decides."""
 
-from training.pictures.look import colour, mark
+from training.report.look import colour, mark
 from training.report.picture import pyplot
 
 

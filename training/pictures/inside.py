@@ -5,13 +5,12 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tfformer.config import PAD
-from tfformer.inference.fuse import fuse
 from tfformer.inference.masks import behind_bos
-from tfformer.inference.transformer import Inference
 from tfformer.layers.watch import watched
-from tfformer.search import beam_search
 from training.report.pieces import by_character, characters
+
+# What stands for bos.
+BEGIN = "<s>"
 
 
 class Inside(NamedTuple):
@@ -19,13 +18,13 @@ class Inside(NamedTuple):
 
     source, target: S and T labels, eos last: names of pieces, but a character that is several
         pieces, its bytes, is one.
-    read: T labels or so of what the decoder reads, bos and the target without eos.
+    read: T labels of what the decoder reads, bos and the target without eos.
     attention: {"encoder": float [N, H, S, S], "decoder": [M, H, T, T], "cross": [M, H, T, S]},
         what each head of each layer attends to. A row is a query: of the decoder, what is written
         next, and a column of the decoder is one of `read`.
     pieces: the names of the P pieces of the target.
     labels: int32 [P], their ids.
-    probs: float32 [P, V], the distribution that the model gives at each place of the target.
+    log_probs: float32 [P, V], what the model says at each place of the target.
     """
 
     source: list
@@ -34,7 +33,7 @@ class Inside(NamedTuple):
     attention: dict
     pieces: list
     labels: object
-    probs: object
+    log_probs: object
 
 
 def look_inside(model, tokenizer, source, target):
@@ -50,9 +49,9 @@ def look_inside(model, tokenizer, source, target):
     with watched(model) as found:
         logits = model({"source_ids": source_ids, "target_ids": behind_bos(labels)})
     pieces = names(tokenizer.target_pieces(labels))
-    source = names(tokenizer.source_pieces(source_ids))
-    read = names(tokenizer.target_pieces(behind_bos(labels)))
-    sides = [characters(side) for side in (source, pieces, read)]
+    sides = [characters(side) for side in (names(tokenizer.source_pieces(source_ids)), pieces)]
+    # Before each label stands the one before it.
+    sides.append([(BEGIN, 1), *sides[1][:-1]])
     of_sides = {"encoder": (0, 0), "decoder": (1, 2), "cross": (1, 0)}
     attention = {
         kind: merged(tf.concat(layers, axis=0).numpy(), *(sides[n] for n in of_sides[kind]))
@@ -63,7 +62,7 @@ def look_inside(model, tokenizer, source, target):
         attention,
         pieces,
         labels[0].numpy(),
-        tf.nn.softmax(tf.cast(logits, tf.float32))[0].numpy(),
+        tf.nn.log_softmax(tf.cast(logits, tf.float32))[0].numpy(),
     )
 
 
@@ -101,39 +100,31 @@ class Tree(NamedTuple):
     best: list
 
 
-def search_tree(model, tokenizer, source, longest, beam_width, length_penalty):
-    """The `Tree` of a translation.
-
-    Args:
-        model, tokenizer, source: see `look_inside`.
-        longest: pieces of the translation at most, eos counted.
-        beam_width, length_penalty: see `tfformer.search.beam_search`.
-    """
-    source_ids = tokenizer.encode_source([source]).to_tensor()
-    inference = Inference(*fuse(model, max(longest, source_ids.shape[1])))
-    state = inference.start(source_ids, beam_width)
-    known = state, 1, longest, beam_width, length_penalty
-    found = beam_search(inference.step, *known, num_results=1, keep=("steps",))
-    token_ids, parents, scores = (x[0].numpy() for x in found.steps)
-    pieces = tokenizer.target_pieces(tf.constant(token_ids)).numpy().tolist()
-    pieces = [
-        [piece.decode() if token != PAD else "" for piece, token in zip(*row, strict=True)]
-        for row in zip(pieces, token_ids, strict=True)
-    ]
-    length = int(found.lengths[0, 0])
-    best = path_of(token_ids, parents, found.token_ids[0, 0, :length].numpy())
-    return Tree(pieces, parents.tolist(), scores.tolist(), best)
+def search_tree(translator, source):
+    """The `Tree` of a text, by a `Translator` that was made with `explain=True` and as it searches:
+    but for a shortlist or a window, which `explain` does not know."""
+    found = translator.functions["explain"](tf.constant([source]))
+    pieces, parents, scores, target = (
+        found[name][0].numpy()
+        for name in ("step_tokens", "step_parents", "step_scores", "target_tokens")
+    )
+    return Tree(
+        [[piece.decode() for piece in step] for step in pieces.tolist()],
+        parents.tolist(),
+        scores.tolist(),
+        path_of(pieces, parents, target[target != b""]),
+    )
 
 
-def path_of(token_ids, parents, wanted):
-    """The beams that hypothesis `wanted`, ids [n], went through: of those that end as it does, the
-    one whose pieces are the same. `token_ids` and `parents` are integers [T, W]."""
-    for beam in range(token_ids.shape[1]):
-        if token_ids[len(wanted) - 1, beam] != wanted[-1]:
+def path_of(tokens, parents, wanted):
+    """The beams that the hypothesis of these n tokens went through: of those that end as it does,
+    the one whose tokens are the same. `tokens` and `parents` are [T, W]."""
+    for beam in range(tokens.shape[1]):
+        if tokens[len(wanted) - 1, beam] != wanted[-1]:
             continue
         path = [beam]
         for step in range(len(wanted) - 1, 0, -1):
             path.insert(0, int(parents[step, path[0]]))
-        if (token_ids[range(len(path)), path] == wanted).all():
+        if (tokens[range(len(path)), path] == wanted).all():
             return path
     raise ValueError("the search has no such hypothesis")

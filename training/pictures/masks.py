@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from training.pictures.look import SHARES, at_axis
+from training.report.look import SHARES, at_axis
 from training.report.picture import pyplot
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from training.pictures.look import SIGNED, colour
+from training.report.look import SIGNED, colour
 from training.report.picture import pyplot
 
 # Places whose likeness to all others is drawn, as shares of the length.

@@ -2,28 +2,28 @@
 
 import numpy as np
 
-from training.pictures.look import COLOURS, at_axis
+from training.report.look import COLOURS, at_axis
 from training.report.picture import pyplot
 
 MOST = 10  # pieces of a distribution that are drawn
 COLUMNS = 4
 
 
-def tokens_figure(pieces, probs):
+def tokens_figure(pieces, log_probs):
     """The probability of each piece of a translation, behind those before it.
 
     Args:
         pieces: names of the T pieces.
-        probs: float [T].
+        log_probs: float [T].
     """
     size = (1.5 + 0.45 * len(pieces), 3.4)
     figure, ax = pyplot().subplots(figsize=size, layout="constrained")
-    ax.bar(range(len(pieces)), probs, color=COLOURS[0])
+    ax.bar(range(len(pieces)), np.exp(log_probs), color=COLOURS[0])
     at_axis(ax.xaxis, pieces)
     ax.set(
         xlabel="piece of the translation",
         ylabel="probability",
-        title=f"log P of all of it: {np.log(probs).sum():.2f}",
+        title=f"log P of all of it: {log_probs.sum():.2f}",
         ylim=(0, 1.02),
     )
     ax.grid(axis="y", alpha=0.3)

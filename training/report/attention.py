@@ -1,5 +1,6 @@
 """A picture of the attention to the source, and of the gate of a model that copies."""
 
+from training.report.look import SHARES, at_axis
 from training.report.picture import pyplot
 
 
@@ -13,7 +14,7 @@ def attention_figure(attention, source, target, gate=None):
             its own. Default: none.
     """
     size = [2 + 0.35 * len(source), 2 + 0.35 * len(target)]
-    panels = [(attention, source, "Blues", "source")]
+    panels = [(attention, source, SHARES, "source")]
     title = "attention to the source\n(last layer, mean over the heads)"
     if gate is not None:
         size[0] += 2
@@ -29,9 +30,8 @@ def attention_figure(attention, source, target, gate=None):
     )
     for ax, (numbers, columns, colours, label) in zip(axes[0], panels, strict=True):
         image = ax.imshow(numbers, cmap=colours, vmin=0, vmax=1)
-        # A dollar is a piece, and begins no formula.
-        ax.set_xticks(range(len(columns)), columns, rotation=90, parse_math=False)
-        ax.set_yticks(range(len(target)), target, parse_math=False)
+        at_axis(ax.xaxis, columns)
+        at_axis(ax.yaxis, target)
         ax.set_xlabel(label)
         figure.colorbar(image, shrink=0.8)
     axes[0, 0].set_ylabel("target")

@@ -43,8 +43,9 @@ def test_a_file_gives_each_pair_its_links(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("0-1\n", "has fewer lines than there are pairs"),
-        ("\n\n\n\n", "has more lines than there are pairs"),
+        ("0-1\n", "must have a line for each pair, got 1 lines and 2 or more pairs"),
+        ("\n\n\n\n", "must have a line for each pair, got 4 or more lines and 3 pairs"),
+        ("\n \n\n", "must have links, such as 0-0 1-2, got none"),
         ("\n0:0\n\n", "line 2: a link must be two numbers such as 0-1, got '0:0'"),
         ("\n0-0 0-\n\n", "line 2: a link must be two numbers such as 0-1, got '0-'"),
         ("\n\n2-0\n", "line 3: 2-0 links word 2 of the source, counted from 0, which has 2"),
@@ -126,6 +127,31 @@ def test_each_piece_of_a_table_is_a_word():
     ids = Tokenizer(table, table).encode_source(tf.constant(["a b@@ c a", ""]))
     found = Links(Tokenizer(table, table)).inputs(ids, ids, tf.constant(["", ""]), lambda x, *_: x)
     assert found["target_words"].to_list() == [[1, 2, 3, 4, 0], [0]]
+
+
+def test_words_that_the_tokenizer_does_not_find_have_no_links(tokenizer, tmp_path):
+    """U+00B4 becomes a blank and an accent, U+200B a blank: what is linked would be other words."""
+    pairs = [
+        Pair("one two", "eins zwei", links="0-0 1-1"),
+        Pair("don\u00b4t go", "geh nicht", links="1-0"),
+        Pair("one", "ei\u200bns zwei", links="0-1"),
+        Pair("a\u200bb c", "drei"),
+    ]
+    report = CorpusReport(kept=4)
+    corpus = write_corpus(tmp_path / "train", pairs, tokenizer, 47, report)
+    assert corpus.links([0, 1, 2, 3]) == [b"0-0 1-1", b"", b"", b""]
+    assert report.kept == 4 and report.unlinked == 2
+    assert str(report).endswith("; 2 pairs with other words for the tokenizer than between blanks, "
+                                "without their links")  # fmt: skip
+
+
+def test_the_copies_of_a_batch_have_the_same_links(tokenizer, corpus):
+    batches = Batches(TASKS["translation"], corpus, tokenizer, 1024, linked=True)
+    batches.passes = 2
+    for inputs, _ in batches.dataset():
+        for name in ("links", "source_words", "target_words"):
+            first, second = np.split(inputs[name].numpy(), 2)
+            np.testing.assert_array_equal(first, second)
 
 
 def test_links_are_not_turned_round(tokenizer, corpus):

@@ -46,9 +46,9 @@ def test_a_given_target_and_a_log(run, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["a " * 70], "text must have 1 to 64 pieces, got"),
-        ([""], "text must have 1 to 64 pieces, got 0: ''"),
-        (["a", "--target", ""], "target must have 1 to 64 pieces, got 0: ''"),
+        (["a " * 70], "text must have 1 to 16 pieces, got"),
+        ([""], "text must have 1 to 16 pieces, got 0: ''"),
+        (["a", "--target", "the " * 13], "target must have 1 to 12 pieces, got 13"),
     ],
 )
 def test_texts_that_cannot_be_drawn(run, tmp_path, capsys, words, message):

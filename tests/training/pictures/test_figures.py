@@ -5,8 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from training.pictures import attention, beams, curves, look, masks, positions, probabilities
+from training.pictures import attention, beams, curves, masks, positions, probabilities
 from training.pictures.inside import Tree
+from training.report import look
 from training.report.picture import pyplot, write_picture
 
 QUERIES, KEYS = ["▁ein", "▁$", "</s>"], ["▁a", "▁house", ".", "</s>"]
@@ -46,6 +47,17 @@ def test_a_line_for_each_share_that_is_large_enough(weights):
         shares = sorted(line.get_alpha() for line in ax.lines)
         np.testing.assert_allclose(shares, np.sort(weights[layer][weights[layer] >= 0.3]))
         assert {line.get_color() for line in ax.lines} <= set(look.COLOURS[:5])
+
+
+def test_a_share_that_rounding_made_more_than_one():
+    weights = np.full((1, 1, 1, 1), 1 + 1e-7)
+    (line,) = attention.lines_figure(weights, ["a"], ["b"]).axes[0].lines
+    assert line.get_alpha() == 1
+
+
+def test_what_can_hardly_be_has_a_probability_of_nothing():
+    (ax,) = probabilities.tokens_figure(["a"], np.array([-2000.0])).axes
+    assert ax.patches[0].get_height() == 0 and ax.get_title().endswith("-2000.00")
 
 
 # a | b c | c ends, and b's other child; beam 3 is never filled.
@@ -95,8 +107,8 @@ def test_masks_by_hand():
 
 
 def test_probabilities_and_their_product():
-    (ax,) = probabilities.tokens_figure(QUERIES, np.array([0.5, 0.25, 1.0])).axes
-    assert [bar.get_height() for bar in ax.patches] == [0.5, 0.25, 1.0]
+    (ax,) = probabilities.tokens_figure(QUERIES, np.log([0.5, 0.25, 1.0])).axes
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], [0.5, 0.25, 1.0])
     assert ax.get_title() == f"log P of all of it: {math.log(0.125):.2f}"
     assert words(ax.get_xticklabels()) == QUERIES
 

@@ -6,6 +6,7 @@ import tensorflow as tf
 import tiny
 from variants import make
 
+import tfformer
 from tfformer.inference.masks import behind_bos
 from tfformer.layers.watch import watched
 from training.pictures import inside
@@ -15,7 +16,7 @@ SOURCE, TARGET = "a little house by the lake", "nobody in it"
 
 @pytest.fixture(scope="module")
 def translator():
-    return tiny.translator_served()
+    return tiny.make_translator(**tiny.SERVED, explain=True)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def test_labels_are_the_pieces(seen, translator):
 
     assert text(seen.source) == f"{SOURCE}</s>" and text(seen.target) == f"{TARGET}</s>"
     assert seen.read == ["<s>", *seen.target[:-1]]
-    assert len(seen.pieces) == len(seen.labels) == len(seen.probs)
+    assert len(seen.pieces) == len(seen.labels) == len(seen.log_probs)
 
 
 def test_each_row_of_attention_is_a_distribution_and_no_future_is_seen(seen):
@@ -54,7 +55,7 @@ def test_attention_is_that_of_the_layers(seen, translator):
     inputs = {"source_ids": ids, "target_ids": behind_bos(labels)}
     logits, cross = model.with_attention(inputs)
     np.testing.assert_allclose(seen.attention["cross"][0], cross[0][0], atol=1e-5)
-    np.testing.assert_allclose(seen.probs, tf.nn.softmax(logits[0]), atol=1e-5)
+    np.testing.assert_allclose(seen.log_probs, tf.nn.log_softmax(logits[0]), atol=1e-4)
 
 
 @pytest.mark.parametrize("variant", ["paper", "relative, ada, one layer twice"])
@@ -78,34 +79,28 @@ def test_watched_no_more_after_an_error():
     assert model.encoder.layers[0].self_attention.watcher is None
 
 
-@pytest.mark.parametrize("width", [1, 3])
-def test_the_tree_holds_the_translation(translator, width):
-    tree = inside.search_tree(translator.model, translator.tokenizer, SOURCE, 13, width, 0.6)
-    assert all(len(row) == width for part in tree[:3] for row in part)
-    pieces = [tree.pieces[n][beam] for n, beam in enumerate(tree.best)]
-    assert pieces[-1] == "</s>" and "</s>" not in pieces[:-1]
-    for step, (beam, before) in enumerate(zip(tree.best[1:], tree.best, strict=False), start=1):
-        assert tree.parents[step][beam] == before
-    # Its pieces have the score by which it is the best.
-    labels = [translator.tokenizer.pieces("target").index(piece) for piece in pieces]
-    inputs = {
-        "source_ids": translator.tokenizer.encode_source([SOURCE]).to_tensor(),
-        "target_ids": np.array([[2, *labels[:-1]]]),
-    }
-    log_probs = tf.nn.log_softmax(translator.model(inputs)[0]).numpy()
-    total = log_probs[range(len(labels)), labels].sum()
-    score = total / ((5 + len(labels)) / 6) ** 0.6
-    assert tree.scores[len(labels) - 1][tree.best[-1]] == pytest.approx(score, abs=1e-4)
+SEARCHES = {
+    "plain": {},
+    "alone": {"beam_width": 1},
+    "ruled": {"length_penalty_form": "power", "min_length": 9, "no_repeat_ngram": 1},
+}
 
 
-def test_the_tree_of_the_own_options_says_what_is_translated(translator):
-    own = translator.max_target_length, translator.beam_width, translator.length_penalty
+@pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
+def test_the_tree_is_of_the_translator_s_own_search(translator, options):
+    """Its best way is what is translated, by whatever rules."""
+    own = tfformer.Translator(
+        translator.model, translator.tokenizer, **tiny.SERVED, **options, explain=True
+    )
     for text in tiny.sentences(5):
-        tree = inside.search_tree(translator.model, translator.tokenizer, text, *own)
-        names = translator.tokenizer.pieces("target")
+        tree = inside.search_tree(own, text)
+        assert all(len(row) == own.beam_width for part in tree[:3] for row in part)
+        names = own.tokenizer.pieces("target")
         ids = [names.index(tree.pieces[n][beam]) for n, beam in enumerate(tree.best)]
-        (said,) = translator.tokenizer.decode(tf.constant([ids])).numpy()
-        assert said.decode() == translator.translate([text])[0]
+        (said,) = own.tokenizer.decode(tf.constant([ids])).numpy()
+        assert said.decode() == own.translate([text])[0]
+        for step in range(1, len(tree.best)):
+            assert tree.parents[step][tree.best[step]] == tree.best[step - 1]
 
 
 def test_places_that_add_nothing_have_no_picture():
