@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfformer import Tokenizer
-from training.data.corpus import Corpus, write_corpus
+from training.data.corpus import TOKENS, Corpus, write_corpus
 from training.data.reader import CorpusError, CorpusReport, Pair
 
 MAX_TOKENS = 17
@@ -50,7 +50,7 @@ def test_a_corpus_gives_back_its_texts_and_token_counts(tmp_path, tokenizer):
         sources, targets = corpus.texts(slice(None))
         assert [text.decode() for text in sources] == [pair.source for pair in kept]
         assert [text.decode() for text in targets] == [pair.target for pair in kept]
-        np.testing.assert_array_equal(corpus.index[:, 3:], counts[short])
+        np.testing.assert_array_equal(corpus.index[:, TOKENS], counts[short])
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["index.npy", "text.bin"]
 
 

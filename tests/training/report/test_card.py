@@ -21,7 +21,7 @@ from tfformer import Tokenizer, run
 from tfformer.files import unpack
 from training import fit
 from training.bleu import bleu
-from training.data.corpus import Corpus
+from training.data.corpus import TOKENS, Corpus
 from training.data.reader import Pair
 from training.evaluate import forced_perplexity
 from training.interrupt import Interrupted
@@ -150,7 +150,7 @@ def test_sessions_are_summed_up(trained, rows):
     assert rows["minutes, validation included"] == [f"{seconds / 60:.1f} in 2 sessions"]
     assert rows["from, to"] == [f"{sessions[0]['began']}, {sessions[1]['ended']}"]
     corpus = Corpus(trained / "prepared" / "train")
-    tokens = RECIPE.epochs * int(corpus.index[:, 3:].sum())
+    tokens = RECIPE.epochs * int(corpus.index[:, TOKENS].sum())
     assert rows["tokens of the corpus seen, source and target"] == [
         f"{tokens:,} in {RECIPE.epochs} epochs"
     ]
