@@ -158,8 +158,7 @@ class RestClient(Client):
     def _predict(self, inputs, signature):
         # The server fills in defaults for gRPC alone.
         if self._signatures is None:
-            found = self._ask("/metadata", None, "metadata", "signature_def", "signature_def")
-            self._signatures = signatures_of(found)
+            self._signatures = self.signatures()
         defaults, declared = self._signatures.get(signature, ({}, {}))
         body = {"signature_name": signature, "inputs": {**defaults, **inputs}}
         outputs = self._ask(":predict", json.dumps(body).encode(), "outputs")
@@ -168,6 +167,16 @@ class RestClient(Client):
             declared = dict(zip(outputs, declared.values(), strict=False))
         check_outputs(outputs, declared)
         return outputs
+
+    def signatures(self):
+        """{signature: (defaults, outputs)}: {input: value} of those that have one, and {output:
+        (type, shape)}, as the server says now.
+
+        Raises:
+            RequestError: as `predict`.
+        """
+        found = self._ask("/metadata", None, "metadata", "signature_def", "signature_def")
+        return signatures_of(found)
 
     def _ask(self, what, body, *keys):
         """What stands under these keys in the JSON that a route of the model answers."""

@@ -136,7 +136,7 @@ class _Ended(BaseException):
     """Ctrl-C or SIGTERM came while the models were loaded."""
 
 
-class _Signals:
+class Signals:
     """Ctrl-C and SIGTERM, from its entering on: the first one ends the command in order.
 
     Attributes:
@@ -177,7 +177,7 @@ class _Signals:
 def _run(command, options):
     if (options.directory is None) == (options.config is None):
         command.error("give a directory or --config, one of them")
-    with _Signals() as signals:
+    with Signals() as signals:
         return _serve(command, options, signals)
     return 0  # it was ended before it was loaded
 

@@ -108,14 +108,14 @@ def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
 
 def test_sigterm_interrupts_the_loading_once_and_later_only_ends():
     before = signal.getsignal(signal.SIGTERM)
-    with local_server._Signals() as signals:
+    with local_server.Signals() as signals:
         try:
             signal.raise_signal(signal.SIGTERM)
         finally:
             signal.raise_signal(signal.SIGINT)  # in the midst of the end: it goes on
             signals.second = True
     assert signals.ended.is_set() and signals.second
-    with local_server._Signals() as signals:
+    with local_server.Signals() as signals:
         signals.loading = False
         signal.raise_signal(signal.SIGTERM)
         assert signals.ended.is_set()
@@ -125,11 +125,11 @@ def test_sigterm_interrupts_the_loading_once_and_later_only_ends():
 def test_a_signal_that_another_thread_is_given_ends_it_too():
     script = """
 import signal, threading, time
-from export.local_server import _Signals
+from export.local_server import Signals
 def another():
     time.sleep(0.5)  # the main thread is asleep
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-with _Signals() as signals:
+with Signals() as signals:
     signals.loading = False
     threading.Thread(target=another).start()
     signals.wait()

@@ -1,0 +1,208 @@
+"""A page to try an exported model: `python -m export.playground DIRECTORY`.
+
+    python -m export.playground exported/dates
+    python -m export.playground --url http://mt.example:8501 --model multi30k
+
+It serves a page on this machine that asks the model what its signatures tell: of a translator,
+translations with alternatives, what each word attends to, a forced beginning, documents; of the
+other members of the family, what they write, how they label, what they answer. With an export that
+was written by `export.saved_model --explain` it also shows each layer and head, how sure the model
+was of each word, and the beam search step by step.
+
+DIRECTORY is what `export.saved_model` wrote into; the model is then loaded as `export.local_server`
+loads it. With --url a server is asked by REST, a stock TensorFlow Serving too; this process
+forwards the requests, so it needs no CORS. The page is one file, needs no other network, listens on
+the loopback address alone, and is not for production. Ctrl-C ends it.
+
+Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 no version could be loaded, or the server does not
+answer; 2 wrong usage.
+"""
+
+import contextlib
+import http.server
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+
+from export.command import Number, Parser
+
+PAGE = Path(__file__).with_name("templates") / "playground.html"
+# A page forwards what a person types.
+MOST_BYTES = 2**20
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("export.playground", __doc__)
+    parser.add_argument("directory", nargs="?", type=Path, help="the base directory of a model")
+    parser.add_argument("--url", help="of a server to ask, in place of a directory")
+    parser.add_argument("--model", help="its name there")
+    port = Number(int, 0, 65535, rule="be in [0, 65535]")
+    parser.add_argument("--port", type=port, default=8080, help="0: a free one. Default 8080")
+    seconds = Number(float, most=3600, positive=True)
+    parser.add_argument("--timeout", type=seconds, default=60.0, help="seconds. Default 60")
+    return parser
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    if (options.directory is None) == (options.url is None):
+        command.error("give a directory or --url, one of them")
+    if (options.url is None) != (options.model is None):
+        command.error("--url and --model, the name of the model there, come together")
+    from export.local_server import Signals
+
+    with Signals() as signals, contextlib.ExitStack() as open_ones:
+        return _serve(command, options, signals, open_ones)
+    return 0  # it was ended before it was loaded
+
+
+def _serve(command, options, signals, open_ones):
+    from export.answers import RequestError
+    from export.capi.library import ServingError
+    from export.client import RestClient
+    from export.serving.versions import warn
+    from export.verification.graph import UsageError
+
+    try:
+        name, url = options.model, options.url
+        if url is None:
+            name, url = _load(options.directory, open_ones)
+        client = RestClient(name, url, timeout=options.timeout, retries=0)
+        page = Playground(client, options.port)
+    except ServingError as error:
+        return command.fail(error.message)
+    except RequestError as error:
+        return command.fail(error)
+    except (UsageError, ValueError, OSError) as error:
+        return command.fail(error, 2)
+    open_ones.callback(page.close)
+    signals.loading = False
+    with contextlib.suppress(OSError):  # nobody reads: it serves all the same
+        print(f"http://localhost:{page.port}", flush=True)
+    warn("open it in a browser; Ctrl-C ends it")
+    signals.wait()
+    return 0
+
+
+def _load(directory, open_ones):
+    """Loads the model of a directory; its name, and the URL where it is asked."""
+    from export.bar import Bar
+    from export.local_server import LocalServer
+    from export.serving.versions import one_model, warn
+
+    directory = Path(os.path.realpath(directory))
+    with Bar("loading the model"):
+        server = open_ones.enter_context(
+            LocalServer(one_model(directory.name, directory), say=warn)
+        )
+    server.versions.require_all()
+    return directory.name, f"http://127.0.0.1:{server.rest_port}"
+
+
+class Playground:
+    """The page and what it asks, on the loopback address.
+
+    Args:
+        client: a `RestClient` of `export.client`.
+        port: 0 takes a free one. Default 0.
+
+    Attributes:
+        port: what it listens on.
+
+    Raises:
+        RequestError: the server does not say what the model's signatures are.
+        ValueError: the port is taken.
+    """
+
+    def __init__(self, client, port=0):
+        signatures = {
+            name: {"defaults": defaults, "outputs": list(outputs)}
+            for name, (defaults, outputs) in client.signatures().items()
+        }
+        known = {"model": client.model, "signatures": signatures}
+        kind = type("Handler", (_handler(),), {"client": client, "known": known})
+        try:
+            self._server = _Server(("127.0.0.1", port), kind)
+        except OSError as error:
+            raise ValueError(f"--port must be free, got {port}: {error}") from error
+        self.port = self._server.server_port
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self):
+        """Stops listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class _Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, address):
+        """A browser that has gone away is no news."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, address)
+
+
+def _handler():
+    """The class that answers the page's requests."""
+    from export.answers import RequestError
+    from export.serving.connection import Connection
+
+    class Handler(Connection):
+        """`client` is whom it asks, `known` what the page is told of the model."""
+
+        seconds = 3600.0
+
+        def respond(self, body):
+            route = self.command, self.path.partition("?")[0]
+            if route in (("GET", "/"), ("HEAD", "/")):
+                self.send(200, PAGE.read_bytes(), "text/html; charset=utf-8")
+            elif route == ("GET", "/model"):
+                self.send(200, json.dumps(self.known).encode())
+            elif route == ("POST", "/predict"):
+                self._predict(body)
+            else:
+                self.fail(404, f"there is no {self.command} {self.path}")
+
+        def _predict(self, body):
+            # A form of another site cannot send this type without asking first.
+            if self.headers.get_content_type() != "application/json":
+                return self.fail(415, "Content-Type must be application/json")
+            if len(body) > MOST_BYTES:
+                return self.fail(413, f"a request must have at most {MOST_BYTES:,} bytes")
+            try:
+                asked = json.loads(body)
+                signature, inputs = str(asked["signature"]), dict(asked["inputs"])
+            except (ValueError, KeyError, TypeError, RecursionError):
+                return self.fail(400, 'a request must be {"signature": name, "inputs": {...}}')
+            if signature not in self.known["signatures"]:
+                return self.fail(404, f"the model has no signature {signature!r}")
+            try:
+                outputs = self.client.predict(inputs, signature)
+            except RequestError as error:
+                return self.fail(502, str(error))
+            except (ValueError, TypeError) as error:
+                return self.fail(400, str(error))
+            return self.send(200, json.dumps(outputs).encode())
+
+    return Handler
+
+
+if __name__ == "__main__":
+    sys.exit(main())

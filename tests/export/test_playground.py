@@ -1,0 +1,287 @@
+"""The playground: what its process forwards and refuses, and the page in a real browser."""
+
+import http.client
+import json
+import re
+import urllib.request
+
+import pytest
+import tiny
+from browser import PROGRAM, Browser
+
+from export import playground
+from export.answers import RequestError
+from export.client import RestClient
+from export.local_server import LocalServer
+from export.playground import PAGE, Playground
+from export.serving.versions import one_model
+
+browser = pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed")
+OPTIONS = {"beam_width": 4, "length_penalty": 0.6, "repetition_penalty": 1.0}
+ANSWERS = {
+    "serving_default": {"translation": ["eins"], "score": [-1.0], "truncated": [False]},
+    "beam_search": {"translations": [["eins zwei", "drei"]], "scores": [[-0.25, -1.5]],
+                    "lengths": [[3, 2]]},
+    "complete": {"translation": ["drei vier"], "score": [-2.0]},
+    "align": {"attention": [[[0.75, 0.25], [0.0, 1.0]]], "source_tokens": [["▁one", "</s>"]],
+              "target_tokens": [["▁eins", "</s>"]]},
+    "translate_document": {"translation": ["Eins. Zwei."], "sentences": [2]},
+}  # fmt: skip
+EXPLAINED = {
+    "source_tokens": [["▁one", "</s>"]], "target_tokens": [["▁eins", "▁zwei", "</s>"]],
+    "probabilities": [[0.9, 0.3, 0.8]],
+    "cross_attention": [[[[[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]]] * 2,
+                         [[[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]], [[1, 0], [0, 1], [0.25, 0.75]]]]],
+    "step_tokens": [[["▁eins", "▁drei"], ["▁zwei", "▁vier"], ["</s>", "</s>"]]],
+    "step_parents": [[[0, 0], [0, 0], [0, 0]]],
+    "step_scores": [[[-0.1, -2], [-0.2, -2.5], [-0.25, -3]]],
+}  # fmt: skip
+OTHERS = {
+    "generate": ({"temperature": 1.0, "seed": 0}, {"text": [" and so on"]}),
+    "classify": ({}, {"label": ["b"], "labels": [["a", "b"]], "probabilities": [[0.2, 0.8]]}),
+    "tag": ({}, {"words": [["one", "two", ""]], "labels": [["X", "Y", ""]], "length": [2],
+                 "probabilities": [[0.7, 0.6, 0]]}),
+    "answer": ({}, {"answer": ["little"], "start": [2], "end": [8]}),
+    "fill": ({}, {"filled": ["a little house"]}),
+}  # fmt: skip
+
+
+class Client:
+    """Answers what is known, and notes what it was asked."""
+
+    model = "toy"
+
+    def __init__(self, answers, defaults=None):
+        self.answers, self.defaults, self.asked = answers, defaults or {}, []
+
+    def signatures(self):
+        return {
+            name: (self.defaults.get(name, {}), dict.fromkeys(answer))
+            for name, answer in self.answers.items()
+        }
+
+    def predict(self, inputs, signature):
+        self.asked.append((signature, inputs))
+        if inputs.get("text") == ["wrong"]:
+            raise RequestError("INVALID_ARGUMENT", "beam_width must be in [1, 64], got 0")
+        return self.answers[signature]
+
+
+def translator(*more):
+    defaults = {"beam_search": OPTIONS, "explain": OPTIONS}
+    return Client({**ANSWERS, **dict(more)}, defaults)
+
+
+def post(page, body, kind="application/json", **headers):
+    """(status, answer)"""
+    connection = http.client.HTTPConnection("127.0.0.1", page.port, timeout=30)
+    connection.request("POST", "/predict", body, {"Content-Type": kind, **headers})
+    answer = connection.getresponse()
+    return answer.status, json.loads(answer.read())
+
+
+def test_it_tells_the_page_what_there_is_and_forwards_what_it_asks():
+    client = translator()
+    with Playground(client) as page:
+        url = f"http://127.0.0.1:{page.port}"
+        with urllib.request.urlopen(f"{url}/model") as answer:
+            found = json.load(answer)
+        assert found["model"] == "toy" and found["signatures"]["beam_search"]["defaults"] == OPTIONS
+        with urllib.request.urlopen(f"{url}/?a") as answer:
+            assert answer.read() == PAGE.read_bytes()
+            assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+        asked = {"text": ["one"], "beam_width": 3}
+        body = json.dumps({"signature": "beam_search", "inputs": asked})
+        assert post(page, body) == (200, ANSWERS["beam_search"])
+        assert client.asked == [("beam_search", asked)]
+
+
+GOOD = json.dumps({"signature": "align", "inputs": {"source": ["a"], "target": ["b"]}})
+
+
+@pytest.mark.parametrize(
+    ("body", "options", "status", "message"),
+    [
+        (GOOD, {"kind": "text/plain"}, 415, "Content-Type must be application/json"),
+        (GOOD, {"Host": "evil.example"}, 403, "Host must be one of"),
+        ("{", {}, 400, "a request must be"),
+        ("[]", {}, 400, "a request must be"),
+        ('{"signature": "align", "inputs": 3}', {}, 400, "a request must be"),
+        ('{"signature": [], "inputs": {}}', {}, 404, "no signature '[]'"),
+        ('{"signature": "none", "inputs": {}}', {}, 404, "no signature 'none'"),
+        (" " * (2**20 + 1), {}, 413, "at most 1,048,576 bytes"),
+        ('{"signature": "align", "inputs": {"text": ["wrong"]}}', {}, 502, "INVALID_ARGUMENT"),
+    ],
+)
+def test_what_is_no_request_of_the_page_is_refused(body, options, status, message):
+    with Playground(translator()) as page:
+        found, answer = post(page, body, **options)
+        assert found == status and message in answer["error"]
+        assert post(page, GOOD)[0] == 200  # and the next one is answered
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"http://127.0.0.1:{page.port}/etc/passwd")
+
+
+def test_the_page_needs_no_other_network():
+    text = PAGE.read_text(encoding="utf-8")
+    assert not re.findall(r"https?://|@import|src=", text)
+
+
+@browser
+def test_a_translation_its_alternatives_and_what_words_attended_to(tmp_path):
+    client = translator()
+    with Playground(client) as page, Browser(tmp_path) as seen:
+        seen.open(f"http://localhost:{page.port}/#one")
+        seen.until("document.querySelector('#targets .word')")
+        assert client.asked[0] == ("beam_search", {"text": ["one"], **OPTIONS})
+        buttons = "[...document.querySelectorAll('#alternatives button')]"
+        shown = seen.run(f"{buttons}.map(button => button.innerText.trim())")
+        assert [one.split()[-1] for one in shown] == ["-0.25", "-1.50"]
+        seen.hover("#targets .word")
+        shares = "[...document.querySelectorAll('#sources .word')].map(w => w.title)"
+        assert seen.run(shares) == ["75 %", "25 %"]
+        assert "export with --explain" in seen.run("document.body.innerText")
+        # Another alternative is asked for by the keyboard alone.
+        seen.run(f"{buttons}[1].focus()")
+        seen.press("Enter", "\r")
+        seen.until(f"{buttons}[1].ariaPressed == 'true'")
+        seen.until("document.querySelector('#said').textContent.startsWith('answered')")
+        assert client.asked[-1] == ("align", {"source": ["one"], "target": ["drei"]})
+
+
+@browser
+def test_a_forced_beginning_other_options_documents_and_mistakes(tmp_path):
+    client = translator()
+    with Playground(client) as page, Browser(tmp_path) as seen:
+        seen.open(f"http://localhost:{page.port}/")
+        seen.until("document.activeElement.name == 'text'")  # ready to be typed into
+        for key in "ab":
+            seen.press(key, key)
+        seen.run("document.querySelector('[name=beam_width]').value = 7")
+        seen.run("document.querySelector('[name=prefix]').value = 'drei'")
+        seen.press("Tab")
+        seen.run("document.forms[0].requestSubmit()")
+        seen.until("document.querySelector('#translation')")
+        assert client.asked[0] == ("complete", {"text": ["ab"], "prefix": ["drei"]})
+        assert seen.run("document.querySelector('#translation').value") == "drei vier"
+        seen.run("document.querySelector('[name=prefix]').value = ''")
+        seen.run("document.querySelector('[name=text]').value = 'wrong'")
+        seen.run("document.forms[0].requestSubmit()")
+        seen.until("document.querySelector('#said').className == 'wrong'")
+        said = seen.run("document.querySelector('#said').textContent")
+        assert "beam_width must be in [1, 64], got 0" in said
+        assert client.asked[-1] == ("beam_search", {"text": ["wrong"], **OPTIONS, "beam_width": 7})
+        seen.run("document.querySelectorAll('#tabs button')[1].click()")
+        seen.run("document.querySelector('[name=text]').value = 'One. Two.'")
+        seen.run("document.forms[0].requestSubmit()")
+        seen.until("document.body.innerText.includes('2 sentences')")
+        assert "Eins. Zwei." in seen.run("document.querySelector('output').value")
+
+
+@browser
+def test_layers_heads_and_the_steps_of_the_search(tmp_path):
+    client = translator(("explain", EXPLAINED))
+    with Playground(client) as page, Browser(tmp_path) as seen:
+        seen.open(f"http://localhost:{page.port}/#one")
+        seen.until("document.querySelector('#targets .word')")
+        assert client.asked[-1] == ("explain", {"text": ["one"], **OPTIONS})
+        seen.run("document.querySelectorAll('#targets .word')[1].focus()")
+        shares = "[...document.querySelectorAll('#sources .word')].map(w => w.title)"
+        assert seen.run(shares) == ["50 %", "50 %"]
+        head = "document.querySelectorAll('select')[1]"
+        seen.run(f"{head}.value = 1; {head}.dispatchEvent(new Event('change'))")
+        assert seen.run(shares) == ["0 %", "100 %"]
+        step = "document.querySelector('[type=range]')"
+        seen.run(f"{step}.value = 1; {step}.dispatchEvent(new Event('input'))")
+        rows = (
+            "[...document.querySelectorAll('tr')].slice(1)"
+            ".map(row => [...row.cells].map(cell => cell.innerText))"
+        )
+        assert seen.run(rows) == [["1", "eins", "-0.10", "goes on"], ["2", "drei", "-2.00", "cut"]]
+        seen.run(f"{step}.value = 3; {step}.dispatchEvent(new Event('input'))")
+        assert [row[1:] for row in seen.run(rows)] == [
+            ["eins zwei </s>", "-0.25", "ended"], ["eins zwei </s>", "-3.00", "ended"]
+        ]  # fmt: skip
+
+
+@browser
+def test_the_rest_of_the_family(tmp_path):
+    client = Client(
+        {name: answer for name, (_, answer) in OTHERS.items()},
+        {name: defaults for name, (defaults, _) in OTHERS.items()},
+    )
+    expected = {
+        "generate": "One and so on", "classify": "b", "tag": "two", "answer": "little",
+        "fill": "a little house",
+    }  # fmt: skip
+    with Playground(client) as page, Browser(tmp_path) as seen:
+        seen.open(f"http://localhost:{page.port}/")
+        seen.until("document.querySelectorAll('#tabs button').length == 5")
+        for n, (name, words) in enumerate(expected.items()):
+            seen.run(f"document.querySelectorAll('#tabs button')[{n}].click()")
+            seen.run("document.querySelector('[name=text]').value = 'One'")
+            seen.run("document.forms[0].requestSubmit()")
+            seen.until("document.querySelector('#said').textContent.startsWith('answered')")
+            assert client.asked[-1][0] == name
+            assert words in seen.run("document.querySelector('#main').innerText")
+
+
+@browser
+@pytest.mark.parametrize("dark", [False, True])
+def test_on_a_phone_nothing_stands_outside_and_dark_is_dark(tmp_path, dark):
+    with Playground(translator(("explain", EXPLAINED))) as page:
+        with Browser(tmp_path, width=360, height=700, dark=dark) as seen:
+            seen.open(f"http://localhost:{page.port}/#one")
+            seen.until("document.querySelector('[type=range]')")
+            assert seen.run("document.documentElement.scrollWidth") <= 360
+            paper = seen.run("getComputedStyle(document.body).backgroundColor")
+            assert (max(map(int, re.findall(r"\d+", paper))) < 64) == dark
+
+
+@pytest.mark.slow
+@browser
+def test_a_model_that_is_served_is_tried(tmp_path):
+    translator = tiny.make_translator(**tiny.SERVED, explain=True)
+    names = ["serving_default", "beam_search", "complete", "align", "explain"]
+    (tmp_path / "toy").mkdir()
+    translator.save(str(tmp_path / "toy" / "1"), names)
+    with LocalServer(one_model("toy", tmp_path / "toy")) as server:
+        server.versions.require_all()
+        client = RestClient("toy", f"http://127.0.0.1:{server.rest_port}", timeout=60)
+        with Playground(client) as page, Browser(tmp_path / "profile") as seen:
+            seen.open(f"http://localhost:{page.port}/#a%20little%20house")
+            seen.until("document.querySelector('[type=range]')")
+            best = "document.querySelector('#alternatives button').firstChild.textContent"
+            first = seen.run(best)
+            assert first == translator.translate(["a little house"])[0]
+            assert "layer" in seen.run("document.body.innerText")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give a directory or --url, one of them"),
+        (["x", "--url", "http://localhost:1", "--model", "m"], "give a directory or --url"),
+        (["--url", "http://localhost:1"], "--url and --model, the name of the model there"),
+        (["x", "--model", "m"], "--url and --model, the name of the model there"),
+        (["--url", "ftp://localhost", "--model", "m"], "url must begin with http://"),
+    ],
+)
+def test_wrong_usage_takes_one_line(words, message, capsys):
+    try:
+        code = playground.main(words)
+    except SystemExit as ended:
+        code = ended.code
+    said = capsys.readouterr().err
+    assert code == 2 and message in said and said.count("\n") == 1
+
+
+def test_a_server_that_does_not_answer_and_a_port_that_is_taken(tmp_path, capsys):
+    with Playground(translator()) as page:
+        url = f"http://127.0.0.1:{page.port}"
+        assert playground.main(["--url", url, "--model", "m", "--port", "0"]) == 1
+        assert capsys.readouterr().err.count("\n") == 1
+        with pytest.raises(ValueError, match=f"--port must be free, got {page.port}"):
+            Playground(translator(), page.port)
+    assert playground.main(["--url", url, "--model", "m", "--port", "0"]) == 1
+    assert "UNAVAILABLE" in capsys.readouterr().err
