@@ -25,7 +25,7 @@ interrupted.
 import sys
 from pathlib import Path
 
-from training.command import Parser
+from training.command import Parser, close_stdout
 
 FORMATS = ("png", "svg")
 # Pieces a side: of more, no picture can be read.
@@ -35,7 +35,7 @@ PADDING = "<pad>"
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.picture", __doc__)
+    parser = Parser("training.picture", __doc__, prints=True)
     parser.add_argument("run", type=Path, help="the run directory of a translator")
     parser.add_argument("text", help="what is translated")
     parser.add_argument("--target", help="a translation; default: what the run says")
@@ -71,6 +71,9 @@ def _run(command, options):
                 paths = [options.out / f"{name}.{kind}" for kind in dict.fromkeys(options.format)]
                 write_picture(paths[0], draw(), *paths[1:])
                 print(*paths, sep="\n", flush=True)
+    except BrokenPipeError:
+        close_stdout()
+        return 0
     except (ValueError, OSError) as error:
         return command.fail(error)
     return 0

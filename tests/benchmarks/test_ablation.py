@@ -19,6 +19,7 @@ from benchmarks import ablation, averages
 from benchmarks.learning.trainings import file_name
 from tfformer.files import read_arrays, read_json
 from tfformer.run import read_config
+from training.data.reader import Pair
 from training.fit import Training
 from training.recipe import load_recipe
 from training.report.history import read_history
@@ -131,7 +132,7 @@ def test_distilled_corpus_is_the_recipe_s_and_its_sources_with_other_targets(tmp
     recipe = load_recipe(str(row_file(tmp_path, str(translations))))
     pairs = list(recipe.read("train", None))
     assert pairs[: len(own)] == own
-    assert pairs[len(own) :] == [(pair.source, f"{n}\u2028", "") for n, pair in enumerate(own)]
+    assert pairs[len(own) :] == [Pair(pair.source, f"{n}\u2028") for n, pair in enumerate(own)]
     assert list(recipe.read("val", None)) == list(RECIPE.read("val", None))
     translations.write_text("one\n")
     with pytest.raises(ValueError, match="shorter"):

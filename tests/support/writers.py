@@ -112,6 +112,12 @@ WRITERS = {
         lambda given, folder: [given.run, given.half, *TEST_SET, "--out", folder / "out"],
         prints=True,
     ),
+    "training.picture": Writer(
+        lambda given, folder: [
+            given.tiny, "a lake", "--target", "the trees", "--out", folder / "out",
+        ],
+        prints=True,
+    ),
     "training.translate": Writer(
         lambda given, folder: [given.run, "--picture", folder / "attention.png"],
         prints=True, reads="abc\nde\n",
@@ -136,6 +142,7 @@ ELSEWHERE = {
     "export.keras_hub": "it writes by the functions of export.saved_model",
     "export.client": "tests/export/test_client_hostile.py",
     "export.local_server": "it writes no file, and answers by its ports",
+    "export.playground": "it writes no file, and answers by its port",
 }
 
 

@@ -77,7 +77,7 @@ class SpanReading(LabelledTask):
     def cleaned(self, pairs, report, model):
         """A pair is a question, its text, and as its group the answer. The answer must stand in
         the text."""
-        for question, text, answer in pairs:
+        for question, text, answer, _ in pairs:
             question, text, answer = (re.sub("[\x00-\x1f\x7f-\x9f]", " ", one).strip()
                                       for one in (question, text, answer))  # fmt: skip
             if is_blank(question) or is_blank(text) or is_blank(answer):
