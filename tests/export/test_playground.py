@@ -16,7 +16,16 @@ from export.local_server import LocalServer
 from export.playground import PAGE, Playground
 from export.serving.versions import one_model
 
-browser = pytest.mark.skipif(PROGRAM is None, reason="no Chromium is installed")
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory):
+    """A page of a browser, for all tests one after the other."""
+    if PROGRAM is None:
+        pytest.skip("no Chromium is installed")
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
 OPTIONS = {"beam_width": 4, "length_penalty": 0.6, "repetition_penalty": 1.0}
 ANSWERS = {
     "serving_default": {"translation": ["eins"], "score": [-1.0], "truncated": [False]},
@@ -127,10 +136,9 @@ def test_the_page_needs_no_other_network():
     assert not re.findall(r"https?://|@import|src=", text)
 
 
-@browser
-def test_a_translation_its_alternatives_and_what_words_attended_to(tmp_path):
+def test_a_translation_its_alternatives_and_what_words_attended_to(seen):
     client = translator()
-    with Playground(client) as page, Browser(tmp_path) as seen:
+    with Playground(client) as page:
         seen.open(f"http://localhost:{page.port}/#one")
         seen.until("document.querySelector('#targets .word')")
         assert client.asked[0] == ("beam_search", {"text": ["one"], **OPTIONS})
@@ -149,10 +157,9 @@ def test_a_translation_its_alternatives_and_what_words_attended_to(tmp_path):
         assert client.asked[-1] == ("align", {"source": ["one"], "target": ["drei"]})
 
 
-@browser
-def test_a_forced_beginning_other_options_documents_and_mistakes(tmp_path):
+def test_a_forced_beginning_other_options_documents_and_mistakes(seen):
     client = translator()
-    with Playground(client) as page, Browser(tmp_path) as seen:
+    with Playground(client) as page:
         seen.open(f"http://localhost:{page.port}/")
         seen.until("document.activeElement.name == 'text'")  # ready to be typed into
         for key in "ab":
@@ -178,10 +185,9 @@ def test_a_forced_beginning_other_options_documents_and_mistakes(tmp_path):
         assert "Eins. Zwei." in seen.run("document.querySelector('output').value")
 
 
-@browser
-def test_layers_heads_and_the_steps_of_the_search(tmp_path):
+def test_layers_heads_and_the_steps_of_the_search(seen):
     client = translator(("explain", EXPLAINED))
-    with Playground(client) as page, Browser(tmp_path) as seen:
+    with Playground(client) as page:
         seen.open(f"http://localhost:{page.port}/#one")
         seen.until("document.querySelector('#targets .word')")
         assert client.asked[-1] == ("explain", {"text": ["one"], **OPTIONS})
@@ -204,8 +210,7 @@ def test_layers_heads_and_the_steps_of_the_search(tmp_path):
         ]  # fmt: skip
 
 
-@browser
-def test_the_rest_of_the_family(tmp_path):
+def test_the_rest_of_the_family(seen):
     client = Client(
         {name: answer for name, (_, answer) in OTHERS.items()},
         {name: defaults for name, (defaults, _) in OTHERS.items()},
@@ -214,7 +219,7 @@ def test_the_rest_of_the_family(tmp_path):
         "generate": "One and so on", "classify": "b", "tag": "two", "answer": "little",
         "fill": "a little house",
     }  # fmt: skip
-    with Playground(client) as page, Browser(tmp_path) as seen:
+    with Playground(client) as page:
         seen.open(f"http://localhost:{page.port}/")
         seen.until("document.querySelectorAll('#tabs button').length == 5")
         for n, (name, words) in enumerate(expected.items()):
@@ -226,21 +231,20 @@ def test_the_rest_of_the_family(tmp_path):
             assert words in seen.run("document.querySelector('#main').innerText")
 
 
-@browser
 @pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone_nothing_stands_outside_and_dark_is_dark(tmp_path, dark):
+def test_on_a_phone_nothing_stands_outside_and_dark_is_dark(seen, dark):
+    seen.look(width=360, height=700, dark=dark)
     with Playground(translator(("explain", EXPLAINED))) as page:
-        with Browser(tmp_path, width=360, height=700, dark=dark) as seen:
-            seen.open(f"http://localhost:{page.port}/#one")
-            seen.until("document.querySelector('[type=range]')")
-            assert seen.run("document.documentElement.scrollWidth") <= 360
-            paper = seen.run("getComputedStyle(document.body).backgroundColor")
-            assert (max(map(int, re.findall(r"\d+", paper))) < 64) == dark
+        seen.open(f"http://localhost:{page.port}/#one")
+        seen.until("document.querySelector('[type=range]')")
+        assert seen.run("document.documentElement.scrollWidth") <= 360
+        paper = seen.run("getComputedStyle(document.body).backgroundColor")
+        assert (max(map(int, re.findall(r"\d+", paper))) < 64) == dark
+    seen.look()
 
 
 @pytest.mark.slow
-@browser
-def test_a_model_that_is_served_is_tried(tmp_path):
+def test_a_model_that_is_served_is_tried(seen, tmp_path):
     translator = tiny.make_translator(**tiny.SERVED, explain=True)
     names = ["serving_default", "beam_search", "complete", "align", "explain"]
     (tmp_path / "toy").mkdir()
@@ -248,7 +252,7 @@ def test_a_model_that_is_served_is_tried(tmp_path):
     with LocalServer(one_model("toy", tmp_path / "toy")) as server:
         server.versions.require_all()
         client = RestClient("toy", f"http://127.0.0.1:{server.rest_port}", timeout=60)
-        with Playground(client) as page, Browser(tmp_path / "profile") as seen:
+        with Playground(client) as page:
             seen.open(f"http://localhost:{page.port}/#a%20little%20house")
             seen.until("document.querySelector('[type=range]')")
             best = "document.querySelector('#alternatives button').firstChild.textContent"

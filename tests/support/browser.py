@@ -16,16 +16,14 @@ class Browser:
 
     Args:
         folder: for its profile.
-        width, height: of the page, in pixels.
-        dark: whether it asks for dark colours.
     """
 
-    def __init__(self, folder, width=1000, height=1400, dark=False):
+    def __init__(self, folder):
         # It reads commands from its descriptor 3, and writes answers and events to 4.
         out, self._write = os.pipe()
         self._read, into = os.pipe()
         flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
-        flags += [f"--user-data-dir={folder}", f"--window-size={width},{height}"]
+        flags += [f"--user-data-dir={folder}"]
 
         def place():
             # (Through others, for one of the four may be 3 or 4.)
@@ -42,10 +40,12 @@ class Browser:
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         found = self._call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = found["sessionId"]
-        self._call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
-            mobile=width < 600,
-        )  # fmt: skip
+        self.look()
+
+    def look(self, width=1000, height=1400, dark=False):
+        """The size of the page in pixels, and whether it is asked for dark colours."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
 
