@@ -61,8 +61,12 @@ def _run(command, options):
     work.require_at_least(command, options, length=2, batch=1, rounds=1, threads=1)
     try:
         text = work.read_text(options.data)
+        size = dict(work.SIZES[options.size])
+        tokenizer = work.learn_vocabulary(text, size.pop("vocabulary"))
+        batches = {str(n): work.make_batches(text.decoded, tokenizer, n) for n in options.batch}
         with tempfile.TemporaryDirectory() as folder:
-            tables = [measure(Path(folder), text, length, options) for length in options.length]
+            known = Path(folder), size, tokenizer, batches
+            tables = [measure(*known, length, options) for length in options.length]
     except (WorkerError, ValueError, OSError) as error:
         return command.fail(error)
     hardware = machine.sentence(machine.describe())
@@ -72,11 +76,8 @@ def _run(command, options):
     return 0
 
 
-def measure(folder, text, length, options):
+def measure(folder, size, tokenizer, batches, length, options):
     """The table of outputs of one length."""
-    size = dict(work.SIZES[options.size])
-    tokenizer = work.learn_vocabulary(text, size.pop("vocabulary"))
-    batches = {str(n): work.make_batches(text.decoded, tokenizer, n) for n in options.batch}
     job = {"steps": length, "threads": options.threads, "batches": batches}
     workers, models = {}, {}
     try:

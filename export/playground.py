@@ -19,7 +19,6 @@ answer; 2 wrong usage.
 """
 
 import contextlib
-import http.server
 import json
 import os
 import sys
@@ -123,6 +122,8 @@ class Playground:
     """
 
     def __init__(self, client, port=0):
+        from export.serving.http import Server
+
         signatures = {
             name: {"defaults": defaults, "outputs": list(outputs)}
             for name, (defaults, outputs) in client.signatures().items()
@@ -130,7 +131,7 @@ class Playground:
         known = {"model": client.model, "signatures": signatures}
         kind = type("Handler", (_handler(),), {"client": client, "known": known})
         try:
-            self._server = _Server(("127.0.0.1", port), kind)
+            self._server = Server(("127.0.0.1", port), kind)
         except OSError as error:
             raise ValueError(f"--port must be free, got {port}: {error}") from error
         self.port = self._server.server_port
@@ -148,15 +149,6 @@ class Playground:
 
     def __exit__(self, *_):
         self.close()
-
-
-class _Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, request, address):
-        """A browser that has gone away is no news."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, address)
 
 
 def _handler():

@@ -67,14 +67,16 @@ def serve(versions, port, timeout=30.0):
     """
     handler = type("Handler", (_Handler,), {"versions": versions, "seconds": timeout})
     try:
-        server = _Server(("127.0.0.1", port), handler)
+        server = Server(("127.0.0.1", port), handler)
     except OSError as error:
         raise UsageError(f"--rest-port must be free, got {port}: {error}") from error
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, server.server_port
 
 
-class _Server(http.server.ThreadingHTTPServer):
+class Server(http.server.ThreadingHTTPServer):
+    """A thread for each connection, none of which outlives the process."""
+
     daemon_threads = True
     request_queue_size = 128
 

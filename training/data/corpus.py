@@ -90,7 +90,7 @@ def write_corpus(
     """
     folder = Path(folder)
     folder.mkdir(parents=True)
-    start = 0
+    start, words = 0, None
     with open(folder / "text.bin", "wb") as text, open(folder / "rows.tmp", "wb") as rows:
         pairs = iter(pairs)
         while chunk := list(itertools.islice(pairs, BATCH)):
@@ -103,7 +103,8 @@ def write_corpus(
             source_tokens, target_tokens = (ids.row_lengths().numpy() for ids in encoded)
             links = [pair.links.encode() for pair in chunk]
             if any(links):
-                links = fitting(links, chunk, tokenizer, encoded, report)
+                words = words or Links(tokenizer)
+                links = fitting(links, chunk, words, encoded, report)
             for row in zip(sources, targets, links, source_tokens, target_tokens, strict=True):
                 source, target, linked, *tokens = row
                 if max(tokens) > max_tokens:
@@ -124,17 +125,18 @@ def write_corpus(
     return Corpus(folder)
 
 
-def fitting(links, pairs, tokenizer, encoded, report):
+def fitting(links, pairs, words, encoded, report):
     """The links of pairs whose pieces have the words that they are between; of others none, which
     are counted in `report`.
 
     Args:
         links: byte strings, one a pair.
         pairs: a list of `reader.Pair`.
-        tokenizer, report: see `write_corpus`.
+        words: the `Links` of the tokenizer.
         encoded: the ids of their sources and of their targets.
+        report: see `write_corpus`.
     """
-    words = [[len(text.split()) for text in (pair.source, pair.target)] for pair in pairs]
-    fit = Links(tokenizer).fit(*encoded, words).numpy()
+    counts = [[len(text.split()) for text in (pair.source, pair.target)] for pair in pairs]
+    fit = words.fit(*encoded, counts).numpy()
     report.unlinked += sum(bool(link) and not fits for link, fits in zip(links, fit, strict=True))
     return [link if fits else b"" for link, fits in zip(links, fit, strict=True)]
