@@ -1,16 +1,21 @@
 """Pictures in files: drawn without a screen, there whole or not at all."""
 
 import io
+import sys
 from pathlib import Path
 
 from tfformer.files import write_atomically
 
 
 def pyplot():
-    """Matplotlib's `pyplot`, which takes a second to import, for a machine without a screen."""
-    import matplotlib
+    """Matplotlib's `pyplot`, which takes a second to import, for a machine without a screen.
 
-    matplotlib.use("Agg")
+    Who has imported it before, such as a notebook, has chosen where figures go, and keeps that.
+    """
+    if "matplotlib.pyplot" not in sys.modules:
+        import matplotlib
+
+        matplotlib.use("Agg")
     from matplotlib import pyplot
 
     return pyplot
