@@ -6,7 +6,7 @@ RUN := runs/dates
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 export KERAS_BACKEND ?= tensorflow
 
-.PHONY: demo test test-slow test-hostile lint bench clean
+.PHONY: demo test test-slow test-hostile lint bench docs tutorial clean
 
 # The versions of requirements.lock, so that everybody gets the same environment.
 .venv/ready: pyproject.toml requirements.lock
@@ -36,6 +36,15 @@ lint: .venv/ready
 # Decoding speed of the export, beside whichever peers .venv has: see benchmarks/README.md.
 bench: .venv/ready
 	$(BIN)/python -m benchmarks.decoding $(BENCH)
+
+# The documentation as a site, without a warning: build/docs/index.html.
+docs: .venv/ready
+	$(BIN)/sphinx-build -q -W --keep-going -n -c docs . build/docs
+	@echo "build/docs/index.html"
+
+# Runs the notebooks, and keeps what they show.
+tutorial: .venv/ready
+	$(BIN)/python docs/tutorial/run.py
 
 clean:
 	rm -rf $(RUN) exported/$(notdir $(RUN))

@@ -17,7 +17,7 @@ from tfformer.loss import (
 class TokenAccuracy(keras.metrics.Metric):
     """The share of real tokens whose label has the largest logit, over all batches seen.
 
-    Call arguments of `update_state`:
+    Call arguments:
         y_true: integers [B, T], ids of the vocabulary. Padding, id 0, is not counted, and 0 alone:
             any other number that is no id (-1, -100, V) makes the result NaN.
         y_pred: logits [B, T, V].
