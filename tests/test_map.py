@@ -26,9 +26,14 @@ def test_there_is_a_map():
     assert len(ROWS) > 40
 
 
+def test_each_notebook_is_in_it():
+    shown = {name for row in ROWS for name in re.findall(r"\(\.\./tutorial/(\w+)\.ipynb\)", row)}
+    assert shown == {path.stem for path in (ROOT / "docs" / "tutorial").glob("*.ipynb")}
+
+
 @pytest.mark.parametrize("row", ROWS, ids=[row.split(" | ")[0][2:42] for row in ROWS])
 def test_a_row_names_code_and_a_test_that_there_are(row):
-    _, code, test, _ = row.strip("| ").split(" | ")
+    _, code, test, _, _ = row.strip("| ").split(" | ")
     assert NAMED.search(code) and NAMED.search(test)
     for cell, is_test in ((code, False), (test, True)):
         for name, what in NAMED.findall(cell):

@@ -1,0 +1,80 @@
+"""Runs the notebooks of the tutorial and keeps what they show: `make tutorial`.
+
+    python docs/tutorial/run.py [NAME ...]
+
+Each English notebook (all, or those whose file names begin with a NAME) runs from top to bottom and
+is written with its outputs. The Chinese one of the same name has the same cells of code: it gets
+code and outputs from it, and only its words are its own. Notebook 4 trains the translator that 5
+and 9 read, in `runs/tutorial`.
+"""
+
+import argparse
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+
+HERE = Path(__file__).parent
+KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+SECONDS = 900
+
+
+def notebooks(beginnings):
+    """The paths of the English notebooks whose names begin with one of these, in their order."""
+    paths = sorted(HERE.glob("*.ipynb"))
+    return [path for path in paths if path.name.startswith(tuple(beginnings))]
+
+
+def chinese(path):
+    """The path of the Chinese notebook of an English one."""
+    return path.parent / "zh" / path.name
+
+
+def code_of(notebook):
+    """The cells of code."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def executed(path):
+    """The notebook of a path, run from top to bottom in its own folder.
+
+    Raises:
+        nbclient.exceptions.CellExecutionError: a cell failed.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    folder = {"metadata": {"path": str(path.parent)}}
+    client = NotebookClient(notebook, timeout=SECONDS, resources=folder, record_timing=False)
+    client.execute()
+    notebook.metadata = nbformat.from_dict(KERNEL)
+    for cell in code_of(notebook):
+        cell.metadata = nbformat.from_dict({})
+        # What libraries say of the machine is no result.
+        cell.outputs = [out for out in cell.outputs if out.get("name") != "stderr"]
+    return notebook
+
+
+def carried_over(notebook, path):
+    """The Chinese notebook at `path`, with the code and the outputs of an English one."""
+    other = nbformat.read(path, as_version=4)
+    other.metadata = notebook.metadata
+    for cell, own in zip(code_of(notebook), code_of(other), strict=True):
+        own.update(source=cell.source, outputs=cell.outputs, metadata=cell.metadata)
+        own.execution_count = cell.execution_count
+    return other
+
+
+def main():
+    """The command."""
+    formatter = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
+    parser.add_argument("names", nargs="*", default=[""], metavar="NAME")
+    for path in notebooks(parser.parse_args().names):
+        print(path.name, flush=True)
+        notebook = executed(path)
+        other = carried_over(notebook, chinese(path))
+        nbformat.write(notebook, path)
+        nbformat.write(other, chinese(path))
+
+
+if __name__ == "__main__":
+    main()

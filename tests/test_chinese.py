@@ -1,0 +1,102 @@
+"""The Chinese pages say what the English ones say: the same headings, code, figures and links."""
+
+import re
+from collections import Counter
+
+import notebooks
+import pytest
+from paths import ROOT
+
+TUTORIAL = notebooks.TUTORIAL
+PAGES = [
+    (ROOT / "README.md", ROOT / "README.zh.md"),
+    (TUTORIAL / "README.md", TUTORIAL / "zh" / "README.md"),
+]
+NOTEBOOKS = [(path, TUTORIAL / "zh" / path.name) for path in notebooks.paths()]
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]+`")
+FORMULA = re.compile(r"\$\$.+?\$\$", re.DOTALL)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+BOX = re.compile(r"\*\*Notes often .*?\(\d+\):\*\*|\*\*笔记常.*?\(\d+\)：\*\*")
+
+
+def headings(text):
+    """The levels of the headings."""
+    return [len(match) for match in re.findall(r"^(#+) ", FENCE.sub("", text), re.MULTILINE)]
+
+
+def rows(text):
+    """The number of cells of each row of the tables."""
+    return [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]
+
+
+def blocks(text):
+    """The fenced blocks; of the tree of folders, whose comments are prose, the folders alone."""
+    found = FENCE.findall(text)
+    return [
+        [line.split()[0] for line in block.splitlines()] if "tfformer/  " in block else block
+        for block in found
+    ]
+
+
+def links(text, page):
+    """The links, as what they lead to; two pages that are one another's are one."""
+    found = []
+    for link in LINK.findall(text):
+        path, _, anchor = link.partition("#")
+        if not re.match(r"[a-z]+:", link) and path:
+            target = (page.parent / path).resolve().relative_to(ROOT).as_posix()
+            link = f"{target.replace('/zh/', '/').replace('.zh.md', '.md')}#{anchor}"
+        found.append(link)
+    return Counter(found)
+
+
+def figures(text):
+    """The numbers of the prose; those that a language writes as words are none."""
+    for part in (FENCE, CODE, FORMULA):
+        text = part.sub(" ", text)
+    return Counter(NUMBER.findall(LINK.sub("]", text)))
+
+
+def differences(english, chinese, pages):
+    """What one of two texts has and the other has not, by its kind."""
+    kinds = {
+        "headings": headings,
+        "rows": rows,
+        "blocks": blocks,
+        "code": lambda text: Counter(CODE.findall(FENCE.sub("", text))),
+        "formulas": lambda text: FORMULA.findall(text),
+        "figures": figures,
+    }
+    found = {name: (of(english), of(chinese)) for name, of in kinds.items()}
+    found["links"] = tuple(map(links, (english, chinese), pages))
+    return {name: pair for name, pair in found.items() if pair[0] != pair[1]}
+
+
+@pytest.mark.parametrize("pages", PAGES, ids=["readme", "tutorial"])
+def test_a_page_says_the_same(pages):
+    english, chinese = (page.read_text(encoding="utf-8") for page in pages)
+    assert differences(english, chinese, pages) == {}
+
+
+@pytest.mark.parametrize("pages", NOTEBOOKS, ids=[path.stem for path, _ in NOTEBOOKS])
+def test_a_notebook_says_the_same_in_each_cell(pages):
+    english, chinese = (notebooks.cells(page) for page in pages)
+    for one, other in zip(english, chinese, strict=True):
+        assert one.cell_type == other.cell_type
+        if one.cell_type == "code":
+            assert (one.source, one.outputs) == (other.source, other.outputs)
+        else:
+            assert differences(one.source, other.source, pages) == {}, other.source
+            assert len(BOX.findall(one.source)) == len(BOX.findall(other.source))
+            assert re.search("[\u4e00-\u9fff]", other.source)
+
+
+def test_a_difference_is_found():
+    page = ROOT / "README.md"
+    text = "# A\n\n`x` costs 4.5 of [it](docs/README.md).\n"
+    for other in ("## A\n\n`x` costs 4.5 of [it](docs/README.md).\n",):
+        assert set(differences(text, other, (page, page))) == {"headings"}
+    changed = text.replace("4.5", "4.6").replace("`x`", "`y`").replace("docs/README", "CHANGELOG")
+    assert set(differences(text, changed, (page, page))) == {"figures", "code", "links"}
