@@ -6,6 +6,7 @@ contents, in the order in which it links to them; and each public name that `ref
 gets what its docstring says.
 """
 
+import inspect
 import re
 import sys
 from pathlib import Path
@@ -36,6 +37,8 @@ autodoc_default_options = {"members": True, "member-order": "bysource"}
 default_role = "literal"
 
 html_theme = "furo"
+# Browsers draw MathML by themselves: no script, no network.
+html_math_renderer = "mathml"
 html_title = "tfformer"
 html_extra_path = ["site/index.html"]
 html_static_path = ["site/formulas.css"]
@@ -50,14 +53,13 @@ NAMES = "docs/reference/api"
 
 def setup(app):
     """Called by Sphinx."""
-    app.connect("source-read", extended)
-    app.connect("autodoc-skip-member", skipped)
-    app.connect("autodoc-process-docstring", as_it_stands, priority=400)  # before napoleon
-    app.connect("config-inited", with_formulas)
+    app.connect("source-read", add_contents)
+    app.connect("autodoc-skip-member", skip_member)
+    app.connect("autodoc-process-docstring", escape_marks, priority=400)  # before napoleon
     app.add_html_math_renderer("mathml", (inline_formula, None), (formula, None))
 
 
-def extended(app, page, source):
+def add_contents(app, page, source):
     """Adds to the text of a page, which is the one string in `source`, what the module says."""
     if page.rpartition("/")[2].startswith("README"):
         linked = [(ROOT / page).parent / link for link in LINKED.findall(source[0])]
@@ -66,7 +68,7 @@ def extended(app, page, source):
         own.sort(key=lambda other: (order.get(other, len(order)), other))
         source[0] += directive("toctree", "", [":hidden:", "", *(f"/{other}" for other in own)])
     if page == NAMES:
-        source[0] += described(LISTED.findall(source[0]))
+        source[0] += autodoc_of(LISTED.findall(source[0]))
 
 
 def parent(page):
@@ -82,10 +84,8 @@ def parent(page):
     return f"{folder}/README" if folder else root_doc
 
 
-def described(names):
+def autodoc_of(names):
     """What the docstrings of public names say, as Sphinx reads them."""
-    import inspect
-
     import tfformer
 
     found = ""
@@ -101,22 +101,17 @@ def directive(kind, argument, lines):
     return "\n".join(["", f"```{{{kind}}} {argument}".rstrip(), *lines, "```", ""])
 
 
-def skipped(app, kind, name, member, skip, options):
+def skip_member(app, kind, name, member, skip, options):
     """What Keras defines for every layer is not described for each, nor is a class in a class."""
     module = getattr(member, "__module__", None) or ""
     return True if not module.startswith("tfformer") or isinstance(member, type) else skip
 
 
-def as_it_stands(app, kind, name, thing, options, lines):
+def escape_marks(app, kind, name, thing, options, lines):
     """Stars and bars of a docstring are no marks."""
     for n, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...", "|")):
             lines[n] = re.sub(r"(\*\*?|\|)(?=\S)", r"\\\1", line)
-
-
-def with_formulas(app, config):
-    """Formulas are MathML, which browsers draw by themselves: no script, no network."""
-    config.html_math_renderer = "mathml"
 
 
 def inline_formula(translator, node):

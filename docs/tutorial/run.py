@@ -68,7 +68,11 @@ def main():
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("names", nargs="*", default=[""], metavar="NAME")
-    for path in notebooks(parser.parse_args().names):
+    names = parser.parse_args().names
+    found = notebooks(names)
+    if not found:
+        parser.error(f"no notebook begins with {' or '.join(names)}")
+    for path in found:
         print(path.name, flush=True)
         notebook = executed(path)
         other = carried_over(notebook, chinese(path))
