@@ -1,0 +1,385 @@
+"""The blocks of the pages are read as who uses them does: by shell, parsers, JSON, TOML, Python.
+
+What can be done here is done by tests/test_blocks_run.py. What cannot stands in `ELSEWHERE`, by the
+first word of the command, and in `LANGUAGES`, each with its reason and with what is checked of it.
+"""
+
+import importlib
+import importlib.util
+import json
+import re
+import subprocess
+import tomllib
+
+import blocks
+import blocks_world
+import pytest
+import served_table
+import yaml
+from google.protobuf import json_format
+from paths import ROOT
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2
+
+import export.command
+import training.command
+from export.serving import http
+from training.data.reader import CorpusError, require_readable
+from training.options import corpus_files
+
+TEMPLATES = ROOT / "export" / "templates"
+VARIABLE = re.compile(r"\$[A-Z]+")
+
+
+def test_blocks_of_shell_are_shell():
+    for block in filter(blocks.is_shell, blocks.all_blocks(*blocks.SHELL)):
+        shell = ["bash" if block.language == "bash" else "sh", "-n"]
+        done = subprocess.run(shell, input=block.text, capture_output=True, text=True)
+        assert done.returncode == 0, f"{block.name}: {done.stderr}"
+
+
+def check_docker(words):
+    """The files that it is given are among those that an export writes, and are YAML."""
+    files = [after for before, after in zip(words, words[1:], strict=False) if before == "-f"]
+    for name in files:
+        template = (TEMPLATES / name.rsplit("/", 1)[-1]).read_text(encoding="utf-8")
+        filled = re.sub("@[a-z_]+@", "7", re.sub(r"(?m)^ *@flags@\n", "", template))
+        assert all(yaml.safe_load_all(filled))
+
+
+def check_make(words):
+    """The targets are those of the Makefile."""
+    targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(words[1:]) <= targets
+
+
+def check_pip(words):
+    """The extras are those of the project."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for extras in re.findall(r"\[(.*?)\]", " ".join(words)):
+        assert set(extras.split(",")) <= set(project["optional-dependencies"])
+
+
+def check_file(words):
+    """The program, or the one that is run, is a file of the project."""
+    path = ROOT / (words[1] if words[0] in ("python", "sh") else words[0])
+    assert path.is_file(), path
+
+
+def check_curl(words):
+    """The path is one of the server, the body what it understands."""
+    assert words[1] == "-d"
+    check_body(words[2])
+    check_url(words[3])
+
+
+def check_grpcurl(words):
+    """The method is one of the server, the body its message."""
+    service, method = words[-1].split("/")
+    known = prediction_service_pb2.DESCRIPTOR.services_by_name[service.rsplit(".", 1)[1]]
+    assert known.full_name == service and method in known.methods_by_name
+    request = json_format.Parse(words[words.index("-d") + 1], predict_pb2.PredictRequest())
+    check_names(request.model_spec.signature_name, set(request.inputs))
+
+
+def check_url(text):
+    """An address of the server: host, port, a path that it answers to."""
+    match = re.fullmatch(r"(?:http://)?localhost:8501(/.*)", text)
+    assert match and http.PREDICT.fullmatch(match[1]), text
+
+
+def check_body(text):
+    """A body of JSON asks a signature that there is, with inputs that it has."""
+    body = json.loads(text)
+    assert ("instances" in body) != ("inputs" in body), text
+    check_names(body.get("signature_name", "serving_default"), set(body.get("inputs", ())))
+
+
+def check_names(signature, inputs):
+    """A signature of a translator, and inputs of it."""
+    assert signature in served_table.SIGNATURES, signature
+    known = set(served_table.SIGNATURES[signature][0])
+    assert inputs <= known, f"{signature} has no {inputs - known}"
+
+
+def check_nothing(words):
+    """Words of the shell itself."""
+
+
+# {the first word of a command that is not run here: (why, what is checked of it)}
+ELSEWHERE = {
+    ".": ("is the shell's own, of the environment", check_nothing),
+    ".ci/run": ("runs all tests", check_file),
+    "aws": ("needs a bucket", check_nothing),
+    "curl": ("needs a server; tests/export/test_contract.py asks one", check_curl),
+    "docker": ("needs Docker", check_docker),
+    "echo": ("is fed to the next command, which is run with it", check_nothing),
+    "grpcurl": ("needs a server; tests/export/test_contract.py asks one", check_grpcurl),
+    "kubectl": ("needs a cluster; tests/export/test_kubernetes.py", check_docker),
+    "make": ("is what runs the tests, or takes many minutes", check_make),
+    "mv": ("moves what a download has left", check_nothing),
+    "pip": ("is a download", check_pip),
+    "wait": ("is the shell's own", check_nothing),
+}
+COMMANDS = [command for page in blocks.PAGES for command in blocks.page_commands(page)]
+MENTIONED = [
+    command
+    for page in blocks.PAGES
+    for command in blocks.inline_commands(blocks.read(page), {"python", *ELSEWHERE} - {"."})
+]
+EACH = list({str(command): command for command in [*COMMANDS, *MENTIONED]}.values())
+
+
+def each(chosen):
+    return pytest.mark.parametrize("command", chosen, ids=map(str, chosen))
+
+
+@each([command for command in EACH if not command.module])
+def test_what_is_not_run_here_has_a_reason(command):
+    check_other(command)
+
+
+def check_other(command):
+    """Checks a command that is none of `python -m`."""
+    if command.words[:2] == ("python", "-c"):
+        exec(compile(command.words[2], "-c", "exec"), {})
+    elif command.words[0] == "python":
+        check_file(command.words)
+    else:
+        assert command.words[0] in ELSEWHERE, f"nobody said why this is not run: {command}"
+        _, check = ELSEWHERE[command.words[0]]
+        check(command.words)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A folder with the files that the commands name."""
+    folder = tmp_path_factory.mktemp("world")
+    blocks_world.make_texts(folder)
+    return folder
+
+
+@pytest.fixture
+def parsed(world, monkeypatch):
+    """Gives what a command's own parser makes of its arguments; nothing is done."""
+    monkeypatch.chdir(world)
+    for package in (training, export):
+        monkeypatch.setattr(
+            package.command.Parser, "run", lambda self, _, given=None: self.parse_args(given)
+        )
+
+    return lambda command: main_of(command)(arguments_of(command, world))
+
+
+def main_of(command):
+    """The function that a command of `python -m` runs."""
+    module = importlib.import_module(command.module)
+    if hasattr(module, "__path__"):
+        module = importlib.import_module(f"{command.module}.__main__")
+    return module.main
+
+
+def arguments_of(command, folder):
+    """The arguments of a command, with something for its three dots."""
+    arguments = blocks_world.with_files(command, folder)
+    if "..." in arguments:
+        place = arguments.index("...")
+        files = ["train.en", "--target", "train.de"]
+        arguments[place : place + 1] = files if "--source" in arguments[:place] else ["dates"]
+    return arguments
+
+
+@each([command for command in EACH if command.module and "examples" not in command.module])
+def test_the_parser_accepts_a_command(command, parsed, capsys):
+    if command in MENTIONED and not command.arguments:
+        # A name alone; `training.dates` and others need no more.
+        assert callable(main_of(command))
+        return
+    try:
+        assert vars(parsed(command)) is not None
+    except SystemExit as ended:
+        assert ended.code == 0 and "--help" in command.words, capsys.readouterr().err
+
+
+@each([command for command in EACH if "examples" in command.module])
+def test_an_example_is_there(command):
+    assert importlib.util.find_spec(command.module.replace("NAME", "classifier"))
+
+
+# {an option with which settings are not resolved: why}
+UNRESOLVED = {"--resume": "goes on with the settings of a run that was begun"}
+
+
+def resolves(command):
+    """Whether a command is a training whose settings are resolved."""
+    is_training = command.module == "training.train" and bool(command.arguments)
+    return is_training and not set(command.words) & set(UNRESOLVED)
+
+
+@each([command for command in EACH if resolves(command)])
+def test_a_training_has_its_files_and_settings(command, world, monkeypatch, capsys):
+    monkeypatch.chdir(world)
+    assert_resolved(command, world, capsys)
+
+
+def assert_resolved(command, folder, capsys):
+    """Its files can be read, and all that holds is printed as TOML by --print-config.
+
+    As a training that begins does it; the files of recipes are theirs.
+    """
+    train, words = importlib.import_module("training.train"), arguments_of(command, folder)
+    code = train.main([*words, "--print-config"])
+    found = capsys.readouterr()
+    assert code == 0, found.err
+    assert tomllib.loads(found.out)
+    given = train.parser().parse_args(words)
+    files = corpus_files(given)
+    require_readable(files)
+    if files:
+        assert any(True for _ in train.read_recipe(given).read("val", given.data))
+
+
+def test_variables_in_front_of_a_command_are_understood():
+    seen = [command.environment for command in COMMANDS if command.environment]
+    for environment in seen:
+        assert set(environment) == {"TF_CONFIG"}
+        config = json.loads(VARIABLE.sub("0", environment["TF_CONFIG"]))
+        assert len(config["cluster"]["worker"]) > config["task"]["index"]
+    assert seen
+
+
+def test_files_of_the_project_that_commands_name_are_there():
+    named = {word for c in EACH for word in c.words if word.startswith(("benchmarks/", "tests/"))}
+    assert named and all((ROOT / word).is_file() for word in named)
+
+
+# {a language: (why its blocks are not run by these tests, or how they are)}
+LANGUAGES = {
+    "bash": "tests/test_blocks_run.py",
+    "sh": "tests/test_blocks_run.py",
+    "": "tests/test_blocks_run.py",
+    "python": "tests/test_blocks_run.py",
+    "json": "parsed",
+    "toml": "parsed",
+    "yaml": "parsed",
+    "go": "needs its compiler: its address and its body are checked",
+    "java": "needs its compiler: its address and its body are checked",
+    "js": "needs its interpreter: its address and its body are checked",
+}
+
+
+def check_language(block):
+    """Checks a block that is neither shell nor Python."""
+    assert block.language in LANGUAGES, f"{block.name}: nobody said how {block.language} is tested"
+    if block.language == "json":
+        for line in block.text.splitlines():
+            check_body(line)
+    elif block.language == "toml":
+        assert tomllib.loads(block.text)
+    elif block.language == "yaml":
+        assert yaml.safe_load(block.text)
+    elif "checked" in LANGUAGES[block.language]:
+        bodies = re.findall(r"\{\\?\"(?:instances|inputs|signature_name)\b.*\}", block.text)
+        urls = re.findall(r"http://[^\"'\s]+", block.text)
+        assert bodies and urls, block.name
+        for body in bodies:
+            check_body(body.replace('\\"', '"'))
+        for url in urls:
+            check_url(url)
+
+
+OTHERS = [
+    block
+    for page in blocks.PAGES
+    for block in blocks.page_blocks(page)
+    if block.language not in ("python", *blocks.SHELL)
+]
+
+
+@pytest.mark.parametrize("block", OTHERS, ids=[block.name for block in OTHERS])
+def test_a_block_of_another_language_is_understood(block):
+    check_language(block)
+
+
+@pytest.mark.parametrize("block", blocks.all_blocks("python"), ids=lambda block: block.name)
+def test_a_program_is_python(block):
+    compile(block.text, block.name, "exec")
+
+
+def test_no_reason_is_of_something_that_is_gone():
+    assert set(ELSEWHERE) == {c.words[0] for c in EACH if c.words[0] != "python"}
+    assert all(any(option in c.words for c in EACH) for option in UNRESOLVED)
+    for page, words in blocks.FIGURES:
+        texts = [block.text.strip() for block in blocks.page_blocks(page)]
+        assert any(text.startswith(words) for text in texts), words
+
+
+def test_a_line_of_shell_is_split_into_its_commands():
+    text = (
+        'A=\'{"x":\n 1}\' python -m a.b "c d" \\\n  --e < f > g  # as it\'s said\necho 1 | x && y;'
+    )
+    one, *others = blocks.commands_of(text)
+    assert one.words == ("python", "-m", "a.b", "c d", "--e") and (one.reads, one.writes) == tuple(
+        "fg"
+    )
+    assert one.environment == {"A": '{"x":\n 1}'} and one.module == "a.b"
+    assert [(c.words, c.fed) for c in others] == [
+        (("echo", "1"), ()), (("x",), ("echo", "1")), (("y",), ()),
+    ]  # fmt: skip
+    [inline] = blocks.inline_commands("`make\nit` and `this` \n```\nmake no\n```\n", {"make"})
+    assert inline.words == ("make", "it")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -m training.inspect train.en --no-such-option",
+        "python -m training.no_such_command",
+        "python -m export.saved_model runs/mine",
+        "python -m training.translate NOBODY",
+    ],
+)
+def test_a_command_that_is_wrong_is_found(line, parsed):
+    [command] = blocks.commands_of(line)
+    with pytest.raises((SystemExit, ImportError, KeyError)):
+        parsed(command)
+
+
+def test_a_training_that_is_wrong_is_found(world, monkeypatch, capsys):
+    monkeypatch.chdir(world)
+    for arguments in ("no_such_recipe", "--source train.en --target no.de", "dates --epochs x"):
+        [command] = blocks.commands_of(f"python -m training.train {arguments}")
+        with pytest.raises((AssertionError, SystemExit, CorpusError)):
+            assert_resolved(command, world, capsys)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "no-such-command",
+        "make no-such-target",
+        "pip install '.[no-such-extra]'",
+        "curl -d '{\"instances\": []}' localhost:8501/v1/models/mine",
+        'curl -d \'{"inputs": {"texts": []}}\' localhost:8501/v1/models/mine:predict',
+        "docker compose -f exported/mine/no-such-file.yml up",
+        "python no/such/file.py",
+    ],
+)
+def test_what_is_wrong_elsewhere_is_found(line):
+    [command] = blocks.commands_of(line)
+    with pytest.raises((AssertionError, OSError)):
+        check_other(command)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("rust", "fn main() {}"),
+        ("json", '{"instances": [}'),
+        ("json", '{"signature_name": "translates", "inputs": {}}'),
+        ("toml", "a = "),
+        ("js", 'fetch("http://localhost:8501/v2/mine", {body: \'{"instances": ["A"]}\'})'),
+    ],
+)
+def test_a_block_of_another_language_that_is_wrong_is_found(language, text):
+    with pytest.raises((AssertionError, ValueError)):
+        check_language(blocks.Block("a page", 1, language, text))

@@ -1,0 +1,205 @@
+"""What the pages say is done: each page's commands and Python, one after the other, in a world.
+
+A training is not done here, nor is what needs a server or minutes: see `ONLY_PARSED`, and
+tests/test_blocks.py, which has every command read by its own parser.
+"""
+
+import ast
+import importlib
+import importlib.util
+import io
+import shutil
+
+import blocks
+import blocks_programs
+import blocks_world
+import keras
+import pytest
+import tensorflow as tf
+from paths import ROOT
+
+# {a module, or a package of them: why its commands are not run here}
+ONLY_PARSED = {
+    "training.train": "trains for minutes; tests/test_blocks.py resolves its settings",
+    "benchmarks": "measures for minutes to hours",
+    "export.client": "asks a server; tests/export/test_client_command.py",
+    "export.keras_hub": "takes a minute; tests/export/test_keras_hub.py",
+    "export.local_server": "serves until it is stopped; tests/export/serving",
+    "export.playground": "serves until it is stopped; tests/export/test_playground.py",
+    "export.saved_model": "takes a minute; tests/export/test_quick.py and others",
+}
+# {the beginning of a command: why it is not run}
+NOT_RUN = {"python -m training.import_marian Helsinki-NLP/": "a download"}
+# {a package: why a program that imports it may be compiled alone, where it is not installed}
+ELSEWHERE = {"apache_beam": "has an environment of its own; tests/export/test_translate_files.py"}
+# {a page: why its functions run eagerly}
+EAGER = {"docs/guide/fit_your_own.md": "XLA would compile its two steps for half a minute"}
+PAGES = [
+    page
+    for page in blocks.PAGES
+    if any(block.language in ("python", *blocks.SHELL) for block in blocks.page_blocks(page))
+]
+# The pages whose blocks take more than two seconds: those that write a SavedModel, and others.
+SLOW = {
+    "README.md",
+    "docs/guide/bulk.md",
+    "docs/guide/copy.md",
+    "docs/guide/evaluate.md",
+    "docs/guide/from_keras_hub.md",
+    "docs/guide/generate.md",
+    "docs/guide/language_model.md",
+    "docs/guide/long_text.md",
+    "docs/guide/methods.md",
+    "docs/guide/non_autoregressive.md",
+    "docs/guide/pictures.md",
+    "docs/guide/recipes.md",
+    "docs/guide/translate.md",
+}
+
+
+def test_what_is_listed_is_needed():
+    assert blocks_programs.unused() == set() and SLOW | set(EAGER) <= set(PAGES)
+    known = [command for page in PAGES for command in blocks.page_commands(page)]
+    modules = {command.module for command in known}
+    assert all(one in modules | {m.split(".")[0] for m in modules} for one in ONLY_PARSED)
+    assert all(any(str(command).startswith(one) for command in known) for one in NOT_RUN)
+
+
+def is_run(command):
+    """Whether a command is run for real; an unknown module is, and so shows itself."""
+    module = command.module
+    known = module in ONLY_PARSED or module.split(".")[0] in ONLY_PARSED
+    return bool(module) and not known and not any(str(command).startswith(one) for one in NOT_RUN)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The world as it is made once; each page has a copy."""
+    folder = tmp_path_factory.mktemp("world")
+    blocks_world.make_texts(folder)
+    blocks_world.make_runs(folder)
+    return folder
+
+
+@pytest.fixture
+def page():
+    """The page whose blocks run, of a test that is of a page."""
+    return ""
+
+
+@pytest.fixture
+def world(made, page, tmp_path, monkeypatch):
+    """The folder that a page's blocks run in."""
+    blocks_programs.prepare(page, made)
+    folder = shutil.copytree(made, tmp_path / "world")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def done(command, folder, monkeypatch, capfd):
+    """The exit code of a command, run in this process in a folder; its output is where it says."""
+    text = f"{' '.join(command.fed[1:])}\n"
+    if command.reads:
+        text = (folder / command.reads).read_text(encoding="utf-8")
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    capfd.readouterr()
+    arguments = blocks_world.with_files(command, folder)
+    try:
+        code = importlib.import_module(command.module).main(arguments)
+    except SystemExit as ended:
+        code = ended.code
+    out = capfd.readouterr()
+    if command.writes:
+        (folder / command.writes).write_text(out.out, encoding="utf-8")
+    assert code == 0, f"{command}: {out.err}"
+
+
+def missing(program):
+    """The packages that a program imports, and that are not installed."""
+    nodes = list(ast.walk(ast.parse(program)))
+    names = {one.name for node in nodes if isinstance(node, ast.Import) for one in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    tops = {name.split(".")[0] for name in names}
+    return {name for name in tops if importlib.util.find_spec(name) is None}
+
+
+def assert_names_are_there(program):
+    """What a program takes from this project stands in its files."""
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.ImportFrom) and (ROOT / node.module.split(".")[0]).is_dir():
+            path = ROOT.joinpath(*node.module.split(".")).with_suffix(".py")
+            kinds = ast.FunctionDef | ast.ClassDef
+            defined = ast.parse(path.read_text(encoding="utf-8")).body
+            names = {one.name for one in defined if isinstance(one, kinds)}
+            assert {one.name for one in node.names} <= names
+
+
+def said_before(page):
+    """The programs' calls for their effect of the pages before one: these are not made again."""
+    earlier = blocks.PAGES[: blocks.PAGES.index(page)] if page in blocks.PAGES else ()
+    found = [block for block in blocks.all_blocks("python") if block.page in earlier]
+    lines = [one for block in found for one in ast.parse(block.text).body]
+    return {ast.unparse(one) for one in lines if isinstance(one, ast.Expr)}
+
+
+def run_program(block, names, folder):
+    """Runs a block of Python in the namespace of its page."""
+    known = said_before(block.page)
+    if absent := missing(block.text):
+        assert absent <= set(ELSEWHERE), f"{block.name} needs {absent}"
+        compile(block.text, block.name, "exec")
+        assert_names_are_there(block.text)
+        return
+    for part in blocks.paragraphs(block.text):
+        names.update(blocks_programs.names_of(block.page, part, folder))
+        tree = ast.parse(part)
+        tree.body = [one for one in tree.body if ast.unparse(one) not in known]
+        exec(compile(tree, block.name, "exec"), names)
+
+
+def before(page):
+    """The commands of the pages before one, which are not run once more."""
+    earlier = blocks.PAGES[: blocks.PAGES.index(page)] if page in blocks.PAGES else ()
+    return {str(command) for one in earlier for command in blocks.page_commands(one)}
+
+
+def run_page(page_blocks, folder, monkeypatch, capfd):
+    """Runs the blocks of a page in their order."""
+    known = before(page_blocks[0].page)
+    names = {"__name__": "page"}
+    for block in page_blocks:
+        if block.language == "python":
+            run_program(block, names, folder)
+        elif blocks.is_shell(block):
+            for command in filter(is_run, blocks.commands_of(block.text)):
+                if str(command) not in known:
+                    done(command, folder, monkeypatch, capfd)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] if page in SLOW else []) for page in PAGES],
+)
+def test_the_blocks_of_a_page_run(page, world, monkeypatch, capfd):
+    tf.config.run_functions_eagerly(page in EAGER)
+    try:
+        run_page(blocks.page_blocks(page), world, monkeypatch, capfd)
+    finally:
+        tf.config.run_functions_eagerly(False)
+        keras.distribution.set_distribution(None)
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "error"),
+    [
+        ("", "python -m training.inspect train.en no.de\n", AssertionError),
+        ("", "python -m training.inspect --no-such-option\n", AssertionError),
+        ("", "python -m training.no_such_command\n", ImportError),
+        ("python", "import tfformer\n\ntfformer.no_such_name\n", AttributeError),
+        ("python", "import no_such_package\n", AssertionError),
+        ("python", "# A comment.\nnobody\n", NameError),
+    ],
+)
+def test_a_wrong_block_is_found(language, text, error, world, monkeypatch, capfd):
+    with pytest.raises(error):
+        run_page([blocks.Block("a page", 1, language, text)], world, monkeypatch, capfd)
