@@ -43,8 +43,8 @@ def executed(path):
     """
     notebook = nbformat.read(path, as_version=4)
     folder = {"metadata": {"path": str(path.parent)}}
-    client = NotebookClient(notebook, timeout=SECONDS, resources=folder, record_timing=False)
-    client.execute()
+    options = {"timeout": SECONDS, "record_timing": False, "coalesce_streams": True}
+    NotebookClient(notebook, resources=folder, **options).execute()
     notebook.metadata = nbformat.from_dict(KERNEL)
     for cell in code_of(notebook):
         cell.metadata = nbformat.from_dict({})
