@@ -167,6 +167,7 @@ def test_averages(run, capsys):
     np.testing.assert_allclose(perplexity, read_history(run)[-1]["val_perplexity"], rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_exponential_moving_average(run, monkeypatch):
     """Of three epochs a quarter, a quarter and a half."""
     given = []

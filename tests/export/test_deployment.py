@@ -328,6 +328,7 @@ def test_flops_are_those_of_the_products_in_the_graph():
     assert total == length * (counted["source_token"] + counted["target_token"])
 
 
+@pytest.mark.slow
 def test_latency_is_measured_with_the_batches_that_are_named(short):
     found = deployment.measure_latency(short, tiny.sentences(5), 256)
     assert list(found["milliseconds"]) == ["1", "8", "32"]

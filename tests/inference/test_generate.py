@@ -166,6 +166,7 @@ def test_a_prefix_is_in_the_models_ids_and_padded_with_its_pad(language_model):
     np.testing.assert_array_equal(found.token_ids[1, 0, :length], alone.token_ids[0, 0])
 
 
+@pytest.mark.slow
 def test_in_a_graph_as_eager(model, language_model, source_ids):
     prompts = tf.ragged.constant(PROMPTS, tf.int32)
     of_two = functools.partial(tfformer.generate, model, max_length=T)

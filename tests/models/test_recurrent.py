@@ -181,6 +181,7 @@ def test_in_half_precision_it_is_nearly_the_same(variant, dtype, model_of, input
     assert np.abs(near - whole).max() < 0.05 * np.abs(whole).max()
 
 
+@pytest.mark.slow
 def test_fit_learns(inputs):
     model = make("attention")
     model.compile(keras.optimizers.Adam(0.01), SmoothedCrossEntropy(), jit_compile=False)

@@ -84,6 +84,7 @@ def test_the_names_and_outputs_are_those_of_a_translator(make, variant, translat
         assert kinds[0] == kinds[1]
 
 
+@pytest.mark.slow
 @two_variants
 def test_a_saved_translator_answers_the_same(make, variant, tmp_path):
     translator = make(variant)
@@ -137,6 +138,7 @@ def test_of_several_lengths_the_likeliest_text_is_taken(make):
     assert (found["score"] >= alone["score"] - 1e-5).all()
 
 
+@pytest.mark.slow
 def test_another_model_chooses_among_the_lengths(make, model, tokenizer, tmp_path):
     """Its log-probability of each candidate, by the whole model, over the length penalty; here and
     saved. `model` is an encoder-decoder of the same tokenizer."""

@@ -215,6 +215,7 @@ def test_no_rows_are_no_answers(generator):
         assert all(len(value) == 0 for value in ask(generator, name, []).values())
 
 
+@pytest.mark.slow
 def test_saved_it_answers_the_same(generator, tmp_path):
     generator.save(tmp_path / "1")
     loaded = tf.saved_model.load(tmp_path / "1").signatures

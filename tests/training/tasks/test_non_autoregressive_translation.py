@@ -145,6 +145,7 @@ def test_lengths_and_what_is_filled_up_by_hand():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoding", DECODINGS)
 def test_a_batch_is_what_its_model_reads_and_its_loss_compares(folder, decoding):
     """Rows of padding, for which there were no pairs, count nothing."""
@@ -172,6 +173,7 @@ def test_a_batch_is_what_its_model_reads_and_its_loss_compares(folder, decoding)
 # The road.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("decoding", DECODINGS)
 def test_a_run_knows_what_it_is(folder, decoding):
     if not (folder / decoding).exists():
@@ -223,6 +225,7 @@ def test_a_student_learns_what_its_teacher_says(folder, tmp_path):
     assert "Its targets are translations by the run `teacher`" in (run / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_evaluating_says_how_it_was_decoded(folder, tmp_path, capsys):
     pairs = ["--source", f"{folder}/val.en", "--target", f"{folder}/val.de"]
     output = ["--output", str(tmp_path / "scores.json"), "--passes", "2", "--lengths", "5"]
@@ -234,6 +237,7 @@ def test_evaluating_says_how_it_was_decoded(folder, tmp_path, capsys):
     assert "is no option of the family 'encoder-decoder'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_runs_of_both_kinds_stand_side_by_side(folder, capsys):
     pairs = ["--source", f"{folder}/val.en", "--target", f"{folder}/val.de"]
     assert compare.main([str(folder / "teacher"), str(folder / "ctc"), *pairs]) == 0
@@ -251,6 +255,7 @@ def test_repeated_words_by_hand():
     assert evaluate.repeated_words([""]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -284,6 +289,7 @@ def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, g
     assert not (tmp_path / "run" / "prepared").exists()
 
 
+@pytest.mark.slow
 def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
     with open(folder / "val.en", "rb") as lines, monkeypatch.context() as patched:
         patched.setattr(sys, "stdin", type("Stdin", (), {"buffer": lines, "isatty": lambda: False}))
