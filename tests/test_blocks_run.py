@@ -134,22 +134,26 @@ def assert_names_are_there(program):
             assert {one.name for one in node.names} <= names
 
 
-def said_before(page):
-    """The programs' calls for their effect of the pages before one: these are not made again."""
-    earlier = blocks.PAGES[: blocks.PAGES.index(page)] if page in blocks.PAGES else ()
-    found = [block for block in blocks.all_blocks("python") if block.page in earlier]
+def earlier(page):
+    """The pages before one: what stands word for word there too is not done once more."""
+    return blocks.PAGES[: blocks.PAGES.index(page)] if page in blocks.PAGES else []
+
+
+def calls_before(page):
+    """The programs' calls for their effect of the pages before one."""
+    found = [block for block in blocks.all_blocks("python") if block.page in earlier(page)]
     lines = [one for block in found for one in ast.parse(block.text).body]
     return {ast.unparse(one) for one in lines if isinstance(one, ast.Expr)}
 
 
 def run_program(block, names, folder):
     """Runs a block of Python in the namespace of its page."""
-    known = said_before(block.page)
     if absent := missing(block.text):
         assert absent <= set(ELSEWHERE), f"{block.name} needs {absent}"
         compile(block.text, block.name, "exec")
         assert_names_are_there(block.text)
         return
+    known = calls_before(block.page)
     for part in blocks.paragraphs(block.text):
         names.update(blocks_programs.names_of(block.page, part, folder))
         tree = ast.parse(part)
@@ -157,15 +161,14 @@ def run_program(block, names, folder):
         exec(compile(tree, block.name, "exec"), names)
 
 
-def before(page):
-    """The commands of the pages before one, which are not run once more."""
-    earlier = blocks.PAGES[: blocks.PAGES.index(page)] if page in blocks.PAGES else ()
-    return {str(command) for one in earlier for command in blocks.page_commands(one)}
+def commands_before(page):
+    """The commands of the pages before one."""
+    return {str(command) for one in earlier(page) for command in blocks.page_commands(one)}
 
 
 def run_page(page_blocks, folder, monkeypatch, capfd):
     """Runs the blocks of a page in their order."""
-    known = before(page_blocks[0].page)
+    known = commands_before(page_blocks[0].page)
     names = {"__name__": "page"}
     for block in page_blocks:
         if block.language == "python":

@@ -5,6 +5,7 @@ from collections import Counter
 
 import notebooks
 import pytest
+from blocks import blocks_of, prose_of
 from paths import ROOT
 
 TUTORIAL = notebooks.TUTORIAL
@@ -13,7 +14,6 @@ PAGES = [
     (TUTORIAL / "README.md", TUTORIAL / "zh" / "README.md"),
 ]
 NOTEBOOKS = [(path, TUTORIAL / "zh" / path.name) for path in notebooks.paths()]
-FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`[^`\n]+`")
 FORMULA = re.compile(r"\$\$.+?\$\$", re.DOTALL)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -23,7 +23,7 @@ BOX = re.compile(r"\*\*Notes often .*?\(\d+\):\*\*|\*\*笔记常.*?\(\d+\)：\*\
 
 def headings(text):
     """The levels of the headings."""
-    return [len(match) for match in re.findall(r"^(#+) ", FENCE.sub("", text), re.MULTILINE)]
+    return [len(match) for match in re.findall(r"^(#+) ", prose_of(text), re.MULTILINE)]
 
 
 def rows(text):
@@ -31,13 +31,16 @@ def rows(text):
     return [line.count(" | ") for line in text.splitlines() if line.startswith("| ")]
 
 
-def blocks(text):
-    """The fenced blocks; of the tree of folders, whose comments are prose, the folders alone."""
-    found = FENCE.findall(text)
-    return [
-        [line.split()[0] for line in block.splitlines()] if "tfformer/  " in block else block
-        for block in found
-    ]
+def fenced(text):
+    """The fenced blocks, with their languages."""
+    return [(block.language, without_prose(block.text)) for block in blocks_of("a page", text)]
+
+
+def without_prose(block):
+    """A block as it is; of the tree of folders, whose comments are prose, the folders."""
+    if "tfformer/  " not in block:
+        return block
+    return [line.split()[0] for line in block.splitlines()]
 
 
 def links(text, page):
@@ -54,7 +57,8 @@ def links(text, page):
 
 def numbers(text):
     """The numbers of the prose, but those that a language writes as words."""
-    for part in (FENCE, CODE, FORMULA):
+    text = prose_of(text)
+    for part in (CODE, FORMULA):
         text = part.sub(" ", text)
     return Counter(NUMBER.findall(LINK.sub("]", text)))
 
@@ -64,8 +68,8 @@ def differences(english, chinese, pages):
     kinds = {
         "headings": headings,
         "rows": rows,
-        "blocks": blocks,
-        "code": lambda text: Counter(CODE.findall(FENCE.sub("", text))),
+        "blocks": fenced,
+        "code": lambda text: Counter(CODE.findall(prose_of(text))),
         "formulas": FORMULA.findall,
         "numbers": numbers,
     }

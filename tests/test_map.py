@@ -3,6 +3,7 @@
 import ast
 import re
 
+import notebooks
 import pytest
 from paths import ROOT
 
@@ -28,7 +29,7 @@ def test_there_is_a_map():
 
 def test_each_notebook_is_in_it():
     shown = {name for row in ROWS for name in re.findall(r"\(\.\./tutorial/(\w+)\.ipynb\)", row)}
-    assert shown == {path.stem for path in (ROOT / "docs" / "tutorial").glob("*.ipynb")}
+    assert shown == {path.stem for path in notebooks.paths()}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.split(" | ")[0][2:42] for row in ROWS])
