@@ -1,0 +1,84 @@
+"""A harder test set out of a corpus: `python -m benchmarks.learning.harder`.
+
+    python -m benchmarks.learning.harder --source data/multi30k/train.en \\
+        --target data/multi30k/train.de --out data/harder
+
+Sentences of another source have words that training has not seen. So have these: each source has a
+word that stands nowhere else in the corpus. They are drawn by their checksum, which no length
+favours; what is left is to be trained on:
+
+    python -m training.train multi30k --source data/harder/train.en --target data/harder/train.de \\
+        --val-source data/multi30k/val.en --val-target data/multi30k/val.de --run runs/harder
+    python -m training.evaluate runs/harder --source data/harder/hard.en \\
+        --target data/harder/hard.de
+
+Exit codes: 0 written; 1 a file is at fault; 2 wrong usage; 130 or 143 interrupted.
+"""
+
+import re
+import sys
+import zlib
+from collections import Counter
+from pathlib import Path
+
+from training.command import Parser, count
+
+PAIRS = 1000
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("benchmarks.learning.harder", __doc__, prints=True)
+    parser.add_argument("--source", type=Path, required=True, help="a text file")
+    parser.add_argument("--target", type=Path, required=True, help="its translation, line by line")
+    parser.add_argument("--out", type=Path, required=True, help="the folder; made if missing")
+    parser.add_argument(
+        "--pairs", type=count(), default=PAIRS, help=f"of the test set; default {PAIRS}"
+    )
+    return parser
+
+
+def words(text):
+    """The words of a text, each once, without regard to case."""
+    return set(re.findall(r"\w+", text.lower()))
+
+
+def harder(pairs, size):
+    """The numbers, in order, of at most `size` pairs whose sources each have a word that stands in
+    no other pair's."""
+    found = Counter(word for pair in pairs for word in words(pair.source))
+    rare = [n for n, pair in enumerate(pairs) if any(found[w] == 1 for w in words(pair.source))]
+    drawn = sorted(rare, key=lambda n: (zlib.crc32(pairs[n].source.encode()), n))
+    return sorted(drawn[:size])
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    from tfformer.files import write_atomically
+    from training.data.reader import read_pairs
+
+    sides = {"source": options.source.suffix, "target": options.target.suffix}
+    if sides["source"] == sides["target"]:
+        return command.fail("--source and --target must have different endings, as .en and .de", 2)
+    try:
+        pairs = list(read_pairs(options.source, options.target))
+        hard = set(harder(pairs, options.pairs))
+        options.out.mkdir(parents=True, exist_ok=True)
+        for name, wanted in (("hard", True), ("train", False)):
+            for side, ending in sides.items():
+                chosen = [getattr(p, side) for n, p in enumerate(pairs) if (n in hard) == wanted]
+                lines = "".join(f"{text}\n" for text in chosen)
+                write_atomically(options.out / f"{name}{ending}", lines.encode())
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    print(f"{options.out}: {len(hard):,} pairs in hard, {len(pairs) - len(hard):,} in train")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
