@@ -1,6 +1,7 @@
 """Exports a run: `python -m export.saved_model RUN DIRECTORY`.
 
     python -m export.saved_model runs/dates exported/dates
+    python -m export.saved_model runs/one exported/three --ensemble runs/two runs/three
 
 It writes the next version into DIRECTORY, where TensorFlow Serving polls, but only after it has
 been verified as the server will run it: every signature answers in a fresh process, through the C
@@ -44,9 +45,10 @@ NOT_COMPARED = (
 def parser():
     """The command's arguments."""
     parser = Parser("export.saved_model", __doc__)
+    search = without_its_package("tfformer.search.options")
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
-    for option in without_its_package("tfformer.search.options").KEPT.values():
+    for option in search.KEPT.values():
         add_option(parser, option, f"the run's own, else {option.default}")
     parser.add_argument(
         "--max-target-length",
@@ -80,6 +82,19 @@ def parser():
         metavar="RUN",
         help="of a model that writes several lengths at once: this translator of the same "
         "vocabulary chooses among them, and is written into the same SavedModel",
+    )
+    parser.add_argument(
+        "--ensemble",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="more runs of the same vocabulary, searched with this one as one, and written into "
+        "the same SavedModel",
+    )
+    parser.add_argument(
+        "--ensemble-mean",
+        choices=search.ENSEMBLE_MEANS,
+        help=f"of what the runs say comes next; default {search.ENSEMBLE_MEANS[0]}",
     )
     parser.add_argument(
         "--xla",
@@ -285,6 +300,7 @@ def _run(command, arguments):
 
 def _options(arguments):
     """What was given on the command line besides the two directories."""
+    from export.verification.errors import UsageError
     from tfformer.run import load_translator
     from tfformer.shortlist import Shortlist
 
@@ -295,6 +311,10 @@ def _options(arguments):
         given["shortlist"] = Shortlist.load(given["shortlist"])
     if "rerank" in given:
         given["rerank"] = load_translator(given["rerank"])
+    if "ensemble_mean" in given and "ensemble" not in given:
+        raise UsageError("--ensemble-mean needs --ensemble")
+    if "ensemble" in given:
+        given["ensemble"] = [load_translator(run) for run in given["ensemble"]]
     return given
 
 

@@ -41,7 +41,7 @@ class Cached(abc.ABC):
         layer's attention to the source, float32 [B, T, S]; None where there is no source."""
         x, attention = self._decode(target_ids, memory)
         shape = tf.concat([tf.shape(target_ids), [self.vocabulary_size]], axis=0)
-        logits = self.twin.output(self.weights, x, *self._seen(attention, memory))
+        logits = self.logits_of([x, *self._seen(attention, memory)])
         return tf.reshape(logits, shape), attention  # [B, T, V]
 
     def _seen(self, attention, memory):
@@ -53,37 +53,19 @@ class Cached(abc.ABC):
         shape = [-1, tf.shape(attention)[2]]
         return tf.reshape(attention, shape), tf.reshape(ids, shape)  # [B * T, S] each
 
-    def log_probs(self, target_ids, labels, memory, block=1024):
-        """log P(label) at all positions of target_ids [B, T], float32 [B, T].
-
-        The logits of `block` positions at a time: [B, T, V] of them would be gigabytes.
-        """
+    def rows(self, target_ids, memory):
+        """What the output layer reads at all positions of target_ids [B, T]: a list of rows, of
+        which the first is the state, [B * T, D], and the others are those of `_seen`."""
         x, attention = self._decode(target_ids, memory)
-        count = tf.size(labels)
-        block = tf.clip_by_value(count, 1, block)
-        blocks = tf.maximum(1, (count + block - 1) // block)
-        missing = blocks * block - count
+        return [x, *self._seen(attention, memory)]
 
-        def in_blocks(rows):
-            rows = tf.pad(rows, [[0, missing], [0, 0]])
-            size = rows.shape[1] or tf.shape(rows)[1]
-            return tf.reshape(rows, [blocks, block, size])  # [N, block, ...]
+    def logits_of(self, rows):
+        """Some of the rows of `rows` -> logits float32 [R, V]."""
+        return self.twin.output(self.weights, *rows)
 
-        seen = [in_blocks(rows) for rows in (x, *self._seen(attention, memory))]
-        padded = tf.pad(tf.reshape(labels, [-1]), [[0, missing]])  # [B * T + missing]
-        padded = tf.reshape(padded, [blocks, block])  # [N, block]
-
-        def log_probs(one):
-            *seen, labels = one
-            logits = self.twin.output(self.weights, *seen)
-            label = tf.gather(logits, labels, batch_dims=1)
-            return label - tf.reduce_logsumexp(logits, axis=-1)
-
-        found = tf.map_fn(
-            log_probs, (*seen, padded), parallel_iterations=1, fn_output_signature=tf.float32
-        )
-        found = tf.reshape(found, [-1])[:count]  # [B * T]
-        return tf.reshape(found, tf.shape(labels))  # [B, T]
+    def log_probs(self, target_ids, labels, memory, block=1024):
+        """log P(label) at all positions of target_ids [B, T], float32 [B, T]."""
+        return of_labels(self.rows(target_ids, memory), labels, self.logits_of, block)
 
     def _decode(self, target_ids, memory, caches=None):
         """All positions at once, up to the output layer: rows [B * T, D], and the attention.
@@ -103,8 +85,9 @@ class Cached(abc.ABC):
 
     # One position at a time.
 
-    def caches(self, batch, width):
-        """The caches of a search with W = `width` beams, before the first step."""
+    def caches(self, batch, width, before=0):
+        """The caches of a search with W = `width` beams, before the first step; `before` is how
+        many there are of other models in the same search."""
         heads = self.twin.decoder.heads
         shape = tf.stack([batch, heads.key_value_heads, 1, width * heads.head_size])
 
@@ -114,7 +97,8 @@ class Cached(abc.ABC):
             return tf.fill(shape, tf.cast(number, self.twin.dtype))
 
         num_layers = len(self.twin.decoder.layers)
-        return [(cache(2 * n), cache(2 * n + 1)) for n in range(num_layers)]
+        numbers = range(before, before + 2 * num_layers, 2)
+        return [(cache(number), cache(number + 1)) for number in numbers]
 
     def prefill(self, prompt, width, state=None):
         """The `State` after a prompt, int32 [B, P], padded on the left: the keys and values of all
@@ -186,7 +170,7 @@ class Cached(abc.ABC):
     def _step_logits(self, x, attention, batch, width, memory):
         """Rows [B * W, D], their attention [B, W, S] -> float32 [B, W, V]; with a shortlist
         fewer."""
-        logits = self.twin.output(self.weights, x, *self._seen(attention, memory))
+        logits = self.logits_of([x, *self._seen(attention, memory)])
         return tf.reshape(logits, tf.stack([batch, width, self.vocabulary_size]))  # [B, W, V]
 
     @staticmethod
@@ -194,6 +178,43 @@ class Cached(abc.ABC):
         """Rows with `new` at `index`, written in place; `tensor_scatter_nd_update` would copy them
         all."""
         return tf.raw_ops.InplaceUpdate(x=rows, i=index, v=new)
+
+
+def of_labels(rows, labels, logits, block):
+    """log P(label) at all positions, labels [B, T] -> float32 [B, T].
+
+    Args:
+        rows: a nest of tensors [B * T, ...], what logits are made of.
+        labels: int32 [B, T].
+        logits: a function of some of the rows that gives their logits, float32 [R, V].
+        block: positions at a time: the logits [B, T, V] of all would be gigabytes.
+    """
+    count = tf.size(labels)
+    block = tf.clip_by_value(count, 1, block)
+    blocks = tf.maximum(1, (count + block - 1) // block)
+    missing = blocks * block - count
+
+    def in_blocks(rows):
+        rows = tf.pad(rows, [[0, missing], [0, 0]])
+        size = rows.shape[1] or tf.shape(rows)[1]
+        return tf.reshape(rows, [blocks, block, size])  # [N, block, ...]
+
+    padded = tf.pad(tf.reshape(labels, [-1]), [[0, missing]])  # [B * T + missing]
+    padded = tf.reshape(padded, [blocks, block])  # [N, block]
+
+    def log_probs(one):
+        rows, labels = one
+        found = logits(rows)
+        return tf.gather(found, labels, batch_dims=1) - tf.reduce_logsumexp(found, axis=-1)
+
+    found = tf.map_fn(
+        log_probs,
+        (tf.nest.map_structure(in_blocks, rows), padded),
+        parallel_iterations=1,
+        fn_output_signature=tf.float32,
+    )
+    found = tf.reshape(found, [-1])[:count]  # [B * T]
+    return tf.reshape(found, tf.shape(labels))  # [B, T]
 
 
 def embedded(ids, embedding, positions, weights, padding=None):

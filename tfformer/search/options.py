@@ -12,6 +12,8 @@ import numbers
 
 PENALTY_FORMS = ("gnmt", "power")
 LARGEST_NGRAM = 8
+# How several models are searched as one: which mean of theirs is taken.
+ENSEMBLE_MEANS = ("probabilities", "log-probabilities")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,10 +18,10 @@ class RecurrentTranslator(Translator):
     Args:
         model: a `Recurrent` model.
         tokenizer, **options: see `Translator`; without `xla`, `shortlist`, `dtype`,
-            `attention_window`.
+            `attention_window`, `ensemble`.
 
     Raises:
-        ValueError: as `Translator`; or there is one of these four.
+        ValueError: as `Translator`; or there is one of these five.
 
     Example, with a model that has learned nothing:
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
@@ -36,7 +36,7 @@ class RecurrentTranslator(Translator):
     not_exported = "a recurrent model is not exported, it is here to be compared with others"
 
     def __init__(self, model, tokenizer, **options):
-        for name in ("xla", "shortlist", "dtype", "attention_window"):
+        for name in ("xla", "shortlist", "dtype", "attention_window", "ensemble"):
             if options.get(name):
                 raise ValueError(f"{name} must be off for a recurrent model, got {options[name]!r}")
         super().__init__(model, tokenizer, **options)

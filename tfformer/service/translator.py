@@ -4,8 +4,10 @@
 """
 
 from tfformer.config import whole
+from tfformer.inference.ensemble import mixed
+from tfformer.inference.fuse import fuse
 from tfformer.models import Transformer
-from tfformer.search.options import OPTIONS, takes_second_names
+from tfformer.search.options import ENSEMBLE_MEANS, OPTIONS, takes_second_names
 from tfformer.service.align import align
 from tfformer.service.complete import complete
 from tfformer.service.document import document_limits, translate_document
@@ -115,10 +117,16 @@ class Translator(Translating, Searching):
             one's own with XLA on: a stock TensorFlow Serving cannot run it. Default False.
         explain: whether there is one signature more, `explain`: attention of each layer and head,
             the steps of the search, probabilities. Default False.
+        ensemble: `Translator`s of the same vocabulary, whose models are searched with this one as
+            one; their own options count for nothing. Not with a shortlist, `xla`, `explain` or an
+            attention window. Default: none.
+        ensemble_mean: of what they say comes next, the mean of `"probabilities"` (default) or of
+            `"log-probabilities"`; see `tfformer.inference.ensemble.mixed`.
 
     `min_target_length` is a second name of `min_length`.
 
     Attributes:
+        models: that of the translator, and those of the ensemble.
         signatures: {name: `Signature`} of all that is served.
         functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
             Options have default values; `max_length` 0 means the limit.
@@ -167,11 +175,22 @@ class Translator(Translating, Searching):
         shortlist=None,
         xla=False,
         explain=False,
+        ensemble=(),
+        ensemble_mean=ENSEMBLE_MEANS[0],
     ):
         check_sides(model, tokenizer, self.KIND)
         config = model.config
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
         self.dtype = checked_dtype(dtype)
+        if ensemble:
+            _check_ensemble(ensemble, tokenizer, ensemble_mean)
+            of_one = {"shortlist": shortlist, "xla": xla, "explain": explain}
+            for name, value in {**of_one, "attention_window": attention_window}.items():
+                if value:
+                    raise ValueError(f"{name} must be off with an ensemble, got {value!r}")
+        self.models = (model, *[one.model for one in ensemble])
+        self.mean = ensemble_mean if ensemble else None
+        longest = min(one.config.longest for one in self.models)
         if shortlist is not None:
             if config.copy:
                 raise ValueError("shortlist must be None with copy=True: any word may be copied")
@@ -180,8 +199,8 @@ class Translator(Translating, Searching):
             ("max_source_length", max_source_length),
             ("max_target_length", max_target_length),
         ):
-            if not 2 <= whole(name, value, least=0) <= config.longest:
-                raise ValueError(f"{name} must be in [2, {config.longest}], got {value}")
+            if not 2 <= whole(name, value, least=0) <= longest:
+                raise ValueError(f"{name} must be in [2, {longest}], got {value}")
         if attention_window and (xla or shortlist is not None):
             raise ValueError(
                 "attention_window must be 0 with xla or a shortlist, got "
@@ -242,12 +261,23 @@ class Translator(Translating, Searching):
     def logits(self, inputs):
         """The model, whole and without a cache: {"source_ids": int32 [N, S], "target_ids": [N, T]}
         -> logits [N, T, V]."""
-        return self.model(inputs, training=False)
+        found = [model(inputs, training=False) for model in self.models]
+        return mixed(found, self.mean) if self.mean else found[0]
+
+    def fused_for(self, positions, dtype=None):
+        """The twins and the weights of all models of an ensemble; else those of the model."""
+        if not self.mean:
+            return super().fused_for(positions, dtype)
+        found = [fuse(model, positions, dtype or self.dtype) for model in self.models]
+        return tuple(zip(*found, strict=True))
 
     def search_facts(self, greedy=False):
         """How `translate` searches, for a table of scores."""
+        search = "greedy" if greedy else f"beam {self.beam_width}"
+        if self.mean:
+            search += f", ensemble of {len(self.models)} by {self.mean}"
         return {
-            "search": "greedy" if greedy else f"beam {self.beam_width}",
+            "search": search,
             "length_penalty": 0.0 if greedy else self.length_penalty,
         }
 
@@ -267,20 +297,32 @@ class Translator(Translating, Searching):
             self.length_penalty_form,
             shortlist,
             self.xla,
+            self.mean,
         )
 
+    def page(self):
+        page = super().page()
+        if not self.mean:
+            return page
+        about = f"{page.about}; {len(self.models)} of them, searched as one"
+        return page._replace(about=about, command="export.saved_model RUN --ensemble RUN ...")
+
+    def flops(self):
+        found = [model.flops() for model in self.models]
+        return {name: sum(one[name] for one in found) for name in found[0]}
+
     def request_bytes(self, rows, width):
-        config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
+        size = 2 if self.dtype == "bfloat16" else 4
         # Twice: between two blocks of the search a cache and its longer copy are there together.
-        positions = self.max_target_length * width + self.max_source_length
-        caches = (
-            2 * rows * positions * 2 * config.num_decoder_layers * config.key_value_width * size
-        )
-        # Of one step: logits and what the rules of the search make of them; and an attention's
-        # scores, of each beam for all that stands in all beams, biased and as weights.
-        logits = 6 * rows * width * config.target_vocabulary_size * 4
-        scores = 3 * rows * config.num_heads * width * width * self.max_target_length * 4
-        return caches + logits + scores
+        positions = 2 * rows * (self.max_target_length * width + self.max_source_length)
+        configs = [model.config for model in self.models]
+        caches = sum(2 * one.num_decoder_layers * one.key_value_width for one in configs)
+        # Of one step: logits, of each model, and what the rules of the search make of them; and an
+        # attention's scores, of each beam for all that stands in all beams, biased and as weights.
+        logits = (5 + len(configs)) * rows * width * configs[0].target_vocabulary_size
+        heads = max(one.num_heads for one in configs)
+        scores = 3 * rows * heads * width * width * self.max_target_length
+        return positions * caches * size + 4 * (logits + scores)
 
 
 def check_sides(model, tokenizer, kind):
@@ -298,3 +340,16 @@ def check_sides(model, tokenizer, kind):
         )
     if config.one_vocabulary and not tokenizer.is_one_vocabulary:
         raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")
+
+
+def _check_ensemble(ensemble, tokenizer, mean):
+    """Raises a ValueError unless these `Translator`s can be searched with one of this tokenizer."""
+    if mean not in ENSEMBLE_MEANS:
+        raise ValueError(f"ensemble_mean must be one of {ENSEMBLE_MEANS}, got {mean!r}")
+    for other in ensemble:
+        if type(other) is not Translator:
+            raise ValueError(f"ensemble must have Translators alone, got {type(other).__name__}")
+        if other.mean:
+            raise ValueError("ensemble must have Translators of one model each, got an ensemble")
+        if other.tokenizer.sha256 != tokenizer.sha256:
+            raise ValueError("ensemble must have the vocabulary of the model, got another")
