@@ -3,6 +3,7 @@
     python -m training.evaluate runs/dates --recipe dates
     python -m training.evaluate runs/multi30k --recipe multi30k --data data/multi30k
     python -m training.evaluate runs/mine --source test.en --target test.de
+    python -m training.evaluate runs/one --ensemble runs/two runs/three --recipe dates
     python -m training.evaluate runs/stories --text test.txt
     python -m training.evaluate runs/topics --source test.txt --labels test.labels
 
@@ -25,11 +26,9 @@ import sys
 import time
 from pathlib import Path
 
-from training.command import Parser, count, option_number, without_its_package
+from training.command import Parser, count
 from training.recipe import load_recipe, recipe_names
-
-# The options of how a run is served that the commands take which ask it.
-SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
+from training.searching import add_search, load_searched, search_options
 
 
 def parser():
@@ -57,15 +56,6 @@ def parser():
     return parser
 
 
-def add_search(parser):
-    """The options of a search, or of decoding at once; by default what the run is served with."""
-    known = without_its_package("tfformer.search.options").KEPT
-    for name in SEARCHED:
-        option = known[name]
-        text = f"{option.help}; default: the run's own"
-        parser.add_argument(option.flag, type=option_number(option), help=text)
-
-
 def add_languages(parser):
     """The options of what the test set is in; by default what the run was trained in."""
     parser.add_argument("--source-language", help="of the source, for a recipe that has several")
@@ -86,19 +76,6 @@ def languages(arguments, run):
         for name in ("source_language", "language")
     }
     return {name: language for name, language in found.items() if language}
-
-
-def search_options(arguments):
-    """The options of `SEARCHED` that were given, by name.
-
-    Raises:
-        ValueError: there is none to be made.
-    """
-    given = {name: getattr(arguments, name) for name in SEARCHED}
-    given = {name: value for name, value in given.items() if value is not None}
-    if arguments.greedy and {"beam_width", "length_penalty"} & set(given):
-        raise ValueError("--beam-width and --length-penalty are of beam search, got --greedy")
-    return given
 
 
 def read_texts(arguments):
@@ -339,7 +316,7 @@ def _scored(arguments, pairs, language, options, say):
         ValueError, OSError: what is wrong with the run or the corpus.
     """
     from tfformer.models import LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL, TRANSLATING
-    from tfformer.run import load_service, read_config, read_family, require_family
+    from tfformer.run import read_config, read_family, require_family
     from training.judging import draw_confusion, evaluate_labels, print_labels, task_of
     from training.perplexity import evaluate_masked, evaluate_texts, print_perplexity
 
@@ -349,7 +326,7 @@ def _scored(arguments, pairs, language, options, say):
         masked = read_family(run, config) == MASKED_LANGUAGE_MODEL
         require_family(run, config, MASKED_LANGUAGE_MODEL if masked else LANGUAGE_MODEL)
         scored = evaluate_masked if masked else evaluate_texts
-        scores = scored(load_service(run, **options), [pair.source for pair in pairs], size)
+        scores = scored(load_searched(arguments, options), [pair.source for pair in pairs], size)
         print_perplexity(scores, str(run))
         return scores, []
     family = read_family(run, config)
@@ -360,7 +337,7 @@ def _scored(arguments, pairs, language, options, say):
             raise ValueError(f"--picture is of labels, and {run} has none")
         if arguments.labels:
             raise ValueError(f"--labels is for labelled texts, and {run} is of {family!r}")
-        service = load_service(run, **options)
+        service = load_searched(arguments, options)
         say(f"translating {len(pairs):,} sources ...")
         scores, answers = evaluate(
             service, pairs, greedy=arguments.greedy, batch_size=size, language=language
@@ -372,7 +349,7 @@ def _scored(arguments, pairs, language, options, say):
             raise ValueError(
                 f"--{name.replace('_', '-')} is for translations, and {run} makes none"
             )
-    service = load_service(run, **options)
+    service = load_searched(arguments, options)
     say(f"reading {len(pairs):,} texts ...")
     scores, answers, confused = evaluate_labels(task, service, pairs, config["model"], size)
     if arguments.picture:

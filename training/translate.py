@@ -4,6 +4,7 @@ An encoder-decoder translates each line, a language model writes how it goes on.
 
     echo "4 July 2031" | python -m training.translate runs/dates
     python -m training.translate runs/mine < text.en > text.de
+    python -m training.translate runs/one --ensemble runs/two runs/three < text.en > text.de
     python -m training.translate runs/dates --picture attention.png <<< "4 July 2031"
 
 Exit codes: 0 translated; 1 the run or the output is at fault; 2 wrong usage; 130 or 143
@@ -15,7 +16,7 @@ import sys
 from pathlib import Path
 
 from training.command import Parser, close_stdout, count
-from training.evaluate import add_search, search_options
+from training.searching import add_search, load_searched, search_options
 
 
 def parser():
@@ -47,12 +48,12 @@ def _run(command, arguments):
         return command.fail(error, 2)
 
     from tfformer.models import ENCODER_DECODER
-    from tfformer.run import load_service, read_config, require_family
+    from tfformer.run import read_config, require_family
 
     try:
         if arguments.picture:
             require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
-        service = load_service(arguments.run, **options)
+        service = load_searched(arguments, options)
         # Whoever types wants an answer to each line.
         batch_size = 1 if sys.stdin.isatty() else arguments.batch_size
         lines = stdin_lines()

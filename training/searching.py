@@ -1,0 +1,150 @@
+"""How the commands that ask a run let it search: the options of the search, an ensemble, and what
+chooses among several translations."""
+
+from pathlib import Path
+
+from training.command import LARGEST, Number, count, option_number, without_its_package
+
+# The options of how a run is served that the commands take which ask it.
+SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
+UTILITIES = ("bleu", "chrf")
+RERANKERS = {
+    "backward": "that translates the other way",
+    "right-to-left": "whose targets have their words in reverse order",
+}
+# Candidates, and the weight of a reranker, where nothing else is said.
+N_BEST, WEIGHT = 16, 1.0
+
+
+def add_search(parser):
+    """The options of a search, or of decoding at once; by default what the run is served with."""
+    known = without_its_package("tfformer.search.options")
+    for name in SEARCHED:
+        option = known.KEPT[name]
+        text = f"{option.help}; default: the run's own"
+        parser.add_argument(option.flag, type=option_number(option), help=text)
+    parser.add_argument(
+        "--ensemble",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="RUN",
+        help="more runs of the same vocabulary, searched with this one as one",
+    )
+    parser.add_argument(
+        "--ensemble-mean",
+        choices=known.ENSEMBLE_MEANS,
+        help=f"of what the runs say comes next; default {known.ENSEMBLE_MEANS[0]}",
+    )
+    add_choice(parser)
+
+
+def add_choice(parser):
+    """The options of a choice among several translations, see `training.choosing`."""
+    parser.add_argument(
+        "--utility",
+        choices=UTILITIES,
+        help="minimum Bayes risk: of the candidates that which is most like the others, by this",
+    )
+    parser.add_argument(
+        "--n-best",
+        type=count(),
+        metavar="INT",
+        help=f"candidates: so many hypotheses of a beam as wide; default {N_BEST}",
+    )
+    parser.add_argument(
+        "--samples",
+        type=count(),
+        metavar="INT",
+        help="with --utility: so many translations that are drawn; default none",
+    )
+    for name, what in RERANKERS.items():
+        parser.add_argument(
+            f"--{name}", type=Path, metavar="RUN", help=f"rerank the candidates by a run {what}"
+        )
+        parser.add_argument(
+            f"--{name}-weight",
+            type=Number(float, 0, LARGEST),
+            metavar="FLOAT",
+            help=f"of what it says, to the 1 of the search; default {WEIGHT}",
+        )
+
+
+def search_options(arguments):
+    """The options of `SEARCHED` that were given, by name.
+
+    Raises:
+        ValueError: they do not go together.
+    """
+    given = {name: getattr(arguments, name) for name in SEARCHED}
+    given = {name: value for name, value in given.items() if value is not None}
+    if arguments.greedy and {"beam_width", "length_penalty"} & set(given):
+        raise ValueError("--beam-width and --length-penalty are of beam search, got --greedy")
+    if arguments.ensemble_mean and not arguments.ensemble:
+        raise ValueError("--ensemble-mean needs --ensemble")
+    require_choice(arguments)
+    return given
+
+
+def require_choice(arguments):
+    """Raises a ValueError unless the options of a choice go together; returns whether there is
+    one."""
+    rerankers = [name for name in RERANKERS if _of(arguments, name)]
+    chooses = bool(rerankers or arguments.utility)
+    if rerankers and arguments.utility:
+        raise ValueError(f"--utility and --{rerankers[0]} both choose: give one")
+    for name in ("n_best", "samples"):
+        if getattr(arguments, name) and not chooses:
+            raise ValueError(f"--{name.replace('_', '-')} needs --utility, or a run that reranks")
+    if arguments.samples and not arguments.utility:
+        raise ValueError("--samples needs --utility")
+    for name in RERANKERS:
+        if _of(arguments, f"{name}-weight") is not None and name not in rerankers:
+            raise ValueError(f"--{name}-weight needs --{name}")
+    if chooses and arguments.greedy:
+        raise ValueError("--greedy finds one translation, and there is nothing to choose")
+    if chooses and getattr(arguments, "picture", None):
+        raise ValueError("--picture is of the run alone, not of what is chosen")
+    return chooses
+
+
+def _of(arguments, name):
+    return getattr(arguments, name.replace("-", "_"))
+
+
+def load_searched(arguments, options):
+    """What serves the run, by these options, or it and those of --ensemble as one; and chooses, if
+    it is to.
+
+    Raises:
+        ValueError: an option breaks its rule.
+        RunError: a run cannot be loaded, or is of another family.
+    """
+    service = _load_service(arguments, options)
+    if not require_choice(arguments):
+        return service
+
+    from tfformer.models import ENCODER_DECODER
+    from tfformer.run import load_translator, read_config, require_family
+    from training.choosing import BestOf, Choice
+
+    require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
+    asked = {"n_best": arguments.n_best or N_BEST, "samples": arguments.samples or 0}
+    for name in RERANKERS:
+        if run := _of(arguments, name):
+            weight = _of(arguments, f"{name}-weight")
+            field = name.replace("-", "_")
+            asked[field] = load_translator(run)
+            asked[f"{field}_weight"] = WEIGHT if weight is None else weight
+    return BestOf(service, Choice(utility=arguments.utility, **asked))
+
+
+def _load_service(arguments, options):
+    from tfformer.run import load_service, load_translator
+
+    if arguments.ensemble:
+        others = [load_translator(run) for run in arguments.ensemble]
+        options = {**options, "ensemble": others}
+        if arguments.ensemble_mean:
+            options["ensemble_mean"] = arguments.ensemble_mean
+    return load_service(arguments.run, **options)
