@@ -1,0 +1,115 @@
+"""More pairs from those that there are: none twice, none lost to a kill, the same by any road."""
+
+import pytest
+import tiny
+
+from tfformer import RunError, Tokenizer, load_translator
+from tfformer.run import load_service
+from training import diversify
+
+PAIRS = [("a", "x"), ("b", "y"), ("c", "x")]
+SAYS = {
+    "one": {"a": "x", "b": "z", "c": " "},  # "x" is there already, " " is blank
+    "two": {"a": "w", "b": "z", "c": "v"},  # "z" comes twice
+    "back": {"x": "a", "y": "d"},
+}
+
+
+def say(model, texts):
+    return [SAYS[model][text] for text in texts]
+
+
+def test_each_new_pair_is_there_once():
+    found = diversify.diversify(PAIRS, ["one", "two"], ["back"], say)
+    assert found == [*PAIRS, ("b", "z"), ("a", "w"), ("c", "v"), ("d", "y")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run") / "run"
+    texts = tiny.sentences(97)
+    search = {"max_source_length": 17, "max_target_length": 11}
+    return tiny.save_run(directory, lambda: Tokenizer.train(texts, vocabulary_size=347), search)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    sources, targets = tiny.sentences(13, seed=3), tiny.sentences(13, seed=5)
+    for name, texts in (("train.en", sources), ("train.de", targets)):
+        (tmp_path / name).write_text("".join(f"{text}\n" for text in texts))
+    return sources, targets
+
+
+def command(folder, run, *more):
+    files = [f"--source={folder}/train.en", f"--target={folder}/train.de"]
+    return diversify.main([*files, f"--out={folder}/out", "--forward", str(run), *more])
+
+
+def test_the_command_writes_what_the_run_says(run, corpus, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(diversify, "CHUNK", 5)
+    assert command(tmp_path, run, "--backward", str(run)) == 0
+    translator = load_translator(run)
+    expected = diversify.diversify(
+        [*zip(*corpus, strict=True)],
+        [0],
+        [0],
+        lambda _, texts: [" ".join(one.split()) for one in translator.translate(texts)],
+    )
+    found = [(tmp_path / "out" / f"pairs.{side}").read_text().splitlines() for side in ("en", "de")]
+    assert [*zip(*found, strict=True)] == expected
+    assert len(expected) > 20
+    assert f"{len(expected)} pairs of 13, by 2 models" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "lines", [5, *(pytest.param(lines, marks=pytest.mark.slow) for lines in (0, 10))]
+)
+def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, lines):
+    """Killed in the middle of a line, after some that were written."""
+    monkeypatch.setattr(diversify, "CHUNK", 5)
+    whole = diversify.translated(run, corpus[0], tmp_path, 7)
+    (path,) = tmp_path.glob("*.txt")
+    content = path.read_bytes()
+    kept = b"".join(content.splitlines(keepends=True)[:lines])
+    part = path.with_suffix(".part")
+    part.write_bytes(kept + b"half a li")
+    path.unlink()
+    asked = []
+
+    def counted(directory, **options):
+        service = load_service(directory, **options)
+        translate = service.translate
+        service.translate = lambda texts, size: asked.extend(texts) or translate(texts, size)
+        return service
+
+    monkeypatch.setattr("tfformer.run.load_service", counted)
+    assert diversify.translated(run, corpus[0], tmp_path, 7) == whole
+    assert asked == corpus[0][lines:]
+    assert path.read_bytes() == content
+    assert not part.exists()
+    # What is there is not made again; other texts are.
+    asked.clear()
+    assert diversify.translated(run, corpus[0], tmp_path, 7) == whole
+    assert not asked
+    diversify.translated(run, corpus[1], tmp_path, 7)
+    assert asked == corpus[1]
+
+
+def test_a_mistake_is_one_line(run, corpus, tmp_path, capsys):
+    (tmp_path / "train.fr").write_text("one line\n")
+    files = [f"--source={tmp_path}/train.en", f"--out={tmp_path}/out"]
+    for words, code, message in (
+        ([f"--target={tmp_path}/train.de"], 2, "give --forward, --backward or both"),
+        ([f"--target={tmp_path}/x.en", "--forward", "r"], 2, "different endings"),
+        ([f"--target={tmp_path}/train.fr", "--forward", str(run)], 1, "lines"),
+        ([f"--target={tmp_path}/train.de", "--forward", "nowhere"], 1, "nowhere is no directory"),
+    ):
+        assert diversify.main([*files, *words]) == code
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+        assert not [*tmp_path.glob("out/pairs*")]
+
+
+def test_a_model_that_translates_nothing_is_refused(tmp_path):
+    with pytest.raises(RunError):
+        diversify.translated(tmp_path, ["a"], tmp_path, 7)

@@ -1,0 +1,151 @@
+"""More pairs from those that there are: `python -m training.diversify`.
+
+    python -m training.diversify --source train.en --target train.de \\
+        --forward runs/one runs/two --backward runs/back-one runs/back-two --out data/diverse
+    python -m training.train --source data/diverse/pairs.en --target data/diverse/pairs.de \\
+        --val-source val.en --val-target val.de --run runs/final
+
+Several models, trained on the same pairs from several seeds, translate the corpus: the forward ones
+its source, the backward ones, trained with the sides exchanged, its target. With each translation
+goes the sentence that people wrote, and a model that learns from all of these pairs learns what
+several know (Nguyen et al. 2020, "Data Diversification"). A pair that is there already, and a blank
+translation, is left out.
+
+What was stopped goes on by the same command: each translation is kept in the folder as it is made.
+
+Exit codes: 0 written; 1 a run, a file or the disk is at fault; 2 wrong usage; 130 or 143
+interrupted.
+"""
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+from training.bar import Bar
+from training.command import Parser, count
+
+CHUNK = 1024  # texts between two writes
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("training.diversify", __doc__, prints=True)
+    parser.add_argument("--source", type=Path, required=True, help="a text file")
+    parser.add_argument("--target", type=Path, required=True, help="its translation, line by line")
+    for name, side in (("forward", "source"), ("backward", "target")):
+        parser.add_argument(
+            f"--{name}",
+            type=Path,
+            nargs="+",
+            default=[],
+            metavar="RUN",
+            help=f"runs that translate the {side}",
+        )
+    parser.add_argument("--out", type=Path, required=True, help="the folder; made if missing")
+    parser.add_argument("--batch-size", type=count(), default=64, help="texts at once; default 64")
+    return parser
+
+
+def diversify(pairs, forward, backward, translate):
+    """The pairs, and behind them those that the models make of them; none twice, none blank.
+
+    Args:
+        pairs: (source, target) each.
+        forward, backward: models, as `translate` knows them.
+        translate: a function of a model and texts that gives as many.
+
+    Returns:
+        A list of (source, target).
+    """
+    sources, targets = zip(*pairs, strict=True)
+    found = dict.fromkeys(pairs)
+    for model in forward:
+        found |= dict.fromkeys(zip(sources, translate(model, sources), strict=True))
+    for model in backward:
+        found |= dict.fromkeys(zip(translate(model, targets), targets, strict=True))
+    return [pair for pair in found if all(text.strip() for text in pair)]
+
+
+def translated(run, texts, folder, batch_size):
+    """The translations of texts by a run, from the folder as far as they are there, and kept there.
+
+    The file is called after what it is made of, so that another run, or other texts, have another.
+
+    Raises:
+        RunError: the run cannot be loaded, or translates nothing.
+        OSError: what is there is kept.
+    """
+    from tfformer.models import TRANSLATING
+    from tfformer.run import load_service, read_config, require_family
+
+    config = read_config(run)
+    require_family(run, config, *TRANSLATING)
+    made_of = [config["weights"], repr(sorted(config["search"].items())), *texts]
+    name = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
+    path, part = folder / f"{name}.txt", folder / f"{name}.part"
+    if not path.exists():
+        with part.open("ab+") as file:
+            done = _whole_lines(file)
+            with Bar(str(run), len(texts), done) as bar:
+                service = load_service(run, max_batch_size=batch_size)
+                for start in range(done, len(texts), CHUNK):
+                    chunk = texts[start : start + CHUNK]
+                    lines = [" ".join(one.split()) for one in service.translate(chunk, batch_size)]
+                    file.write("".join(f"{line}\n" for line in lines).encode())
+                    file.flush()
+                    os.fsync(file.fileno())
+                    bar.advance(len(chunk))
+        part.rename(path)
+    return path.read_bytes().decode().split("\n")[:-1]
+
+
+def _whole_lines(file):
+    """How many lines of a file are whole; what is behind them, of a writer that was killed, is cut
+    off."""
+    file.seek(0)
+    content = file.read()
+    whole = content.rfind(b"\n") + 1
+    file.truncate(whole)
+    return content.count(b"\n")
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    if not (options.forward or options.backward):
+        return command.fail("give --forward, --backward or both", 2)
+    endings = options.source.suffix, options.target.suffix
+    if endings[0] == endings[1]:
+        rule = "--source and --target must have different endings, as .en and .de"
+        return command.fail(f"{rule}, got {endings[0]!r} for both", 2)
+
+    from tfformer.files import write_atomically
+    from training.data.reader import read_pairs
+
+    def translate(run, texts):
+        return translated(run, texts, options.out, options.batch_size)
+
+    try:
+        pairs = [(pair.source, pair.target) for pair in read_pairs(options.source, options.target)]
+        if not pairs:
+            raise ValueError(f"{options.source} has no pair")
+        options.out.mkdir(parents=True, exist_ok=True)
+        found = diversify(pairs, options.forward, options.backward, translate)
+        for texts, ending in zip(zip(*found, strict=True), endings, strict=True):
+            lines = "".join(f"{text}\n" for text in texts)
+            write_atomically(options.out / f"pairs{ending}", lines.encode())
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    models = len(options.forward) + len(options.backward)
+    with command.remarks():
+        print(f"{options.out}: {len(found):,} pairs of {len(pairs):,}, by {models} models")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
