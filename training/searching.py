@@ -120,15 +120,22 @@ def load_searched(arguments, options):
         ValueError: an option breaks its rule.
         RunError: a run cannot be loaded, or is of another family.
     """
-    service = _load_service(arguments, options)
-    if not require_choice(arguments):
+    from tfformer.models import ENCODER_DECODER
+    from tfformer.run import load_service, load_translator, read_config, require_family
+
+    chooses = require_choice(arguments)
+    if chooses or arguments.ensemble:
+        require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
+    if arguments.ensemble:
+        options = {**options, "ensemble": [load_translator(run) for run in arguments.ensemble]}
+        if arguments.ensemble_mean:
+            options["ensemble_mean"] = arguments.ensemble_mean
+    service = load_service(arguments.run, **options)
+    if not chooses:
         return service
 
-    from tfformer.models import ENCODER_DECODER
-    from tfformer.run import load_translator, read_config, require_family
     from training.choosing import BestOf, Choice
 
-    require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
     asked = {"n_best": arguments.n_best or N_BEST, "samples": arguments.samples or 0}
     for name in RERANKERS:
         if run := _of(arguments, name):
@@ -137,14 +144,3 @@ def load_searched(arguments, options):
             asked[field] = load_translator(run)
             asked[f"{field}_weight"] = WEIGHT if weight is None else weight
     return BestOf(service, Choice(utility=arguments.utility, **asked))
-
-
-def _load_service(arguments, options):
-    from tfformer.run import load_service, load_translator
-
-    if arguments.ensemble:
-        others = [load_translator(run) for run in arguments.ensemble]
-        options = {**options, "ensemble": others}
-        if arguments.ensemble_mean:
-            options["ensemble_mean"] = arguments.ensemble_mean
-    return load_service(arguments.run, **options)
