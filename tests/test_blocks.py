@@ -23,6 +23,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2
 import export.command
 import training.command
 from export.serving import http
+from training.choosing import reversed_words
 from training.data.reader import CorpusError, require_readable
 from training.options import corpus_files
 
@@ -63,6 +64,13 @@ def check_file(words):
     """The program, or the one that is run, is a file of the project."""
     path = ROOT / (words[1] if words[0] in ("python", "sh") else words[0])
     assert path.is_file(), path
+
+
+def check_awk(words):
+    """It turns the words of each line round, and keeps a blank one."""
+    lines = "Der Hund  bellt.\n\nJa\n"
+    done = subprocess.run(words[:2], input=lines, capture_output=True, text=True, check=True)
+    assert done.stdout == "".join(f"{reversed_words(line)}\n" for line in lines.splitlines())
 
 
 def check_curl(words):
@@ -109,6 +117,7 @@ def check_nothing(words):
 ELSEWHERE = {
     ".": ("is the shell's own, of the environment", check_nothing),
     ".ci/run": ("runs all tests", check_file),
+    "awk": ("is of every Unix", check_awk),
     "aws": ("needs a bucket", check_nothing),
     "curl": ("needs a server; tests/export/test_contract.py asks one", check_curl),
     "docker": ("needs Docker", check_docker),

@@ -42,6 +42,7 @@ PAGES = [
 # The pages whose blocks take more than two seconds: those that write a SavedModel, and others.
 SLOW = {
     "README.md",
+    "docs/guide/better_translations.md",
     "docs/guide/bulk.md",
     "docs/guide/copy.md",
     "docs/guide/evaluate.md",

@@ -1,10 +1,10 @@
 """The best of several translations, by more than the score of the search that found them.
 
-Two ways, which go together with any search and any ensemble:
+Two ways, which go together with any ensemble:
 
 - Minimum Bayes risk: the candidate that is most like what the model says on the whole, by the mean
-  of a utility, BLEU or chrF, over translations that are drawn from the model, or over the n best,
-  each by its probability (Kumar and Byrne 2004; Eikema and Aziz 2022).
+  of a utility, BLEU or chrF, over translations that are drawn from the model, or over the
+  hypotheses of the beam, each by its probability (Kumar and Byrne 2004; Eikema and Aziz 2022).
 - Reranking: to the score of the search is added, by weights, what other models say of a candidate.
   One that translates the other way says how well the source can be read out of it, a noisy channel
   (Yee et al. 2019); one that writes from right to left, whose mistakes are at other places, how
@@ -18,40 +18,44 @@ import tensorflow as tf
 
 from training.utility import UTILITIES
 
-# Of a search for candidates alone; scores are asked of more texts at once.
-BATCH = 16
-
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """What candidates there are, and which is the best.
+    """Which of the candidates is the best.
 
     Args:
-        n_best: hypotheses of the beam search that are candidates, at most 64.
-        samples: translations drawn from the model that are candidates too. Default 0.
-        utility: of minimum Bayes risk, a name of `UTILITIES`; None: the candidates' scores decide.
-        backward: a `Translator` from the target's language to the source's, or None.
+        utility: of minimum Bayes risk, a name of `UTILITIES`. Default None: the scores decide.
+        samples: translations drawn from the model that the utility is asked of, and that are
+            candidates too. Default 0: it is asked of the hypotheses of the beam.
+        backward: a `Translator` from the target's language to the source's. Default: none.
         backward_weight: of its score, to the 1 of the search. Default 0.
-        right_to_left: a `Translator` whose targets have their words in reverse order, or None.
+        right_to_left: a `Translator` whose targets have their words in reverse order. Default:
+            none.
         right_to_left_weight: of its score. Default 0.
+
+    Raises:
+        ValueError: there is no such utility.
     """
 
-    n_best: int
-    samples: int = 0
     utility: str | None = None
+    samples: int = 0
     backward: object = None
     backward_weight: float = 0.0
     right_to_left: object = None
     right_to_left_weight: float = 0.0
 
+    def __post_init__(self):
+        if self.utility not in (None, *UTILITIES):
+            raise ValueError(f"utility must be one of {[*UTILITIES]}, got {self.utility!r}")
+
     def describe(self):
         """In a few words, for a table of scores."""
-        of = f"{self.n_best} best" + (f" and {self.samples} samples" if self.samples else "")
         if self.utility:
-            return f"minimum Bayes risk by {self.utility}, {of}"
+            drawn = f" over {self.samples} samples" if self.samples else ""
+            return f"minimum Bayes risk by {self.utility}{drawn}"
         by = [f"backward {self.backward_weight:g}"] if self.backward else []
         by += [f"right-to-left {self.right_to_left_weight:g}"] if self.right_to_left else []
-        return f"reranked by {', '.join(by)}, {of}"
+        return f"reranked by {', '.join(by)}" if by else "not reranked"
 
 
 @dataclasses.dataclass
@@ -71,7 +75,8 @@ class Candidates:
 
 
 class BestOf:
-    """A `Translator` that chooses among several translations of a text.
+    """A `Translator` that chooses among several translations of a text: the hypotheses of its beam,
+    and what is drawn from it.
 
     Args:
         translator: the `Translator`.
@@ -87,18 +92,26 @@ class BestOf:
         self.signatures, self.functions = translator.signatures, translator.functions
 
     def translate(self, texts, batch_size=None, greedy=False):
-        """Texts -> the best of their candidates, in order; `greedy` must be False."""
+        """Texts -> the best of their candidates, in order.
+
+        Args:
+            texts, batch_size: as `Translator.translate` has them.
+            greedy: must be False: there is nothing to choose from.
+        """
         if greedy:
-            raise ValueError("greedy must be False where candidates are chosen from")
-        found = candidates_of(self.translator, texts, self.choice.n_best, self.choice.samples)
-        return [
-            best(text, one, self.choice, features)
-            for text, one, features in zip(
-                texts, found, features_of(texts, found, self.choice), strict=True
-            )
-        ]
+            raise ValueError("greedy must be False where candidates are chosen from, got True")
+        return self.translator.in_batches(texts, batch_size, self._best)
 
     answer = translate
+
+    def _best(self, texts):
+        """The best candidates of a batch, strings [B] both."""
+        texts = [text.decode() for text in texts.numpy()]
+        found = candidates_of(self.translator, texts, self.choice.samples)
+        features = features_of(texts, found, self.choice)
+        return tf.constant(
+            [best(one, self.choice, own) for one, own in zip(found, features, strict=True)]
+        )
 
     def search_facts(self, greedy=False):
         """How `translate` searches and chooses, for a table of scores."""
@@ -106,23 +119,31 @@ class BestOf:
         return {**facts, "search": f"{facts['search']}, {self.choice.describe()}"}
 
 
-def candidates_of(translator, texts, n_best, samples=0):
-    """The `Candidates` of each text: hypotheses of a beam of `n_best`, and translations drawn."""
-    found = [{} for _ in texts]  # text -> [score, log prob, how often drawn]
-    for chosen in _batches(texts, BATCH):
-        asked = tf.constant([texts[n] for n in chosen])
-        answer = translator.functions["beam_search"](asked, beam_width=tf.constant(n_best))
-        totals = tf.reduce_sum(answer["token_log_probs"], axis=-1).numpy()
-        hypotheses = answer["translations"].numpy(), answer["scores"].numpy(), totals
-        for n, row in zip(chosen, zip(*hypotheses, strict=True), strict=True):
-            for text, score, log_prob in zip(*row, strict=True):
-                # Two ways to cut a text into pieces are one candidate.
-                found[n].setdefault(text.decode(), [score, log_prob, 0])
+def candidates_of(translator, texts, samples=0):
+    """The `Candidates` of each text of a batch: the hypotheses of the beam, and what is drawn."""
+    found = [_hypotheses(*row) for row in zip(*_beams(translator, texts), strict=True)]
     for one, text in zip(found, texts, strict=True):
         for candidate in _drawn(translator, text, samples):
             one.setdefault(candidate, [-np.inf, -np.inf, 0])[2] += 1
     columns = [(list(one), *np.array([*one.values()]).T) for one in found]
     return [Candidates(*one) for one in columns]
+
+
+def _beams(translator, texts):
+    """Translations [B, W] of the beam of each text, their scores and their log-probabilities."""
+    answer = translator.functions["beam_search"](tf.constant(texts))
+    totals = tf.reduce_sum(answer["token_log_probs"], axis=-1)
+    return [x.numpy() for x in (answer["translations"], answer["scores"], totals)]
+
+
+def _hypotheses(texts, scores, log_probs):
+    """{text: [score, log-probability, 0 times drawn]} of a beam. Of a text that is there in two
+    segmentations, the score is the better one's and the probability both's."""
+    found = {}
+    for text, score, log_prob in zip(texts, scores, log_probs, strict=True):
+        one = found.setdefault(text.decode(), [score, -np.inf, 0])
+        one[1] = np.logaddexp(one[1], log_prob)
+    return found
 
 
 def _drawn(translator, text, samples):
@@ -149,10 +170,8 @@ def features_of(texts, found, choice):
     return np.split(rows, np.cumsum([len(one.texts) for one in found])[:-1])
 
 
-def best(text, one, choice, features):
-    """The best of the `Candidates` of a text; a blank one has a blank translation."""
-    if not text.strip():
-        return one.texts[0]
+def best(one, choice, features):
+    """The best of the `Candidates` of a text, with `features` [n, 2] of them."""
     if choice.utility:
         return one.texts[int(np.argmax(expected_utility(one, choice.utility)))]
     weights = np.array([choice.backward_weight, choice.right_to_left_weight])
@@ -179,15 +198,12 @@ def reversed_words(text):
 
 def _mean_log_probs(translator, pairs):
     """Of each (source, target) the mean log-probability of a token of the target, eos counted."""
-    found = np.zeros(len(pairs))
-    for chosen in _batches([source for source, _ in pairs], 8 * BATCH):
+    # Texts of like length together: less padding.
+    order = sorted(range(len(pairs)), key=lambda n: len(pairs[n][0]))
+    found, size = np.zeros(len(pairs)), translator.max_batch_size
+    for start in range(0, len(order), size):
+        chosen = order[start : start + size]
         sides = [tf.constant([pairs[n][side] for n in chosen]) for side in (0, 1)]
         answer = translator.functions["score"](*sides)
         found[chosen] = answer["log_prob"].numpy() / np.maximum(answer["length"].numpy(), 1)
     return found
-
-
-def _batches(texts, size):
-    """The numbers of the texts, `size` at a time, texts of like length together."""
-    order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
-    return [order[start : start + size] for start in range(0, len(order), size)]

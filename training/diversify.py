@@ -2,7 +2,7 @@
 
     python -m training.diversify --source train.en --target train.de \\
         --forward runs/one runs/two --backward runs/back-one runs/back-two --out data/diverse
-    python -m training.train --source data/diverse/pairs.en --target data/diverse/pairs.de \\
+    python -m training.train --source data/diverse/source.txt --target data/diverse/target.txt \\
         --val-source val.en --val-target val.de --run runs/final
 
 Several models, trained on the same pairs from several seeds, translate the corpus: the forward ones
@@ -24,6 +24,7 @@ from pathlib import Path
 
 from training.bar import Bar
 from training.command import Parser, count
+from training.lock import alone
 
 CHUNK = 1024  # texts between two writes
 
@@ -76,11 +77,15 @@ def translated(run, texts, folder, batch_size):
         RunError: the run cannot be loaded, or translates nothing.
         OSError: what is there is kept.
     """
+    from tfformer.files import RunError
     from tfformer.models import TRANSLATING
     from tfformer.run import load_service, read_config, require_family
 
     config = read_config(run)
     require_family(run, config, *TRANSLATING)
+    service = load_service(run, max_batch_size=batch_size)
+    if read_config(run) != config:
+        raise RunError(f"{run} has changed while it was read: is it in training?")
     made_of = [config["weights"], repr(sorted(config["search"].items())), *texts]
     name = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
     path, part = folder / f"{name}.txt", folder / f"{name}.part"
@@ -88,7 +93,6 @@ def translated(run, texts, folder, batch_size):
         with part.open("ab+") as file:
             done = _whole_lines(file)
             with Bar(str(run), len(texts), done) as bar:
-                service = load_service(run, max_batch_size=batch_size)
                 for start in range(done, len(texts), CHUNK):
                     chunk = texts[start : start + CHUNK]
                     lines = [" ".join(one.split()) for one in service.translate(chunk, batch_size)]
@@ -97,7 +101,10 @@ def translated(run, texts, folder, batch_size):
                     os.fsync(file.fileno())
                     bar.advance(len(chunk))
         part.rename(path)
-    return path.read_bytes().decode().split("\n")[:-1]
+    lines = path.read_bytes().decode().split("\n")[:-1]
+    if len(lines) != len(texts):
+        raise RunError(f"{path} must have {len(texts)} lines, got {len(lines)}: remove it")
+    return lines
 
 
 def _whole_lines(file):
@@ -119,31 +126,31 @@ def main(arguments=None):
 def _run(command, options):
     if not (options.forward or options.backward):
         return command.fail("give --forward, --backward or both", 2)
-    endings = options.source.suffix, options.target.suffix
-    if endings[0] == endings[1]:
-        rule = "--source and --target must have different endings, as .en and .de"
-        return command.fail(f"{rule}, got {endings[0]!r} for both", 2)
 
     from tfformer.files import write_atomically
     from training.data.reader import read_pairs
+
+    written = [options.out / f"{side}.txt" for side in ("source", "target")]
+    for path in (options.source, options.target):
+        if path.resolve() in [one.resolve() for one in written]:
+            return command.fail(f"--out must be a folder without the corpus, got that of {path}", 2)
 
     def translate(run, texts):
         return translated(run, texts, options.out, options.batch_size)
 
     try:
         pairs = [(pair.source, pair.target) for pair in read_pairs(options.source, options.target)]
-        if not pairs:
-            raise ValueError(f"{options.source} has no pair")
-        options.out.mkdir(parents=True, exist_ok=True)
-        found = diversify(pairs, options.forward, options.backward, translate)
-        for texts, ending in zip(zip(*found, strict=True), endings, strict=True):
-            lines = "".join(f"{text}\n" for text in texts)
-            write_atomically(options.out / f"pairs{ending}", lines.encode())
+        if not any(source.strip() and target.strip() for source, target in pairs):
+            raise ValueError(f"{options.source} has no pair of two texts that are not blank")
+        with alone(options.out, "use"):
+            found = diversify(pairs, options.forward, options.backward, translate)
+            for path, texts in zip(written, zip(*found, strict=True), strict=True):
+                lines = "".join(f"{text}\n" for text in texts)
+                write_atomically(path, lines.encode())
     except (ValueError, OSError) as error:
         return command.fail(error)
-    models = len(options.forward) + len(options.backward)
     with command.remarks():
-        print(f"{options.out}: {len(found):,} pairs of {len(pairs):,}, by {models} models")
+        print(f"{options.out}: {len(found):,} pairs, made of {len(pairs):,}")
     return 0
 
 

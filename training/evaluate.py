@@ -28,7 +28,7 @@ from pathlib import Path
 
 from training.command import Parser, count
 from training.recipe import load_recipe, recipe_names
-from training.searching import add_search, load_searched, search_options
+from training.searching import add_search, load_searched, others, search_options
 
 
 def parser():
@@ -342,6 +342,8 @@ def _scored(arguments, pairs, language, options, say):
         scores, answers = evaluate(
             service, pairs, greedy=arguments.greedy, batch_size=size, language=language
         )
+        if others(arguments):
+            scores["search"] += f" ({', '.join(path.name for path in others(arguments))})"
         print_scores(scores, str(run))
         return scores, answers
     for name in ("greedy", "language", "source_language"):

@@ -7,13 +7,13 @@ from training.command import LARGEST, Number, count, option_number, without_its_
 
 # The options of how a run is served that the commands take which ask it.
 SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
+# The names of `training.utility.UTILITIES`, without its packages.
 UTILITIES = ("bleu", "chrf")
 RERANKERS = {
     "backward": "that translates the other way",
     "right-to-left": "whose targets have their words in reverse order",
 }
-# Candidates, and the weight of a reranker, where nothing else is said.
-N_BEST, WEIGHT = 16, 1.0
+WEIGHT = 1.0  # of a reranker, where nothing else is said
 
 
 def add_search(parser):
@@ -36,31 +36,21 @@ def add_search(parser):
         choices=known.ENSEMBLE_MEANS,
         help=f"of what the runs say comes next; default {known.ENSEMBLE_MEANS[0]}",
     )
-    add_choice(parser)
-
-
-def add_choice(parser):
-    """The options of a choice among several translations, see `training.choosing`."""
     parser.add_argument(
         "--utility",
         choices=UTILITIES,
-        help="minimum Bayes risk: of the candidates that which is most like the others, by this",
-    )
-    parser.add_argument(
-        "--n-best",
-        type=count(),
-        metavar="INT",
-        help=f"candidates: so many hypotheses of a beam as wide; default {N_BEST}",
+        help="minimum Bayes risk: of the hypotheses of the beam that which is most like all of "
+        "them, by this",
     )
     parser.add_argument(
         "--samples",
         type=count(),
         metavar="INT",
-        help="with --utility: so many translations that are drawn; default none",
+        help="with --utility: like so many translations that are drawn; default: none is",
     )
     for name, what in RERANKERS.items():
         parser.add_argument(
-            f"--{name}", type=Path, metavar="RUN", help=f"rerank the candidates by a run {what}"
+            f"--{name}", type=Path, metavar="RUN", help=f"rerank the hypotheses by a run {what}"
         )
         parser.add_argument(
             f"--{name}-weight",
@@ -74,7 +64,7 @@ def search_options(arguments):
     """The options of `SEARCHED` that were given, by name.
 
     Raises:
-        ValueError: they do not go together.
+        ValueError: what was given does not go together.
     """
     given = {name: getattr(arguments, name) for name in SEARCHED}
     given = {name: value for name, value in given.items() if value is not None}
@@ -82,34 +72,29 @@ def search_options(arguments):
         raise ValueError("--beam-width and --length-penalty are of beam search, got --greedy")
     if arguments.ensemble_mean and not arguments.ensemble:
         raise ValueError("--ensemble-mean needs --ensemble")
-    require_choice(arguments)
-    return given
-
-
-def require_choice(arguments):
-    """Raises a ValueError unless the options of a choice go together; returns whether there is
-    one."""
     rerankers = [name for name in RERANKERS if _of(arguments, name)]
-    chooses = bool(rerankers or arguments.utility)
     if rerankers and arguments.utility:
         raise ValueError(f"--utility and --{rerankers[0]} both choose: give one")
-    for name in ("n_best", "samples"):
-        if getattr(arguments, name) and not chooses:
-            raise ValueError(f"--{name.replace('_', '-')} needs --utility, or a run that reranks")
     if arguments.samples and not arguments.utility:
         raise ValueError("--samples needs --utility")
     for name in RERANKERS:
         if _of(arguments, f"{name}-weight") is not None and name not in rerankers:
             raise ValueError(f"--{name}-weight needs --{name}")
-    if chooses and arguments.greedy:
-        raise ValueError("--greedy finds one translation, and there is nothing to choose")
-    if chooses and getattr(arguments, "picture", None):
+    if chooses(arguments) and arguments.greedy:
+        raise ValueError("--greedy finds one translation, and there is nothing to choose from")
+    if chooses(arguments) and getattr(arguments, "picture", None):
         raise ValueError("--picture is of the run alone, not of what is chosen")
-    return chooses
+    return given
 
 
-def _of(arguments, name):
-    return getattr(arguments, name.replace("-", "_"))
+def chooses(arguments):
+    """Whether one of several translations is asked for."""
+    return bool(arguments.utility or any(_of(arguments, name) for name in RERANKERS))
+
+
+def others(arguments):
+    """The runs that take part besides the run itself."""
+    return [*arguments.ensemble, *filter(None, (_of(arguments, name) for name in RERANKERS))]
 
 
 def load_searched(arguments, options):
@@ -123,24 +108,27 @@ def load_searched(arguments, options):
     from tfformer.models import ENCODER_DECODER
     from tfformer.run import load_service, load_translator, read_config, require_family
 
-    chooses = require_choice(arguments)
-    if chooses or arguments.ensemble:
+    if chooses(arguments) or arguments.ensemble:
         require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
     if arguments.ensemble:
         options = {**options, "ensemble": [load_translator(run) for run in arguments.ensemble]}
         if arguments.ensemble_mean:
             options["ensemble_mean"] = arguments.ensemble_mean
     service = load_service(arguments.run, **options)
-    if not chooses:
+    if not chooses(arguments):
         return service
 
     from training.choosing import BestOf, Choice
 
-    asked = {"n_best": arguments.n_best or N_BEST, "samples": arguments.samples or 0}
+    asked = {"utility": arguments.utility, "samples": arguments.samples or 0}
     for name in RERANKERS:
         if run := _of(arguments, name):
             weight = _of(arguments, f"{name}-weight")
             field = name.replace("-", "_")
             asked[field] = load_translator(run)
             asked[f"{field}_weight"] = WEIGHT if weight is None else weight
-    return BestOf(service, Choice(utility=arguments.utility, **asked))
+    return BestOf(service, Choice(**asked))
+
+
+def _of(arguments, name):
+    return getattr(arguments, name.replace("-", "_"))

@@ -4,7 +4,7 @@
         --target val.de --language de
 
 Candidates are found once, by the beam and by draws, and each row of the table is another choice
-among them: `training.choosing` has the rows that paid. The last row is no choice, but the best that
+among them, by `training.choosing`. The last row is no choice, but the best that
 any choice could come to: of each text the candidate of the greatest BLEU.
 
 Exit codes: 0 printed; 1 a run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
@@ -15,9 +15,11 @@ import time
 from pathlib import Path
 
 from training.command import LARGEST, Number, Parser, count
+from training.searching import UTILITIES
 
-# How often everything else's minute was counted in: seconds with two digits.
+# Of another model, to the 1 of the search.
 WEIGHTS = (0.25, 0.5, 1.0, 2.0)
+BATCH = 32  # texts that are searched at once
 
 
 def parser():
@@ -30,7 +32,7 @@ def parser():
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--language", default="", help="of the target: adds BLEU of the literature")
-    parser.add_argument("--n-best", type=count(), default=16, help="of the beam; default 16")
+    parser.add_argument("--beam-width", type=count(64), default=16, help="candidates; default 16")
     parser.add_argument("--samples", type=count(), default=32, help="drawn; default 32")
     parser.add_argument(
         "--weights",
@@ -43,22 +45,23 @@ def parser():
 
 
 def choices(options, backward, right_to_left):
-    """The rows: {name: `Choice`}, and whether its candidates are those of the search alone."""
+    """The rows: {name: (a `Choice`, whether what was drawn counts)}."""
     from training.choosing import Choice
 
-    rows = {"the score of the search": (Choice(options.n_best), True)}
-    for utility in ("bleu", "chrf"):
-        choice = Choice(options.n_best, utility=utility)
-        rows[f"minimum Bayes risk by {utility}, the n best"] = choice, True
-        rows[f"minimum Bayes risk by {utility}, samples"] = choice, False
-    for name, model in (("backward", backward), ("right_to_left", right_to_left)):
+    rows = {"the score of the search": (Choice(), False)}
+    for utility in UTILITIES:
+        rows[f"minimum Bayes risk by {utility}"] = Choice(utility), False
+        rows[f"minimum Bayes risk by {utility} over samples"] = Choice(utility), True
+    models = {"backward": backward, "right_to_left": right_to_left}
+    for name, model in models.items():
         for weight in options.weights if model else ():
-            changes = {name: model, f"{name}_weight": weight}
-            rows[f"{name.replace('_', '-')} {weight:g}"] = Choice(options.n_best, **changes), True
-    if backward and right_to_left:
-        for weight in options.weights:
-            both = dict(backward_weight=weight, right_to_left_weight=weight)
-            rows[f"both {weight:g}"] = Choice(options.n_best, **both), True
+            rows[f"{name.replace('_', '-')} {weight:g}"] = (
+                Choice(**{f"{name}_weight": weight}),
+                False,
+            )
+    for weight in options.weights if all(models.values()) else ():
+        both = Choice(backward_weight=weight, right_to_left_weight=weight)
+        rows[f"both {weight:g}"] = both, False
     return rows
 
 
@@ -69,8 +72,6 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    import dataclasses
-
     import numpy as np
 
     from tfformer.run import load_translator
@@ -81,7 +82,7 @@ def _run(command, options):
 
     try:
         others = [load_translator(run) for run in options.ensemble]
-        translator = load_translator(options.run, ensemble=others)
+        translator = load_translator(options.run, ensemble=others, beam_width=options.beam_width)
         backward, right_to_left = (
             load_translator(run) if run else None
             for run in (options.backward, options.right_to_left)
@@ -91,11 +92,13 @@ def _run(command, options):
         return command.fail(error)
     texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     started = time.monotonic()
-    found = choosing.candidates_of(translator, texts, options.n_best, options.samples)
-    print(f"candidates: {time.monotonic() - started:.0f} s", file=sys.stderr)
-    asked = choosing.Choice(options.n_best, backward=backward, right_to_left=right_to_left)
-    features = choosing.features_of(texts, found, asked)
-    print(f"with what others say: {time.monotonic() - started:.0f} s", file=sys.stderr)
+    asked = choosing.Choice(backward=backward, right_to_left=right_to_left)
+    found, features = [], []
+    for start in range(0, len(texts), BATCH):
+        batch = texts[start : start + BATCH]
+        found += choosing.candidates_of(translator, batch, options.samples)
+        features += choosing.features_of(batch, found[start:], asked)
+    print(f"candidates, and what others say: {time.monotonic() - started:.0f} s", file=sys.stderr)
 
     def of_search(one):
         """The candidates that the search found, and nothing of what was drawn."""
@@ -112,13 +115,10 @@ def _run(command, options):
     titles = (["BLEU, literature"] if options.language else []) + ["BLEU, 13a", "chrF2"]
     print(f"| | {' | '.join(titles)} |\n|---|{'--:|' * len(titles)}")
     few = [of_search(one) for one in found]
-    for name, (choice, alone) in choices(options, backward, right_to_left).items():
-        if not alone:
-            # The hypotheses of the search are candidates, what was drawn is what they are asked of.
-            choice = dataclasses.replace(choice, samples=options.samples)
+    for name, (choice, drawn) in choices(options, backward, right_to_left).items():
         answers = [
-            choosing.best(text, one, choice, own[: len(one.texts)])
-            for text, one, own in zip(texts, few if alone else found, features, strict=True)
+            choosing.best(one, choice, own[: len(one.texts)])
+            for one, own in zip(found if drawn else few, features, strict=True)
         ]
         row(name, answers)
     best = [

@@ -64,7 +64,11 @@ def _run(command, options):
 
     sides = {"source": options.source.suffix, "target": options.target.suffix}
     if sides["source"] == sides["target"]:
-        return command.fail("--source and --target must have different endings, as .en and .de", 2)
+        rule = "--source and --target must have different endings, as .en and .de"
+        return command.fail(f"{rule}, got {sides['source']!r} for both", 2)
+    for path in (options.source, options.target):
+        if options.out.resolve() == path.resolve().parent:
+            return command.fail(f"--out must be another folder than that of {path}", 2)
     try:
         pairs = list(read_pairs(options.source, options.target))
         hard = set(harder(pairs, options.pairs))

@@ -25,8 +25,11 @@ TEXTS = {
         for side in ("en", "de", "pt", "txt")
     )
 } | {"stories.txt": 101, "all.txt": 102, "shards/1.txt": 103, "shards/2.txt": 104}
+TEXTS |= {"distilled.de": 105, "turned.de": 106}
+TEXTS |= {"data/diverse/source.txt": 107, "data/diverse/target.txt": 108}
 # The runs of a translator that pages name, and that of one which copies.
 TRANSLATORS = ("mine", "dates", "a", "b", "old", "pt-en", "reverse", "teacher")
+TRANSLATORS += ("forward", "backward", "turned")
 COPYING = "names"
 # {a run of another family: (the family, fields of its configuration)}
 OTHERS = {

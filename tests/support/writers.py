@@ -108,6 +108,13 @@ WRITERS = {
         ],
         prints=True, there=run_there,
     ),
+    "training.diversify": Writer(
+        lambda given, folder: [
+            "--source", given.source, "--target", given.target, "--forward", given.tiny,
+            "--out", folder / "out",
+        ],
+        prints=True,
+    ),
     "training.compare": Writer(
         lambda given, folder: [given.run, given.half, *TEST_SET, "--out", folder / "out"],
         prints=True,

@@ -1,11 +1,15 @@
 """More pairs from those that there are: none twice, none lost to a kill, the same by any road."""
 
+import json
+import shutil
+
 import pytest
 import tiny
 
 from tfformer import RunError, Tokenizer, load_translator
 from tfformer.run import load_service
 from training import diversify
+from training.lock import alone
 
 PAIRS = [("a", "x"), ("b", "y"), ("c", "x")]
 SAYS = {
@@ -55,10 +59,12 @@ def test_the_command_writes_what_the_run_says(run, corpus, tmp_path, monkeypatch
         [0],
         lambda _, texts: [" ".join(one.split()) for one in translator.translate(texts)],
     )
-    found = [(tmp_path / "out" / f"pairs.{side}").read_text().splitlines() for side in ("en", "de")]
+    found = [
+        (tmp_path / "out" / f"{side}.txt").read_text().splitlines() for side in ("source", "target")
+    ]
     assert [*zip(*found, strict=True)] == expected
     assert len(expected) > 20
-    assert f"{len(expected)} pairs of 13, by 2 models" in capsys.readouterr().out
+    assert f"{len(expected)} pairs, made of 13" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -97,19 +103,69 @@ def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, lines):
 
 def test_a_mistake_is_one_line(run, corpus, tmp_path, capsys):
     (tmp_path / "train.fr").write_text("one line\n")
+    (tmp_path / "blank.de").write_text(" \n" * 13)
     files = [f"--source={tmp_path}/train.en", f"--out={tmp_path}/out"]
     for words, code, message in (
         ([f"--target={tmp_path}/train.de"], 2, "give --forward, --backward or both"),
-        ([f"--target={tmp_path}/x.en", "--forward", "r"], 2, "different endings"),
         ([f"--target={tmp_path}/train.fr", "--forward", str(run)], 1, "lines"),
+        ([f"--target={tmp_path}/blank.de", "--forward", str(run)], 1, "not blank"),
         ([f"--target={tmp_path}/train.de", "--forward", "nowhere"], 1, "nowhere is no directory"),
     ):
         assert diversify.main([*files, *words]) == code
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
-        assert not [*tmp_path.glob("out/pairs*")]
+        assert not [*tmp_path.glob("out/*.txt")]
 
 
-def test_a_model_that_translates_nothing_is_refused(tmp_path):
-    with pytest.raises(RunError):
-        diversify.translated(tmp_path, ["a"], tmp_path, 7)
+def changed(run, folder, **fields):
+    """A copy of the run, whose configuration has other fields."""
+    copy = shutil.copytree(run, folder / "changed")
+    config = json.loads((copy / "config.json").read_text())
+    (copy / "config.json").write_text(json.dumps({**config, **fields}))
+    return copy
+
+
+def test_a_model_that_translates_nothing_is_refused(run, tmp_path):
+    other = changed(run, tmp_path, family="language-model")
+    with pytest.raises(RunError, match="language-model"):
+        diversify.translated(other, ["a"], tmp_path, 7)
+
+
+def test_a_run_that_changes_meanwhile_is_refused(run, tmp_path, monkeypatch):
+    """What is written under the name of some weights is theirs."""
+    copy = shutil.copytree(run, tmp_path / "copy")
+
+    def publish(*_, **__):
+        (copy / "config.json").write_bytes((other / "config.json").read_bytes())
+
+    other = changed(run, tmp_path, training={"bleu": 1.0})
+    monkeypatch.setattr("tfformer.run.load_service", publish)
+    with pytest.raises(RunError, match="has changed while it was read"):
+        diversify.translated(copy, ["a"], tmp_path, 7)
+    assert not [*tmp_path.glob("*.part")]
+
+
+def test_a_file_of_another_number_of_lines_is_refused(run, tmp_path):
+    diversify.translated(run, ["a", "b"], tmp_path, 7)
+    [path] = tmp_path.glob("*.txt")
+    path.write_bytes(path.read_bytes() + b"more\n")
+    with pytest.raises(RunError, match="must have 2 lines, got 3: remove it"):
+        diversify.translated(run, ["a", "b"], tmp_path, 7)
+
+
+def test_the_corpus_is_never_written_over(run, corpus, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    for side, name in (("source", "train.en"), ("target", "train.de")):
+        (out / f"{side}.txt").write_bytes((tmp_path / name).read_bytes())
+    before = (out / "source.txt").read_bytes()
+    files = [f"--source={out}/source.txt", f"--target={out}/target.txt", f"--out={out}"]
+    assert diversify.main([*files, "--forward", str(run)]) == 2
+    assert "--out must be a folder without the corpus" in capsys.readouterr().err
+    assert (out / "source.txt").read_bytes() == before
+
+
+def test_two_at_once_are_kept_apart(run, corpus, tmp_path, capsys):
+    with alone(tmp_path / "out", "use"):
+        assert command(tmp_path, run) == 1
+    assert "is in use already" in capsys.readouterr().err

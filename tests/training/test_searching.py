@@ -68,29 +68,29 @@ def test_an_ensemble_is_that_of_python(runs, monkeypatch, capsys):
 def test_a_choice_is_that_of_python(runs, monkeypatch, capsys):
     one, two = map(load_translator, runs)
     asked = (
-        (["--utility", "chrf", "--samples", "3"], {"samples": 3, "utility": "chrf"}),
+        (["--utility", "chrf", "--samples", "3"], {"utility": "chrf", "samples": 3}),
         (
             ["--backward", runs[1], "--backward-weight", "2"],
             {"backward": two, "backward_weight": 2},
         ),
     )
     for words, fields in asked:
-        expected = BestOf(one, Choice(5, **fields)).translate(TEXTS)
-        found = lines_of(runs, monkeypatch, capsys, "--n-best", "5", *words)
+        expected = BestOf(one, Choice(**fields)).translate(TEXTS)
+        found = lines_of(runs, monkeypatch, capsys, *words)
         assert found == in_lines(expected)
 
 
 @pytest.mark.slow
 def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
     copy = shutil.copytree(runs[0], tmp_path / "run")
-    asked = [[], ["--ensemble", runs[1]], ["--utility", "bleu", "--n-best", "3"]]
+    asked = [[], ["--ensemble", runs[1]], ["--utility", "bleu", "--beam-width", "3"]]
     for words in asked:
         assert evaluate.main([str(copy), "--source", test_set, *words]) == 0
     found = json.loads((copy / "scores.json").read_text())
     assert [one["search"] for one in found] == [
         "beam 2",
-        "beam 2, ensemble of 2 by probabilities",
-        "beam 2, minimum Bayes risk by bleu, 3 best",
+        "beam 2, ensemble of 2 by probabilities (two)",
+        "beam 3, minimum Bayes risk by bleu",
     ]
     # Under teacher forcing the ensemble is one of two, and a choice changes nothing.
     perplexities = [one["perplexity"] for one in found]
@@ -107,7 +107,6 @@ def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
     [
         ("--ensemble-mean probabilities", "--ensemble-mean needs --ensemble"),
         ("--samples 3", "--samples needs --utility"),
-        ("--n-best 3", "--n-best needs --utility, or a run that reranks"),
         ("--backward r --samples 3", "--samples needs --utility"),
         ("--backward-weight 1", "--backward-weight needs --backward"),
         ("--utility bleu --backward r", "--utility and --backward both choose: give one"),

@@ -64,8 +64,9 @@ class Cached(abc.ABC):
         return self.twin.output(self.weights, *rows)
 
     def log_probs(self, target_ids, labels, memory, block=1024):
-        """log P(label) at all positions of target_ids [B, T], float32 [B, T]."""
-        return of_labels(self.rows(target_ids, memory), labels, self.logits_of, block)
+        """log P(label) at all positions of target_ids [B, T], float32 [B, T]; the logits of `block`
+        positions are there at a time."""
+        return label_log_probs(self.rows(target_ids, memory), labels, self.logits_of, block)
 
     def _decode(self, target_ids, memory, caches=None):
         """All positions at once, up to the output layer: rows [B * T, D], and the attention.
@@ -180,7 +181,7 @@ class Cached(abc.ABC):
         return tf.raw_ops.InplaceUpdate(x=rows, i=index, v=new)
 
 
-def of_labels(rows, labels, logits, block):
+def label_log_probs(rows, labels, logits, block):
     """log P(label) at all positions, labels [B, T] -> float32 [B, T].
 
     Args:

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.inference.cached import of_labels
+from tfformer.inference.cached import label_log_probs
 from tfformer.search.options import ENSEMBLE_MEANS
 from tfformer.search.step import State, StepResult
 
@@ -17,6 +17,9 @@ def mixed(logits, mean):
     `"probabilities"`: log((p_1 + ... + p_M) / M), which is normalised: what one of them is sure of
     stays likely. `"log-probabilities"`: (l_1 + ... + l_M) / M, of which the softmax is the
     geometric mean of the p: what one of them denies becomes unlikely.
+
+    A `repetition_penalty` divides positive logits and multiplies others. Those of
+    `"probabilities"` are log-probabilities, never positive, so it only multiplies.
     """
     logits = [tf.cast(one, tf.float32) for one in logits]
     if mean == LOG_PROBABILITIES:
@@ -83,7 +86,7 @@ class Ensemble:
             pairs = zip(self.members, rows, strict=True)
             return mixed([member.logits_of(own) for member, own in pairs], self.mean)
 
-        return of_labels(rows, labels, logits, block)
+        return label_log_probs(rows, labels, logits, block)
 
 
 def _mean(attention):

@@ -59,8 +59,8 @@ class Generation(FromSource):
         shortlist: the two arrays of a `Shortlist`, tensors or variables, for the searches that
             nothing is forced upon. Default: none.
         xla: see `Translator`.
-        mean: of an ensemble, whose twins and weights `fused` then gives; see `mixed`. Default None:
-            there is one model.
+        ensemble_mean: of an ensemble, whose twins and weights `fused` then gives; see `mixed`.
+            Default None: there is one model.
 
     Attributes:
         asked: the `Option`s that a request may choose.
@@ -82,17 +82,17 @@ class Generation(FromSource):
         penalty_form="gnmt",
         shortlist=(),
         xla=False,
-        mean=None,
+        ensemble_mean=None,
     ):
         super().__init__(config, fused, tokenizer, options, limits, penalty_form)
-        self.shortlist, self.xla, self.mean = shortlist, xla, mean
+        self.shortlist, self.xla, self.ensemble_mean = shortlist, xla, ensemble_mean
         self.off = {option.name: option.off for option in self.asked if option.off is not None}
 
     def inference(self, source_ids=None):
         """The forward pass; of these sentences alone, it is that over the shortlist, if any."""
-        if self.mean:
+        if self.ensemble_mean:
             members = zip(*self.fused(), strict=True)
-            return Ensemble([self.forward(*member) for member in members], self.mean)
+            return Ensemble([self.forward(*member) for member in members], self.ensemble_mean)
         if source_ids is not None and self.shortlist:
             return ShortlistInference(*self.fused(), *self.shortlist, source_ids)
         if size := self.options.get("attention_window"):

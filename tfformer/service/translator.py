@@ -127,6 +127,7 @@ class Translator(Translating, Searching):
 
     Attributes:
         models: that of the translator, and those of the ensemble.
+        ensemble_mean: that of an ensemble; None of one model.
         signatures: {name: `Signature`} of all that is served.
         functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
             Options have default values; `max_length` 0 means the limit.
@@ -182,14 +183,19 @@ class Translator(Translating, Searching):
         config = model.config
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
         self.dtype = checked_dtype(dtype)
+        if ensemble_mean not in ENSEMBLE_MEANS:
+            raise ValueError(
+                f"ensemble_mean must be one of {ENSEMBLE_MEANS}, got {ensemble_mean!r}"
+            )
+        ensemble = tuple(ensemble)
         if ensemble:
-            _check_ensemble(ensemble, tokenizer, ensemble_mean)
+            _check_ensemble(ensemble, tokenizer)
             of_one = {"shortlist": shortlist, "xla": xla, "explain": explain}
             for name, value in {**of_one, "attention_window": attention_window}.items():
                 if value:
                     raise ValueError(f"{name} must be off with an ensemble, got {value!r}")
         self.models = (model, *[one.model for one in ensemble])
-        self.mean = ensemble_mean if ensemble else None
+        self.ensemble_mean = ensemble_mean if ensemble else None
         longest = min(one.config.longest for one in self.models)
         if shortlist is not None:
             if config.copy:
@@ -262,11 +268,11 @@ class Translator(Translating, Searching):
         """The model, whole and without a cache: {"source_ids": int32 [N, S], "target_ids": [N, T]}
         -> logits [N, T, V]."""
         found = [model(inputs, training=False) for model in self.models]
-        return mixed(found, self.mean) if self.mean else found[0]
+        return mixed(found, self.ensemble_mean) if self.ensemble_mean else found[0]
 
     def fused_for(self, positions, dtype=None):
         """The twins and the weights of all models of an ensemble; else those of the model."""
-        if not self.mean:
+        if not self.ensemble_mean:
             return super().fused_for(positions, dtype)
         found = [fuse(model, positions, dtype or self.dtype) for model in self.models]
         return tuple(zip(*found, strict=True))
@@ -274,8 +280,8 @@ class Translator(Translating, Searching):
     def search_facts(self, greedy=False):
         """How `translate` searches, for a table of scores."""
         search = "greedy" if greedy else f"beam {self.beam_width}"
-        if self.mean:
-            search += f", ensemble of {len(self.models)} by {self.mean}"
+        if self.ensemble_mean:
+            search += f", ensemble of {len(self.models)} by {self.ensemble_mean}"
         return {
             "search": search,
             "length_penalty": 0.0 if greedy else self.length_penalty,
@@ -297,15 +303,16 @@ class Translator(Translating, Searching):
             self.length_penalty_form,
             shortlist,
             self.xla,
-            self.mean,
+            self.ensemble_mean,
         )
 
     def page(self):
         page = super().page()
-        if not self.mean:
+        if not self.ensemble_mean:
             return page
+        command = f"export.saved_model --ensemble RUN ... --ensemble-mean {self.ensemble_mean} RUN"
         about = f"{page.about}; {len(self.models)} of them, searched as one"
-        return page._replace(about=about, command="export.saved_model RUN --ensemble RUN ...")
+        return page._replace(about=about, command=command)
 
     def flops(self):
         found = [model.flops() for model in self.models]
@@ -342,14 +349,13 @@ def check_sides(model, tokenizer, kind):
         raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")
 
 
-def _check_ensemble(ensemble, tokenizer, mean):
+def _check_ensemble(ensemble, tokenizer):
     """Raises a ValueError unless these `Translator`s can be searched with one of this tokenizer."""
-    if mean not in ENSEMBLE_MEANS:
-        raise ValueError(f"ensemble_mean must be one of {ENSEMBLE_MEANS}, got {mean!r}")
-    for other in ensemble:
+    for n, other in enumerate(ensemble):
+        name = f"ensemble[{n}]"
         if type(other) is not Translator:
-            raise ValueError(f"ensemble must have Translators alone, got {type(other).__name__}")
-        if other.mean:
-            raise ValueError("ensemble must have Translators of one model each, got an ensemble")
+            raise ValueError(f"{name} must be a Translator, got {type(other).__name__}")
+        if other.ensemble_mean:
+            raise ValueError(f"{name} must be a Translator of one model, got an ensemble")
         if other.tokenizer.sha256 != tokenizer.sha256:
-            raise ValueError("ensemble must have the vocabulary of the model, got another")
+            raise ValueError(f"{name} must have the vocabulary of the model, got another")
