@@ -22,7 +22,9 @@ and so do the warm-up requests. The report and README.md say what was not compar
 With `--xla`, XLA compiles `serving_default` when it is served, and the export is verified with XLA
 on. A stock TensorFlow Serving refuses such a request unless it is started with
 `--xla_cpu_compilation_enabled`, on a GPU too: this is for a server of your own. The first request
-of each shape waits some seconds until it is compiled. The other signatures need no XLA.
+of each shape waits some seconds until it is compiled. The other signatures need no XLA. Whether it
+is worth that depends on the processor: `--compare-xla` exports the stock form, measures both, and
+says which is faster here.
 
 Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify: nothing is
 published; 2 wrong usage; 130 or 143 interrupted.
@@ -103,6 +105,11 @@ def parser():
         "stock server refuses it",
     )
     parser.add_argument(
+        "--compare-xla",
+        action="store_true",
+        help="measure too how long serving_default would take compiled by XLA, and say it",
+    )
+    parser.add_argument(
         "--explain",
         action="store_true",
         help="one signature more, explain: attention of each layer and head, the steps of the "
@@ -129,7 +136,9 @@ def add_option(parser, option, default):
     )
 
 
-def export(run, directory, progress=print, batching=False, quick=False, **options):
+def export(
+    run, directory, progress=print, batching=False, quick=False, compare_xla=False, **options
+):
     """Writes and verifies the next version.
 
     Args:
@@ -138,6 +147,7 @@ def export(run, directory, progress=print, batching=False, quick=False, **option
         progress: called with a line for each step.
         batching: write only the signatures that a server can batch. Default False.
         quick: compare no answers. Default False.
+        compare_xla: measure what XLA would compile too. Default False.
         options: of the `Service`, in place of the run's own.
 
     Returns:
@@ -157,16 +167,20 @@ def export(run, directory, progress=print, batching=False, quick=False, **option
     service = load_service(run, **options)
     if service.not_exported:
         raise RunError(f"{run}: {service.not_exported}")
+    compiled = load_service(run, **{**options, "xla": True}) if compare_xla else None
 
     def compare(requests, report):
         comparison = COMPARISONS[family_of(service.model)]
         comparison(service, requests, report, run, options, progress)
 
     texts = typical_texts(run, service)
-    return export_service(service, directory, compare, texts, progress, batching, quick)
+    known = service, directory, compare, texts, progress, batching, quick
+    return export_service(*known, compiled)
 
 
-def export_service(service, directory, compare, texts, progress, batching=False, quick=False):
+def export_service(
+    service, directory, compare, texts, progress, batching=False, quick=False, compiled=None
+):
     """Writes and verifies the next version of a `Service`, wherever its model is from.
 
     Args:
@@ -175,11 +189,12 @@ def export_service(service, directory, compare, texts, progress, batching=False,
         compare: a function of the example requests and the `Report`, to which it adds what it has
             compared the answers with.
         texts: as from `typical_texts`.
+        compiled: the same with `xla`, of which is measured how long it takes, or None.
 
     Returns:
         As `export`.
     """
-    from export.deployment import facts
+    from export.deployment import facts, measure_latency
     from export.publish import scratch
 
     directory = Path(directory)
@@ -195,6 +210,12 @@ def export_service(service, directory, compare, texts, progress, batching=False,
             return None, report
         progress("measuring how long it takes ...")
         report.deployment = facts(service, model, *texts)
+        if compiled:
+            progress("measuring how long it takes by XLA ...")
+            beside = Path(partial, "xla")
+            compiled.save(str(beside), ["serving_default"])
+            known = measure_latency(beside, texts[0], compiled.max_batch_size, xla=True)
+            report.deployment["xla_milliseconds"] = known["milliseconds"]
         return release(model, report, directory, batching, service.xla, progress), report
 
 
@@ -298,6 +319,22 @@ def _run(command, arguments):
     return tell(command, version, report, arguments.xla)
 
 
+def xla_compared(known):
+    """Lines that say what XLA would gain, of a report's `deployment`."""
+    own, faster = known["latency"]["milliseconds"], []
+    for rows, milliseconds in known["xla_milliseconds"].items():
+        yield f"a request of {rows}: {own[rows]:g} ms; compiled by XLA {milliseconds:g} ms"
+        if milliseconds < own[rows]:
+            faster.append(rows)
+    if faster:
+        yield (
+            f"On this machine XLA is faster for requests of {', '.join(faster)}: for a server of "
+            "your own, export with --xla."
+        )
+    else:
+        yield "On this machine XLA is no faster: the stock form is the one to serve."
+
+
 def _options(arguments):
     """What was given on the command line besides the two directories."""
     from export.verification.errors import UsageError
@@ -307,6 +344,8 @@ def _options(arguments):
     # A flag that is not there is False; another family may not know it.
     given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
     del given["run"], given["directory"]
+    if "xla" in given and "compare_xla" in given:
+        raise UsageError("--compare-xla is for an export without --xla")
     if "shortlist" in given:
         given["shortlist"] = Shortlist.load(given["shortlist"])
     if "rerank" in given:
@@ -328,6 +367,8 @@ def tell(command, version, report, xla=False):
             print(f"exported, answers not compared (--quick): {version}")
         elif version is not None:
             print(f"exported and verified: {version}")
+        if version is not None and "xla_milliseconds" in report.deployment:
+            print(*xla_compared(report.deployment), sep="\n")
         if version is not None and xla:
             print(
                 "A stock TensorFlow Serving refuses its serving_default: start a server of your "

@@ -72,3 +72,35 @@ def test_a_signature_that_does_not_answer_is_not_published(deployed, tmp_path, m
     assert saved_model.main([str(deployed.parent / "run"), str(base), "--quick"]) == 1
     assert "not exported: served: serving_default: 1 of 1" in capsys.readouterr().err
     assert list(base.iterdir()) == []
+
+
+def test_what_xla_gains_is_said_in_words():
+    known = {
+        "latency": {"milliseconds": {"1": 7.0, "8": 5.0}},
+        "xla_milliseconds": {"1": 3.5, "8": 6.0},
+    }
+    one, eight, last = saved_model.xla_compared(known)
+    assert one == "a request of 1: 7 ms; compiled by XLA 3.5 ms"
+    assert eight.endswith("XLA 6 ms") and "faster for requests of 1: for" in last
+    *_, last = saved_model.xla_compared({**known, "xla_milliseconds": {"1": 7.0, "8": 6.0}})
+    assert "XLA is no faster" in last
+
+
+def test_xla_is_not_compared_with_itself(tmp_path, capsys):
+    words = [str(tmp_path / "run"), str(tmp_path / "out"), "--xla", "--compare-xla"]
+    assert saved_model.main(words) == 2
+    assert "--compare-xla is for an export without --xla" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_both_forms_are_measured(deployed, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1, 2))
+    base = tmp_path / "tiny"
+    words = [str(deployed.parent / "run"), str(base), "--quick", "--compare-xla"]
+    assert saved_model.main(words) == 0
+    report = json.loads((base / "1.report.json").read_text())
+    assert set(report["deployment"]["xla_milliseconds"]) == {"1", "2"}
+    assert {check["name"] for check in report["checks"]} >= {"no XLA"}
+    assert "a request of 2: " in capsys.readouterr().out
+    assert [path.name for path in base.iterdir() if path.is_dir()] == ["1"]
