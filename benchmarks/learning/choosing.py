@@ -33,6 +33,7 @@ def parser():
     parser.add_argument("--target", type=Path, required=True)
     parser.add_argument("--language", default="", help="of the target: adds BLEU of the literature")
     parser.add_argument("--beam-width", type=count(64), default=16, help="candidates; default 16")
+    parser.add_argument("--length-penalty", type=Number(float, 0, 10), help="default: the run's")
     parser.add_argument("--samples", type=count(), default=32, help="drawn; default 32")
     parser.add_argument(
         "--weights",
@@ -82,7 +83,10 @@ def _run(command, options):
 
     try:
         others = [load_translator(run) for run in options.ensemble]
-        translator = load_translator(options.run, ensemble=others, beam_width=options.beam_width)
+        search = {"beam_width": options.beam_width}
+        if options.length_penalty is not None:
+            search["length_penalty"] = options.length_penalty
+        translator = load_translator(options.run, ensemble=others, **search)
         backward, right_to_left = (
             load_translator(run) if run else None
             for run in (options.backward, options.right_to_left)
