@@ -93,11 +93,13 @@ def parser():
         help="more runs of the same vocabulary, searched with this one as one, and written into "
         "the same SavedModel",
     )
-    parser.add_argument(
-        "--ensemble-mean",
-        choices=search.ENSEMBLE_MEANS,
-        help=f"of what the runs say comes next; default {search.ENSEMBLE_MEANS[0]}",
-    )
+    add_option(parser, search.ENSEMBLE_MEAN, search.ENSEMBLE_MEAN.default)
+    _add_form(parser)
+    return parser
+
+
+def _add_form(parser):
+    """The options of what is written, and of what is compared and measured then."""
     parser.add_argument(
         "--xla",
         action="store_true",
@@ -120,7 +122,6 @@ def parser():
         action="store_true",
         help="compare no answers: only load it, and have each signature answer once",
     )
-    return parser
 
 
 def add_option(parser, option, default):

@@ -83,6 +83,11 @@ def read_json(path, kind=dict):
     return value
 
 
+def write_lines(path, texts):
+    """Writes texts, each a line, as `write_atomically` does."""
+    write_atomically(path, "".join(f"{text}\n" for text in texts).encode())
+
+
 def write_json(path, value, checked=False):
     """Writes a JSON file, by `write_atomically`; `checked`: an object with its checksum."""
     if checked:

@@ -83,13 +83,13 @@ def translated(run, texts, folder, batch_size):
 
     config = read_config(run)
     require_family(run, config, *TRANSLATING)
-    service = load_service(run, max_batch_size=batch_size)
-    if read_config(run) != config:
-        raise RunError(f"{run} has changed while it was read: is it in training?")
     made_of = [config["weights"], repr(sorted(config["search"].items())), *texts]
     name = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
     path, part = folder / f"{name}.txt", folder / f"{name}.part"
     if not path.exists():
+        service = load_service(run, max_batch_size=batch_size)
+        if read_config(run) != config:
+            raise RunError(f"{run} has changed while it was read: is it in training?")
         with part.open("ab+") as file:
             done = _whole_lines(file)
             with Bar(str(run), len(texts), done) as bar:
@@ -127,7 +127,7 @@ def _run(command, options):
     if not (options.forward or options.backward):
         return command.fail("give --forward, --backward or both", 2)
 
-    from tfformer.files import write_atomically
+    from tfformer.files import write_lines
     from training.data.reader import read_pairs
 
     written = [options.out / f"{side}.txt" for side in ("source", "target")]
@@ -145,8 +145,7 @@ def _run(command, options):
         with alone(options.out, "use"):
             found = diversify(pairs, options.forward, options.backward, translate)
             for path, texts in zip(written, zip(*found, strict=True), strict=True):
-                lines = "".join(f"{text}\n" for text in texts)
-                write_atomically(path, lines.encode())
+                write_lines(path, texts)
     except (ValueError, OSError) as error:
         return command.fail(error)
     with command.remarks():

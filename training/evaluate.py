@@ -275,7 +275,7 @@ def _run(command, arguments):
         wrong_usage = type(error) is ValueError
         return command.fail(error, 2 if wrong_usage else 1)
 
-    from tfformer.files import write_atomically, write_json
+    from tfformer.files import write_json, write_lines
     from tfformer.run import read_config
     from training.report.card import update_card
     from training.report.scores import add_scores
@@ -297,8 +297,7 @@ def _run(command, arguments):
         if arguments.output or writable:
             write_json(arguments.output or arguments.run / "evaluation.json", scores)
         if arguments.translations:
-            lines = "".join(f"{answer}\n" for answer in answers)
-            write_atomically(arguments.translations, lines.encode())
+            write_lines(arguments.translations, answers)
         if writable:
             add_scores(arguments.run, scores, name_of(arguments), pairs, weights)
             update_card(arguments.run, say)
@@ -342,8 +341,8 @@ def _scored(arguments, pairs, language, options, say):
         scores, answers = evaluate(
             service, pairs, greedy=arguments.greedy, batch_size=size, language=language
         )
-        if others(arguments):
-            scores["search"] += f" ({', '.join(path.name for path in others(arguments))})"
+        if beside := others(arguments):
+            scores["search"] += f" ({', '.join(path.name for path in beside)})"
         print_scores(scores, str(run))
         return scores, answers
     for name in ("greedy", "language", "source_language"):

@@ -31,10 +31,9 @@ def add_search(parser):
         metavar="RUN",
         help="more runs of the same vocabulary, searched with this one as one",
     )
+    mean = known.ENSEMBLE_MEAN
     parser.add_argument(
-        "--ensemble-mean",
-        choices=known.ENSEMBLE_MEANS,
-        help=f"of what the runs say comes next; default {known.ENSEMBLE_MEANS[0]}",
+        mean.flag, choices=mean.choices, help=f"{mean.help}; default: {mean.default}"
     )
     parser.add_argument(
         "--utility",

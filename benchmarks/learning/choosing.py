@@ -76,10 +76,9 @@ def _run(command, options):
     import numpy as np
 
     from tfformer.run import load_translator
-    from training import choosing
+    from training import choosing, utility
     from training.bleu import bleu, bleu_multi30k, chrf
     from training.data.reader import read_pairs
-    from training.utility import UTILITIES
 
     try:
         others = [load_translator(run) for run in options.ensemble]
@@ -97,18 +96,20 @@ def _run(command, options):
     texts, references = [pair.source for pair in pairs], [pair.target for pair in pairs]
     started = time.monotonic()
     asked = choosing.Choice(backward=backward, right_to_left=right_to_left)
-    found, features = [], []
-    for start in range(0, len(texts), BATCH):
-        batch = texts[start : start + BATCH]
-        found += choosing.candidates_of(translator, batch, options.samples)
-        features += choosing.features_of(batch, found[start:], asked)
-    print(f"candidates, and what others say: {time.monotonic() - started:.0f} s", file=sys.stderr)
 
     def of_search(one):
         """The candidates that the search found, and nothing of what was drawn."""
         there = np.isfinite(one.scores)
         few = [text for text, kept in zip(one.texts, there, strict=True) if kept]
         return choosing.Candidates(few, one.scores[there], one.log_probs[there], np.zeros(len(few)))
+
+    found, few, features = [], [], []
+    for start in range(0, len(texts), BATCH):
+        batch = texts[start : start + BATCH]
+        found += choosing.candidates_of(translator, batch, options.samples)
+        few += map(of_search, found[start:])
+        features += choosing.features_of(batch, few[start:], asked)
+    print(f"candidates, and what others say: {time.monotonic() - started:.0f} s", file=sys.stderr)
 
     def row(name, answers):
         cells = [f"{bleu(answers, references)[0]:.2f}", f"{chrf(answers, references)[0]:.2f}"]
@@ -118,15 +119,14 @@ def _run(command, options):
 
     titles = (["BLEU, literature"] if options.language else []) + ["BLEU, 13a", "chrF2"]
     print(f"| | {' | '.join(titles)} |\n|---|{'--:|' * len(titles)}")
-    few = [of_search(one) for one in found]
     for name, (choice, drawn) in choices(options, backward, right_to_left).items():
         answers = [
-            choosing.best(one, choice, own[: len(one.texts)])
+            choosing.best(one, choice, own)
             for one, own in zip(found if drawn else few, features, strict=True)
         ]
         row(name, answers)
     best = [
-        one.texts[int(UTILITIES["bleu"](one.texts, [reference])[:, 0].argmax())]
+        one.texts[int(utility.bleu(one.texts, [reference])[:, 0].argmax())]
         for one, reference in zip(found, references, strict=True)
     ]
     row("*the best of the candidates*", best)

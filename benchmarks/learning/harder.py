@@ -59,7 +59,7 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    from tfformer.files import write_atomically
+    from tfformer.files import write_lines
     from training.data.reader import read_pairs
 
     sides = {"source": options.source.suffix, "target": options.target.suffix}
@@ -76,8 +76,7 @@ def _run(command, options):
         for name, wanted in (("hard", True), ("train", False)):
             for side, ending in sides.items():
                 chosen = [getattr(p, side) for n, p in enumerate(pairs) if (n in hard) == wanted]
-                lines = "".join(f"{text}\n" for text in chosen)
-                write_atomically(options.out / f"{name}{ending}", lines.encode())
+                write_lines(options.out / f"{name}{ending}", chosen)
     except (ValueError, OSError) as error:
         return command.fail(error)
     print(f"{options.out}: {len(hard):,} pairs in hard, {len(pairs) - len(hard):,} in train")

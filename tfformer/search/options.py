@@ -124,6 +124,11 @@ PARALLEL = {
         Option("lengths", 3, 1, 16, "of mask-predict: likeliest lengths of a target, all tried"),
     )
 }
+# Of an ensemble.
+ENSEMBLE_MEAN = Option(
+    "ensemble_mean", ENSEMBLE_MEANS[0], help="of what the models say comes next, the mean of these",
+    choices=ENSEMBLE_MEANS, asked=False,
+)  # fmt: skip
 # What a run keeps of how it is served.
 KEPT = {**OPTIONS, **PARALLEL}
 SECOND_NAMES = {second: o.name for o in OPTIONS.values() for second in o.second_names}

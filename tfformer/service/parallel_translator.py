@@ -16,7 +16,12 @@ from tfformer.service.generation import FromSource
 from tfformer.service.limits import Limits
 from tfformer.service.service import checked_dtype
 from tfformer.service.translation import serving_default
-from tfformer.service.translator import Translating, Translator, check_sides
+from tfformer.service.translator import (
+    Translating,
+    Translator,
+    check_sides,
+    check_vocabulary,
+)
 
 # In the order in which a page of a model lists them.
 SIGNATURES = (serving_default, translate_document)
@@ -210,5 +215,4 @@ def _check_rerank(rerank, model, tokenizer):
             f"rerank must be None with decoding={model.config.decoding!r}, which writes one "
             "target for each source"
         )
-    if rerank.tokenizer.sha256 != tokenizer.sha256:
-        raise ValueError("rerank must have the vocabulary of the model, got another")
+    check_vocabulary("rerank", rerank, tokenizer)

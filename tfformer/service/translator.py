@@ -7,7 +7,7 @@ from tfformer.config import whole
 from tfformer.inference.ensemble import mixed
 from tfformer.inference.fuse import fuse
 from tfformer.models import Transformer
-from tfformer.search.options import ENSEMBLE_MEANS, OPTIONS, takes_second_names
+from tfformer.search.options import ENSEMBLE_MEAN, OPTIONS, takes_second_names
 from tfformer.service.align import align
 from tfformer.service.complete import complete
 from tfformer.service.document import document_limits, translate_document
@@ -177,23 +177,17 @@ class Translator(Translating, Searching):
         xla=False,
         explain=False,
         ensemble=(),
-        ensemble_mean=ENSEMBLE_MEANS[0],
+        ensemble_mean=ENSEMBLE_MEAN.default,
     ):
         check_sides(model, tokenizer, self.KIND)
         config = model.config
         OPTIONS["length_penalty_form"].checked(length_penalty_form)
         self.dtype = checked_dtype(dtype)
-        if ensemble_mean not in ENSEMBLE_MEANS:
-            raise ValueError(
-                f"ensemble_mean must be one of {ENSEMBLE_MEANS}, got {ensemble_mean!r}"
-            )
+        ENSEMBLE_MEAN.checked(ensemble_mean)
         ensemble = tuple(ensemble)
         if ensemble:
-            _check_ensemble(ensemble, tokenizer)
             of_one = {"shortlist": shortlist, "xla": xla, "explain": explain}
-            for name, value in {**of_one, "attention_window": attention_window}.items():
-                if value:
-                    raise ValueError(f"{name} must be off with an ensemble, got {value!r}")
+            _check_ensemble(ensemble, tokenizer, {**of_one, "attention_window": attention_window})
         self.models = (model, *[one.model for one in ensemble])
         self.ensemble_mean = ensemble_mean if ensemble else None
         longest = min(one.config.longest for one in self.models)
@@ -349,13 +343,24 @@ def check_sides(model, tokenizer, kind):
         raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")
 
 
-def _check_ensemble(ensemble, tokenizer):
-    """Raises a ValueError unless these `Translator`s can be searched with one of this tokenizer."""
+def check_vocabulary(name, other, tokenizer):
+    """Raises a ValueError unless a `Translator`, the argument `name`, has this vocabulary."""
+    if other.tokenizer.sha256 != tokenizer.sha256:
+        raise ValueError(f"{name} must have the vocabulary of the model, got another")
+
+
+def _check_ensemble(ensemble, tokenizer, of_one):
+    """Raises a ValueError unless these `Translator`s can be searched with one of this tokenizer.
+
+    `of_one`: {name: value} of the options that are for one model.
+    """
     for n, other in enumerate(ensemble):
         name = f"ensemble[{n}]"
         if type(other) is not Translator:
             raise ValueError(f"{name} must be a Translator, got {type(other).__name__}")
         if other.ensemble_mean:
             raise ValueError(f"{name} must be a Translator of one model, got an ensemble")
-        if other.tokenizer.sha256 != tokenizer.sha256:
-            raise ValueError(f"{name} must have the vocabulary of the model, got another")
+        check_vocabulary(name, other, tokenizer)
+    for name, value in of_one.items():
+        if value:
+            raise ValueError(f"{name} must be off with an ensemble, got {value!r}")
