@@ -368,7 +368,7 @@ def tell(command, version, report, xla=False):
             print(f"exported, answers not compared (--quick): {version}")
         elif version is not None:
             print(f"exported and verified: {version}")
-        if version is not None and "xla_milliseconds" in report.deployment:
+        if version is not None and "xla_milliseconds" in (report.deployment or {}):
             print(*xla_compared(report.deployment), sep="\n")
         if version is not None and xla:
             print(
