@@ -58,12 +58,13 @@ ARROWS = {
     "training/distillation": "tfformer",
     "training/prepare": "tfformer training/bar training/data training/distillation "
     "training/inherited training/plan training/recipe training/rules training/tasks",
-    "training/step": "tfformer training/inherited training/methods training/report training/rules",
+    "training/step": "tfformer training/methods training/report training/rules",
     "training/state": "training/checkpoint training/report",
     "training/validation": "training/bar",
     "training/selection": "tfformer training/report",
-    "training/setup": "tfformer training/bar training/data training/step training/report "
-    "training/prepare training/rules training/state training/tasks training/validation",
+    "training/setup": "tfformer training/bar training/data training/distillation "
+    "training/inherited training/prepare training/report training/rules training/state "
+    "training/step training/tasks training/validation",
     "training/fit": "tfformer training/inherited training/plan training/prepare training/step "
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",

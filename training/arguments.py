@@ -14,7 +14,7 @@ from training.recipe import SEARCH, Recipe, options, recipe_names, tokens
 from training.rules import AUTO
 
 # The options that name other runs, in the order of `training.inherited.Runs`.
-RUNS = ("init", "init_encoder", "init_decoder", "distill")
+RUNS = ("init", "init_encoder", "init_decoder", "distill", "teachers")
 
 
 def parser(text):
@@ -58,6 +58,11 @@ def _add_runs(parser):
         "--distill", type=Path, metavar="RUN",
         help="learn this translator's vocabulary, and what it says of the sources in place of the "
         "targets",
+    )  # fmt: skip
+    parser.add_argument(
+        "--teachers", type=Path, nargs="+", metavar="RUN",
+        help="learn the vocabulary of these translators and, beside the targets, the mean of what "
+        "they expect of each next token, see --teacher-weight",
     )  # fmt: skip
 
 

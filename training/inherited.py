@@ -1,5 +1,5 @@
 """What a training takes over from other runs: all of one (`--init`), a half each (`--init-encoder`,
-`--init-decoder`), or what another says (`--distill`).
+`--init-decoder`), or what others say (`--distill`, `--teachers`).
 
 `init.json` in the prepared folder is the configuration of a model that begins with another's
 weights; `init.npz` has all of them, `halves.npz` those of its halves, and the others begin random.
@@ -45,12 +45,14 @@ class Runs(NamedTuple):
     init: its sizes, vocabulary and weights.
     encoder, decoder: the sizes, the vocabulary and the weights of one half.
     teacher: its vocabulary, and its translations as targets.
+    teachers: several, whose vocabulary is one, and what they expect of each next token.
     """
 
     init: Path | None = None
     encoder: Path | None = None
     decoder: Path | None = None
     teacher: Path | None = None
+    teachers: tuple | None = None
 
     @property
     def halves(self):
@@ -59,8 +61,13 @@ class Runs(NamedTuple):
         return {half: directory for half, directory in given.items() if directory is not None}
 
     def facts(self):
-        """{what: the name and the weights of a run, or None}, for the model card."""
-        return {name: _named(directory) for name, directory in self._asdict().items()}
+        """{what: the name and the weights of a run, of several, or None}, for the model card."""
+        return {name: _named(given) for name, given in self._asdict().items()}
+
+    @property
+    def told_by(self):
+        """The runs whose vocabulary it must have, for what they say is in its pieces."""
+        return [directory for directory in (self.teacher, *(self.teachers or ())) if directory]
 
 
 NO_RUNS = Runs()
@@ -69,6 +76,8 @@ NO_RUNS = Runs()
 def _named(directory):
     if directory is None:
         return None
+    if isinstance(directory, list | tuple):
+        return [_named(each) for each in directory]
     return {
         "run": Path(directory).resolve().name,
         "weights": run.read_config(directory)["weights"],
@@ -92,12 +101,15 @@ def take_over(folder, runs, recipe, side, learn):
         tokenizer = _begin_with(folder, runs.init, recipe, side)
     elif runs.halves:
         tokenizer = _begin_with_halves(folder, runs.halves, recipe, side, learn)
-    elif runs.teacher is not None:
-        return run.load_tokenizer(runs.teacher)
+    elif runs.told_by:
+        tokenizer = run.load_tokenizer(runs.told_by[0])
     else:
         return learn()
-    if runs.teacher is not None and run.load_tokenizer(runs.teacher).sha256 != tokenizer.sha256:
-        raise RunError(f"the vocabulary of {runs.teacher} must be that of the run to begin with")
+    begins = runs.init is not None or runs.halves
+    for directory in runs.told_by:
+        if run.load_tokenizer(directory).sha256 != tokenizer.sha256:
+            whose = "the run to begin with" if begins else runs.told_by[0]
+            raise RunError(f"the vocabulary of {directory} must be that of {whose}")
     return tokenizer
 
 
@@ -302,6 +314,21 @@ class Beginning(NamedTuple):
     config: object
     weights: dict | None = None
     partly: bool = False
+
+
+def beginning(prepared, task, recipe, tokenizer):
+    """The `Beginning` of a training.
+
+    Args:
+        prepared: the folder of what a training was prepared with.
+        task: a `Task`.
+        recipe: a `Recipe`, which says how large the model is unless it begins with another run.
+        tokenizer: the `Tokenizer` of that folder.
+    """
+    if (begun := read_init(prepared, task)) is not None:
+        return begun
+    sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+    return Beginning(task.configuration(recipe, *sizes, tokenizer.is_shared))
 
 
 def read_init(folder, task):

@@ -204,7 +204,8 @@ def settled(arguments, begun=False):
         return SETTLED_BY_INIT | {name for name, *_ in model_options()} - free
     halves = [half for half in ("encoder", "decoder") if getattr(arguments, f"init_{half}")]
     found = set()
-    if arguments.distill or len(halves) == 2 or (halves and arguments.shared_vocabulary is None):
+    told = arguments.distill or arguments.teachers
+    if told or len(halves) == 2 or (halves and arguments.shared_vocabulary is None):
         found |= VOCABULARY
     if halves:
         options = without_its_package("tfformer.config").NumberedOptions

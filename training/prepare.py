@@ -23,8 +23,8 @@ from training import plan
 from training.bar import Bar
 from training.data.noise import Noise
 from training.data.reader import CorpusReport
-from training.distillation import distilled
-from training.inherited import NO_RUNS, WHOLE, read_init_configuration, take_over
+from training.distillation import distilled, keep_teachers, read_teachers
+from training.inherited import NO_RUNS, WHOLE, beginning, read_init_configuration, take_over
 from training.recipe import SETTLED_BY_INIT, TRANSLATION, options
 from training.rules import require_vocabulary
 from training.tasks import TASKS
@@ -38,6 +38,7 @@ DOES = {
     "encoder": "beginning with the encoder of {} ...",
     "decoder": "beginning with the decoder of {} ...",
     "teacher": "the targets are translations by {} ...",
+    "teachers": "beside the targets it learns what {} expect of each token ...",
 }
 # All texts of a split; their sha256 is the one that older runs know.
 TEXT = {"train": "train/text.bin", "val": "val/text.bin"}
@@ -75,12 +76,17 @@ def prepare(folder, recipe, data, say, runs=NO_RUNS):
                 sides = (bar.over(side(name)) for name in SIDES)
                 return task.vocabulary(*sides, recipe)
 
-        for what, directory in runs._asdict().items():
-            if directory is not None:
-                say(DOES[what].format(directory))
+        for what, named in runs._asdict().items():
+            if named:
+                names = named if what == "teachers" else [named]
+                say(DOES[what].format(", ".join(map(str, names))))
         tokenizer = take_over(partial, runs, recipe, side, learn)
         # A vocabulary that came with `init` may not allow what the recipe asks for.
         require_vocabulary(recipe, tokenizer.is_shared)
+        if runs.teachers:
+            keep_teachers(partial, runs.teachers)
+            config = beginning(partial, task, recipe, tokenizer).config
+            task.of(config).require_teachers(recipe, read_teachers(partial))
         Noise(tokenizer, recipe.subword_sampling)
         for name in SIDES:
             own = getattr(tokenizer, name)

@@ -176,6 +176,9 @@ class Recipe:
         "or self-critical",
     )
     reward_samples: int = setting(METHODS, 8, "translations that are drawn for each source")
+    teacher_weight: float = setting(
+        METHODS, 0.5, "of --teachers: share of the loss that is theirs; the targets have the rest"
+    )
     weight_decay: float = setting(
         REGULARISATION,
         0.0,

@@ -46,6 +46,7 @@ BETWEEN = (
     ("subword_sampling", 0, 1),
     ("word_dropout", 0, 0.99),
     ("glancing", 0, 1),
+    ("teacher_weight", 0, 1),
     ("beam_width", 1, 64),
     ("length_penalty", 0, 10),
     ("cooldown", 0, 1),

@@ -7,6 +7,8 @@ import keras
 from tfformer.files import RunError
 from training.bar import console
 from training.data.noise import Noise
+from training.distillation import read_teachers
+from training.inherited import beginning
 from training.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
 from training.report import machine
 from training.rules import AUTO, require_model, require_vocabulary
@@ -14,7 +16,7 @@ from training.state import LAST
 from training.step.allocator import keep_freed_memory
 from training.step.budget import has_gpu
 from training.step.cores import cores_of, keep_operations_apart, share_threads
-from training.step.model import beginning, compiled_model
+from training.step.model import compiled_model
 from training.step.strategy import Strategy
 from training.tasks import TASKS
 from training.validation import Validation
@@ -92,9 +94,11 @@ class Setup:
         prepared = directory / PREPARED
         self.tokenizer = read_tokenizer(prepared)
         begun = beginning(prepared, task, recipe, self.tokenizer)
+        self.teachers = read_teachers(prepared)
         self.task = task.of(begun.config)
         require_model(recipe, begun.config)
         self.task.require_methods(recipe)
+        self.task.require_teachers(recipe, self.teachers)
         require_vocabulary(recipe, self.tokenizer.is_shared)
         train, val = (self.task.corpus(prepared / split) for split in ("train", "val"))
         keep_freed_memory()
@@ -158,13 +162,14 @@ class Setup:
                 packed=self._packs(),
                 corpus=self.batches.corpus,
                 tokenizer=self.tokenizer,
+                teachers=self.teachers,
             )
 
     def _is_simple(self):
         """Whether one device computes a batch at once, in one pass, and has nobody to ask."""
         one = self.recipe.accumulate == self.recipe.cores == 1
         methods = self.task.methods(self.recipe, tokenizer=self.tokenizer)
-        return self.strategy.is_none and one and not any(methods)
+        return self.strategy.is_none and one and not (any(methods) or self.teachers)
 
     def _can_pack(self):
         """Whether the task's model computes without padding."""

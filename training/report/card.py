@@ -213,6 +213,7 @@ TAKEN = {
     "encoder": "Its encoder began with the weights `{weights}` of the run `{run}`.",
     "decoder": "Its decoder began with the weights `{weights}` of the run `{run}`.",
     "teacher": "Its targets are translations by the run `{run}`, weights `{weights}`.",
+    "teachers": "Beside its targets it learned what the run `{run}` expects, weights `{weights}`.",
 }
 
 
@@ -222,8 +223,9 @@ def _data(task, corpus):
     yield "## Data"
     yield f"From {corpus['origin'] or 'a corpus without a name'}."
     for name, words in TAKEN.items():
-        if taken := corpus.get(name):
-            yield words.format(**taken)
+        taken = corpus.get(name) or []
+        for one in taken if isinstance(taken, list) else [taken]:
+            yield words.format(**one)
     yield ""
     rows = []
     for split in ("train", "val"):

@@ -1,31 +1,24 @@
 """What is trained: a task's model, compiled with the recipe's optimizer, schedule and loss."""
 
 from tfformer import run
-from tfformer.models import FAMILIES
+from tfformer.models import ENCODER_DECODER, FAMILIES
 from tfformer.schedule import WarmupSchedule
-from training.inherited import Beginning, read_init
+from training.methods.teachers import Teachers
 from training.step.adam import Adam
 from training.step.muon import Muon, matrices_of
 from training.step.parallel import in_parts
 
 
-def beginning(prepared, task, recipe, tokenizer):
-    """The `Beginning` of a training.
-
-    Args:
-        prepared: the folder of what a training was prepared with.
-        task: a `Task`.
-        recipe: a `Recipe`, which says how large the model is unless it begins with another run.
-        tokenizer: the `Tokenizer` of that folder.
-    """
-    if (begun := read_init(prepared, task)) is not None:
-        return begun
-    sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
-    return Beginning(task.configuration(recipe, *sizes, tokenizer.is_shared))
-
-
 def compiled_model(
-    begun, task, recipe, steps, simple=True, packed=False, corpus=None, tokenizer=None
+    begun,
+    task,
+    recipe,
+    steps,
+    simple=True,
+    packed=False,
+    corpus=None,
+    tokenizer=None,
+    teachers=(),
 ):
     """The task's model, that `fit` trains by the recipe.
 
@@ -38,6 +31,7 @@ def compiled_model(
         packed: that one leaves padding out. (A simple one does with batches that are packed.)
         corpus: that of training, for a loss that depends on it.
         tokenizer: of the run, for a method that reads texts.
+        teachers: each a `training.distillation.Teacher`, of a model that is not simple.
     """
     methods = task.methods(recipe, steps * recipe.epochs, tokenizer)
     kind = FAMILIES[task.family].model
@@ -52,6 +46,11 @@ def compiled_model(
             methods=methods,
             dtype=recipe.dtype,
         )
+    if teachers:
+        # After the student, whose weights are those that it has without them.
+        models = [_teacher(each, recipe.dtype) for each in teachers]
+        lesson = Teachers(models, recipe.teacher_weight)
+        model.methods = methods._replace(lesson=lesson)
     if begun.weights is not None:
         run.set_weights(model, begun.weights, begun.partly)
     for part in recipe.frozen():
@@ -63,6 +62,13 @@ def compiled_model(
         metrics=task.metrics(recipe),
     )
     model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def _teacher(teacher, dtype):
+    """The model of a `Teacher`."""
+    model = FAMILIES[ENCODER_DECODER].model(teacher.config, dtype=dtype)
+    run.set_weights(model, teacher.weights)
     return model
 
 

@@ -140,7 +140,10 @@ class Parts:
         counted = real(labels) if counted is None else counted * real(labels)
         with tf.GradientTape() as tape:
             logits, penalty = self._asked(inputs)
-            total = tf.reduce_sum(self.loss.call(labels, logits) * counted) + penalty
+            loss = self.loss.call(labels, logits)
+            if self.methods.lesson:
+                loss = self.methods.lesson(loss, logits, inputs)
+            total = tf.reduce_sum(loss * counted) + penalty
             scaled = self.optimizer.scale_loss(total / size)
         for metric in self.metrics:
             if metric.name != "loss":

@@ -10,6 +10,7 @@ from tfformer.loss import LengthCrossEntropy
 from tfformer.models import NON_AUTOREGRESSIVE
 from tfformer.search.options import PARALLEL
 from training.methods.method import Methods
+from training.tasks.task import Task
 from training.tasks.translation import Translation
 
 
@@ -54,6 +55,8 @@ class NonAutoregressiveTranslation(Translation):
             )
         if recipe.r_drop:
             raise ValueError(f"r_drop must be 0 with glancing, got {recipe.r_drop}")
+
+    require_teachers = Task.require_teachers
 
     def methods(self, recipe, steps=1, tokenizer=None):
         if not recipe.glancing:

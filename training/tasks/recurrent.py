@@ -10,7 +10,7 @@ class RecurrentTranslation(Translation):
 
     family, configuration_class = RECURRENT, RecurrentConfig
     description = "A recurrent encoder-decoder with attention (Bahdanau et al. 2015)"
-    known_methods, exported = ("objective",), False
+    known_methods, exported = ("objective", "teacher_weight"), False
     # A recurrence reads padded rows, one position after the other.
     without_padding = None
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfformer.config import PAD
+from tfformer.files import RunError
 from tfformer.models import FAMILIES
 from training.data.batches import Batches
 from training.data.corpus import Corpus, write_corpus
@@ -152,6 +153,16 @@ class Task(abc.ABC):
         batch by its rows, of which short texts have more.
         """
         return {"loss": math.log(results["perplexity"]), "accuracy": results["accuracy"]}
+
+    def require_teachers(self, recipe, teachers):
+        """Raises a RunError if the model cannot learn what these expect of each next token.
+
+        Args:
+            recipe: a `Recipe`.
+            teachers: each a `training.distillation.Teacher`; perhaps none.
+        """
+        if teachers:
+            raise RunError(f"--teachers are for translation, got the family {self.family!r}")
 
     # What is validated and published.
 

@@ -1,0 +1,215 @@
+"""Teachers: what they expect of each next token is learned beside the targets."""
+
+import itertools
+import re
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from shared import once
+from stopped import assert_goes_on
+
+from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
+from tfformer import run as runs
+from tfformer.layers.rows import without_padding
+from training import train
+from training.methods.method import Methods
+from training.methods.teachers import Teachers
+from training.step.adam import Adam
+from training.step.parallel import in_parts
+
+V = 19
+NUMBERS = ("eins", "zwei", "drei", "vier", "fünf")
+SIZES = [
+    "--preset", "test", "--num-encoder-layers", "1", "--num-decoder-layers", "1", "--epochs", "2",
+    "--max-tokens", "47", "--batch-tokens", "256", "--warmup-steps", "5", "--cores", "1",
+    "--checkpoint-steps", "3",
+]  # fmt: skip
+
+
+def config(**options):
+    return TransformerConfig.preset("test", V, dropout=0.0, num_decoder_layers=1, **options)
+
+
+@pytest.fixture
+def batch(rng):
+    """Inputs and labels of 4 pairs, padded to 7 and 5 tokens."""
+    source, labels = (rng.integers(4, V, (4, size)).astype("int32") for size in (7, 5))
+    source[1, 4:] = labels[0, 3:] = labels[3, 2:] = 0
+    first = np.full((4, 1), 2, "int32")
+    target = np.where(labels, np.concatenate([first, labels[:, :-1]], axis=1), 0)
+    return {"source_ids": source, "target_ids": target}, labels
+
+
+def models(randomise, count):
+    found = [randomise(Transformer(config())) for _ in range(count)]
+    for n, model in enumerate(found):  # `randomise` moves all of them alike
+        model.set_weights([(1 + n / 3) * weight for weight in model.get_weights()])
+    return found
+
+
+def student(randomise, lesson=None, **options):
+    keras.utils.set_random_seed(5)
+    model = in_parts(Transformer)(config(), methods=Methods(lesson=lesson), **options)
+    randomise(model).compile(Adam(0.01), SmoothedCrossEntropy())
+    return model
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_it_is_the_cross_entropy_to_their_mean(batch, randomise, packed):
+    inputs, labels = batch
+    if packed:
+        inputs, labels = without_padding(*map(tf_of, batch))
+    one, two, own = models(randomise, 3)
+    loss = np.random.default_rng(3).uniform(1, 2, np.shape(labels)).astype("float32")
+    logits = own(inputs)
+    found = Teachers([one, two], 0.3)(loss, logits, inputs)
+
+    def softmax(z):
+        z = np.exp(np.float64(z) - np.max(z, axis=-1, keepdims=True))
+        return z / z.sum(axis=-1, keepdims=True)
+
+    q = (softmax(one(inputs)) + softmax(two(inputs))) / 2
+    wanted = 0.7 * loss - 0.3 * (q * np.log(softmax(logits))).sum(axis=-1)
+    assert found.shape == np.shape(labels)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+def tf_of(arrays):
+    return tf.nest.map_structure(tf.constant, arrays)
+
+
+def test_who_knows_what_the_teacher_knows_learns_nothing(batch, randomise):
+    """The cross-entropy is least where both are the same: each gradient is 0."""
+    inputs, labels = tf_of(batch)
+    model = student(randomise)
+    other = Transformer(config())
+    other.set_weights(model.get_weights())
+    model.methods = Methods(lesson=Teachers([other], 1.0))
+    total, tokens, *gradients = model._sums(inputs, labels)
+    assert total > 0 and tokens == np.count_nonzero(labels)
+    assert max(np.abs(gradient).max() for gradient in gradients) < 1e-4
+    model.methods = Methods(lesson=Teachers([other], 0.5))
+    assert max(np.abs(gradient).max() for gradient in model._sums(inputs, labels)[2:]) > 0.1
+
+
+def test_without_weight_they_change_nothing(batch, randomise):
+    inputs, labels = tf_of(batch)
+    alone = student(randomise)._sums(inputs, labels)
+    taught = student(randomise, Teachers(models(randomise, 2), 0.0))._sums(inputs, labels)
+    for mine, other in zip(taught, alone, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+@pytest.mark.parametrize(("parts", "cores"), [(1, 2), (2, 1)])
+@pytest.mark.parametrize("packed", [None, without_padding])
+def test_parts_learn_what_the_whole_learns(batch, randomise, parts, cores, packed):
+    inputs, labels = tf_of(batch)
+    lesson = Teachers(models(randomise, 2), 0.4)
+    whole = student(randomise, lesson)._sums(inputs, labels)
+    split = student(randomise, lesson, parts=parts, cores=cores, without_padding=packed)
+    for mine, other in zip(split._sums(inputs, labels), whole, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)
+
+
+def test_a_student_comes_to_say_what_its_teachers_say(batch, randomise):
+    """And the teachers stay as they are, and are nobody's weights."""
+    inputs, labels = tf_of(batch)
+    teachers = models(randomise, 2)
+    before = [weight for model in teachers for weight in model.get_weights()]
+    model = student(randomise, Teachers(teachers, 1.0))
+    count = len(model.weights)
+    assert apart(model, teachers, inputs, labels) > 1
+    model.fit(tf.data.Dataset.from_tensors((inputs, labels)).repeat(151), shuffle=False, verbose=0)
+    assert apart(model, teachers, inputs, labels) < 0.03
+    assert len(model.weights) == count == len(Transformer(config()).weights)
+    after = [weight for teacher in teachers for weight in teacher.get_weights()]
+    for mine, other in zip(after, before, strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+def apart(model, teachers, inputs, labels):
+    """The divergence of what a model says from the mean of what two teachers say, in nats."""
+    expected = sum(tf.nn.softmax(teacher(inputs)) for teacher in teachers) / 2
+    ratio = expected / tf.nn.softmax(model(inputs))
+    divergence = tf.reduce_sum(expected * tf.math.log(ratio), axis=-1)
+    return float(tf.reduce_mean(divergence[labels != 0]))
+
+
+# In a training.
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Pairs, and translators: `one` and `two` can teach them, the others cannot."""
+
+    def make(folder):
+        folder.mkdir()
+        texts = [" ".join(words) for words in itertools.product(NUMBERS, repeat=3)]
+        (folder / "pairs.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in texts))
+        tokenizer = Tokenizer.train(texts, vocabulary_size=290, kind="char")
+        upper = Tokenizer.train([t.upper() for t in texts], vocabulary_size=290, kind="char")
+        size = tokenizer.source_vocabulary_size
+        for name, options in (("one", {}), ("two", {"d_ff": 37}), ("other", {}),
+                              ("short", {"positions": "learned", "max_positions": 31}),
+                              ("marian", {"source_eos": False})):  # fmt: skip
+            model = Transformer(TransformerConfig.preset("test", size, **options))
+            runs.save(folder / name, model, upper if name == "other" else tokenizer)
+
+    return once(tmp_path_factory, "teachers", make)
+
+
+def words(folder, run, *teachers):
+    named = ["--teachers", *(str(folder / teacher) for teacher in teachers)] if teachers else []
+    return ["--source", str(folder / "pairs.tsv"), "--run", str(run), *SIZES, *named]
+
+
+@pytest.mark.slow
+def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
+    """Also when they are gone. The card names them."""
+    arguments = words(folder, tmp_path / "whole", "one", "two")
+    assert train.main(arguments) == 0
+    card = (tmp_path / "whole" / "README.md").read_text()
+    for name in ("one", "two"):
+        weights = runs.read_config(folder / name)["weights"]
+        learned = f"learned what the run `{name}` expects, weights `{weights}`"
+        assert learned in card
+    assert_goes_on(
+        words(folder, tmp_path / "run", "one", "two"), tmp_path / "run", tmp_path / "whole", at=3
+    )
+    capsys.readouterr()
+    again = words(folder, tmp_path / "run", "two", "one")
+    assert train.main([*again, "--resume"]) == 2
+    assert "--teachers is for a run that begins" in capsys.readouterr().err
+    # A damaged one is named.
+    kept = tmp_path / "run" / "prepared" / "teacher-2.npz"
+    kept.write_bytes(kept.read_bytes()[:-7])
+    assert train.main(["--run", str(tmp_path / "run"), "--resume", "--epochs", "3"]) == 1
+    assert "teacher-2.npz is damaged" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("teachers", "options", "message"),
+    [
+        (["one", "other"], [], "the vocabulary of .*other must be that of .*one"),
+        (["two"], ["--init", "other"], "the vocabulary of .*two must be that of the run to begin"),
+        (["one", "short"], [], "max_tokens must be at most 31, the positions of a teacher, got 47"),
+        (["marian"], [], "source_eos must be one for --teachers and their student, got False"),
+        (["one"], ["--both-ways", "1"], "both_ways must be 0 with --teachers, got 1"),
+        (["one"], ["--teacher-weight", "1.5"], r"teacher_weight must be in \[0, 1\], got 1.5"),
+        (["one"], ["--vocabulary-size", "300"], "--vocabulary-size cannot be given with --teach"),
+        (["nobody"], [], "nobody is no directory"),
+        (["one"], ["--family", "non-autoregressive"], "--teachers are for translation, got the"),
+        ([], ["--teacher-weight", "0.3"], "--teacher-weight needs --teachers"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said_in_a_line(folder, tmp_path, capsys, teachers, options, message):
+    given = [str(folder / word) if word == "other" else word for word in options]
+    sizes = SIZES[6:] if "--init" in given else SIZES
+    arguments = [*words(folder, tmp_path / "run", *teachers)[:4], *sizes]
+    named = ["--teachers", *(str(folder / name) for name in teachers)] if teachers else []
+    assert train.main([*arguments, *named, *given]) in (1, 2)
+    said = capsys.readouterr().err
+    assert re.search(message, said) and said.count("error:") == 1 and "Traceback" not in said, said
+    assert not (tmp_path / "run" / "prepared").exists()

@@ -1,0 +1,46 @@
+"""Distillation by distributions: a student learns what its teachers expect of each next token.
+
+A reference says which word has come, and nothing of the others that could have. A teacher says of
+all words how likely they are, given the same words before, and several teachers say it better than
+one: their mean is an ensemble, which is served as one small model after it.
+"""
+
+import tensorflow as tf
+
+
+class Teachers:
+    """(1 - w) times the loss of a token plus w times the cross-entropy
+
+        - sum_v q_v log p_v, q = 1/n sum_i q_i
+
+    of the student's p to the mean q of the distributions of n teachers, who read the same source
+    and the same true words of the target (Kim and Rush 2016, "Sequence-Level Knowledge
+    Distillation", section 3.1; Hinton et al. 2015, "Distilling the Knowledge in a Neural Network",
+    for the mean of several).
+
+    Teachers have no dropout and learn nothing. Neither Keras nor a checkpoint sees their weights.
+
+    Args:
+        models: the teachers, each a `Transformer` of the student's vocabulary.
+        weight: w in [0, 1].
+
+    Call arguments:
+        loss: float32 [B, T] or, of a batch without padding, [M]: of each token.
+        logits: the student's, of that shape and [V].
+        inputs: of the batch, padded or packed, as the student has read them.
+
+    Returns:
+        float32 of the shape of `loss`.
+    """
+
+    def __init__(self, models, weight):
+        self.models, self.weight = models, weight
+
+    def __call__(self, loss, logits, inputs):
+        of_each = [
+            tf.nn.softmax(tf.cast(model(inputs, training=False), tf.float32))
+            for model in self.models
+        ]
+        expected = tf.stop_gradient(tf.add_n(of_each) / len(of_each))
+        taught = tf.nn.softmax_cross_entropy_with_logits(expected, tf.cast(logits, tf.float32))
+        return (1 - self.weight) * loss + self.weight * taught
