@@ -22,9 +22,15 @@ and so do the warm-up requests. The report and README.md say what was not compar
 With `--xla`, XLA compiles `serving_default` when it is served, and the export is verified with XLA
 on. A stock TensorFlow Serving refuses such a request unless it is started with
 `--xla_cpu_compilation_enabled`, on a GPU too: this is for a server of your own. The first request
-of each shape waits some seconds until it is compiled. The other signatures need no XLA. Whether it
-is worth that depends on the processor: `--compare-xla` exports the stock form, measures both, and
-says which is faster here.
+of each shape waits some seconds until it is compiled. The other signatures need no XLA.
+
+With `--low-latency`, `serving_default` of a translator has a graph of its own for requests of one
+text: on processors where TensorFlow computes by oneDNN (those with AVX512_VNNI or AMX) these take
+less time, on a stock server too, most of all on one without flags of threads. The server needs more
+memory.
+
+What either is worth depends on the processor: `--compare-forms` measures both beside what it
+exports, and says which is fastest here.
 
 Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify: nothing is
 published; 2 wrong usage; 130 or 143 interrupted.
@@ -35,6 +41,7 @@ import sys
 from pathlib import Path
 
 from export.command import Parser, count, option_number, without_its_package
+from export.forms import FORMS, compared, other_forms
 
 # What `--quick` leaves out here; `export.verify` names its own part.
 NOT_COMPARED = (
@@ -107,9 +114,16 @@ def _add_form(parser):
         "stock server refuses it",
     )
     parser.add_argument(
-        "--compare-xla",
+        "--low-latency",
         action="store_true",
-        help="measure too how long serving_default would take compiled by XLA, and say it",
+        help="a graph of its own for requests of one text: faster where TensorFlow computes by "
+        "oneDNN, and needs more memory",
+    )
+    parser.add_argument(
+        "--compare-forms",
+        action="store_true",
+        help="measure too how long serving_default would take with --xla and with --low-latency, "
+        "and say which is fastest here",
     )
     parser.add_argument(
         "--explain",
@@ -138,7 +152,7 @@ def add_option(parser, option, default):
 
 
 def export(
-    run, directory, progress=print, batching=False, quick=False, compare_xla=False, **options
+    run, directory, progress=print, batching=False, quick=False, compare_forms=False, **options
 ):
     """Writes and verifies the next version.
 
@@ -148,7 +162,7 @@ def export(
         progress: called with a line for each step.
         batching: write only the signatures that a server can batch. Default False.
         quick: compare no answers. Default False.
-        compare_xla: measure what XLA would compile too. Default False.
+        compare_forms: measure the other forms of `FORMS` too. Default False.
         options: of the `Service`, in place of the run's own.
 
     Returns:
@@ -168,7 +182,7 @@ def export(
     service = load_service(run, **options)
     if service.not_exported:
         raise RunError(f"{run}: {service.not_exported}")
-    compiled = load_service(run, **{**options, "xla": True}) if compare_xla else None
+    others = other_forms(run, service, options) if compare_forms else {}
 
     def compare(requests, report):
         comparison = COMPARISONS[family_of(service.model)]
@@ -176,11 +190,11 @@ def export(
 
     texts = typical_texts(run, service)
     known = service, directory, compare, texts, progress, batching, quick
-    return export_service(*known, compiled)
+    return export_service(*known, others)
 
 
 def export_service(
-    service, directory, compare, texts, progress, batching=False, quick=False, compiled=None
+    service, directory, compare, texts, progress, batching=False, quick=False, others=None
 ):
     """Writes and verifies the next version of a `Service`, wherever its model is from.
 
@@ -190,12 +204,14 @@ def export_service(
         compare: a function of the example requests and the `Report`, to which it adds what it has
             compared the answers with.
         texts: as from `typical_texts`.
-        compiled: the same with `xla`, of which is measured how long it takes, or None.
+        others: {form: the same service in another form}, of which is measured how long it takes.
+            Default: none.
 
     Returns:
         As `export`.
     """
-    from export.deployment import facts, measure_latency
+    from export.deployment import facts
+    from export.forms import measured
     from export.publish import scratch
 
     directory = Path(directory)
@@ -211,12 +227,9 @@ def export_service(
             return None, report
         progress("measuring how long it takes ...")
         report.deployment = facts(service, model, *texts)
-        if compiled:
-            progress("measuring how long it takes by XLA ...")
-            beside = Path(partial, "xla")
-            compiled.save(str(beside), ["serving_default"])
-            known = measure_latency(beside, texts[0], compiled.max_batch_size, xla=True)
-            report.deployment["xla_milliseconds"] = known["milliseconds"]
+        if others:
+            found = measured(others, partial, texts[0], progress)
+            report.deployment["other_forms_milliseconds"] = found
         return release(model, report, directory, batching, service.xla, progress), report
 
 
@@ -320,22 +333,6 @@ def _run(command, arguments):
     return tell(command, version, report, arguments.xla)
 
 
-def xla_compared(known):
-    """Lines that say what XLA would gain, of a report's `deployment`."""
-    own, faster = known["latency"]["milliseconds"], []
-    for rows, milliseconds in known["xla_milliseconds"].items():
-        yield f"a request of {rows}: {own[rows]:g} ms; compiled by XLA {milliseconds:g} ms"
-        if milliseconds < own[rows]:
-            faster.append(rows)
-    if faster:
-        yield (
-            f"On this machine XLA is faster for requests of {', '.join(faster)}: for a server of "
-            "your own, export with --xla."
-        )
-    else:
-        yield "On this machine XLA is no faster: the stock form is the one to serve."
-
-
 def _options(arguments):
     """What was given on the command line besides the two directories."""
     from export.verification.errors import UsageError
@@ -345,8 +342,8 @@ def _options(arguments):
     # A flag that is not there is False; another family may not know it.
     given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
     del given["run"], given["directory"]
-    if "xla" in given and "compare_xla" in given:
-        raise UsageError("--compare-xla is for an export without --xla")
+    if "compare_forms" in given and set(FORMS) & set(given):
+        raise UsageError("--compare-forms is for an export in no form of its own")
     if "shortlist" in given:
         given["shortlist"] = Shortlist.load(given["shortlist"])
     if "rerank" in given:
@@ -368,8 +365,9 @@ def tell(command, version, report, xla=False):
             print(f"exported, answers not compared (--quick): {version}")
         elif version is not None:
             print(f"exported and verified: {version}")
-        if version is not None and "xla_milliseconds" in (report.deployment or {}):
-            print(*xla_compared(report.deployment), sep="\n")
+        if version is not None and report.deployment:
+            for line in compared(report.deployment):
+                print(line)
         if version is not None and xla:
             print(
                 "A stock TensorFlow Serving refuses its serving_default: start a server of your "

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from export import deployment, saved_model
+from export import deployment, forms, saved_model
 from export.verification import compare, families, serve
 from tfformer.service.score import score
 from tfformer.service.translation import serving_default
@@ -74,33 +74,39 @@ def test_a_signature_that_does_not_answer_is_not_published(deployed, tmp_path, m
     assert list(base.iterdir()) == []
 
 
-def test_what_xla_gains_is_said_in_words():
-    known = {
-        "latency": {"milliseconds": {"1": 7.0, "8": 5.0}},
-        "xla_milliseconds": {"1": 3.5, "8": 6.0},
+def test_which_form_is_fastest_is_said_in_words():
+    known = {"latency": {"milliseconds": {"1": 7.0, "8": 5.0}}}
+    assert list(forms.compared(known)) == []
+    known["other_forms_milliseconds"] = {
+        "xla": {"1": 3.5, "8": 6.0},
+        "low_latency": {"1": 3.7, "8": 5.3},
     }
-    one, eight, last = saved_model.xla_compared(known)
-    assert one == "a request of 1: 7 ms; compiled by XLA 3.5 ms"
-    assert eight.endswith("XLA 6 ms") and "faster for requests of 1: for" in last
-    *_, last = saved_model.xla_compared({**known, "xla_milliseconds": {"1": 7.0, "8": 6.0}})
-    assert "XLA is no faster" in last
+    one, eight, last = forms.compared(known)
+    each = "as exported 7 ms, --xla 3.5 ms, --low-latency 3.7 ms"
+    assert one == f"a request of 1: {each}; fastest here: --xla"
+    assert eight.endswith("fastest here: as exported") and "a server of your own" in last
 
 
-def test_xla_is_not_compared_with_itself(tmp_path, capsys):
-    words = [str(tmp_path / "run"), str(tmp_path / "out"), "--xla", "--compare-xla"]
+@pytest.mark.parametrize("form", ["--xla", "--low-latency"])
+def test_a_form_is_not_compared_with_itself(tmp_path, capsys, form):
+    words = [str(tmp_path / "run"), str(tmp_path / "out"), form, "--compare-forms"]
     assert saved_model.main(words) == 2
-    assert "--compare-xla is for an export without --xla" in capsys.readouterr().err
+    assert "--compare-forms is for an export in no form of its own" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
-def test_both_forms_are_measured(deployed, tmp_path, monkeypatch, capsys):
+def test_all_forms_are_measured(deployed, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1, 2))
     base = tmp_path / "tiny"
-    words = [str(deployed.parent / "run"), str(base), "--quick", "--compare-xla"]
+    words = [str(deployed.parent / "run"), str(base), "--quick", "--compare-forms"]
     assert saved_model.main(words) == 0
     report = json.loads((base / "1.report.json").read_text())
-    assert set(report["deployment"]["xla_milliseconds"]) == {"1", "2"}
+    found = report["deployment"]["other_forms_milliseconds"]
+    assert {form: set(took) for form, took in found.items()} == {
+        "xla": {"1", "2"},
+        "low_latency": {"1", "2"},
+    }
     assert {check["name"] for check in report["checks"]} >= {"no XLA"}
     assert "a request of 2: " in capsys.readouterr().out
     assert [path.name for path in base.iterdir() if path.is_dir()] == ["1"]

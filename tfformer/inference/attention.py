@@ -2,6 +2,7 @@
 
 import tensorflow as tf
 
+from tfformer.inference import low_latency
 from tfformer.inference.dense import Dense
 from tfformer.layers.attention import MultiHeadAttention
 
@@ -11,20 +12,27 @@ class Heads:
 
     Of keys and values there may be fewer heads, G. Then the queries of the H / G heads that share
     one stand together, [B, G, H / G * T, K], wherever they are multiplied with it.
+
+    Args:
+        layer: the attention.
+        few_rows: whether it has the operations of `tfformer.inference.low_latency`.
     """
 
-    def __init__(self, layer):
+    def __init__(self, layer, few_rows):
         self.num_heads, self.head_size = layer.num_heads, layer.head_size
         self.key_value_heads = layer.key_value_heads
         self.shared = self.num_heads // self.key_value_heads
         # q / sqrt(K) is in the weights.
         self.scale = layer.head_size**-0.5
+        self.product = low_latency.product if few_rows else tf.matmul
+        self.softmax = low_latency.softmax if few_rows else tf.nn.softmax
+        self.transposed = low_latency.transposed if few_rows else tf.transpose
 
     def split(self, x, batch, length, parts, num_heads=None):
         """Rows [B * T, parts * N] -> `parts` tensors [B, H, T, K]."""
         heads = num_heads or self.num_heads
         x = tf.reshape(x, [batch, length, parts, heads, self.head_size])  # [B, T, N, H, K]
-        return tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4]), num=parts)  # N of [B, H, T, K]
+        return tf.unstack(self.transposed(x, [2, 0, 3, 1, 4]), num=parts)  # N of [B, H, T, K]
 
     def split_own(self, x, batch, length):
         """Rows of queries, keys and values side by side -> [B, H, T, K], twice [B, G, T, K]."""
@@ -46,7 +54,7 @@ class Heads:
 
     def merge(self, heads):
         """[B, H, T, K] -> rows [B * T, D]."""
-        heads = tf.transpose(heads, [0, 2, 1, 3])  # [B, T, H, K]
+        heads = self.transposed(heads, [0, 2, 1, 3])  # [B, T, H, K]
         return tf.reshape(heads, [-1, self.width])  # [B * T, D]
 
     def grouped(self, x):
@@ -68,13 +76,13 @@ class Heads:
     def weights(self, queries, keys, bias):
         """softmax(q k^T + bias) in float32, [B, H, T, S]; the queries are scaled already, and the
         bias is of one head or of each."""
-        scores = tf.matmul(self.grouped(queries), keys, transpose_b=True)
-        return tf.nn.softmax(tf.cast(self.ungrouped(scores), tf.float32) + bias)
+        scores = self.product(self.grouped(queries), keys, transpose_b=True)
+        return self.softmax(tf.cast(self.ungrouped(scores), tf.float32) + bias)
 
     def mixed(self, weights, values):
         """Weights [B, H, T, S] and values [B, G, S, K] -> rows [B * T, D]."""
         weights = self.grouped(tf.cast(weights, values.dtype))
-        return self.merge(self.ungrouped(tf.matmul(weights, values)))
+        return self.merge(self.ungrouped(self.product(weights, values)))
 
 
 class SelfAttention:
@@ -82,7 +90,7 @@ class SelfAttention:
     heads of keys and values."""
 
     def __init__(self, layer, name, fusing):
-        self.heads = Heads(layer)
+        self.heads = Heads(layer, fusing.few_rows)
         projections = [layer.query_projection, layer.key_projection, layer.value_projection]
         self.qkv = Dense(projections, f"{name}/qkv", fusing, [self.heads.scale, 1.0, 1.0])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
@@ -117,7 +125,7 @@ class CrossAttention:
     """Queries alone: the memory's keys and values are computed once, for all layers together."""
 
     def __init__(self, layer, name, fusing):
-        self.heads = Heads(layer)
+        self.heads = Heads(layer, fusing.few_rows)
         self.query = Dense([layer.query_projection], f"{name}/query", fusing, [self.heads.scale])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
         self.location = layer.location and fusing.twin(layer.location, f"{name}/location")

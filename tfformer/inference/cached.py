@@ -5,6 +5,7 @@ import abc
 import tensorflow as tf
 
 from tfformer.config import PAD
+from tfformer.inference.low_latency import as_tensors
 from tfformer.inference.masks import attention_bias, causal_bias
 from tfformer.search.step import State, StepResult
 
@@ -21,7 +22,7 @@ class Cached(abc.ABC):
 
     def __init__(self, twin, weights):
         self.twin = twin
-        self.weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
+        self.weights = as_tensors(weights)
         self.vocabulary_size = twin.vocabulary_size
 
     @abc.abstractmethod
@@ -155,9 +156,9 @@ class Cached(abc.ABC):
             # k q^T and not q k^T: there are many keys for a few queries, and the product of the
             # longer matrix with the shorter takes a third of the time.
             queries = heads.grouped(queries)  # [B, G, H / G * W, K]
-            scores = tf.matmul(keys, queries, transpose_b=True)  # [B, G, C * W, H / G * W]
-            scores = heads.ungrouped(tf.transpose(scores, [0, 1, 3, 2]))  # [B, H, W, C * W]
-            weights = tf.nn.softmax(tf.cast(scores, tf.float32) + seen)  # [B, H, W, C * W]
+            scores = heads.product(keys, queries, transpose_b=True)  # [B, G, C * W, H / G * W]
+            scores = heads.ungrouped(heads.transposed(scores, [0, 1, 3, 2]))  # [B, H, W, C * W]
+            weights = heads.softmax(tf.cast(scores, tf.float32) + seen)  # [B, H, W, C * W]
             return heads.mixed(weights, values)
 
         x, attention = self._through(x, batch, width, attend, state.memory)

@@ -68,13 +68,14 @@ class Fusing:
     Args:
         num_positions: rows of a table of positions.
         dtype: of what is multiplied; norms are float32.
+        few_rows: whether attention has the operations of `tfformer.inference.low_latency`.
 
     Attributes:
         weights: {name: {part: tensor}}, each layer once, however often the model uses it.
     """
 
-    def __init__(self, num_positions, dtype):
-        self.num_positions, self.dtype = num_positions, dtype
+    def __init__(self, num_positions, dtype, few_rows=False):
+        self.num_positions, self.dtype, self.few_rows = num_positions, dtype, few_rows
         self.weights, self._twins = {}, {}
 
     def twin(self, layer, name, **more):
@@ -95,7 +96,7 @@ class Fusing:
         return self._twins[key]
 
 
-def fuse(model, num_positions, dtype=None):
+def fuse(model, num_positions, dtype=None, few_rows=False):
     """The twin of a model, and its weights.
 
     Queries, keys and values of an attention are one matrix [D, 3 D], the queries already divided by
@@ -107,6 +108,8 @@ def fuse(model, num_positions, dtype=None):
         model: its variables are read here, in the graph that is being traced.
         num_positions: rows of the tables of positions.
         dtype: of what is multiplied; norms are float32. Default: the model's compute dtype.
+        few_rows: whether the twin is for the few rows of one text, see
+            `tfformer.inference.low_latency`. Default False.
 
     Returns:
         (twin, weights): the twin holds no weights, and reads no configuration.
@@ -114,7 +117,7 @@ def fuse(model, num_positions, dtype=None):
     Raises:
         ValueError: the model or one of its layers has no twin.
     """
-    fusing = Fusing(num_positions, tf.as_dtype(dtype or model.compute_dtype))
+    fusing = Fusing(num_positions, tf.as_dtype(dtype or model.compute_dtype), few_rows)
     for kind, twin in MODELS.items():
         if isinstance(model, kind):
             return twin(model, fusing), fusing.weights

@@ -30,7 +30,10 @@ class Output:
     def __call__(self, weights, x):
         """Rows [R, D] -> float32 [R, V]."""
         own = weights[self.name]
-        logits = tf.cast(columns(tf.matmul(x, own["kernel"]), self.size), tf.float32)
+        products = tf.matmul(x, own["kernel"])
+        if "zeros" in own:  # see `tfformer.inference.low_latency`
+            products = tf.nn.bias_add(products, own["zeros"])
+        logits = tf.cast(columns(products, self.size), tf.float32)
         return logits + own["bias"] if self.has_bias else logits
 
     def chosen(self, weights, ids):

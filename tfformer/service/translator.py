@@ -3,9 +3,12 @@
 `Translator` calls them in-process; `Translator.save` writes them as a SavedModel.
 """
 
+import dataclasses
+
 from tfformer.config import whole
 from tfformer.inference.ensemble import mixed
 from tfformer.inference.fuse import fuse
+from tfformer.inference.low_latency import by_rows, with_constants
 from tfformer.models import Transformer
 from tfformer.search.options import ENSEMBLE_MEAN, OPTIONS, takes_second_names
 from tfformer.service.align import align
@@ -115,6 +118,10 @@ class Translator(Translating, Searching):
             `align` know the whole vocabulary. Default None: so do all.
         xla: whether XLA compiles `serving_default` (`tfformer.inference.xla`), for a server of
             one's own with XLA on: a stock TensorFlow Serving cannot run it. Default False.
+        low_latency: whether `serving_default` of a SavedModel has a graph of its own for requests
+            of one text (`tfformer.inference.low_latency`): where TensorFlow computes by oneDNN
+            these take less time, and the server more memory. Not with a shortlist, `xla` or a beam
+            width of 1. Default False.
         explain: whether there is one signature more, `explain`: attention of each layer and head,
             the steps of the search, probabilities. Default False.
         ensemble: `Translator`s of the same vocabulary, whose models are searched with this one as
@@ -175,6 +182,7 @@ class Translator(Translating, Searching):
         dtype=None,
         shortlist=None,
         xla=False,
+        low_latency=False,
         explain=False,
         ensemble=(),
         ensemble_mean=ENSEMBLE_MEAN.default,
@@ -208,6 +216,8 @@ class Translator(Translating, Searching):
             )
         if xla and shortlist is not None:
             raise ValueError("xla must be False with a shortlist, whose size is a request's own")
+        if low_latency and (xla or shortlist is not None or beam_width == 1):
+            raise ValueError("low_latency must be False with xla, a shortlist or one beam")
         if whole("max_batch_size", max_batch_size, least=0) < 1:
             raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
@@ -234,6 +244,7 @@ class Translator(Translating, Searching):
         self.max_source_length, self.max_target_length = max_source_length, max_target_length
         self.max_batch_size = max_batch_size
         self.shortlist, self.xla, self.explain = shortlist, xla, explain
+        self.low_latency = low_latency
         self.make_signatures()
         self._greedy = greedy(self._generation(self.fused, self._constants))
 
@@ -287,6 +298,20 @@ class Translator(Translating, Searching):
         made = [make(generation) for make in (*SIGNATURES, *more)]
         return {signature.name: signature for signature in made}
 
+    def saved(self, root):
+        served = super().saved(root)
+        if self.low_latency:
+            positions = max(self.max_source_length, self.max_target_length)
+            how = positions, self.dtype or "float32", True
+            twins = [fuse(model, *how)[0] for model in self.models]
+            own, root.zeros = with_constants(root.weights)
+            fused = (twins, own) if self.ensemble_mean else (twins[0], own)
+            single = self.served(lambda: fused, root.shortlist)["serving_default"]
+            several = served["serving_default"]
+            function = by_rows(single.function, several.function)
+            served["serving_default"] = dataclasses.replace(several, function=function)
+        return served
+
     def _generation(self, fused, shortlist):
         return self.GENERATION(
             self.model.config,
@@ -302,10 +327,13 @@ class Translator(Translating, Searching):
 
     def page(self):
         page = super().page()
-        if not self.ensemble_mean:
-            return page
-        command = f"export.saved_model --ensemble RUN ... --ensemble-mean {self.ensemble_mean} RUN"
-        about = f"{page.about}; {len(self.models)} of them, searched as one"
+        command, about = page.command, page.about
+        if self.low_latency:
+            command = command.replace(" RUN", " --low-latency RUN")
+        if self.ensemble_mean:
+            ensemble = f" --ensemble RUN ... --ensemble-mean {self.ensemble_mean} RUN"
+            command = command.replace(" RUN", ensemble)
+            about += f"; {len(self.models)} of them, searched as one"
         return page._replace(about=about, command=command)
 
     def flops(self):

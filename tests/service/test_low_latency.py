@@ -1,0 +1,146 @@
+"""`low_latency`: the same answers, for one text by a graph of its own."""
+
+import collections
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from served_table import LIMITS, TEXTS
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+from words import make_model
+
+from export.verification.graph import read_graph
+from tfformer import Shortlist, Translator
+from tfformer.inference import low_latency
+from tfformer.inference.fuse import fuse
+from tfformer.inference.low_latency import EACH_STEP, Constant
+from tfformer.inference.transformer import Inference
+
+KINDS = {
+    "one": {},
+    "pre": {"norm": "pre", "num_decoder_layers": 3, "num_key_value_heads": 1},
+    "bias": {"output_bias": True},
+    "ensemble": {},
+}
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def saved(request, tokenizer, tmp_path_factory):
+    """A translator, and where it was saved."""
+    model = make_model(tokenizer, **KINDS[request.param])
+    others = []
+    if request.param == "ensemble":
+        others = [Translator(make_model(tokenizer, seed=17, d_ff=23), tokenizer)]
+    translator = Translator(model, tokenizer, low_latency=True, ensemble=others, **LIMITS)
+    folder = tmp_path_factory.mktemp("constants") / "model"
+    translator.save(str(folder), ["serving_default", "score"])
+    return translator, folder
+
+
+def test_one_text_and_several_have_the_answers_of_the_model(saved):
+    translator, folder = saved
+    served = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    for texts in ([text] for text in TEXTS), [TEXTS], [[]]:
+        for asked in texts:
+            asked = tf.constant(asked, tf.string)
+            found = served(text=asked)
+            for name, value in translator.functions["serving_default"](asked).items():
+                if value.dtype == tf.float32:
+                    np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-5)
+                else:
+                    np.testing.assert_array_equal(found[name], value)
+
+
+def constants(folder):
+    """The shapes of the matrices that are constants of the function that multiplies by them."""
+    parsed = SavedModel.FromString(Path(folder, "saved_model.pb").read_bytes())
+    found = collections.Counter()
+    for function in parsed.meta_graphs[0].graph_def.library.function:
+        nodes = {node.name: node for node in function.node_def}
+        for node in nodes.values():
+            second = nodes.get(node.input[1].split(":")[0]) if node.op == "MatMul" else None
+            if second is not None and second.op == "Const":
+                shape = second.attr["value"].tensor.tensor_shape.dim
+                found[tuple(dim.size for dim in shape)] += 1
+    return found
+
+
+def test_the_matrices_of_each_step_stand_in_the_loop_once(saved):
+    translator, folder = saved
+    weights = translator.fused("float32")[1]
+    of_each = collections.Counter()
+    for one in weights if isinstance(weights, tuple) else [weights]:
+        of_step = {n: w for n, w in one.items() if n.startswith(EACH_STEP)}
+        kernels = [w for w in tf.nest.flatten(of_step) if w.shape.rank == 2]
+        of_each.update(tuple(kernel.shape) for kernel in kernels)
+    assert constants(folder) == of_each and of_each.total() > 10
+
+
+def test_a_stock_server_has_all_of_its_operations(saved):
+    _, folder = saved
+    graph = read_graph(folder)
+    assert graph.xla_ops() == graph.custom_ops() == graph.python_ops() == []
+
+
+def test_without_it_no_matrix_is_a_constant(tokenizer, model, tmp_path):
+    Translator(model, tokenizer, **LIMITS).save(str(tmp_path / "model"), ["serving_default"])
+    assert not constants(tmp_path / "model")
+
+
+def test_a_constant_stands_in_a_graph_once():
+    constant = Constant(tf.constant([[3.0, 5.0]]))
+    graphs = [tf.Graph(), tf.Graph()]
+    for graph in (*graphs, graphs[0]):
+        with graph.as_default():
+            product = tf.matmul(tf.ones([2, 1]), constant)
+            assert product.graph is graph
+    assert [[op.type for op in graph.get_operations()].count("Const") for graph in graphs] == [3, 2]
+    np.testing.assert_array_equal(tf.matmul(tf.ones([2, 1]), constant), [[3, 5]] * 2)
+
+
+@pytest.mark.parametrize("other", ["xla", "shortlist", "beam_width"])
+def test_what_does_not_go_with_it_is_said(model, tokenizer, other):
+    size = tokenizer.target_vocabulary_size
+    rows = np.zeros((tokenizer.source_vocabulary_size, 1), "int32")
+    short = Shortlist(rows, np.arange(size), tokenizer.sha256)
+    given = {"xla": True, "beam_width": 1, "shortlist": short}[other]
+    with pytest.raises(ValueError, match="low_latency must be False with xla, a shortlist or"):
+        Translator(model, tokenizer, low_latency=True, **{other: given})
+
+
+def test_its_page_says_how_to_export_it_again(saved):
+    translator, _ = saved
+    command = translator.page().command
+    assert command.startswith("export.saved_model --low-latency")
+    assert ("--ensemble" in command) is (len(translator.models) > 1)
+
+
+def test_few_rows_are_computed_as_many_are(model, tokenizer, rng):
+    """All positions at once, and one step of a search."""
+    source_ids = rng.integers(4, tokenizer.source_vocabulary_size, (2, 7)).astype("int32")
+    target_ids = rng.integers(4, tokenizer.target_vocabulary_size, (2, 5)).astype("int32")
+    found = []
+    for few_rows in (False, True):
+        inference = Inference(*fuse(model, 11, "float32", few_rows))
+        logits, attention = inference.decode(target_ids, inference.memory(source_ids))
+        state = inference.start(source_ids, 3)
+        own = np.broadcast_to(np.eye(3, dtype=bool)[:, None], (2, 3, 1, 3))
+        step = inference.step(target_ids[:, :3], 0, own, state)
+        found.append([logits, attention, step.logits])
+    for mine, other in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_its_operations_are_those_that_they_stand_for(rng, dtype):
+    a, b = (tf.constant(rng.normal(size=(2, 3, 5, 7)), dtype) for _ in range(2))
+    np.testing.assert_array_equal(
+        low_latency.transposed(a, [3, 0, 2, 1]), tf.transpose(a, [3, 0, 2, 1])
+    )
+    found = low_latency.product(a, b, transpose_b=True)
+    expected = tf.matmul(a, b, transpose_b=True)
+    assert found.dtype == dtype and found.shape == (2, 3, 5, 5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    hidden = tf.cast(a, tf.float32) + tf.constant([0.0] * 5 + [-1e9] * 2)
+    np.testing.assert_allclose(low_latency.softmax(hidden), tf.nn.softmax(hidden), atol=1e-6)
