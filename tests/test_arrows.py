@@ -56,15 +56,17 @@ ARROWS = {
     "training/plan": "training/recipe training/rules",
     "training/inherited": "tfformer training/rules training/tasks",
     "training/distillation": "tfformer",
+    "training/teachers": "tfformer training/families training/inherited training/tasks",
     "training/prepare": "tfformer training/bar training/data training/distillation "
-    "training/inherited training/plan training/recipe training/rules training/tasks",
+    "training/inherited training/plan training/recipe training/rules training/tasks "
+    "training/teachers",
     "training/step": "tfformer training/methods training/report training/rules",
     "training/state": "training/checkpoint training/report",
     "training/validation": "training/bar",
     "training/selection": "tfformer training/report",
-    "training/setup": "tfformer training/bar training/data training/distillation "
-    "training/inherited training/prepare training/report training/rules training/state "
-    "training/step training/tasks training/validation",
+    "training/setup": "tfformer training/bar training/data training/inherited training/prepare "
+    "training/recipe training/report training/rules training/state training/step training/tasks "
+    "training/teachers training/validation",
     "training/fit": "tfformer training/inherited training/plan training/prepare training/step "
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",

@@ -66,7 +66,7 @@ class Runs(NamedTuple):
 
     @property
     def told_by(self):
-        """The runs whose vocabulary it must have, for what they say is in its pieces."""
+        """The runs whose vocabulary it must have, to learn what they say."""
         return [directory for directory in (self.teacher, *(self.teachers or ())) if directory]
 
 
@@ -109,7 +109,7 @@ def take_over(folder, runs, recipe, side, learn):
     for directory in runs.told_by:
         if run.load_tokenizer(directory).sha256 != tokenizer.sha256:
             whose = "the run to begin with" if begins else runs.told_by[0]
-            raise RunError(f"the vocabulary of {directory} must be that of {whose}")
+            raise RunError(f"{directory} must have the vocabulary of {whose}, got another")
     return tokenizer
 
 
@@ -123,7 +123,7 @@ def _begin_with(folder, init, recipe, side):
     known, old = run.read_config(init), run.load_tokenizer(init)
     task = TASKS[recipe.task]
     run.require_family(init, known, task.family)
-    config = _configuration(task, known["model"], Path(init) / "config.json")
+    config = read_configuration_of(task, known["model"], Path(init) / "config.json")
     config = dataclasses.replace(
         config, dropout=recipe.model_changes.get("dropout", config.dropout)
     )
@@ -240,7 +240,7 @@ class _Half:
         self.known = run.read_config(directory)
         self.family = run.read_family(directory, self.known)
         path = Path(directory) / "config.json"
-        self.config = _configuration(FAMILIES[self.family], self.known["model"], path)
+        self.config = read_configuration_of(FAMILIES[self.family], self.known["model"], path)
         self.has_two = hasattr(self.config, "num_encoder_layers")
         if self.family == RECURRENT:
             raise RunError(f"{directory} is a run of the family {self.family!r}: it has no halves")
@@ -346,10 +346,10 @@ def read_init(folder, task):
 def read_init_configuration(folder, task):
     """The configuration of what a training begins with, or None. Raises RunError."""
     path = folder / CONFIGURATION
-    return _configuration(task, read_json(path), path) if path.exists() else None
+    return read_configuration_of(task, read_json(path), path) if path.exists() else None
 
 
-def _configuration(reader, fields, path):
+def read_configuration_of(reader, fields, path):
     """The configuration of the fields that a file has, as a task or a family reads them. Raises
     RunError, which names the file."""
     try:

@@ -28,6 +28,7 @@ from training.recipe import (
     options,
     recipe_names,
 )
+from training.rules import require_teachable
 
 
 def as_file(recipe, arguments):
@@ -36,6 +37,8 @@ def as_file(recipe, arguments):
     What the corpus will decide is left out, and what other runs settle.
     """
     left_out = {*recipe.choose, *settled(arguments)}
+    if not arguments.teachers:
+        left_out.add("teacher_weight")
     paths = ("run", *RUNS, "data", "source", "target", "val_source", "val_target")
     paths += ("alignments", "labels", "val_labels", "text", "val_text")
     values = {"files": {"recipe": arguments.recipe, "family": arguments.family}}
@@ -156,6 +159,8 @@ def read_recipe(arguments):
         recipe = Recipe(pairs=lambda split, data: (), **task)
     search = recipe.search | given_search(arguments)
     recipe = dataclasses.replace(recipe, **changed_settings(arguments), search=search)
+    if arguments.teachers:
+        require_teachable(recipe)
     if arguments.alignments:
         _require_use_of_links(recipe, arguments)
     if _goes_on(arguments):

@@ -23,11 +23,12 @@ from training import plan
 from training.bar import Bar
 from training.data.noise import Noise
 from training.data.reader import CorpusReport
-from training.distillation import distilled, keep_teachers, read_teachers
+from training.distillation import distilled
 from training.inherited import NO_RUNS, WHOLE, beginning, read_init_configuration, take_over
 from training.recipe import SETTLED_BY_INIT, TRANSLATION, options
 from training.rules import require_vocabulary
 from training.tasks import TASKS
+from training.teachers import keep_teachers
 
 PREPARED = "prepared"
 CORPUS = "corpus.json"
@@ -38,7 +39,7 @@ DOES = {
     "encoder": "beginning with the encoder of {} ...",
     "decoder": "beginning with the decoder of {} ...",
     "teacher": "the targets are translations by {} ...",
-    "teachers": "beside the targets it learns what {} expect of each token ...",
+    "teachers": "beside the targets it learns how likely each token is to {} ...",
 }
 # All texts of a split; their sha256 is the one that older runs know.
 TEXT = {"train": "train/text.bin", "val": "val/text.bin"}
@@ -84,9 +85,8 @@ def prepare(folder, recipe, data, say, runs=NO_RUNS):
         # A vocabulary that came with `init` may not allow what the recipe asks for.
         require_vocabulary(recipe, tokenizer.is_shared)
         if runs.teachers:
-            keep_teachers(partial, runs.teachers)
             config = beginning(partial, task, recipe, tokenizer).config
-            task.of(config).require_teachers(recipe, read_teachers(partial))
+            keep_teachers(partial, runs.teachers, config, recipe)
         Noise(tokenizer, recipe.subword_sampling)
         for name in SIDES:
             own = getattr(tokenizer, name)

@@ -184,6 +184,24 @@ def require_model(recipe, config):
         )
 
 
+def require_teachable(recipe):
+    """A ValueError if a recipe's model cannot learn from `--teachers`, which say what comes next in
+    the pairs as they are."""
+    from training.tasks import TASKS
+
+    task = TASKS[recipe.task]
+    if not task.taught:
+        raise ValueError(
+            "--teachers are for the families encoder-decoder and recurrent, got the family "
+            f"{task.family}"
+        )
+    for name, off in (
+        ("both_ways", 0), ("r_drop", 0), ("scheduled_sampling", 0), ("reward", "none"),
+    ):  # fmt: skip
+        if (value := getattr(recipe, name)) != off:
+            raise ValueError(f"{name} must be {off} with --teachers, got {value}")
+
+
 def require_vocabulary(recipe, is_shared):
     """A ValueError if the vocabulary, perhaps that of `--init`, does not allow `both_ways`."""
     if recipe.both_ways and not is_shared:

@@ -7,11 +7,11 @@ import keras
 from tfformer.files import RunError
 from training.bar import console
 from training.data.noise import Noise
-from training.distillation import read_teachers
 from training.inherited import beginning
 from training.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
+from training.recipe import Recipe
 from training.report import machine
-from training.rules import AUTO, require_model, require_vocabulary
+from training.rules import AUTO, require_model, require_teachable, require_vocabulary
 from training.state import LAST
 from training.step.allocator import keep_freed_memory
 from training.step.budget import has_gpu
@@ -19,6 +19,7 @@ from training.step.cores import cores_of, keep_operations_apart, share_threads
 from training.step.model import compiled_model
 from training.step.strategy import Strategy
 from training.tasks import TASKS
+from training.teachers import has_teachers, read_teachers
 from training.validation import Validation
 
 
@@ -82,6 +83,7 @@ class Setup:
 
     Attributes:
         task: the recipe's `Task`.
+        taught: whether it learns beside teachers.
         tokenizer: of the run.
         batches: those of the training corpus.
         model: compiled, with the weights that it begins with.
@@ -94,17 +96,23 @@ class Setup:
         prepared = directory / PREPARED
         self.tokenizer = read_tokenizer(prepared)
         begun = beginning(prepared, task, recipe, self.tokenizer)
-        self.teachers = read_teachers(prepared)
+        self.taught = has_teachers(prepared)
         self.task = task.of(begun.config)
         require_model(recipe, begun.config)
         self.task.require_methods(recipe)
-        self.task.require_teachers(recipe, self.teachers)
+        if self.taught:
+            require_teachable(recipe)
+        elif recipe.teacher_weight != Recipe.teacher_weight:
+            raise ValueError(
+                f"teacher_weight must be {Recipe.teacher_weight} without --teachers, got "
+                f"{recipe.teacher_weight}"
+            )
         require_vocabulary(recipe, self.tokenizer.is_shared)
         train, val = (self.task.corpus(prepared / split) for split in ("train", "val"))
         keep_freed_memory()
         tokens = recipe.max_tokens if recipe.batch_tokens == AUTO else recipe.batch_tokens
         self.batches = self._batches(train, tokens)
-        self.model = self._model(begun, say)
+        self.model = self._model(begun, say, read_teachers(prepared))
         strategy.spread_dropout(self.model)
         self.search = self.task.search(recipe)
         # Validation takes no batch apart: there each of those that follow one another is a batch,
@@ -146,7 +154,7 @@ class Setup:
             **({"linked": True} if linked else {}),
         )
 
-    def _model(self, begun, say):
+    def _model(self, begun, say, teachers):
         recipe, dtype = self.recipe, self.recipe.dtype
         if dtype == AUTO:
             slow = self.strategy.any(not machine.has_bfloat16())
@@ -162,14 +170,14 @@ class Setup:
                 packed=self._packs(),
                 corpus=self.batches.corpus,
                 tokenizer=self.tokenizer,
-                teachers=self.teachers,
+                teachers=teachers,
             )
 
     def _is_simple(self):
         """Whether one device computes a batch at once, in one pass, and has nobody to ask."""
         one = self.recipe.accumulate == self.recipe.cores == 1
         methods = self.task.methods(self.recipe, tokenizer=self.tokenizer)
-        return self.strategy.is_none and one and not (any(methods) or self.teachers)
+        return self.strategy.is_none and one and not (any(methods) or self.taught)
 
     def _can_pack(self):
         """Whether the task's model computes without padding."""

@@ -119,7 +119,7 @@ def _begin(command, arguments):
     if recipe.new_pieces and not arguments.init and not begun:
         return command.fail("--new-pieces needs --init, whose vocabulary it extends", 2)
     if "teacher_weight" in changed_settings(arguments) and not (arguments.teachers or begun):
-        return command.fail("--teacher-weight needs --teachers, of whom it is", 2)
+        return command.fail("--teacher-weight needs --teachers: it is their share of the loss", 2)
     if recipe.reward != "none" and not arguments.init and not begun:
         return command.fail("--reward needs --init, a trained run that it goes on with", 2)
     if not chief:

@@ -86,6 +86,8 @@ def test_what_is_printed_says_the_same_again(tmp_path, capsys):
     expected = train.read_recipe(train.parser().parse_args(line))
     found = train.read_recipe(train.parser().parse_args([f"--config={path}"]))
     assert isinstance(found, Recipe) and found.settings() == expected.settings()
+    # And the command takes it.
+    assert train.main([f"--config={path}", "--print-config"]) == 0
 
 
 def test_what_the_corpus_decides_is_not_printed(tmp_path, capsys):

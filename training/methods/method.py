@@ -26,19 +26,19 @@ class Methods(NamedTuple):
     first_pass: a function of (model, inputs, labels, seed) that gives (inputs, labels, weights):
         what a pass without gradients makes of a batch before it is learned from. The weights are of
         the loss of each label, float32 of their shape, or None: 1 each. `seed` are integers [2].
-    lesson: a function of (loss, logits, inputs) that gives what is learned in place of the loss, of
-        its shape: the loss of each label.
     penalty: a function of (attention, inputs) that gives what is added to the loss, a sum over the
         tokens of the target. `attention` is float32 [B, H, T, S] of each decoder layer.
     notes: names of what they note of their own work, each a `Noted` of the model.
     as_served: whether the pass that is learned from is one as the model is served: without dropout.
+    lesson: a function of (loss, logits, inputs) that gives what is learned in place of the loss, of
+        its shape: of each label.
     """
 
     first_pass: object = None
-    lesson: object = None
     penalty: object = None
     notes: tuple = ()
     as_served: bool = False
+    lesson: object = None
 
 
 class Noted(keras.metrics.Metric):

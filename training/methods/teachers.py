@@ -1,8 +1,8 @@
 """Distillation by distributions: a student learns what its teachers expect of each next token.
 
 A reference says which word has come, and nothing of the others that could have. A teacher says of
-all words how likely they are, given the same words before, and several teachers say it better than
-one: their mean is an ensemble, which is served as one small model after it.
+all words how likely they are, given the same words before. Several say it better than one: what
+they know together, as an ensemble, one model learns, which is served at the cost of one.
 """
 
 import tensorflow as tf
@@ -13,8 +13,8 @@ class Teachers:
 
         - sum_v q_v log p_v, q = 1/n sum_i q_i
 
-    of the student's p to the mean q of the distributions of n teachers, who read the same source
-    and the same true words of the target (Kim and Rush 2016, "Sequence-Level Knowledge
+    of the student's p to the mean q of the distributions of n teachers, who read what the student
+    reads (Kim and Rush 2016, "Sequence-Level Knowledge
     Distillation", section 3.1; Hinton et al. 2015, "Distilling the Knowledge in a Neural Network",
     for the mean of several).
 
@@ -37,10 +37,10 @@ class Teachers:
         self.models, self.weight = models, weight
 
     def __call__(self, loss, logits, inputs):
-        of_each = [
-            tf.nn.softmax(tf.cast(model(inputs, training=False), tf.float32))
-            for model in self.models
-        ]
-        expected = tf.stop_gradient(tf.add_n(of_each) / len(of_each))
+        expected = 0.0
+        for model in self.models:
+            own = tf.nn.softmax(tf.cast(model(inputs, training=False), tf.float32))
+            expected += own / len(self.models)
+        expected = tf.stop_gradient(expected)
         taught = tf.nn.softmax_cross_entropy_with_logits(expected, tf.cast(logits, tf.float32))
         return (1 - self.weight) * loss + self.weight * taught

@@ -213,7 +213,8 @@ TAKEN = {
     "encoder": "Its encoder began with the weights `{weights}` of the run `{run}`.",
     "decoder": "Its decoder began with the weights `{weights}` of the run `{run}`.",
     "teacher": "Its targets are translations by the run `{run}`, weights `{weights}`.",
-    "teachers": "Beside its targets it learned what the run `{run}` expects, weights `{weights}`.",
+    "teachers": "Beside its targets it learned how likely each token is to the run `{run}`, "
+    "weights `{weights}`.",
 }
 
 

@@ -31,7 +31,7 @@ def compiled_model(
         packed: that one leaves padding out. (A simple one does with batches that are packed.)
         corpus: that of training, for a loss that depends on it.
         tokenizer: of the run, for a method that reads texts.
-        teachers: each a `training.distillation.Teacher`, of a model that is not simple.
+        teachers: an iterable of `Beginning`s, of a model that is not simple.
     """
     methods = task.methods(recipe, steps * recipe.epochs, tokenizer)
     kind = FAMILIES[task.family].model
@@ -46,11 +46,9 @@ def compiled_model(
             methods=methods,
             dtype=recipe.dtype,
         )
-    if teachers:
-        # After the student, whose weights are those that it has without them.
-        models = [_teacher(each, recipe.dtype) for each in teachers]
-        lesson = Teachers(models, recipe.teacher_weight)
-        model.methods = methods._replace(lesson=lesson)
+    # After the student, whose weights are those that it has without them.
+    if models := [_teacher(each, recipe.dtype) for each in teachers]:
+        model.methods = methods._replace(lesson=Teachers(models, recipe.teacher_weight))
     if begun.weights is not None:
         run.set_weights(model, begun.weights, begun.partly)
     for part in recipe.frozen():
@@ -66,7 +64,7 @@ def compiled_model(
 
 
 def _teacher(teacher, dtype):
-    """The model of a `Teacher`."""
+    """The model of a teacher, a `Beginning`."""
     model = FAMILIES[ENCODER_DECODER].model(teacher.config, dtype=dtype)
     run.set_weights(model, teacher.weights)
     return model

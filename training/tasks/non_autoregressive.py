@@ -10,7 +10,6 @@ from tfformer.loss import LengthCrossEntropy
 from tfformer.models import NON_AUTOREGRESSIVE
 from tfformer.search.options import PARALLEL
 from training.methods.method import Methods
-from training.tasks.task import Task
 from training.tasks.translation import Translation
 
 
@@ -24,7 +23,7 @@ class NonAutoregressiveTranslation(Translation):
         "A non-autoregressive Transformer, which writes all tokens at once (Gu et al. 2018)"
     )
     columns = {**Translation.columns, "val_bleu": ("BLEU", "{:.2f}")}
-    searched, known_methods = tuple(PARALLEL), ("glancing",)
+    searched, known_methods, taught = tuple(PARALLEL), ("glancing",), False
     without_padding = None
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
@@ -55,8 +54,6 @@ class NonAutoregressiveTranslation(Translation):
             )
         if recipe.r_drop:
             raise ValueError(f"r_drop must be 0 with glancing, got {recipe.r_drop}")
-
-    require_teachers = Task.require_teachers
 
     def methods(self, recipe, steps=1, tokenizer=None):
         if not recipe.glancing:

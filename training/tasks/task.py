@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from tfformer.config import PAD
-from tfformer.files import RunError
 from tfformer.models import FAMILIES
 from training.data.batches import Batches
 from training.data.corpus import Corpus, write_corpus
@@ -37,11 +36,12 @@ class Task(abc.ABC):
         searched: the options of `tfformer.search.options` that a run is served with.
         class_weights: what `Recipe.class_weights` may be.
         known_methods: those of `training.methods.method.METHODS` that it has.
+        taught: whether it can learn beside `--teachers`.
         config: the configuration of the model that it is for, see `of`; None of a table's.
     """
 
     parts, unit, searched, class_weights, config = (), "pair", (), ("none",), None
-    known_methods = ()
+    known_methods, taught = (), False
     # Whether what serves its model can be exported.
     exported = True
 
@@ -153,16 +153,6 @@ class Task(abc.ABC):
         batch by its rows, of which short texts have more.
         """
         return {"loss": math.log(results["perplexity"]), "accuracy": results["accuracy"]}
-
-    def require_teachers(self, recipe, teachers):
-        """Raises a RunError if the model cannot learn what these expect of each next token.
-
-        Args:
-            recipe: a `Recipe`.
-            teachers: each a `training.distillation.Teacher`; perhaps none.
-        """
-        if teachers:
-            raise RunError(f"--teachers are for translation, got the family {self.family!r}")
 
     # What is validated and published.
 

@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from tfformer.config import BOS, TransformerConfig
 from tfformer.distances import KLDivergence, SquaredDistance
-from tfformer.files import RunError
 from tfformer.layers.rows import without_padding
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
@@ -41,7 +40,7 @@ class Translation(Task):
     }
     parts = ("encoder", "decoder", "embeddings")
     searched = tuple(OPTIONS)
-    known_methods = tuple(name for name in METHODS if name != "glancing")
+    known_methods, taught = tuple(name for name in METHODS if name != "glancing"), True
     without_padding = staticmethod(without_padding)
 
     def vocabulary(self, sources, targets, recipe):
@@ -107,22 +106,6 @@ class Translation(Task):
             )
         if recipe.reward != "none" and recipe.strategy == "tpu":
             raise ValueError("strategy must not be 'tpu' with reward, for BLEU counts on the host")
-
-    def require_teachers(self, recipe, teachers):
-        for name, off in (("reward", "none"), ("both_ways", 0)):
-            if teachers and (value := getattr(recipe, name)) != off:
-                raise RunError(f"{name} must be {off} with --teachers, got {value}")
-        for teacher in teachers:
-            if teacher.config.longest < recipe.max_tokens:
-                raise RunError(
-                    f"max_tokens must be at most {teacher.config.longest}, the positions of a "
-                    f"teacher, got {recipe.max_tokens}"
-                )
-            if teacher.config.source_eos != self.config.source_eos:
-                raise RunError(
-                    "source_eos must be one for --teachers and their student, got "
-                    f"{teacher.config.source_eos} of a teacher"
-                )
 
     def methods(self, recipe, steps=1, tokenizer=None):
         first_pass = penalty = None

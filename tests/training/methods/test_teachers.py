@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -14,8 +15,11 @@ from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerCo
 from tfformer import run as runs
 from tfformer.layers.rows import without_padding
 from training import train
+from training.methods.guided_attention import GuidedAttention
 from training.methods.method import Methods
 from training.methods.teachers import Teachers
+from training.prepare import read_settings
+from training.recipe import Recipe
 from training.step.adam import Adam
 from training.step.parallel import in_parts
 
@@ -137,6 +141,24 @@ def apart(model, teachers, inputs, labels):
     return float(tf.reduce_mean(divergence[labels != 0]))
 
 
+def test_beside_a_penalty_each_of_the_two_counts(batch, randomise):
+    inputs, labels = tf_of(batch)
+    lesson, penalty = Teachers(models(randomise, 2), 0.4), GuidedAttention(3.0, 1)
+    totals = {}
+    for name, methods in {
+        "neither": Methods(),
+        "lesson": Methods(lesson=lesson),
+        "penalty": Methods(penalty=penalty),
+        "both": Methods(lesson=lesson, penalty=penalty),
+    }.items():
+        model = student(randomise)
+        model.methods = methods
+        totals[name] = float(model._sums(inputs, labels)[0])
+    assert len(set(totals.values())) == 4
+    both = totals["lesson"] + totals["penalty"] - totals["neither"]
+    np.testing.assert_allclose(totals["both"], both, rtol=1e-4)
+
+
 # In a training.
 
 
@@ -168,13 +190,13 @@ def words(folder, run, *teachers):
 @pytest.mark.slow
 def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
     """Also when they are gone. The card names them."""
+    folder = shutil.copytree(folder, tmp_path / "teachers")
     arguments = words(folder, tmp_path / "whole", "one", "two")
     assert train.main(arguments) == 0
     card = (tmp_path / "whole" / "README.md").read_text()
     for name in ("one", "two"):
         weights = runs.read_config(folder / name)["weights"]
-        learned = f"learned what the run `{name}` expects, weights `{weights}`"
-        assert learned in card
+        assert f"how likely each token is to the run `{name}`, weights `{weights}`" in card
     assert_goes_on(
         words(folder, tmp_path / "run", "one", "two"), tmp_path / "run", tmp_path / "whole", at=3
     )
@@ -182,34 +204,56 @@ def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
     again = words(folder, tmp_path / "run", "two", "one")
     assert train.main([*again, "--resume"]) == 2
     assert "--teachers is for a run that begins" in capsys.readouterr().err
+    for name in ("one", "two"):
+        shutil.rmtree(folder / name)
+    resumed = ["--run", str(tmp_path / "run"), "--resume", "--epochs"]
+    assert train.main([*resumed, "2", "--both-ways", "2"]) == 1
+    assert "both_ways must be 0 with --teachers, got 2" in capsys.readouterr().err
+    assert train.main([*resumed, "3"]) == 0
     # A damaged one is named.
     kept = tmp_path / "run" / "prepared" / "teacher-2.npz"
     kept.write_bytes(kept.read_bytes()[:-7])
-    assert train.main(["--run", str(tmp_path / "run"), "--resume", "--epochs", "3"]) == 1
+    assert train.main([*resumed, "4"]) == 1
     assert "teacher-2.npz is damaged" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("teachers", "options", "message"),
+    ("teachers", "options", "code", "message"),
     [
-        (["one", "other"], [], "the vocabulary of .*other must be that of .*one"),
-        (["two"], ["--init", "other"], "the vocabulary of .*two must be that of the run to begin"),
-        (["one", "short"], [], "max_tokens must be at most 31, the positions of a teacher, got 47"),
-        (["marian"], [], "source_eos must be one for --teachers and their student, got False"),
-        (["one"], ["--both-ways", "1"], "both_ways must be 0 with --teachers, got 1"),
-        (["one"], ["--teacher-weight", "1.5"], r"teacher_weight must be in \[0, 1\], got 1.5"),
-        (["one"], ["--vocabulary-size", "300"], "--vocabulary-size cannot be given with --teach"),
-        (["nobody"], [], "nobody is no directory"),
-        (["one"], ["--family", "non-autoregressive"], "--teachers are for translation, got the"),
-        ([], ["--teacher-weight", "0.3"], "--teacher-weight needs --teachers"),
+        (["one", "other"], [], 1, "other must have the vocabulary of .*one, got another"),
+        (["two"], ["--init", "other"], 1, "two must have the vocabulary of the run to begin with"),
+        (["one", "short"], [], 1, "max_tokens must be at most 31, the positions of the teacher .*"
+         "short, got 47"),
+        (["marian"], [], 1, "source_eos must be False, as of the teacher .*marian, got True"),
+        (["nobody"], [], 1, "nobody is no directory"),
+        (["one"], ["--both-ways", "1"], 2, "both_ways must be 0 with --teachers, got 1"),
+        (["one"], ["--r-drop", "2"], 2, "r_drop must be 0 with --teachers, got 2.0"),
+        (["one"], ["--scheduled-sampling", "0.3"], 2, "scheduled_sampling must be 0 with --teach"),
+        (["one"], ["--teacher-weight", "1.5"], 2, r"teacher_weight must be in \[0, 1\], got 1.5"),
+        (["one"], ["--vocabulary-size", "300"], 2, "--vocabulary-size cannot be given with --teac"),
+        (["one"], ["--family", "non-autoregressive"], 2,
+         "--teachers are for the families .* got the family non-autoregressive"),
+        ([], ["--teacher-weight", "0.3"], 2, "--teacher-weight needs --teachers"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said_in_a_line(folder, tmp_path, capsys, teachers, options, message):
+def test_what_does_not_fit_is_said_in_a_line(
+    folder, tmp_path, capsys, teachers, options, code, message
+):
     given = [str(folder / word) if word == "other" else word for word in options]
     sizes = SIZES[6:] if "--init" in given else SIZES
     arguments = [*words(folder, tmp_path / "run", *teachers)[:4], *sizes]
     named = ["--teachers", *(str(folder / name) for name in teachers)] if teachers else []
-    assert train.main([*arguments, *named, *given]) in (1, 2)
+    assert train.main([*arguments, *named, *given]) == code
     said = capsys.readouterr().err
     assert re.search(message, said) and said.count("error:") == 1 and "Traceback" not in said, said
     assert not (tmp_path / "run" / "prepared").exists()
+
+
+def test_a_weight_without_teachers_is_refused_where_a_run_goes_on(folder, tmp_path, capsys):
+    arguments = words(folder, tmp_path / "run")
+    assert train.main([*arguments, "--epochs", "1"]) == 0
+    more = ["--run", str(tmp_path / "run"), "--resume", "--teacher-weight", "0.3"]
+    assert train.main(more) == 1
+    message = "teacher_weight must be 0.5 without --teachers, got 0.3"
+    assert message in capsys.readouterr().err
+    assert read_settings(tmp_path / "run", Recipe()).teacher_weight == 0.5
