@@ -3,41 +3,49 @@
 Which is fastest depends on the processor, so each is measured where it is exported.
 """
 
+import shutil
 from pathlib import Path
 
 # Options of a service, and of `export.saved_model`.
 FORMS = {"xla": "--xla", "low_latency": "--low-latency"}
 
+# Of the time of what is exported: a form that takes more is not said to be faster.
+LESS = 0.95
 
-def other_forms(run, service, options):
-    """{form: a service of the run in it} of those of `FORMS` that its family has.
 
-    Args:
-        run: a run directory.
-        service: what it is exported as.
-        options: of that one.
-
-    Raises:
-        RunError: a form does not go with the options.
-    """
-    from tfformer.run import load_service
+def other_forms(service):
+    """The forms that the family of a service has. Raises a UsageError if there is none."""
+    from export.verification.errors import UsageError
 
     unknown = service.unknown(FORMS)
-    return {
-        form: load_service(run, **{**options, form: True}) for form in FORMS if form not in unknown
-    }
+    if found := [form for form in FORMS if form not in unknown]:
+        return found
+    raise UsageError("--compare-forms is for a model that can be exported in several forms")
 
 
-def measured(others, folder, texts, progress):
-    """{form: milliseconds of a request, {rows: number}}, each exported into `folder` for that."""
+def measured(others, load, folder, texts, progress):
+    """{form: milliseconds of a request, {rows: number}}, each exported into `folder` for that.
+
+    Args:
+        others: forms. One that the export's own options rule out is left out, and `progress` says
+            why.
+        load: a function of an option that gives the service with it.
+    """
     from export.deployment import measure_latency
 
     found = {}
-    for form, service in others.items():
+    for form in others:
+        try:
+            service = load(**{form: True})
+        except ValueError as error:
+            progress(f"not measured with {FORMS[form]}: {error}")
+            continue
         progress(f"measuring how long it takes with {FORMS[form]} ...")
-        service.save(str(Path(folder, form)), ["serving_default"])
-        known = measure_latency(Path(folder, form), texts, service.max_batch_size, service.xla)
+        path = Path(folder, form)
+        service.save(str(path), ["serving_default"])
+        known = measure_latency(path, texts, service.max_batch_size, service.xla)
         found[form] = known["milliseconds"]
+        shutil.rmtree(path)
     return found
 
 
@@ -48,6 +56,8 @@ def compared(known):
     for rows in own if others else ():
         shown = [f"{name} {took[rows]:g} ms" for name, took in times.items()]
         fastest = min(times, key=lambda name: times[name][rows])
+        if times[fastest][rows] > LESS * own[rows]:
+            fastest = "as exported"
         yield f"a request of {rows}: {', '.join(shown)}; fastest here: {fastest}"
     if "xla" in others:
         yield "(--xla is for a server of your own.)"

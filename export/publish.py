@@ -9,9 +9,11 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
+from export.forms import FORMS
+
 PREFIX = "partial-"
 # What an export writes into its folder, before it publishes it.
-PARTS = {"model", "report.json"}
+PARTS = {"model", "report.json", *FORMS}
 
 
 @contextlib.contextmanager

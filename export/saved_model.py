@@ -27,7 +27,7 @@ of each shape waits some seconds until it is compiled. The other signatures need
 With `--low-latency`, `serving_default` of a translator has a graph of its own for requests of one
 text: on processors where TensorFlow computes by oneDNN (those with AVX512_VNNI or AMX) these take
 less time, on a stock server too, most of all on one without flags of threads. The server needs more
-memory.
+memory. With --batching, what the server joins are requests of several texts.
 
 What either is worth depends on the processor: `--compare-forms` measures both beside what it
 exports, and says which is fastest here.
@@ -182,7 +182,9 @@ def export(
     service = load_service(run, **options)
     if service.not_exported:
         raise RunError(f"{run}: {service.not_exported}")
-    others = other_forms(run, service, options) if compare_forms else {}
+    others = None
+    if compare_forms:
+        others = other_forms(service), lambda **form: load_service(run, **{**options, **form})
 
     def compare(requests, report):
         comparison = COMPARISONS[family_of(service.model)]
@@ -204,8 +206,8 @@ def export_service(
         compare: a function of the example requests and the `Report`, to which it adds what it has
             compared the answers with.
         texts: as from `typical_texts`.
-        others: {form: the same service in another form}, of which is measured how long it takes.
-            Default: none.
+        others: the forms of which is measured how long they take, and a function of an option that
+            gives the service with it. Default: none.
 
     Returns:
         As `export`.
@@ -228,7 +230,7 @@ def export_service(
         progress("measuring how long it takes ...")
         report.deployment = facts(service, model, *texts)
         if others:
-            found = measured(others, partial, texts[0], progress)
+            found = measured(*others, partial, texts[0], progress)
             report.deployment["other_forms_milliseconds"] = found
         return release(model, report, directory, batching, service.xla, progress), report
 
@@ -342,8 +344,8 @@ def _options(arguments):
     # A flag that is not there is False; another family may not know it.
     given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
     del given["run"], given["directory"]
-    if "compare_forms" in given and set(FORMS) & set(given):
-        raise UsageError("--compare-forms is for an export in no form of its own")
+    if "compare_forms" in given and (own := [FORMS[form] for form in FORMS if form in given]):
+        raise UsageError(f"--compare-forms cannot be given with {own[0]}")
     if "shortlist" in given:
         given["shortlist"] = Shortlist.load(given["shortlist"])
     if "rerank" in given:

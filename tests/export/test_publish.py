@@ -33,6 +33,7 @@ from pathlib import Path
 from export.publish import scratch
 with scratch(sys.argv[1]) as folder:
     (folder / "model").mkdir()
+    (folder / "xla").mkdir()
     (folder / ".report.json.0123.partial").touch()
     print(folder.name, flush=True)
     sys.stdin.read()

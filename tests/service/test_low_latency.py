@@ -11,16 +11,17 @@ from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 from words import make_model
 
 from export.verification.graph import read_graph
-from tfformer import Shortlist, Translator
+from tfformer import Shortlist, Transformer, TransformerConfig, Translator
 from tfformer.inference import low_latency
 from tfformer.inference.fuse import fuse
-from tfformer.inference.low_latency import EACH_STEP, Constant
+from tfformer.inference.low_latency import Constant
 from tfformer.inference.transformer import Inference
 
 KINDS = {
     "one": {},
     "pre": {"norm": "pre", "num_decoder_layers": 3, "num_key_value_heads": 1},
-    "bias": {"output_bias": True},
+    "bias": {"output_bias": True, "activation": "swiglu"},
+    "one embedding": {"tie_embeddings": "all", "unique_layers": 1},
     "ensemble": {},
 }
 
@@ -28,8 +29,14 @@ KINDS = {
 @pytest.fixture(scope="module", params=KINDS)
 def saved(request, tokenizer, tmp_path_factory):
     """A translator, and where it was saved."""
-    model = make_model(tokenizer, **KINDS[request.param])
-    others = []
+    others, options = [], KINDS[request.param]
+    if "tie_embeddings" in options:
+        tokenizer = type(tokenizer)(tokenizer.source_model, tokenizer.source_model)
+        model = Transformer(
+            TransformerConfig.preset("test", tokenizer.source_vocabulary_size, **options)
+        )
+    else:
+        model = make_model(tokenizer, **options)
     if request.param == "ensemble":
         others = [Translator(make_model(tokenizer, seed=17, d_ff=23), tokenizer)]
     translator = Translator(model, tokenizer, low_latency=True, ensemble=others, **LIMITS)
@@ -66,14 +73,21 @@ def constants(folder):
     return found
 
 
+def of_each_step(config):
+    """The shapes that a step of the decoder multiplies with, as they are stored: by hand."""
+    d, inner, size = config.d_model, config.d_ff, config.target_vocabulary_size
+    keys = d // config.num_heads * (config.num_key_value_heads or config.num_heads)
+    gated = 2 if config.activation == "swiglu" else 1
+    layer = [(d, d + 2 * keys), *[(d, d)] * 3, (d, gated * inner), (inner, d)]
+    layers = config.num_decoder_layers
+    return [*layers * layer, (d, size)]
+
+
 def test_the_matrices_of_each_step_stand_in_the_loop_once(saved):
     translator, folder = saved
-    weights = translator.fused("float32")[1]
     of_each = collections.Counter()
-    for one in weights if isinstance(weights, tuple) else [weights]:
-        of_step = {n: w for n, w in one.items() if n.startswith(EACH_STEP)}
-        kernels = [w for w in tf.nest.flatten(of_step) if w.shape.rank == 2]
-        of_each.update(tuple(kernel.shape) for kernel in kernels)
+    for model in translator.models:
+        of_each.update(of_each_step(model.config))
     assert constants(folder) == of_each and of_each.total() > 10
 
 
@@ -99,13 +113,13 @@ def test_a_constant_stands_in_a_graph_once():
     np.testing.assert_array_equal(tf.matmul(tf.ones([2, 1]), constant), [[3, 5]] * 2)
 
 
-@pytest.mark.parametrize("other", ["xla", "shortlist", "beam_width"])
+@pytest.mark.parametrize("other", ["xla", "shortlist", "beam_width", "dtype"])
 def test_what_does_not_go_with_it_is_said(model, tokenizer, other):
     size = tokenizer.target_vocabulary_size
     rows = np.zeros((tokenizer.source_vocabulary_size, 1), "int32")
     short = Shortlist(rows, np.arange(size), tokenizer.sha256)
-    given = {"xla": True, "beam_width": 1, "shortlist": short}[other]
-    with pytest.raises(ValueError, match="low_latency must be False with xla, a shortlist or"):
+    given = {"xla": True, "beam_width": 1, "shortlist": short, "dtype": "bfloat16"}[other]
+    with pytest.raises(ValueError, match=f"low_latency must be False with {other}.*, got True"):
         Translator(model, tokenizer, low_latency=True, **{other: given})
 
 
@@ -132,15 +146,21 @@ def test_few_rows_are_computed_as_many_are(model, tokenizer, rng):
         np.testing.assert_allclose(mine, other, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
-def test_its_operations_are_those_that_they_stand_for(rng, dtype):
-    a, b = (tf.constant(rng.normal(size=(2, 3, 5, 7)), dtype) for _ in range(2))
+def test_its_operations_are_those_that_they_stand_for(rng):
+    a, b = (tf.constant(rng.normal(size=(2, 3, 5, 7)), tf.float32) for _ in range(2))
     np.testing.assert_array_equal(
         low_latency.transposed(a, [3, 0, 2, 1]), tf.transpose(a, [3, 0, 2, 1])
     )
     found = low_latency.product(a, b, transpose_b=True)
-    expected = tf.matmul(a, b, transpose_b=True)
-    assert found.dtype == dtype and found.shape == (2, 3, 5, 5)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
-    hidden = tf.cast(a, tf.float32) + tf.constant([0.0] * 5 + [-1e9] * 2)
+    assert found.shape == (2, 3, 5, 5)
+    np.testing.assert_allclose(found, tf.matmul(a, b, transpose_b=True), rtol=1e-5, atol=1e-5)
+    hidden = a + tf.constant([0.0] * 5 + [-1e9] * 2)
     np.testing.assert_allclose(low_latency.softmax(hidden), tf.nn.softmax(hidden), atol=1e-6)
+
+
+def test_more_than_a_graph_holds_is_refused(model, tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setattr(low_latency, "LARGEST", 17)
+    translator = Translator(model, tokenizer, low_latency=True, **LIMITS)
+    with pytest.raises(ValueError, match="low_latency must be False of matrices of more than 17 b"):
+        translator.save(str(tmp_path / "model"))
+    assert not (tmp_path / "model").exists()

@@ -8,5 +8,6 @@ A twin reads no configuration and holds no weights: `fuse` makes the twins of a 
 weights as they want them. `tests/inference` holds each twin to its layer, to 1e-5.
 
 Reading order: `fuse`, `dense`, `masks`, `norm`, `residual`, `feed_forward`, `attention`,
-`embedding`, `positions`, `output`, `encoder`, `decoder`, `transformer`; then `shortlist` and `xla`.
+`embedding`, `positions`, `output`, `encoder`, `decoder`, `transformer`; then `low_latency`,
+`shortlist` and `xla`.
 """

@@ -2,6 +2,8 @@
 
 import tensorflow as tf
 
+from tfformer.inference.low_latency import multiplied
+
 
 class Dense:
     """The given layers side by side.
@@ -27,7 +29,7 @@ class Dense:
 
 def product(x, weights):
     """x W + b, all columns."""
-    return tf.nn.bias_add(tf.matmul(x, weights["kernel"]), weights["bias"])
+    return tf.nn.bias_add(tf.matmul(x, multiplied(weights)), weights["bias"])
 
 
 def side_by_side(layers, scales=None):

@@ -6,8 +6,9 @@ Measured with oneDNN, which TensorFlow asks on processors with AVX512_VNNI or AM
 - A product of a few rows costs what it costs to read its matrix. oneDNN wants that in an order of
   its own: of a variable, which may be another at the next request, it makes it anew for each
   product; of a constant in a product with a bias, it keeps it. What a loop is given from outside
-  is a constant no more: it must stand in the loop. And the order depends on the number of rows, up
-  to 7 or more: a product of another number than the first one's takes three times as long.
+  is a constant no more: it must stand in the loop. And there are two orders, for few rows and for 8
+  or more: a matrix that is kept in the wrong one takes 2.5 to 4 times as long. (Of one row a
+  product by a variable is the faster, so one beam gains nothing.)
 - oneDNN shares the smallest operation between all threads that it may have, and waking one takes
   longer than the work: without flags of threads the products of heads, their softmax and their
   transposes took 46 ms of a sentence's 102, and with one thread 11. Eigen, whose kernels TensorFlow
@@ -16,8 +17,11 @@ Measured with oneDNN, which TensorFlow asks on processors with AVX512_VNNI or AM
 
 import tensorflow as tf
 
-# What a search multiplies by at each step, by the beginning of its name in the weights.
-EACH_STEP = ("decoder/layer_", "output")
+# What a search multiplies by at each step, by the beginning of its name in the weights. (With
+# `share_halves` these are the encoder's layers, of other numbers of rows: they stay variables.)
+LAYERS, OUTPUT = "decoder/layer_", "output"
+# Bytes of all constants of a graph at most: protobuf writes no 2 GiB, and the graph has more.
+LARGEST = 1_900_000_000
 
 
 class Constant:
@@ -31,6 +35,11 @@ class Constant:
     def __init__(self, value):
         self._value, self._tensors = value.numpy(), {}
 
+    @property
+    def size(self):
+        """In bytes."""
+        return self._value.nbytes
+
     def __tf_tensor__(self, dtype=None, name=None):
         graph = tf.compat.v1.get_default_graph()
         if graph not in self._tensors:
@@ -39,37 +48,52 @@ class Constant:
 
 
 def with_constants(weights):
-    """Weights whose matrices of each step are constants, and all else the variables that they are.
+    """Weights with a constant beside each matrix that a search multiplies by at each step.
 
-    A matrix that meets no bias gets one of zeros beside it, "zeros": a variable, for TensorFlow
-    strikes out a sum with zeros that it knows.
+    `multiplied` takes it. The output layer's meets no bias, or one in another type; it gets one of
+    zeros, a variable, for TensorFlow strikes out a sum with zeros that it knows.
 
     Args:
         weights: {name: {part: variable}}, as from `fuse`; or several such, a list or tuple.
 
     Returns:
         (weights, the zeros): the zeros are variables of their own, to be kept with the others.
-    """
-    zeros = []
 
-    def constant(parts):
-        made = {part: constant(p) if isinstance(p, dict) else p for part, p in parts.items()}
-        kernel = parts.get("kernel")
-        if kernel is not None and kernel.shape.rank == 2:
-            made["kernel"], bias = Constant(kernel), parts.get("bias")
-            if bias is None or bias.shape != kernel.shape[1:]:
-                none = tf.zeros(kernel.shape[1:], kernel.dtype)
-                made["zeros"] = tf.Variable(none, trainable=False)
-                zeros.append(made["zeros"])
+    Raises:
+        ValueError: the constants are more than `LARGEST`.
+    """
+    zeros, bytes_of_all = [], 0
+
+    def constant(parts, name):
+        nonlocal bytes_of_all
+        made = {part: constant(p, "") if isinstance(p, dict) else p for part, p in parts.items()}
+        if "kernel" in parts and parts["kernel"].shape.rank == 2:
+            made["constant"] = Constant(parts["kernel"])
+            bytes_of_all += made["constant"].size
+        if name == OUTPUT:
+            kernel = parts["kernel"]
+            none = tf.zeros(kernel.shape[1:], kernel.dtype)
+            zeros.append(tf.Variable(none, trainable=False))
+            made["zeros"] = zeros[-1]
         return made
 
     def of_model(weights):
-        found = dict(weights)
-        return {n: constant(w) if n.startswith(EACH_STEP) else w for n, w in found.items()}
+        chosen = (LAYERS, OUTPUT)
+        return {n: constant(w, n) if n.startswith(chosen) else w for n, w in weights.items()}
 
-    if isinstance(weights, dict):
-        return of_model(weights), zeros
-    return [of_model(each) for each in weights], zeros
+    one = isinstance(weights, dict)
+    found = of_model(weights) if one else [of_model(each) for each in weights]
+    if bytes_of_all > LARGEST:
+        raise ValueError(
+            f"low_latency must be False of matrices of more than {LARGEST:,} bytes, which no graph "
+            f"can hold, got {bytes_of_all:,}"
+        )
+    return found, zeros
+
+
+def multiplied(weights):
+    """The matrix of some weights that rows are multiplied with: the constant, if there is one."""
+    return weights.get("constant", weights["kernel"])
 
 
 def as_tensors(weights):
@@ -79,14 +103,11 @@ def as_tensors(weights):
     )
 
 
-# The operations of an attention with few rows. TensorFlow knows oneDNN's of the same types and
-# names alone.
+# The operations of an attention with few rows, in float32, by kernels that are not oneDNN's.
 
 
 def product(a, b, transpose_b=False):
     """a b, or a b^T, of [..., N, K] and [..., K, M]: oneDNN has no BatchMatMulV3."""
-    if a.dtype != tf.float32:
-        return tf.matmul(a, b, transpose_b=transpose_b)
     return tf.raw_ops.BatchMatMulV3(x=a, y=b, Tout=a.dtype, adj_y=transpose_b)
 
 
@@ -97,8 +118,7 @@ def softmax(x):
 
 def transposed(x, order):
     """x with its axes in another order: oneDNN transposes no integers."""
-    integers = {2: tf.int16, 4: tf.int32}[x.dtype.size]
-    return tf.bitcast(tf.transpose(tf.bitcast(x, integers), order), x.dtype)
+    return tf.bitcast(tf.transpose(tf.bitcast(x, tf.int32), order), x.dtype)
 
 
 def by_rows(single, several):
@@ -108,9 +128,9 @@ def by_rows(single, several):
         single, several: `tf.function`s of one signature, which give dicts of the same tensors.
     """
 
-    @tf.function(input_signature=several.input_signature)
-    def function(text):
+    @tf.function(input_signature=several.input_signature, autograph=False)
+    def serving_default(text):
         one = tf.equal(tf.size(text), 1)
         return tf.cond(one, lambda: single(text), lambda: several(text))
 
-    return function
+    return serving_default

@@ -4,7 +4,6 @@ import tensorflow as tf
 
 from tfformer.config import EOS, PAD
 from tfformer.inference.cached import embedded
-from tfformer.inference.low_latency import as_tensors
 from tfformer.inference.masks import padding_bias, padding_mask
 from tfformer.inference.transformer import ReadsSource, Transformer
 from tfformer.models.non_autoregressive import NEVER
@@ -37,7 +36,7 @@ class ParallelInference(ReadsSource):
     """
 
     def __init__(self, twin, weights):
-        self.twin, self.weights = twin, as_tensors(weights)
+        self.twin, self.weights = twin, tf.nest.map_structure(tf.convert_to_tensor, weights)
 
     def start(self, source_ids):
         """source_ids [B, S] -> the memory; of mask-predict with `lengths`, logits float32

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfformer.inference.dense import Dense, columns, padded_columns
+from tfformer.inference.low_latency import multiplied
 from tfformer.layers import output
 
 
@@ -30,7 +31,7 @@ class Output:
     def __call__(self, weights, x):
         """Rows [R, D] -> float32 [R, V]."""
         own = weights[self.name]
-        products = tf.matmul(x, own["kernel"])
+        products = tf.matmul(x, multiplied(own))
         if "zeros" in own:  # see `tfformer.inference.low_latency`
             products = tf.nn.bias_add(products, own["zeros"])
         logits = tf.cast(columns(products, self.size), tf.float32)

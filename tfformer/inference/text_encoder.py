@@ -3,7 +3,6 @@
 import tensorflow as tf
 
 from tfformer.inference.cached import embedded
-from tfformer.inference.low_latency import as_tensors
 from tfformer.inference.masks import MASKED, attention_bias, padding_bias, padding_mask
 from tfformer.layers.pieces import Recurrence
 from tfformer.models.span_reader import in_text
@@ -129,7 +128,7 @@ class TextEncoderInference:
 
     def __init__(self, twin, weights):
         self.twin = twin
-        self.weights = as_tensors(weights)
+        self.weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
 
     def __call__(self, ids):
         """ids [B, S] -> the logits of the model, float32."""

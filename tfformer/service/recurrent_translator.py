@@ -36,11 +36,11 @@ class RecurrentTranslator(Translator):
     not_exported = "a recurrent model is not exported, it is here to be compared with others"
 
     def __init__(self, model, tokenizer, **options):
-        for name in ("xla", "shortlist", "dtype", "attention_window", "ensemble"):
+        for name in ("xla", "low_latency", "shortlist", "dtype", "attention_window", "ensemble"):
             if options.get(name):
                 raise ValueError(f"{name} must be off for a recurrent model, got {options[name]!r}")
         super().__init__(model, tokenizer, **options)
 
-    def fused_for(self, positions, dtype=None):
+    def fused_for(self, positions, dtype=None, few_rows=False):
         """The model itself, whose layers compute what is searched."""
         return (self.model,)

@@ -102,9 +102,9 @@ class Service(abc.ABC):
         """The twin of the model and its weights as they are now."""
         return self.fused_for(max(self.max_source_length, self.max_target_length), dtype)
 
-    def fused_for(self, positions, dtype=None):
-        """The same, with tables of so many positions."""
-        return fuse(self.model, positions, dtype or self.dtype)
+    def fused_for(self, positions, dtype=None, few_rows=False):
+        """The same, with tables of so many positions; `few_rows`: see `fuse`."""
+        return fuse(self.model, positions, dtype or self.dtype, few_rows)
 
     def in_batches(self, texts, batch_size, function):
         """What a function answers of texts in any number, in order: a list of strings.

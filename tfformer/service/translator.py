@@ -120,8 +120,8 @@ class Translator(Translating, Searching):
             one's own with XLA on: a stock TensorFlow Serving cannot run it. Default False.
         low_latency: whether `serving_default` of a SavedModel has a graph of its own for requests
             of one text (`tfformer.inference.low_latency`): where TensorFlow computes by oneDNN
-            these take less time, and the server more memory. Not with a shortlist, `xla` or a beam
-            width of 1. Default False.
+            these take less time, and the server more memory. Not with a shortlist, `xla`, bfloat16
+            or one beam. Default False.
         explain: whether there is one signature more, `explain`: attention of each layer and head,
             the steps of the search, probabilities. Default False.
         ensemble: `Translator`s of the same vocabulary, whose models are searched with this one as
@@ -216,8 +216,10 @@ class Translator(Translating, Searching):
             )
         if xla and shortlist is not None:
             raise ValueError("xla must be False with a shortlist, whose size is a request's own")
-        if low_latency and (xla or shortlist is not None or beam_width == 1):
-            raise ValueError("low_latency must be False with xla, a shortlist or one beam")
+        others = {"xla": xla, "shortlist": shortlist is not None, "beam_width=1": beam_width == 1}
+        others["dtype='bfloat16'"] = dtype == "bfloat16"
+        if low_latency and (wrong := [name for name, given in others.items() if given]):
+            raise ValueError(f"low_latency must be False with {wrong[0]}, got {low_latency}")
         if whole("max_batch_size", max_batch_size, least=0) < 1:
             raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
@@ -275,11 +277,12 @@ class Translator(Translating, Searching):
         found = [model(inputs, training=False) for model in self.models]
         return mixed(found, self.ensemble_mean) if self.ensemble_mean else found[0]
 
-    def fused_for(self, positions, dtype=None):
+    def fused_for(self, positions, dtype=None, few_rows=False):
         """The twins and the weights of all models of an ensemble; else those of the model."""
         if not self.ensemble_mean:
-            return super().fused_for(positions, dtype)
-        found = [fuse(model, positions, dtype or self.dtype) for model in self.models]
+            return super().fused_for(positions, dtype, few_rows)
+        how = positions, dtype or self.dtype, few_rows
+        found = [fuse(model, *how) for model in self.models]
         return tuple(zip(*found, strict=True))
 
     def search_facts(self, greedy=False):
@@ -302,11 +305,9 @@ class Translator(Translating, Searching):
         served = super().saved(root)
         if self.low_latency:
             positions = max(self.max_source_length, self.max_target_length)
-            how = positions, self.dtype or "float32", True
-            twins = [fuse(model, *how)[0] for model in self.models]
+            twin, _ = self.fused_for(positions, "float32", few_rows=True)
             own, root.zeros = with_constants(root.weights)
-            fused = (twins, own) if self.ensemble_mean else (twins[0], own)
-            single = self.served(lambda: fused, root.shortlist)["serving_default"]
+            single = self.served(lambda: (twin, own), root.shortlist)["serving_default"]
             several = served["serving_default"]
             function = by_rows(single.function, several.function)
             served["serving_default"] = dataclasses.replace(several, function=function)
