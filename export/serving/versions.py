@@ -337,5 +337,8 @@ def warn(line):
         return
     try:
         print(line, file=sys.stderr, flush=True)
-    except (OSError, ValueError):  # nobody reads, the disk is full, or it is closed
+    except BrokenPipeError:
+        # Nobody reads. What is left would fail once more when Python ends, and be its exit code.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+    except (OSError, ValueError):  # the disk is full, or it is closed
         return

@@ -118,7 +118,8 @@ def softmax(x):
 
 def transposed(x, order):
     """x with its axes in another order: oneDNN transposes no integers."""
-    return tf.bitcast(tf.transpose(tf.bitcast(x, tf.int32), order), x.dtype)
+    integers = tf.bitcast(x, tf.int32)
+    return tf.bitcast(tf.transpose(integers, order), x.dtype)  # [...], its axes as `order` says
 
 
 def by_rows(single, several):
