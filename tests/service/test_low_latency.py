@@ -18,9 +18,13 @@ from tfformer.inference.low_latency import Constant
 from tfformer.inference.transformer import Inference
 
 KINDS = {
-    "one": {},
-    "pre": {"norm": "pre", "num_decoder_layers": 3, "num_key_value_heads": 1},
-    "bias": {"output_bias": True, "activation": "swiglu"},
+    "options": {
+        "norm": "pre",
+        "num_decoder_layers": 3,
+        "num_key_value_heads": 1,
+        "output_bias": True,
+        "activation": "swiglu",
+    },
     "one embedding": {"tie_embeddings": "all", "unique_layers": 1},
     "ensemble": {},
 }
@@ -41,7 +45,7 @@ def saved(request, tokenizer, tmp_path_factory):
         others = [Translator(make_model(tokenizer, seed=17, d_ff=23), tokenizer)]
     translator = Translator(model, tokenizer, low_latency=True, ensemble=others, **LIMITS)
     folder = tmp_path_factory.mktemp("constants") / "model"
-    translator.save(str(folder), ["serving_default", "score"])
+    translator.save(str(folder), ["serving_default"])
     return translator, folder
 
 
