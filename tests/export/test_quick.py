@@ -98,6 +98,7 @@ def test_a_form_is_not_compared_with_itself(tmp_path, capsys, form):
 @pytest.mark.slow
 def test_all_forms_are_measured(deployed, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1, 2))
+    monkeypatch.setattr("tfformer.service.translator.SIGNATURES", (serving_default,))
     base = tmp_path / "tiny"
     words = [str(deployed.parent / "run"), str(base), "--quick", "--compare-forms"]
     assert saved_model.main(words) == 0
