@@ -36,12 +36,13 @@ Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify:
 published; 2 wrong usage; 130 or 143 interrupted.
 """
 
+import functools
 import re
 import sys
 from pathlib import Path
 
 from export.command import Parser, count, option_number, without_its_package
-from export.forms import FORMS, compared, other_forms
+from export.forms import FORMS, compared, measured, other_forms
 
 # What `--quick` leaves out here; `export.verify` names its own part.
 NOT_COMPARED = (
@@ -184,7 +185,11 @@ def export(
         raise RunError(f"{run}: {service.not_exported}")
     others = None
     if compare_forms:
-        others = other_forms(service), lambda **form: load_service(run, **{**options, **form})
+
+        def load(**form):
+            return load_service(run, **{**options, **form})
+
+        others = functools.partial(measured, other_forms(service), load)
 
     def compare(requests, report):
         comparison = COMPARISONS[family_of(service.model)]
@@ -206,14 +211,13 @@ def export_service(
         compare: a function of the example requests and the `Report`, to which it adds what it has
             compared the answers with.
         texts: as from `typical_texts`.
-        others: the forms of which is measured how long they take, and a function of an option that
-            gives the service with it. Default: none.
+        others: a function of a folder, texts and `progress` that measures other forms, as
+            `export.forms.measured`. Default: none is measured.
 
     Returns:
         As `export`.
     """
     from export.deployment import facts
-    from export.forms import measured
     from export.publish import scratch
 
     directory = Path(directory)
@@ -230,7 +234,7 @@ def export_service(
         progress("measuring how long it takes ...")
         report.deployment = facts(service, model, *texts)
         if others:
-            found = measured(*others, partial, texts[0], progress)
+            found = others(partial, texts[0], progress)
             report.deployment["other_forms_milliseconds"] = found
         return release(model, report, directory, batching, service.xla, progress), report
 

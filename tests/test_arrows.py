@@ -65,8 +65,8 @@ ARROWS = {
     "training/validation": "training/bar",
     "training/selection": "tfformer training/report",
     "training/setup": "tfformer training/bar training/data training/inherited training/prepare "
-    "training/recipe training/report training/rules training/state training/step training/tasks "
-    "training/teachers training/validation",
+    "training/report training/rules training/state training/step training/tasks training/teachers "
+    "training/validation",
     "training/fit": "tfformer training/inherited training/plan training/prepare training/step "
     "training/report training/checkpoint training/interrupt training/selection training/setup "
     "training/state",

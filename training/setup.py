@@ -9,7 +9,6 @@ from training.bar import console
 from training.data.noise import Noise
 from training.inherited import beginning
 from training.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
-from training.recipe import Recipe
 from training.report import machine
 from training.rules import AUTO, require_model, require_teachable, require_vocabulary
 from training.state import LAST
@@ -19,6 +18,7 @@ from training.step.cores import cores_of, keep_operations_apart, share_threads
 from training.step.model import compiled_model
 from training.step.strategy import Strategy
 from training.tasks import TASKS
+from training.tasks.task import require_defaults
 from training.teachers import has_teachers, read_teachers
 from training.validation import Validation
 
@@ -102,11 +102,8 @@ class Setup:
         self.task.require_methods(recipe)
         if self.taught:
             require_teachable(recipe)
-        elif recipe.teacher_weight != Recipe.teacher_weight:
-            raise ValueError(
-                f"teacher_weight must be {Recipe.teacher_weight} without --teachers, got "
-                f"{recipe.teacher_weight}"
-            )
+        else:
+            require_defaults(self.task, recipe, ["teacher_weight"], "without --teachers")
         require_vocabulary(recipe, self.tokenizer.is_shared)
         train, val = (self.task.corpus(prepared / split) for split in ("train", "val"))
         keep_freed_memory()

@@ -56,39 +56,42 @@ def with_constants(weights):
     Args:
         weights: {name: {part: variable}}, as from `fuse`; or several such, a list or tuple.
 
-    Returns:
-        (weights, the zeros): the zeros are variables of their own, to be kept with the others.
-
     Raises:
         ValueError: the constants are more than `LARGEST`.
     """
-    zeros, bytes_of_all = [], 0
-
-    def constant(parts, name):
-        nonlocal bytes_of_all
-        made = {part: constant(p, "") if isinstance(p, dict) else p for part, p in parts.items()}
-        if "kernel" in parts and parts["kernel"].shape.rank == 2:
-            made["constant"] = Constant(parts["kernel"])
-            bytes_of_all += made["constant"].size
-        if name == OUTPUT:
-            kernel = parts["kernel"]
-            none = tf.zeros(kernel.shape[1:], kernel.dtype)
-            zeros.append(tf.Variable(none, trainable=False))
-            made["zeros"] = zeros[-1]
-        return made
-
-    def of_model(weights):
-        chosen = (LAYERS, OUTPUT)
-        return {n: constant(w, n) if n.startswith(chosen) else w for n, w in weights.items()}
-
-    one = isinstance(weights, dict)
-    found = of_model(weights) if one else [of_model(each) for each in weights]
-    if bytes_of_all > LARGEST:
+    if not isinstance(weights, dict):
+        found = [with_constants(each) for each in weights]
+    else:
+        found = {
+            name: _with_constant(parts) if name.startswith((LAYERS, OUTPUT)) else parts
+            for name, parts in weights.items()
+        }
+        kernel = found[OUTPUT]["kernel"]
+        zeros = tf.zeros(kernel.shape[1:], kernel.dtype)
+        found[OUTPUT]["zeros"] = tf.Variable(zeros, trainable=False)
+    size = sum(one.size for one in tf.nest.flatten(found) if isinstance(one, Constant))
+    if size > LARGEST:
         raise ValueError(
             f"low_latency must be False of matrices of more than {LARGEST:,} bytes, which no graph "
-            f"can hold, got {bytes_of_all:,}"
+            f"can hold, got {size:,}"
         )
-    return found, zeros
+    return found
+
+
+def _with_constant(parts):
+    """The parts of a layer, and beside a matrix the constant; inside of them too."""
+    made = {
+        part: _with_constant(one) if isinstance(one, dict) else one for part, one in parts.items()
+    }
+    if "kernel" in parts and parts["kernel"].shape.rank == 2:
+        made["constant"] = Constant(parts["kernel"])
+    return made
+
+
+def zeros_of(weights):
+    """The variables that `with_constants` has made, to be kept with the others."""
+    models = [weights] if isinstance(weights, dict) else weights
+    return [model[OUTPUT]["zeros"] for model in models]
 
 
 def multiplied(weights):

@@ -98,12 +98,13 @@ class Service(abc.ABC):
         self.signatures = self.served(self.fused, self._constants)
         self.functions = {name: one.function for name, one in self.signatures.items()}
 
-    def fused(self, dtype=None):
-        """The twin of the model and its weights as they are now."""
-        return self.fused_for(max(self.max_source_length, self.max_target_length), dtype)
+    def fused(self, dtype=None, few_rows=False):
+        """The twin of the model and its weights as they are now; `few_rows`: see `fuse`."""
+        positions = max(self.max_source_length, self.max_target_length)
+        return self.fused_for(positions, dtype, few_rows)
 
     def fused_for(self, positions, dtype=None, few_rows=False):
-        """The same, with tables of so many positions; `few_rows`: see `fuse`."""
+        """The same, with tables of so many positions."""
         return fuse(self.model, positions, dtype or self.dtype, few_rows)
 
     def in_batches(self, texts, batch_size, function):

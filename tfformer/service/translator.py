@@ -8,7 +8,7 @@ import dataclasses
 from tfformer.config import whole
 from tfformer.inference.ensemble import mixed
 from tfformer.inference.fuse import fuse
-from tfformer.inference.low_latency import by_rows, with_constants
+from tfformer.inference.low_latency import by_rows, with_constants, zeros_of
 from tfformer.models import Transformer
 from tfformer.search.options import ENSEMBLE_MEAN, OPTIONS, takes_second_names
 from tfformer.service.align import align
@@ -209,17 +209,7 @@ class Translator(Translating, Searching):
         ):
             if not 2 <= whole(name, value, least=0) <= longest:
                 raise ValueError(f"{name} must be in [2, {longest}], got {value}")
-        if attention_window and (xla or shortlist is not None):
-            raise ValueError(
-                "attention_window must be 0 with xla or a shortlist, got "
-                f"attention_window={attention_window}"
-            )
-        if xla and shortlist is not None:
-            raise ValueError("xla must be False with a shortlist, whose size is a request's own")
-        others = {"xla": xla, "shortlist": shortlist is not None, "beam_width=1": beam_width == 1}
-        others["dtype='bfloat16'"] = dtype == "bfloat16"
-        if low_latency and (wrong := [name for name, given in others.items() if given]):
-            raise ValueError(f"low_latency must be False with {wrong[0]}, got {low_latency}")
+        _check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype)
         if whole("max_batch_size", max_batch_size, least=0) < 1:
             raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
@@ -304,9 +294,9 @@ class Translator(Translating, Searching):
     def saved(self, root):
         served = super().saved(root)
         if self.low_latency:
-            positions = max(self.max_source_length, self.max_target_length)
-            twin, _ = self.fused_for(positions, "float32", few_rows=True)
-            own, root.zeros = with_constants(root.weights)
+            twin, _ = self.fused("float32", few_rows=True)
+            own = with_constants(root.weights)
+            root.zeros = zeros_of(own)
             single = self.served(lambda: (twin, own), root.shortlist)["serving_default"]
             several = served["serving_default"]
             function = by_rows(single.function, several.function)
@@ -328,14 +318,13 @@ class Translator(Translating, Searching):
 
     def page(self):
         page = super().page()
-        command, about = page.command, page.about
+        words, about = ["export.saved_model"], page.about
         if self.low_latency:
-            command = command.replace(" RUN", " --low-latency RUN")
+            words.append("--low-latency")
         if self.ensemble_mean:
-            ensemble = f" --ensemble RUN ... --ensemble-mean {self.ensemble_mean} RUN"
-            command = command.replace(" RUN", ensemble)
+            words.append(f"--ensemble RUN ... --ensemble-mean {self.ensemble_mean}")
             about += f"; {len(self.models)} of them, searched as one"
-        return page._replace(about=about, command=command)
+        return page._replace(about=about, command=" ".join([*words, "RUN"]))
 
     def flops(self):
         found = [model.flops() for model in self.models]
@@ -353,6 +342,26 @@ class Translator(Translating, Searching):
         heads = max(one.num_heads for one in configs)
         scores = 3 * rows * heads * width * width * self.max_target_length
         return positions * caches * size + 4 * (logits + scores)
+
+
+def _check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype):
+    """Raises a ValueError unless these arguments of a `Translator` go together."""
+    has_shortlist = shortlist is not None
+    if attention_window and (xla or has_shortlist):
+        raise ValueError(
+            "attention_window must be 0 with xla or a shortlist, got "
+            f"attention_window={attention_window}"
+        )
+    if xla and has_shortlist:
+        raise ValueError("xla must be False with a shortlist, whose size is a request's own")
+    for name, given in (
+        ("xla", xla),
+        ("shortlist", has_shortlist),
+        ("beam_width=1", beam_width == 1),
+        ("dtype='bfloat16'", dtype == "bfloat16"),
+    ):
+        if low_latency and given:
+            raise ValueError(f"low_latency must be False with {name}, got {low_latency}")
 
 
 def check_sides(model, tokenizer, kind):

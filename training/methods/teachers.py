@@ -14,9 +14,8 @@ class Teachers:
         - sum_v q_v log p_v, q = 1/n sum_i q_i
 
     of the student's p to the mean q of the distributions of n teachers, who read what the student
-    reads (Kim and Rush 2016, "Sequence-Level Knowledge
-    Distillation", section 3.1; Hinton et al. 2015, "Distilling the Knowledge in a Neural Network",
-    for the mean of several).
+    reads (Kim and Rush 2016, "Sequence-Level Knowledge Distillation", section 3.1; for the mean of
+    several, Hinton et al. 2015, "Distilling the Knowledge in a Neural Network").
 
     Teachers have no dropout and learn nothing. Neither Keras nor a checkpoint sees their weights.
 
