@@ -195,9 +195,9 @@ def require_teachable(recipe):
             "--teachers are for the families encoder-decoder and recurrent, got the family "
             f"{task.family}"
         )
-    for name, off in (
-        ("both_ways", 0), ("r_drop", 0), ("scheduled_sampling", 0), ("reward", "none"),
-    ):  # fmt: skip
+    if recipe.teacher_weight == 1 and recipe.r_drop:
+        raise ValueError(f"r_drop must be 0 with teacher_weight=1, got {recipe.r_drop}")
+    for name, off in (("both_ways", 0), ("scheduled_sampling", 0), ("reward", "none")):
         if (value := getattr(recipe, name)) != off:
             raise ValueError(f"{name} must be {off} with --teachers, got {value}")
 

@@ -30,8 +30,8 @@ class Methods(NamedTuple):
         tokens of the target. `attention` is float32 [B, H, T, S] of each decoder layer.
     notes: names of what they note of their own work, each a `Noted` of the model.
     as_served: whether the pass that is learned from is one as the model is served: without dropout.
-    lesson: a function of (loss, logits, inputs) that gives what is learned in place of the loss, of
-        its shape: of each label.
+    lesson: a function of (loss, logits, inputs, passes) that gives what is learned in place of the
+        loss, of its shape: of each label. `passes` is how often a batch holds its rows.
     """
 
     first_pass: object = None

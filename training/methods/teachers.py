@@ -27,6 +27,8 @@ class Teachers:
         loss: float32 [B, T] or, of a batch without padding, [M]: of each token.
         logits: the student's, of that shape and [V].
         inputs: of the batch, padded or packed, as the student has read them.
+        passes: how often they hold their rows, one copy after the other (R-Drop): the teachers,
+            without dropout, read one copy. Default 1.
 
     Returns:
         float32 of the shape of `loss`.
@@ -35,11 +37,15 @@ class Teachers:
     def __init__(self, models, weight):
         self.models, self.weight = models, weight
 
-    def __call__(self, loss, logits, inputs):
+    def __call__(self, loss, logits, inputs, passes=1):
         expected = 0.0
+        if passes > 1:
+            inputs = {name: ids[: tf.shape(ids)[0] // passes] for name, ids in inputs.items()}
         for model in self.models:
             own = tf.nn.softmax(tf.cast(model(inputs, training=False), tf.float32))
             expected += own / len(self.models)
+        if passes > 1:
+            expected = tf.concat([expected] * passes, axis=0)
         expected = tf.stop_gradient(expected)
         taught = tf.nn.softmax_cross_entropy_with_logits(expected, tf.cast(logits, tf.float32))
         return (1 - self.weight) * loss + self.weight * taught

@@ -142,7 +142,7 @@ class Parts:
             logits, penalty = self._asked(inputs)
             loss = self.loss.call(labels, logits)
             if self.methods.lesson:
-                loss = self.methods.lesson(loss, logits, inputs)
+                loss = self.methods.lesson(loss, logits, inputs, self.passes)
             total = tf.reduce_sum(loss * counted) + penalty
             scaled = self.optimizer.scale_loss(total / size)
         for metric in self.metrics:

@@ -117,6 +117,33 @@ def test_parts_learn_what_the_whole_learns(batch, randomise, parts, cores, packe
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("packed", [None, without_padding])
+def test_with_r_drop_they_read_each_pair_once(batch, randomise, packed):
+    """What they say of a copy is what they say of the other."""
+    inputs, labels = tf.nest.map_structure(lambda ids: tf.tile(ids, [2, 1]), tf_of(batch))
+    teachers, found, rows = models(randomise, 2), [], []
+
+    def counted(model):
+        def run(inputs, training):
+            rows.append([len(ids) for ids in inputs.values()])
+            return model(inputs, training=training)
+
+        return run
+
+    def lesson(loss, logits, inputs, passes):
+        once = Teachers([counted(model) for model in teachers], 0.4)
+        found.append(once(loss, logits, inputs, passes))
+        found.append(Teachers(teachers, 0.4)(loss, logits, inputs))
+        return found[0]
+
+    model = student(randomise, lesson, passes=2, without_padding=packed)
+    model.loss.r_drop = 2.0
+    model._sums(inputs, labels)
+    lengths = [np.count_nonzero(batch[0][name]) for name in ("source_ids", "target_ids")]
+    assert rows == [[4, 4, *(lengths if packed else [])]] * 2
+    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
+
+
 def test_a_student_comes_to_say_what_its_teachers_say(batch, randomise):
     """And the teachers stay as they are, and are nobody's weights."""
     inputs, labels = tf_of(batch)
@@ -191,14 +218,18 @@ def words(folder, run, *teachers):
 def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
     """Also when they are gone. The card names them."""
     folder = shutil.copytree(folder, tmp_path / "teachers")
-    arguments = words(folder, tmp_path / "whole", "one", "two")
+    passes = ["--r-drop", "2", "--r-drop-from", "1"]
+    arguments = words(folder, tmp_path / "whole", "one", "two") + passes
     assert train.main(arguments) == 0
     card = (tmp_path / "whole" / "README.md").read_text()
     for name in ("one", "two"):
         weights = runs.read_config(folder / name)["weights"]
         assert f"how likely each token is to the run `{name}`, weights `{weights}`" in card
     assert_goes_on(
-        words(folder, tmp_path / "run", "one", "two"), tmp_path / "run", tmp_path / "whole", at=3
+        words(folder, tmp_path / "run", "one", "two") + passes,
+        tmp_path / "run",
+        tmp_path / "whole",
+        at=3,
     )
     capsys.readouterr()
     again = words(folder, tmp_path / "run", "two", "one")
@@ -227,7 +258,8 @@ def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
         (["marian"], [], 1, "source_eos must be False, as of the teacher .*marian, got True"),
         (["nobody"], [], 1, "nobody is no directory"),
         (["one"], ["--both-ways", "1"], 2, "both_ways must be 0 with --teachers, got 1"),
-        (["one"], ["--r-drop", "2"], 2, "r_drop must be 0 with --teachers, got 2.0"),
+        (["one"], ["--r-drop", "2", "--teacher-weight", "1"], 2,
+         "r_drop must be 0 with teacher_weight=1, got 2.0"),
         (["one"], ["--scheduled-sampling", "0.3"], 2, "scheduled_sampling must be 0 with --teach"),
         (["one"], ["--teacher-weight", "1.5"], 2, r"teacher_weight must be in \[0, 1\], got 1.5"),
         (["one"], ["--vocabulary-size", "300"], 2, "--vocabulary-size cannot be given with --teac"),
