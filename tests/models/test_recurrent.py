@@ -19,7 +19,7 @@ from tfformer.models.recurrent import Recurrent
 from tfformer.run import load_service
 from tfformer.search import beam_search, exhaustive_search
 from tfformer.service.recurrent_translator import RecurrentTranslator
-from training.step.muon import matrices_of
+from training.step.matrices import matrices_of
 
 B, S, T, W, D = 2, 7, 5, 3, 14
 VARIANTS = {

@@ -5,7 +5,8 @@ from tfformer.models import ENCODER_DECODER, FAMILIES
 from tfformer.schedule import WarmupSchedule
 from training.methods.teachers import Teachers
 from training.step.adam import Adam
-from training.step.muon import Muon, matrices_of
+from training.step.matrices import matrices_of
+from training.step.muon import Muon
 from training.step.parallel import in_parts
 
 
