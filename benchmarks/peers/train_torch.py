@@ -10,10 +10,12 @@ from benchmarks.peers.protocol import Peer, serve, training_ids
 
 
 class Model(nn.Module):
-    """Tied embeddings, sinusoidal positions, post-norm without last norms: the paper's."""
+    """Tied embeddings, sinusoidal positions, post-norm without last norms: the paper's. Unless
+    `masked`, padding is not masked."""
 
-    def __init__(self, vocabulary_size, size, dropout):
+    def __init__(self, vocabulary_size, size, dropout, masked=True):
         super().__init__()
+        self.masked = masked
         width, layers = size["d_model"], size["num_layers"]
         self.embedding = nn.Embedding(vocabulary_size, width)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
@@ -38,11 +40,13 @@ class Model(nn.Module):
         return self.dropout(x + self.positions[: ids.shape[1]])
 
     def forward(self, source, target):
-        padding = source == 0
+        padding = source == 0 if self.masked else None
         hidden = self.transformer(
             self.embed(source),
             self.embed(target),
-            tgt_mask=nn.Transformer.generate_square_subsequent_mask(target.shape[1]),
+            tgt_mask=nn.Transformer.generate_square_subsequent_mask(
+                target.shape[1], device=target.device
+            ),
             tgt_is_causal=True,
             src_key_padding_mask=padding,
             memory_key_padding_mask=padding,

@@ -1,0 +1,1 @@
+"""Trainings on the JAX backend, several models at once: where there is a GPU and no TensorFlow."""
