@@ -51,13 +51,15 @@ class SubwordSampler:
             thread.start()
             thread.join()
         return [
-            ids if len(ids) <= longest else self._encoded(text)
+            ids if len(ids) <= longest else self.encoded(text)
             for text, ids in zip(texts, drawn, strict=True)
         ]
 
     def _draw(self, text):
-        return self._encoded(text, enable_sampling=True, alpha=self.alpha, nbest_size=-1)
+        return self.encoded(text, enable_sampling=True, alpha=self.alpha, nbest_size=-1)
 
-    def _encoded(self, text, **options):
+    def encoded(self, text, **options):
+        """The ids, with eos, of a cleaned text, UTF-8 bytes: its usual segmentation, or with
+        SentencePiece's `options` another."""
         code, text = ([], text) if self.codes is None else self.codes.split_bytes(text)
         return [*code, *self.processor.encode(text, add_eos=True, **options)]

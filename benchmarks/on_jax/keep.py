@@ -1,0 +1,70 @@
+"""Makes a run of weights that were trained on JAX: `python -m benchmarks.on_jax.keep`.
+
+    python -m benchmarks.on_jax.keep trained/one.npz --of runs/multi30k --out runs/one
+
+Vocabulary, sizes and options of the search are those of the run that was packed. What is written is
+a run directory like any other. Of a model with `reverse` it translates the other way.
+
+Exit codes: 0 written; 1 a file or a run is at fault; 2 wrong usage; 130 or 143 interrupted.
+"""
+
+import sys
+from pathlib import Path
+
+from training.command import Parser
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("benchmarks.on_jax.keep", __doc__)
+    parser.add_argument("weights", type=Path, help="a file of benchmarks.on_jax.train")
+    parser.add_argument("--of", type=Path, required=True, help="the run that was packed")
+    parser.add_argument("--out", type=Path, required=True, help="the new run directory")
+    return parser
+
+
+def keep(weights, packed, out):
+    """Writes the run.
+
+    Args:
+        weights: the file.
+        packed: the run that was packed.
+        out: the new run directory.
+
+    Raises:
+        RunError: a file is damaged, or of another model; or there is a run already.
+    """
+    from tfformer import Transformer, run
+    from tfformer.files import RunError, read_arrays
+    from training.inherited import beginning
+    from training.prepare import PREPARED, read_settings, read_tokenizer
+    from training.recipe import Recipe
+    from training.tasks import TASKS
+
+    if (out / "config.json").exists():
+        raise RunError(f"{out} holds a model: choose another directory")
+    recipe = read_settings(packed, Recipe())
+    task, tokenizer = TASKS[recipe.task], read_tokenizer(packed / PREPARED)
+    model = Transformer(beginning(packed / PREPARED, task, recipe, tokenizer).config)
+    arrays = {name: x.astype("float32") for name, x in read_arrays(weights).items()}
+    run.set_weights(model, arrays)
+    run.save(out, model, tokenizer, task.search(recipe))
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    try:
+        keep(options.weights, options.of, options.out)
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    print(f"{options.out}: written", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

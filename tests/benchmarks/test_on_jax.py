@@ -1,0 +1,237 @@
+"""Models that train in step on JAX: their optimizer is that of training.train, and what comes out
+is a run whose perplexity is the one that was measured there."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from paths import ROOT, SUPPORT
+
+from benchmarks.on_jax import keep, pack, speed, train
+from benchmarks.on_jax.batches import EDGES, Batches
+from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
+from tfformer.config import BOS
+from tfformer.run import model_weights, variable_name
+from training.methods.method import Methods
+from training.methods.teachers import Teachers
+from training.recipe import Recipe
+from training.step.adam import Adam
+from training.step.matrices import matrices_of
+from training.step.muon import Muon as TensorFlowMuon
+from training.step.parallel import in_parts
+
+pytest.importorskip("jax")
+
+import jax.numpy as jnp  # noqa: E402
+
+from benchmarks.on_jax.optimizer import Muon  # noqa: E402
+
+
+@pytest.mark.parametrize("clip_norm", [0.0, 1.0])
+def test_the_optimizer_is_that_of_the_training(clip_norm):
+    config = TransformerConfig.preset("test", 53, num_encoder_layers=1, num_decoder_layers=1)
+    keras.utils.set_random_seed(3)
+    model = Transformer(config)
+    variables = model.trainable_variables
+    weights = [jnp.asarray(v.numpy()) for v in variables]
+    theirs = TensorFlowMuon(
+        0.01, matrices_of(model), beta_1=0.9, beta_2=0.98, epsilon=1e-9,
+        global_clipnorm=clip_norm or None, weight_decay=0.7,
+    )  # fmt: skip
+    vectors = [v for v in variables if len(v.shape) < 2 or v.name == "bias"]
+    theirs.exclude_from_weight_decay(var_list=vectors)
+    theirs.build(variables)
+    ours = Muon(model, weight_decay=0.7, clip_norm=clip_norm, compute_dtype="float32")
+    state, rng = ours.start(weights), np.random.default_rng(11)
+    for number in range(5):
+        size = 0.001 if number == 2 else 0.3  # once below the norm that is clipped
+        gradients = [rng.normal(0, size, v.shape).astype("float32") for v in variables]
+        theirs.apply([tf.constant(g) for g in gradients])
+        gradients = [jnp.asarray(g) for g in gradients]
+        weights, state = ours.step(weights, gradients, state, number, 0.01)
+        for mine, variable in zip(weights, variables, strict=True):
+            np.testing.assert_allclose(mine, variable.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_an_epoch_has_each_pair_once(rng, drawn):
+    lengths = rng.integers(2, 30, (2, 3, 997))
+    lengths[:, 0, 0] = 63  # alone in its bucket
+    batches = Batches(lengths, 127, [(1, 0), (2, 0), (1, 1)])
+    found, again = list(batches.epoch(5, drawn)), list(batches.epoch(5, drawn))
+    assert len(found) == len(batches)
+    assert all((a[1] == b[1]).all() for a, b in zip(found, again, strict=True))
+    assert len({tuple(found[0][1][model, :, 0]) for model in range(3)}) == 3
+    for model in range(3):
+        rows = np.concatenate([index[model] for _, index in found])
+        pairs = rows[rows[:, 0] >= 0]
+        assert sorted(pairs[:, 0]) == list(range(997))
+        assert len(rows) - len(pairs) < sum(batches.rows.values())  # the last of each bucket
+        for side in (1, 2):
+            assert set(pairs[:, side].tolist()) == ({0, 1, 2} if drawn else {0})
+    for bucket, index in found:
+        assert index.shape == (3, batches.rows[bucket], 3)
+        index = index[index[..., 0] >= 0]
+        usual = lengths[:, 0, index[:, 0]].max(axis=0)
+        assert (usual <= EDGES[bucket]).all()
+        assert bucket == 0 or (usual > EDGES[bucket - 1]).all()
+        sides = [lengths[side, index[:, 1 + side], index[:, 0]] for side in (0, 1)]
+        assert (np.maximum(*sides) <= EDGES[bucket]).all()
+
+
+def test_the_arithmetic_of_a_step_is_counted():
+    config = TransformerConfig.preset(
+        "base", speed.VOCABULARY, num_encoder_layers=1, num_decoder_layers=1
+    )
+    model = Transformer(config)
+    # Two operations for each token and element of a matrix, thrice; the rest is attention's.
+    products = sum(np.prod(v.shape) for v in model.trainable_variables if len(v.shape) == 2)
+    attention = 3 * 2 * speed.LENGTH * speed.WIDTH  # three attentions, scores and means
+    expected = 3 * 2 * 128 * (int(products) + attention)
+    assert speed.flops(128, layers=1) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "rule"),
+    [
+        (["a:rate=1"], "must have options of seed, reverse, r_drop, teacher_weight, got rate=1"),
+        (["a:seed=x"], "must be a model whose seed must be an integer, got x"),
+        (["a:teacher_weight=5"], "must be a model whose teacher_weight must be at most 1, got 5"),
+        ([":seed=1"], "must begin with a name of letters and digits, got :seed=1"),
+        (["a", "a"], "--models must have a name each"),
+        (["a:r_drop=1"], "r_drop must be 0 without --passes 2, got 1.0"),
+        (["a:teacher_weight=1"], "teacher_weight must be 0 without --teachers, got 1.0"),
+        (["a", "--teachers", "b"], "teacher_weight must be above 0 of a model with --teachers"),
+        (["a:teacher_weight=1", "b:reverse=1", "--teachers", "c"], "reverse must be the same"),
+    ],
+)
+def test_wrong_models_take_one_line(tmp_path, capsys, words, rule):
+    arguments = ["none.npz", "--out", str(tmp_path / "out"), "--models", *words]
+    try:
+        code = train.main(arguments)
+    except SystemExit as error:
+        code = error.code
+    said = capsys.readouterr().err
+    assert code == 2
+    assert rule in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def on_jax(*command):
+    environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
+    environment["PYTHONPATH"] = str(ROOT)
+    done = subprocess.run(
+        [sys.executable, *command], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_loss_is_that_of_the_training(tmp_path, rng, randomise):
+    """With R-Drop and two teachers: the same number, and the same gradients."""
+    config = TransformerConfig.preset(
+        "test", 53, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0
+    )
+    settings = {"model": config.to_dict(), "recipe": Recipe().settings()}
+    source, labels = (rng.integers(4, 53, (5, size)).astype("int32") for size in (11, 7))
+    source[1, 4:] = labels[0, 3:] = labels[3, 2:] = 0
+    arrays = {"source": source, "labels": labels, "r_drop": 3.0, "teacher_weight": 0.3}
+    arrays["settings"] = np.frombuffer(json.dumps(settings).encode(), np.uint8)
+    keras.utils.set_random_seed(7)
+    trained = {}
+    for n, who in enumerate(("0", "1", "student")):
+        trained[who] = randomise(in_parts(Transformer)(config, passes=2))
+        trained[who].set_weights([(1 + n / 3) * x for x in trained[who].get_weights()])
+        named = model_weights(trained[who])
+        arrays |= {f"{who}/{name}": value for name, value in named.items()}
+    np.savez(tmp_path / "given.npz", **arrays)
+    on_jax(SUPPORT / "jax_loss.py", tmp_path / "given.npz", tmp_path / "found.npz")
+    found = dict(np.load(tmp_path / "found.npz"))
+    model = trained["student"]
+    model.compile(Adam(0.01), SmoothedCrossEntropy(Recipe().smoothing, r_drop=3.0))
+    model.methods = Methods(lesson=Teachers([trained["0"], trained["1"]], 0.3))
+    first = np.full((5, 1), BOS, "int32")
+    target = np.where(labels, np.concatenate([first, labels[:, :-1]], axis=1), 0)
+    inputs = {"source_ids": np.tile(source, (2, 1)), "target_ids": np.tile(target, (2, 1))}
+    total, tokens, *gradients = model._sums(
+        tf.nest.map_structure(tf.constant, inputs), tf.constant(np.tile(labels, (2, 1)))
+    )
+    assert float(found.pop("loss")) == pytest.approx(float(total / tokens), rel=1e-5)
+    wanted = dict(zip(map(variable_name, model.trainable_variables), gradients, strict=True))
+    assert set(found) == set(wanted)
+    for name, gradient in wanted.items():
+        np.testing.assert_allclose(found[name], gradient / tokens, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_run_comes_back(tmp_path):
+    """Packed, trained there, kept: the perplexity of the run is that which was measured there."""
+    from training.evaluate import main as evaluate
+    from training.train import main as learn
+
+    words = ["north", "south", "east", "west", "red", "green", "blue"]
+    rng = np.random.default_rng(3)
+    sources = [" ".join(rng.choice(words, rng.integers(2, 5))) for _ in range(331)]
+    targets = [" ".join(reversed(text.split())) for text in sources]
+    files = []
+    for name, texts in (("source", sources), ("target", targets)):
+        files.append(tmp_path / f"{name}.txt")
+        files[-1].write_text("".join(f"{text}\n" for text in texts))
+    val = [f"--val-{file.stem}={file}" for file in files]
+    corpus = [f"--{file.stem}={file}" for file in files]
+    begun, packed, out = tmp_path / "begun", tmp_path / "packed.npz", tmp_path / "out"
+    options = "--preset=test --vocabulary-size=300 --epochs=1 --batch-tokens=512 --cores=1".split()
+    options += "--optimizer=muon --subword-sampling=0.5 --warmup-steps=50".split()
+    assert learn([*corpus, *val, "--run", str(begun), *options]) == 0
+    assert pack.main([str(begun), "--out", str(packed)]) == 0
+    models = "--models a:seed=3,r_drop=1 b:seed=5,reverse=1 --passes 2 --epochs 6".split()
+    options = ["--average", "2", "--dtype", "float32", "--drawn", "2", "--out", out]
+    on_jax("-m", "benchmarks.on_jax.train", packed, *models, *options)
+    record = json.loads((out / "history.json").read_text())
+    losses = [row["loss"] for row in record["history"][:-1]]
+    assert np.max(losses[-1]) < np.min(losses[0])
+    measured = record["history"][-1]["val_perplexity"]
+    for n, (name, turned) in enumerate([("a", files), ("b", files[::-1])]):
+        kept = tmp_path / name
+        arguments = [str(out / f"{name}.npz"), "--of", str(begun), "--out", str(kept)]
+        assert keep.main(arguments) == 0
+        assert keep.main(arguments) == 1  # there is a model already
+        scored = ["--source", str(turned[0]), "--target", str(turned[1]), "--greedy"]
+        assert evaluate([str(kept), *scored]) == 0
+        found = json.loads((kept / "evaluation.json").read_text())
+        assert found["perplexity"] == pytest.approx(measured[n], rel=1e-4)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\3\4 and no more", "other"])
+def test_another_file_takes_one_line(tmp_path, capsys, monkeypatch, content):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    path, out = tmp_path / "corpus.npz", tmp_path / "out"
+    if content == "other":
+        np.savez(path, settings=np.zeros(3))
+    else:
+        path.write_bytes(content)
+    assert train.main([str(path), "--models", "a", "--out", str(out)]) == 1
+    said = capsys.readouterr().err
+    assert str(path) in said and said.count("\n") == 1
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"optimizer": "adam"}, "optimizer must be 'muon', got 'adam'"),
+        ({"vocabulary_kind": "char"}, "vocabulary_kind must be 'unigram' or 'bpe', got 'char'"),
+        ({"batch_tokens": "auto"}, "batch_tokens must be a number, got 'auto'"),
+    ],
+)
+def test_what_is_not_done_there_is_not_packed(changes, rule):
+    recipe = dataclasses.replace(Recipe(optimizer="muon"), **changes)
+    with pytest.raises(ValueError, match=rule):
+        pack.require_known(recipe, None, None)
