@@ -251,10 +251,8 @@ def _run(command, options):
             write_atomically(options.out / f"{one['name']}.npz", pack(found))
         record = {"models": options.models, "device": device, "history": history}
         write_json(options.out / "history.json", record)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         return command.fail(error)
-    except ImportError as error:
-        return command.fail(f"{error}: on a machine with a GPU, install jax for it")
     return 0
 
 
