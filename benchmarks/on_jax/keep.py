@@ -11,6 +11,7 @@ Exit codes: 0 written; 1 a file or a run is at fault; 2 wrong usage; 130 or 143 
 import sys
 from pathlib import Path
 
+from benchmarks.on_jax.pack import read_begun
 from training.command import Parser
 
 
@@ -36,16 +37,11 @@ def keep(weights, packed, out):
     """
     from tfformer import Transformer, run
     from tfformer.files import RunError, read_arrays
-    from training.inherited import beginning
-    from training.prepare import PREPARED, read_settings, read_tokenizer
-    from training.recipe import Recipe
-    from training.tasks import TASKS
 
     if (out / "config.json").exists():
         raise RunError(f"{out} holds a model: choose another directory")
-    recipe = read_settings(packed, Recipe())
-    task, tokenizer = TASKS[recipe.task], read_tokenizer(packed / PREPARED)
-    model = Transformer(beginning(packed / PREPARED, task, recipe, tokenizer).config)
+    recipe, task, tokenizer, begun = read_begun(packed)
+    model = Transformer(begun.config)
     arrays = {name: x.astype("float32") for name, x in read_arrays(weights).items()}
     run.set_weights(model, arrays)
     run.save(out, model, tokenizer, task.search(recipe))

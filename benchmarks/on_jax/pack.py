@@ -65,14 +65,10 @@ def pack(run, files=None):
     from tfformer.text.sides import clean
     from training.data.corpus import Corpus
     from training.data.reader import CorpusReport, read_pairs
-    from training.inherited import beginning
-    from training.prepare import PREPARED, read_settings, read_tokenizer
-    from training.recipe import Recipe
-    from training.tasks import TASKS
+    from training.prepare import PREPARED
 
-    recipe, prepared = read_settings(run, Recipe()), run / PREPARED
-    task, tokenizer = TASKS[recipe.task], read_tokenizer(prepared)
-    begun = beginning(prepared, task, recipe, tokenizer)
+    prepared = run / PREPARED
+    recipe, task, tokenizer, begun = read_begun(run)
     require_known(recipe, begun, tokenizer)
     settings = {"model": begun.config.to_dict(), "recipe": recipe.settings()}
     found = {"settings": json.dumps(settings).encode()}
@@ -89,6 +85,18 @@ def pack(run, files=None):
         for side, lines in zip(("source", "target"), texts, strict=True):
             found[f"{split}-{side}"] = b"\n".join(clean(lines).numpy().tolist())
     return {name: np.frombuffer(content, np.uint8) for name, content in found.items()}
+
+
+def read_begun(run):
+    """Recipe, task, tokenizer and `Beginning` of a run that was begun. Raises RunError."""
+    from training.inherited import beginning
+    from training.prepare import PREPARED, read_settings, read_tokenizer
+    from training.recipe import Recipe
+    from training.tasks import TASKS
+
+    recipe, prepared = read_settings(run, Recipe()), run / PREPARED
+    task, tokenizer = TASKS[recipe.task], read_tokenizer(prepared)
+    return recipe, task, tokenizer, beginning(prepared, task, recipe, tokenizer)
 
 
 def require_known(recipe, begun, tokenizer):
