@@ -11,17 +11,13 @@ from tfformer.models.non_autoregressive import NonAutoregressive
 from tfformer.search import length_penalty
 from tfformer.search.options import PARALLEL
 from tfformer.search.parallel import Written
+from tfformer.service.arguments import check_sides, check_vocabulary
 from tfformer.service.document import translate_document
 from tfformer.service.generation import FromSource
 from tfformer.service.limits import Limits
 from tfformer.service.service import checked_dtype
 from tfformer.service.translation import serving_default
-from tfformer.service.translator import (
-    Translating,
-    Translator,
-    check_sides,
-    check_vocabulary,
-)
+from tfformer.service.translator import Translating, Translator
 
 # In the order in which a page of a model lists them.
 SIGNATURES = (serving_default, translate_document)

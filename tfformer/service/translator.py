@@ -12,6 +12,7 @@ from tfformer.inference.low_latency import by_rows, with_constants, zeros_of
 from tfformer.models import Transformer
 from tfformer.search.options import ENSEMBLE_MEAN, OPTIONS, takes_second_names
 from tfformer.service.align import align
+from tfformer.service.arguments import check_forms, check_sides, check_vocabulary
 from tfformer.service.complete import complete
 from tfformer.service.document import document_limits, translate_document
 from tfformer.service.explain import explain
@@ -22,7 +23,6 @@ from tfformer.service.sample import sample
 from tfformer.service.score import score
 from tfformer.service.service import Page, Searching, Service, checked_dtype
 from tfformer.service.translation import greedy, serving_default
-from tfformer.text.tokenizer import Tokenizer
 
 # What a translator answers, in the order in which a page of a model lists it.
 SIGNATURES = (
@@ -209,7 +209,7 @@ class Translator(Translating, Searching):
         ):
             if not 2 <= whole(name, value, least=0) <= longest:
                 raise ValueError(f"{name} must be in [2, {longest}], got {value}")
-        _check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype)
+        check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype)
         if whole("max_batch_size", max_batch_size, least=0) < 1:
             raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
@@ -342,49 +342,6 @@ class Translator(Translating, Searching):
         heads = max(one.num_heads for one in configs)
         scores = 3 * rows * heads * width * width * self.max_target_length
         return positions * caches * size + 4 * (logits + scores)
-
-
-def _check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype):
-    """Raises a ValueError unless these arguments of a `Translator` go together."""
-    has_shortlist = shortlist is not None
-    if attention_window and (xla or has_shortlist):
-        raise ValueError(
-            "attention_window must be 0 with xla or a shortlist, got "
-            f"attention_window={attention_window}"
-        )
-    if xla and has_shortlist:
-        raise ValueError("xla must be False with a shortlist, whose size is a request's own")
-    for name, given in (
-        ("xla", xla),
-        ("shortlist", has_shortlist),
-        ("beam_width=1", beam_width == 1),
-        ("dtype='bfloat16'", dtype == "bfloat16"),
-    ):
-        if low_latency and given:
-            raise ValueError(f"low_latency must be False with {name}, got {low_latency}")
-
-
-def check_sides(model, tokenizer, kind):
-    """Raises a ValueError unless the model is of this class, and the tokenizer may be its own."""
-    if not isinstance(model, kind) or not isinstance(tokenizer, Tokenizer):
-        kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
-        raise ValueError(f"model must be a {kind.__name__}, tokenizer a Tokenizer, got {kinds}")
-    config = model.config
-    sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
-    tokens = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
-    if sizes != tokens:
-        raise ValueError(
-            f"tokenizer must have the model's numbers of ids, {sizes} for source and target, "
-            f"got {tokens}"
-        )
-    if config.one_vocabulary and not tokenizer.is_one_vocabulary:
-        raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")
-
-
-def check_vocabulary(name, other, tokenizer):
-    """Raises a ValueError unless a `Translator`, the argument `name`, has this vocabulary."""
-    if other.tokenizer.sha256 != tokenizer.sha256:
-        raise ValueError(f"{name} must have the vocabulary of the model, got another")
 
 
 def _check_ensemble(ensemble, tokenizer, of_one):

@@ -1,0 +1,46 @@
+"""Which arguments of a translator go together: each function raises a ValueError unless they do."""
+
+from tfformer.text.tokenizer import Tokenizer
+
+
+def check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype):
+    """The forms of an export that a `Translator` is asked for go with its other arguments."""
+    has_shortlist = shortlist is not None
+    if attention_window and (xla or has_shortlist):
+        raise ValueError(
+            "attention_window must be 0 with xla or a shortlist, got "
+            f"attention_window={attention_window}"
+        )
+    if xla and has_shortlist:
+        raise ValueError("xla must be False with a shortlist, whose size is a request's own")
+    for name, given in (
+        ("xla", xla),
+        ("shortlist", has_shortlist),
+        ("beam_width=1", beam_width == 1),
+        ("dtype='bfloat16'", dtype == "bfloat16"),
+    ):
+        if low_latency and given:
+            raise ValueError(f"low_latency must be False with {name}, got {low_latency}")
+
+
+def check_sides(model, tokenizer, kind):
+    """The model is of this class, and the tokenizer may be its own."""
+    if not isinstance(model, kind) or not isinstance(tokenizer, Tokenizer):
+        kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
+        raise ValueError(f"model must be a {kind.__name__}, tokenizer a Tokenizer, got {kinds}")
+    config = model.config
+    sizes = (config.source_vocabulary_size, config.target_vocabulary_size)
+    tokens = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+    if sizes != tokens:
+        raise ValueError(
+            f"tokenizer must have the model's numbers of ids, {sizes} for source and target, "
+            f"got {tokens}"
+        )
+    if config.one_vocabulary and not tokenizer.is_one_vocabulary:
+        raise ValueError(f"tokenizer must be one for both sides with {config.one_vocabulary}")
+
+
+def check_vocabulary(name, other, tokenizer):
+    """A `Translator`, the argument `name`, has this vocabulary."""
+    if other.tokenizer.sha256 != tokenizer.sha256:
+        raise ValueError(f"{name} must have the vocabulary of the model, got another")
