@@ -3,6 +3,7 @@
 import functools
 import json
 import multiprocessing
+import signal
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class Corpus:
             _segmented, model=self.model, alpha=alpha, drawn=drawn if alpha else 0, longest=longest
         )
         sides = []
-        with multiprocessing.get_context("spawn").Pool(cores()) as pool:
+        with _processes() as pool:
             for side in ("source", "target"):
                 texts = self.texts[f"{split}-{side}"]
                 parts = [(n, texts[n : n + CHUNK]) for n in range(0, len(texts), CHUNK)]
@@ -69,6 +70,15 @@ class Corpus:
         if not ids.shape[2]:
             raise RunError(f"{split} must have pairs of at most {longest} tokens a side, got none")
         return ids
+
+
+def _processes():
+    """A process for each core. Ctrl-C is for this one alone, which ends them."""
+    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what they inherit
+    try:
+        return multiprocessing.get_context("spawn").Pool(cores())
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _segmented(part, model, alpha, drawn, longest):
