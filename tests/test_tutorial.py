@@ -1,12 +1,13 @@
 """The notebooks of the tutorial run from top to bottom, and are kept with what they show."""
 
+import os
 import re
 import shutil
 from pathlib import Path
 
 import notebooks
 import pytest
-from paths import ROOT
+from paths import ROOT, SUPPORT
 
 PATHS = notebooks.paths()
 NAMES = [path.stem for path in PATHS]
@@ -78,7 +79,7 @@ def execute(tmp_path_factory):
         return found[name]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(SUPPORT / "kernels")]))
         yield run
 
 
