@@ -1,6 +1,7 @@
 """Questions and answers: places by hand, the made-up corpus, a road from training to a server."""
 
 import json
+import signal
 
 import labelled
 import numpy as np
@@ -13,9 +14,10 @@ from stopped import assert_goes_on
 from tfformer import PlaceCrossEntropy
 from tfformer import run as runs
 from tfformer.metrics import PlaceAccuracy, PlacePerplexity
-from training import evaluate, facts, measures, train
+from training import evaluate, facts, fit, measures, train
 from training.data.reader import CorpusReport, Pair
 from training.embedded import SPLITS, split_of
+from training.interrupt import Interrupted
 from training.tasks import TASKS
 from training.tasks.span import place_of
 
@@ -76,12 +78,20 @@ def test_places_are_those_of_the_answer(folder):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_learned_is_counted(folder, tmp_path, capsys):
+def test_what_cannot_be_learned_is_counted(folder, tmp_path, monkeypatch, capsys):
+    """Before its first step; what is left is the corpus that has been learned."""
+
+    def stop(training):
+        raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.setattr(fit.Training, "run", stop)
     lines = (folder / "train.tsv").read_text()
     lines += "Where?\tNobody knows.\tTarn\nWhere?\t\tTarn\n" + f"Where?\t{'far ' * 90}Tarn\tTarn\n"
     (tmp_path / "train.tsv").write_text(lines)
     (tmp_path / "val.tsv").write_text((folder / "val.tsv").read_text())
-    assert train.main(command(tmp_path, tmp_path / "run", "--epochs", "1")) == 0
+    assert train.main(command(tmp_path, tmp_path / "run")) == 128 + signal.SIGTERM
+    ours, theirs = (one / "run" / "prepared" / "train" / "text.bin" for one in (tmp_path, folder))
+    assert ours.read_bytes() == theirs.read_bytes()
     said = capsys.readouterr().err
     assert "dropped 1 blank, 1 of too many tokens, 1 whose sides do not belong together" in said
 
