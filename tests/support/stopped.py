@@ -15,6 +15,8 @@ def assert_goes_on(arguments, run, whole, batches=Batches, at=7):
     """A training that is stopped in the middle of its second epoch and resumed by the same words
     comes to what one came to that was not, bit for bit.
 
+    It is validated at the end alone, which changes nothing of what is learned.
+
     Args:
         arguments: of the training, for the folder `run`.
         run: the folder, which is not there.
@@ -22,7 +24,7 @@ def assert_goes_on(arguments, run, whole, batches=Batches, at=7):
         batches: the class of its batches.
         at: batches of the second epoch before it is stopped.
     """
-    tokens = batches.tokens
+    tokens, arguments = batches.tokens, [*arguments, "--validate-every", "2"]
 
     def stopping(self, epoch, skip=0):
         for n, count in enumerate(tokens(self, epoch, skip)):
