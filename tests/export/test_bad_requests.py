@@ -166,6 +166,7 @@ def test_any_bytes_have_an_answer_of_the_other_signatures(model):
 
 
 def test_any_bytes_have_a_translation_and_memory_stays_flat(model):
-    sizes = feed(model, fuzz(10_000))
+    sizes = feed(model, fuzz(3000))
     early, late = sizes[len(sizes) // 5], max(sizes[-5:])
-    assert late < 1.1 * early, sizes
+    # Of some 800 MiB: less than a third of a MiB a batch.
+    assert late < 1.02 * early, sizes
