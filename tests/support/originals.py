@@ -21,7 +21,8 @@ def python_of(system, interpreter, packages, folder):
     python = folder / "bin" / "python"
     for command in (
         [interpreter, "-m", "venv", folder],
-        [python, "-m", "pip", "install", "--quiet", *packages],
+        # Most of its modules are never imported.
+        [python, "-m", "pip", "install", "--quiet", "--no-compile", *packages],
     ):
         try:
             done = subprocess.run(command, capture_output=True, text=True)
