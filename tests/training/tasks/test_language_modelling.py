@@ -193,16 +193,19 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
 @pytest.mark.slow
 def test_what_follows_is_learned_exported_and_served(folder, tmp_path, monkeypatch):
     """The next word is known; after thirty epochs it is written."""
-    from export import saved_model, translate_files
+    from export import deployment, examples, saved_model, translate_files
     from tfformer import TextGenerator
     from tfformer.service import generating
 
     # The others are exported in tests/service, too.
     chosen = (generating.serving_default, generating.generate, generating.beam_search)
     monkeypatch.setattr(generating, "SIGNATURES", chosen)
+    monkeypatch.setattr(examples, "SAMPLES", 2)
+    monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1,))
 
     run = tmp_path / "run"
     learn = ["--epochs", "30", "--norm", "pre", "--d-model", "32", "--dropout", "0"]
+    learn += ["--validate-every", "30"]  # at the end alone
     assert train.main(words(folder, run, *learn)) == 0
     options = {"max_source_length": 23, "max_target_length": 23, "top_k": 1}
     generator = TextGenerator(*runs.load(run), **options)
