@@ -8,7 +8,18 @@ import tensorflow as tf
 from tfformer.service.keras_hub_generator import KerasHubGenerator
 
 LIMITS = {"max_source_length": 23, "max_target_length": 11, "top_k": 1, "beam_width": 3}
-PROMPTS = ["The house", "A", *(text[: 5 + 3 * n] for n, text in enumerate(hub.TEXTS[:9]))]
+TOKENS = 2, 5, 11  # of a prompt: `generate` is traced anew for each number
+
+
+def prompts_of(tokenizer):
+    """Nine beginnings of texts, three of each number of tokens, one number after the other."""
+    found = {count: {} for count in TOKENS}
+    for n, text in enumerate(hub.TEXTS):
+        begins = [text[:end] for end in range(1, len(text)) if text[end - 1] != " "]
+        counts = [len(ids) for ids in tokenizer(begins)]
+        if (count := TOKENS[n % 3]) in counts:
+            found[count][begins[counts.index(count)]] = None
+    return [one for row in zip(*found.values(), strict=False) for one in row][:9]
 
 
 @pytest.mark.slow
@@ -17,20 +28,22 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name)
     model = hub.CAUSAL[name]()
     generator = KerasHubGenerator(model, **LIMITS)
     tokenizer = model.preprocessor.tokenizer
+    prompts = prompts_of(tokenizer)
+    assert [len(ids) for ids in tokenizer(prompts)] == 3 * [*TOKENS]
 
     # 1. Greedily, what `generate` writes: its length counts the prompt, ours the eos at the end.
     model.compile(sampler="greedy", jit_compile=False)
-    ours = generator.answer(PROMPTS)
-    for prompt, found in zip(PROMPTS, ours, strict=True):
+    ours = generator.answer(prompts)
+    for prompt, found in zip(prompts, ours, strict=True):
         [begin] = tokenizer([prompt])
         length = len(begin) + LIMITS["max_target_length"]
         assert prompt + found == model.generate([prompt], max_length=length)[0]
     assert len(set(ours)) > 3
 
     # 2. Batches of unlike prompts, and each alone; a beam, by the whole model.
-    found = generator.functions["beam_search"](tf.constant(PROMPTS[:5]))
+    found = generator.functions["beam_search"](tf.constant(prompts[:5]))
     whole = tf.function(generator.logits, autograph=False, reduce_retracing=True)
-    for row, prompt in enumerate(PROMPTS[:3]):
+    for row, prompt in enumerate(prompts[:3]):
         alone = generator.functions["beam_search"](tf.constant([prompt]))
         assert alone["continuations"][0].numpy().tolist() == (
             found["continuations"][row].numpy().tolist()
@@ -46,8 +59,8 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name)
             np.testing.assert_allclose(said, own, atol=1e-4, rtol=1e-4)
 
     # 3. What a text is worth is the sum over its tokens, eos at its end.
-    said = generator.functions["score"](tf.constant(PROMPTS[:2]))
-    for row, prompt in enumerate(PROMPTS[:2]):
+    said = generator.functions["score"](tf.constant(prompts[:2]))
+    for row, prompt in enumerate(prompts[:2]):
         [ids] = generator.tokenizer.encode_source(tf.constant([prompt])).to_list()
         log_probs = tf.nn.log_softmax(whole(tf.constant([[2, *ids[:-1]]], tf.int32))).numpy()[0]
         expected = log_probs[np.arange(len(ids)), ids].sum()
