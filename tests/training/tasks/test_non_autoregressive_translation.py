@@ -298,13 +298,24 @@ def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("decoding", "least"), [("mask-predict", 40), ("ctc", 80)])
-def test_words_are_learned_all_at_once_exported_and_served(folder, tmp_path, decoding, least):
+@pytest.mark.parametrize(
+    ("decoding", "epochs", "least"), [("mask-predict", "40", 40), ("ctc", "17", 80)]
+)
+def test_words_are_learned_all_at_once_exported_and_served(
+    folder, tmp_path, monkeypatch, decoding, epochs, least
+):
     """Each word has one translation; the exported model gives it for unseen sentences."""
-    from export import saved_model, translate_files
+    from export import deployment, examples, saved_model, translate_files
+    from tfformer.service import parallel_translator
 
-    learn = ["--d-model", "48", "--dropout", "0", "--norm", "pre", "--epochs", "40"]
+    monkeypatch.setattr(examples, "SAMPLES", 2)
+    monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1,))
+    if decoding == "ctc":  # test_parallel_translator.py saves both signatures of each decoding
+        chosen = (parallel_translator.serving_default,)
+        monkeypatch.setattr(parallel_translator, "SIGNATURES", chosen)
+    learn = ["--d-model", "48", "--dropout", "0", "--norm", "pre", "--epochs", epochs]
     learn += ["--optimizer", "muon", "--learning-rate-scale", "0.3", "--cooldown", "0.3"]
+    learn += ["--validate-every", epochs]  # at the end alone
     options = ["--preset", "test", "--vocabulary-size", "300", "--decoding", decoding]
     options += ["--max-length-difference", "20", "--tie-embeddings", "all"]
     run, exported = tmp_path / "run", tmp_path / "exported"
