@@ -60,8 +60,7 @@ def test_it_is_exported_and_verified(run, tmp_path):
 
 @pytest.mark.parametrize("run", list(MODELS)[:1], indirect=True)
 def test_xla_compiles_it(run, tmp_path):
-    # Row by row, for which it compiles once.
-    assert verified(run, tmp_path / "out", "--xla", "--max-batch-size", "1")
+    assert verified(run, tmp_path / "out", "--xla")
 
 
 def test_a_shortlist_of_all_pieces_changes_nothing(run):
