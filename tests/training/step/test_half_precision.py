@@ -1,5 +1,7 @@
 """Training in half precision comes near training in float32."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -45,11 +47,16 @@ def losses(model):
     return np.array(fitted.history["loss"])
 
 
+@functools.cache
+def losses_of_float32(make):
+    return losses(compiled("float32", make, 1))
+
+
 @pytest.mark.parametrize("make", [adam, muon])
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_the_losses_are_near_those_of_float32(make, dtype, parts):
-    expected = losses(compiled("float32", make, 1))
+    expected = losses_of_float32(make)
     assert expected[-1] < 0.9 * expected[0]
     np.testing.assert_allclose(losses(compiled(dtype, make, parts)), expected, rtol=0.02)
 
