@@ -11,7 +11,7 @@ import tensorflow as tf
 import tiny
 
 import tfformer
-from export import saved_model, verify
+from export import deployment, examples, saved_model, verify
 from export.capi.job import serve_calls
 from export.examples import sample_requests
 from export.verification.graph import read_graph
@@ -244,6 +244,8 @@ def test_exported_with_it_the_server_answers_as_in_process(run, learned, tmp_pat
     # Whose search it narrows, text or ids; the fewer there are, the sooner they are verified.
     signatures = (serving_default, beam_search_ids)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
+    monkeypatch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
+    monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1,))
     base = tmp_path / "exported"
     assert saved_model.main([str(run), str(base), "--shortlist", str(learned)]) == 0
     report = json.loads((base / "1.report.json").read_text())
