@@ -37,19 +37,32 @@ def make(models, tokenizer):
     return translator
 
 
-def log_probs_of(models, tokenizer, mean, text):
-    """`log_probs_of(...)(prefix)`: the mean of all, by the whole models in NumPy, no cache."""
-    (source_ids,) = tokenizer.encode_source(tf.constant([text])).numpy().tolist()
-    each = [logits_of(model, source_ids) for model in models]
+@pytest.fixture(scope="module")
+def log_probs_of(models, tokenizer):
+    """`log_probs_of(mean, text)(prefix)`: the mean of all, by the whole models in NumPy, no cache.
+
+    What the models say of a prefix is computed once for both means.
+    """
 
     @functools.cache
-    def of(prefix):
-        found = np.array([search_oracle.log_softmax(logits(prefix)) for logits in each])
-        if mean == "probabilities":
-            return np.log(np.exp(found).mean(axis=0))
-        return search_oracle.log_softmax(found.mean(axis=0))
+    def each_of(text):
+        (source_ids,) = tokenizer.encode_source(tf.constant([text])).numpy().tolist()
+        return [logits_of(model, source_ids) for model in models]
 
-    return of
+    @functools.cache
+    def made(mean, text):
+        each = each_of(text)
+
+        @functools.cache
+        def of(prefix):
+            found = np.array([search_oracle.log_softmax(logits(prefix)) for logits in each])
+            if mean == "probabilities":
+                return np.log(np.exp(found).mean(axis=0))
+            return search_oracle.log_softmax(found.mean(axis=0))
+
+        return of
+
+    return made
 
 
 def ask(translator, name, *texts):
@@ -58,12 +71,14 @@ def ask(translator, name, *texts):
 
 
 @means
-def test_the_best_is_that_of_a_plain_search_over_the_mean(make, models, tokenizer, mean):
+def test_the_best_is_that_of_a_plain_search_over_the_mean(
+    make, models, tokenizer, log_probs_of, mean
+):
     """Together, and each text alone."""
     found = ask(make(mean), "serving_default", [*TEXTS, ""])
     size = models[0].config.target_vocabulary_size
     for b, text in enumerate(TEXTS):
-        of = log_probs_of(models, tokenizer, mean, text)
+        of = log_probs_of(mean, text)
         ids, score, _ = search_oracle.beam(of, size, MAX_TARGET, WIDTH, ALPHA)[0]
         expected = tokenizer.decode(tf.constant([ids])).numpy()[0]
         for answer in (found, ask(make(mean), "serving_default", [text])):
@@ -75,23 +90,23 @@ def test_the_best_is_that_of_a_plain_search_over_the_mean(make, models, tokenize
 
 @pytest.mark.slow
 @means
-def test_all_hypotheses_are_those_of_a_plain_search(make, models, tokenizer, mean):
+def test_all_hypotheses_are_those_of_a_plain_search(make, models, log_probs_of, mean):
     found = ask(make(mean), "beam_search", TEXTS)
     size = models[0].config.target_vocabulary_size
     for b, text in enumerate(TEXTS):
-        of = log_probs_of(models, tokenizer, mean, text)
+        of = log_probs_of(mean, text)
         expected = search_oracle.beam(of, size, MAX_TARGET, WIDTH, ALPHA)
         np.testing.assert_allclose(found["scores"][b], [e[1] for e in expected], rtol=1e-4)
 
 
 @means
-def test_a_score_is_that_of_the_mean(make, models, tokenizer, mean):
+def test_a_score_is_that_of_the_mean(make, tokenizer, log_probs_of, mean):
     translator = make(mean)
     targets = ["a house", "lake with", "", "by the lake", "little"]
     found = ask(translator, "score", TEXTS, targets)
     labels = tokenizer.encode_target(tf.constant(targets)).numpy().tolist()
     for b, text in enumerate(TEXTS):
-        of = log_probs_of(models, tokenizer, mean, text)
+        of = log_probs_of(mean, text)
         total = search_oracle.log_prob(of, tuple(labels[b]))
         np.testing.assert_allclose(found["log_prob"][b], total, rtol=1e-4)
 
@@ -111,11 +126,11 @@ def test_a_model_with_itself_is_the_model(model, tokenizer, translator, mean):
 
 
 @pytest.mark.slow
-def test_greedy_takes_the_likeliest_of_the_mean(make, models, tokenizer):
+def test_greedy_takes_the_likeliest_of_the_mean(make, models, tokenizer, log_probs_of):
     translator, size = make("probabilities"), models[0].config.target_vocabulary_size
     found = translator.translate(TEXTS, greedy=True)
     for text, answer in zip(TEXTS, found, strict=True):
-        of = log_probs_of(models, tokenizer, "probabilities", text)
+        of = log_probs_of("probabilities", text)
         ids = search_oracle.greedy(of, size, MAX_TARGET)
         assert answer == tokenizer.decode(tf.constant([ids])).numpy()[0].decode()
 
@@ -140,9 +155,8 @@ def test_the_report_counts_all_models(make, models, tokenizer, translator):
 
 
 @pytest.mark.slow
-@means
-def test_a_saved_ensemble_answers_the_same_and_stores_each_weight_once(make, mean, tmp_path):
-    translator = make(mean)
+def test_a_saved_ensemble_answers_the_same_and_stores_each_weight_once(make, tmp_path):
+    translator = make("probabilities")
     translator.save(str(tmp_path / "model"), ["serving_default", "score"])
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     pairs = {"source": tf.constant(TEXTS), "target": tf.constant(TEXTS[::-1])}
