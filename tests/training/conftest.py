@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from shared import once
 from workers import start
 
@@ -24,21 +25,31 @@ def finished(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def loaded_once():
-    """`tfformer.run.load_translator` gives one translator for all runs that are alike.
+    """`load_service` and `load_translator` of `tfformer.run` give one service for all runs that are
+    alike.
 
-    Its graphs are traced once, where the commands would trace those of each run that they load.
+    Its graphs are traced once, where the commands would trace those of each run that they load. It
+    is another one if something was seeded since, which ends its tokenizer.
     """
-    load, known = run.load_translator, {}
+    load, known = run.load_service, {}
 
     def once_each(directory, **options):
-        alike = json.dumps([run.read_config(directory), options], sort_keys=True)
-        if alike not in known:
-            known[alike] = load(directory, **options)
-        return known[alike]
+        alike = json.dumps([run.read_config(directory), options], sort_keys=True, default=id)
+        if alike not in known or not _lives(known[alike][0]):
+            known[alike] = load(directory, **options), options
+        return known[alike][0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run, "load_translator", once_each)
+        patch.setattr(run, "load_service", once_each)
         yield once_each
+
+
+def _lives(service):
+    try:
+        service.tokenizer.encode_source(tf.constant(["a"]))
+    except tf.errors.NotFoundError:
+        return False
+    return True
 
 
 @pytest.fixture

@@ -95,10 +95,10 @@ def test_the_run_and_its_card_have_each_test_set_once(run, test_set, tmp_path):
     for entry in read_scores(copy):
         assert f"\n| test.tsv `{entry['sha256'][:8]}`, {entry['pairs']} pairs" in text
     # Another model has none of these scores.
-    translator = tfformer.load_translator(copy)
-    kernel = translator.model.weights[0]
+    model, tokenizer = tfformer.load(copy)
+    kernel = model.weights[0]
     kernel.assign(kernel + 1.0)
-    tfformer.save(copy, translator.model, translator.tokenizer)
+    tfformer.save(copy, model, tokenizer)
     assert read_scores(copy) == []
     add_scores(copy, {"search": "greedy", "length_penalty": 0.0}, "new", [], "weights-of-another")
     assert read_scores(copy) == []
