@@ -6,11 +6,12 @@ import pytest
 import tiny
 
 import tfformer
-from tfformer import Tokenizer, Transformer, TransformerConfig
+from tfformer import Tokenizer
 from tfformer.config import RecurrentConfig
 from tfformer.models.recurrent import Recurrent
 from training import picture
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 KINDS = [f"{how}-{what}" for what in ("encoder", "decoder", "cross") for how in ("heads", "lines")]
 
 
@@ -61,10 +62,10 @@ def test_what_is_no_translator_and_no_folder(run, tmp_path, capsys):
     tokenizer = Tokenizer.train(["a"], vocabulary_size=300)
     size = tokenizer.source_vocabulary_size
     tfformer.save(tmp_path / "old", Recurrent(RecurrentConfig.preset("test", size)), tokenizer)
-    tfformer.save(tmp_path / "new", Transformer(TransformerConfig.preset("test", size)), tokenizer)
     (tmp_path / "file").write_text("")
-    for name, out in (("old", "out"), ("none", "out"), ("new", "file")):
-        words = [str(tmp_path / name), "a", "--target", "a", "--out", str(tmp_path / out)]
+    old, none, new, file = (tmp_path / name for name in ("old", "none", "new", "file"))
+    for directory, out, named in ((old, new, old), (none, new, none), (run, file, file)):
+        words = [str(directory), "a", "--target", "a", "--out", str(out)]
         assert picture.main(words) == 1
         said = capsys.readouterr().err
-        assert said.count("\n") == 1 and str(tmp_path / (out if name == "new" else name)) in said
+        assert said.count("\n") == 1 and str(named) in said

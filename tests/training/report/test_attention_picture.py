@@ -50,6 +50,7 @@ def test_of_a_model_that_copies_the_gate_is_drawn_and_the_attention_that_it_copi
     # The letter ж is two bytes, so two pieces and one row.
     tokenizer = Tokenizer.train(["ab ba", "a b"], vocabulary_size=300, kind="char")
     size, alike = tokenizer.source_vocabulary_size, {"tie_embeddings": "all"}
+    alike |= {"num_encoder_layers": 1, "num_decoder_layers": 2}
     plain, copying = (
         Transformer(TransformerConfig.preset("test", size, copy=copy, **alike))
         for copy in (False, True)
