@@ -7,10 +7,10 @@ import pytest
 import tiny
 
 from tfformer import RunError, Tokenizer, load_translator
-from tfformer.run import load_service
 from training import diversify
 from training.lock import alone
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 PAIRS = [("a", "x"), ("b", "y"), ("c", "x")]
 SAYS = {
     "one": {"a": "x", "b": "z", "c": " "},  # "x" is there already, " " is blank
@@ -70,7 +70,7 @@ def test_the_command_writes_what_the_run_says(run, corpus, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     "lines", [5, *(pytest.param(lines, marks=pytest.mark.slow) for lines in (0, 10))]
 )
-def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, lines):
+def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, loaded_once, lines):
     """Killed in the middle of a line, after some that were written."""
     monkeypatch.setattr(diversify, "CHUNK", 5)
     whole = diversify.translated(run, corpus[0], tmp_path, 7)
@@ -83,9 +83,13 @@ def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, lines):
     asked = []
 
     def counted(directory, **options):
-        service = load_service(directory, **options)
-        translate = service.translate
-        service.translate = lambda texts, size: asked.extend(texts) or translate(texts, size)
+        service = loaded_once(directory, **options)
+
+        def translate(texts, size):
+            asked.extend(texts)
+            return type(service).translate(service, texts, size)
+
+        monkeypatch.setattr(service, "translate", translate)
         return service
 
     monkeypatch.setattr("tfformer.run.load_service", counted)

@@ -16,6 +16,7 @@ from tfformer.run import model_weights
 from training import evaluate, translate
 from training.choosing import BestOf, Choice
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 TEXTS = tiny.sentences(7, seed=11)
 
 
