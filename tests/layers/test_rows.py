@@ -26,9 +26,15 @@ def batch(rng):
 
 
 def gradients(model, inputs, labels):
+    return logits_and_gradients(model, inputs, labels)[1:]
+
+
+def logits_and_gradients(model, inputs, labels):
+    """(logits, loss, gradients)."""
     with tf.GradientTape() as tape:
-        loss = SmoothedCrossEntropy()(labels, model(inputs))
-    return loss, tape.gradient(loss, model.trainable_variables)
+        logits = model(inputs)
+        loss = SmoothedCrossEntropy()(labels, logits)
+    return logits, loss, tape.gradient(loss, model.trainable_variables)
 
 
 def dense(gradient):
@@ -44,11 +50,10 @@ def test_logits_and_gradients_are_those_of_the_padded_batch(randomise, batch, va
     count = tokens.sum()
     np.testing.assert_array_equal(packed_labels[:count], labels[tokens])
     np.testing.assert_array_equal(packed_labels[count:], 0)
-    logits = model(packed)
+    whole, loss, expected = logits_and_gradients(model, inputs, labels)
+    logits, packed_loss, actual = logits_and_gradients(model, packed, packed_labels)
     assert logits.shape == (*packed_labels.shape, model.config.target_vocabulary_size)
-    np.testing.assert_allclose(logits[:count], model(inputs).numpy()[tokens], atol=1e-4, rtol=1e-4)
-    loss, expected = gradients(model, inputs, labels)
-    packed_loss, actual = gradients(model, packed, packed_labels)
+    np.testing.assert_allclose(logits[:count], whole.numpy()[tokens], atol=1e-4, rtol=1e-4)
     np.testing.assert_allclose(packed_loss, loss, rtol=1e-5)
     for variable, a, b in zip(model.trainable_variables, actual, expected, strict=True):
         np.testing.assert_allclose(dense(a), dense(b), atol=1e-5, rtol=1e-3, err_msg=variable.path)

@@ -214,7 +214,8 @@ def test_operations_and_matrices_are_those_of_a_step(model_of):
 def test_a_run_is_served_here_and_not_exported(tmp_path, capsys):
     tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
     size = tokenizer.source_vocabulary_size
-    model = Recurrent(RecurrentConfig.preset("test", size, num_encoder_layers=1))
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = Recurrent(RecurrentConfig.preset("test", size, **layers))
     tfformer.save(tmp_path / "run", model, tokenizer, search={"max_target_length": 11})
     translator = load_service(tmp_path / "run")
     assert isinstance(translator, RecurrentTranslator)
