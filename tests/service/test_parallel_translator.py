@@ -34,8 +34,9 @@ def make():
 
     def translator(variant, **options):
         sizes = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
+        layers = {"num_encoder_layers": 1, "num_decoder_layers": 2}
         config = NonAutoregressiveConfig.preset(
-            "test", sizes[0], target_vocabulary_size=sizes[1], **VARIANTS[variant]
+            "test", sizes[0], target_vocabulary_size=sizes[1], **layers, **VARIANTS[variant]
         )
         model = NonAutoregressive(config)
         rng = np.random.default_rng(5)

@@ -24,7 +24,8 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def model(tokenizer):
-    model = LanguageModel(LanguageModelConfig.preset("test", tokenizer.source_vocabulary_size))
+    size = tokenizer.source_vocabulary_size
+    model = LanguageModel(LanguageModelConfig.preset("test", size, num_layers=2))
     rng = np.random.default_rng(5)
     for weight in model.trainable_variables:
         mean = 1.0 if weight.path.endswith("gamma") else 0.0
