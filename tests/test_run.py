@@ -29,6 +29,7 @@ def tokenizer():
 
 
 def make_model(tokenizer, seed=0, dtype=None, **changes):
+    changes = {"num_encoder_layers": 1, "num_decoder_layers": 2} | changes
     config = TransformerConfig.preset(
         "test",
         tokenizer.source_vocabulary_size,

@@ -32,7 +32,8 @@ variants = pytest.mark.parametrize("variant", VARIANTS)
 
 
 def make(variant="paper", **changes):
-    config = LanguageModelConfig.preset("test", V, **{**VARIANTS[variant], **changes})
+    options = {"num_layers": 2, **VARIANTS[variant], **changes}
+    config = LanguageModelConfig.preset("test", V, **options)
     return LanguageModel(config)
 
 

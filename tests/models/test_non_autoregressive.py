@@ -36,7 +36,8 @@ def model_of(randomise):
     """One model with random weights for each variant, which the tests leave as it is."""
 
     def make(variant):
-        config = NonAutoregressiveConfig.preset("test", V, **VARIANTS[variant])
+        layers = {"num_encoder_layers": 1, "num_decoder_layers": 2}
+        config = NonAutoregressiveConfig.preset("test", V, **layers, **VARIANTS[variant])
         return randomise(NonAutoregressive(config))
 
     return functools.cache(make)

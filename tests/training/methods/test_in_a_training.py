@@ -124,7 +124,8 @@ def test_a_penalty_of_parts_is_that_of_the_whole(parts, cores, links, rng, rando
         inputs = {name: inputs[name] for name in ("source_ids", "target_ids")}
     found, weights = [], None
     for options in ({}, {"parts": parts, "cores": cores}):
-        config = TransformerConfig.preset("test", 17, dropout=0.0)
+        layers = {"num_encoder_layers": 1, "num_decoder_layers": 2}
+        config = TransformerConfig.preset("test", 17, dropout=0.0, **layers)
         methods = Methods(penalty=GuidedAttention(3.0, 1))
         model = in_parts(Transformer)(config, methods=methods, **options)
         weights = weights or randomise(model).get_weights()
