@@ -33,12 +33,14 @@ SIZES = [
 
 
 def config(**options):
-    return TransformerConfig.preset("test", V, dropout=0.0, num_decoder_layers=1, **options)
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    return TransformerConfig.preset("test", V, dropout=0.0, **layers, **options)
 
 
-@pytest.fixture
-def batch(rng):
-    """Inputs and labels of 4 pairs, padded to 7 and 5 tokens."""
+@pytest.fixture(scope="module")
+def batch():
+    """Inputs and labels of 4 pairs, padded to 7 and 5 tokens; not to be changed."""
+    rng = np.random.default_rng(7)
     source, labels = (rng.integers(4, V, (4, size)).astype("int32") for size in (7, 5))
     source[1, 4:] = labels[0, 3:] = labels[3, 2:] = 0
     first = np.full((4, 1), 2, "int32")
@@ -106,12 +108,21 @@ def test_without_weight_they_change_nothing(batch, randomise):
         np.testing.assert_array_equal(mine, other)
 
 
+@pytest.fixture(scope="module")
+def lesson(randomise):
+    return Teachers(models(randomise, 2), 0.4)
+
+
+@pytest.fixture(scope="module")
+def whole(batch, randomise, lesson):
+    """What a batch is worth that is computed at once."""
+    return student(randomise, lesson)._sums(*tf_of(batch))
+
+
 @pytest.mark.parametrize(("parts", "cores"), [(1, 2), (2, 1)])
 @pytest.mark.parametrize("packed", [None, without_padding])
-def test_parts_learn_what_the_whole_learns(batch, randomise, parts, cores, packed):
+def test_parts_learn_what_the_whole_learns(batch, randomise, lesson, whole, parts, cores, packed):
     inputs, labels = tf_of(batch)
-    lesson = Teachers(models(randomise, 2), 0.4)
-    whole = student(randomise, lesson)._sums(inputs, labels)
     split = student(randomise, lesson, parts=parts, cores=cores, without_padding=packed)
     for mine, other in zip(split._sums(inputs, labels), whole, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)
@@ -168,17 +179,15 @@ def apart(model, teachers, inputs, labels):
     return float(tf.reduce_mean(divergence[labels != 0]))
 
 
-def test_beside_a_penalty_each_of_the_two_counts(batch, randomise):
+def test_beside_a_penalty_each_of_the_two_counts(batch, randomise, lesson):
     inputs, labels = tf_of(batch)
-    lesson, penalty = Teachers(models(randomise, 2), 0.4), GuidedAttention(3.0, 1)
-    totals = {}
+    model, penalty, totals = student(randomise), GuidedAttention(3.0, 1), {}
     for name, methods in {
         "neither": Methods(),
         "lesson": Methods(lesson=lesson),
         "penalty": Methods(penalty=penalty),
         "both": Methods(lesson=lesson, penalty=penalty),
     }.items():
-        model = student(randomise)
         model.methods = methods
         totals[name] = float(model._sums(inputs, labels)[0])
     assert len(set(totals.values())) == 4
@@ -203,7 +212,8 @@ def folder(tmp_path_factory):
         for name, options in (("one", {}), ("two", {"d_ff": 37}), ("other", {}),
                               ("short", {"positions": "learned", "max_positions": 31}),
                               ("marian", {"source_eos": False})):  # fmt: skip
-            model = Transformer(TransformerConfig.preset("test", size, **options))
+            layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+            model = Transformer(TransformerConfig.preset("test", size, **layers, **options))
             runs.save(folder / name, model, upper if name == "other" else tokenizer)
 
     return once(tmp_path_factory, "teachers", make)
