@@ -1,15 +1,14 @@
 """A classifier's road: trained, killed, resumed, scored, exported, verified and asked."""
 
 import csv
+import io
 import json
-import subprocess
 import sys
 
 import labelled
 import numpy as np
 import pytest
 import tensorflow as tf
-from paths import ROOT
 from shared import once
 from stopped import assert_goes_on
 
@@ -18,6 +17,7 @@ from tfformer.files import unpack
 from training import evaluate, measures, train, translate
 from training.tasks import TASKS
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 TASK = TASKS["classifier"]
 
 
@@ -116,15 +116,12 @@ def test_evaluating_is_counting(folder, tmp_path, capsys):
     assert "macro F1" in (folder / "run" / "README.md").read_text()
 
 
-def test_asking_a_run_writes_a_label_for_each_line(folder):
-    program = f"from training.translate import main; raise SystemExit(main(['{folder}/run']))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, input="a cat\n\nwe saw red\n",
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert {*done.stdout.splitlines()} <= {"animal", "colour", "fruit salad"}
-    assert done.stdout.count("\n") == 3
+def test_asking_a_run_writes_a_label_for_each_line(folder, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a cat\n\nwe saw red\n")))
+    assert translate.main([str(folder / "run")]) == 0
+    said = capsys.readouterr().out
+    assert {*said.splitlines()} <= {"animal", "colour", "fruit salad"}
+    assert said.count("\n") == 3
 
 
 def test_texts_that_are_too_long_are_cut_as_the_server_does(folder):

@@ -1,16 +1,15 @@
 """A language model's road: trained, killed, resumed, scored, exported, verified and asked."""
 
 import csv
+import io
 import math
 import random
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from paths import ROOT
 from shared import once
 from stopped import assert_goes_on
 
@@ -20,6 +19,7 @@ from training import evaluate, train, translate
 from training.data.joined import JoinedBatches
 from training.tasks import TASKS
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 TASK = TASKS["language-model"]
 SIZES = [
     "--preset",
@@ -123,13 +123,9 @@ def test_evaluating_scores_each_text_alone(folder, capsys):
 
 
 def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
-    program = f"from training.translate import main; raise SystemExit(main(['{folder}/run']))"
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, input="alpha\n\nbeta gamma\n",
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 3
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"alpha\n\nbeta gamma\n")))
+    assert translate.main([str(folder / "run")]) == 0
+    assert capsys.readouterr().out.count("\n") == 3
 
 
 def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):

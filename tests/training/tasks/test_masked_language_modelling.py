@@ -24,6 +24,7 @@ from training.data.joined import JoinedBatches
 from training.data.masking import Masking
 from training.tasks import TASKS
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 TASK = TASKS["masked-language-model"]
 
 

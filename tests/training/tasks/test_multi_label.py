@@ -14,6 +14,7 @@ from training import evaluate, train
 from training.tasks import TASKS
 from training.tasks.classification import Classification
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 TASK = TASKS["multi-label-classifier"]
 
 

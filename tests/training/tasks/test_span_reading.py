@@ -21,6 +21,7 @@ from training.interrupt import Interrupted
 from training.tasks import TASKS
 from training.tasks.span import place_of
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 TASK = TASKS["span"]
 SIZES = [*labelled.SIZES, "--max-tokens", "256", "--batch-tokens", "2048"]
 

@@ -14,6 +14,7 @@ from training import evaluate, train
 from training.tasks import TASKS
 from training.tasks.tagging import FIRST
 
+pytestmark = pytest.mark.usefixtures("loaded_once")
 TASK = TASKS["tagger"]
 
 
