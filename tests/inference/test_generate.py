@@ -33,6 +33,7 @@ OTHERS = [
 def model():
     keras.utils.set_random_seed(5)
     sizes = {"source_vocabulary_size": 17, "target_vocabulary_size": V}
+    sizes |= {"num_encoder_layers": 1, "num_decoder_layers": 2}
     model = Transformer(TransformerConfig.preset("test", **sizes, tie_embeddings="target"))
     for n, weight in enumerate(model.trainable_variables):
         weight.assign_add(0.3 * tf.random.stateless_normal(weight.shape, [n, 7]))
@@ -194,6 +195,7 @@ def test_in_a_graph_of_prompts_of_any_shape(model, source_ids, options):
 def test_learned_positions_end_somewhere(source_ids):
     """Where they end, the layers refuse to go on, and so does the search."""
     sizes = {"target_vocabulary_size": V, "positions": "learned", "max_positions": 16}
+    sizes |= {"num_encoder_layers": 1, "num_decoder_layers": 1}
     model = Transformer(TransformerConfig.preset("test", 17, **sizes))
     generate = functools.partial(tfformer.generate, model, source_ids, search="greedy")
     uncached = functools.partial(model, training=False)

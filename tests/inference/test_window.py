@@ -21,7 +21,8 @@ B, S, T, W, V = 3, 11, 7, 2, 17
 
 @pytest.fixture(scope="module")
 def model():
-    model = Transformer(TransformerConfig.preset("test", V))
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 2}
+    model = Transformer(TransformerConfig.preset("test", V, **layers))
     rng = np.random.default_rng(5)
     for variable in model.trainable_variables:
         variable.assign(variable + rng.normal(scale=0.2, size=variable.shape))
@@ -111,7 +112,9 @@ def test_a_batch_is_its_rows(model, source_ids):
 
 def test_it_is_an_option_from_run_to_saved_model(tmp_path):
     tokenizer = Tokenizer.train(["ein rotes Haus", "a red house"], vocabulary_size=300)
-    config = TransformerConfig.preset("test", tokenizer.source_vocabulary_size)
+    config = TransformerConfig.preset(
+        "test", tokenizer.source_vocabulary_size, num_encoder_layers=1, num_decoder_layers=2
+    )
     model = Transformer(config)
     tfformer.save(tmp_path / "run", model, tokenizer, search={"attention_window": 3})
     translator = tfformer.load_translator(tmp_path / "run", max_target_length=13)
