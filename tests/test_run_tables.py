@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from words import make_model, sentences
+from words import FEW_LAYERS, make_model, sentences
 
 import tfformer
 from tfformer import RunError, Tokenizer, run
@@ -28,7 +28,7 @@ def tokenizer(model_bytes):
 @pytest.fixture(scope="module")
 def original(tokenizer, tmp_path_factory):
     directory = tmp_path_factory.mktemp("runs") / "original"
-    run.save(directory, make_model(tokenizer), tokenizer)
+    run.save(directory, make_model(tokenizer, **FEW_LAYERS), tokenizer)
     return directory
 
 
@@ -66,14 +66,14 @@ def test_a_run_gives_back_its_sides(original, tokenizer):
 
 def test_a_table_of_both_sides_is_stored_once(tmp_path):
     shared = Tokenizer(LABELS)
-    run.save(tmp_path / "run", make_model(shared), shared)
+    run.save(tmp_path / "run", make_model(shared, **FEW_LAYERS), shared)
     assert names(tmp_path / "run") == {"config.json", "source.pieces"}
     assert run.load_tokenizer(tmp_path / "run").is_shared
 
 
 def test_a_run_keeps_its_table(directory, tokenizer, model_bytes):
     before = {path.name: path.read_bytes() for path in directory.iterdir()}
-    run.save(directory, make_model(tokenizer), tokenizer)
+    run.save(directory, make_model(tokenizer, **FEW_LAYERS), tokenizer)
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
     for other, name in (
         (Tokenizer(model_bytes, PieceTable(["noun", "größer", "verb"])), "target.pieces"),
@@ -81,7 +81,7 @@ def test_a_run_keeps_its_table(directory, tokenizer, model_bytes):
         (Tokenizer(LABELS, model_bytes), "source.model"),
     ):
         with pytest.raises(RunError, match=f"another {name}"):
-            run.save(directory, make_model(other), other)
+            run.save(directory, make_model(other, **FEW_LAYERS), other)
     assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
 
 
@@ -125,5 +125,5 @@ def test_a_file_of_another_kind_is_refused(directory):
 
 def test_the_weights_stay_the_same(original, tokenizer):
     model, _ = tfformer.load(original)
-    for one, other in zip(model.weights, make_model(tokenizer).weights, strict=True):
+    for one, other in zip(model.weights, make_model(tokenizer, **FEW_LAYERS).weights, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -7,7 +7,7 @@ import pytest
 import search_oracle
 import tensorflow as tf
 from served_table import ALPHA, LIMITS, MAX_TARGET, TEXTS, WIDTH
-from words import logits_of, make_model, make_tokenizer
+from words import FEW_LAYERS, logits_of, make_model, make_tokenizer
 
 from export.verification.graph import read_graph
 from tfformer import Translator
@@ -18,11 +18,14 @@ means = pytest.mark.parametrize("mean", ENSEMBLE_MEANS)
 
 
 @pytest.fixture(scope="module")
-def models(model, tokenizer):
+def models(tokenizer):
     """Three of unequal depth and width."""
     wide = {"d_model": 20, "num_heads": 5, "d_ff": 23}
-    deep = make_model(tokenizer, seed=17, num_decoder_layers=3)
-    return [model, deep, make_model(tokenizer, seed=19, **wide)]
+    deep = {**FEW_LAYERS, "num_decoder_layers": 3}
+    return [
+        make_model(tokenizer, seed=seed, **options)
+        for seed, options in ((13, FEW_LAYERS), (17, deep), (19, {**FEW_LAYERS, **wide}))
+    ]
 
 
 @pytest.fixture(scope="module")

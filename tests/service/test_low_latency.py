@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from served_table import LIMITS, TEXTS
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
-from words import make_model
+from words import FEW_LAYERS, make_model
 
 from export.verification.graph import read_graph
 from tfformer import Shortlist, Transformer, TransformerConfig, Translator
@@ -19,14 +19,14 @@ from tfformer.inference.transformer import Inference
 
 KINDS = {
     "options": {
+        **FEW_LAYERS,
         "norm": "pre",
-        "num_decoder_layers": 3,
         "num_key_value_heads": 1,
         "output_bias": True,
         "activation": "swiglu",
     },
-    "one embedding": {"tie_embeddings": "all", "unique_layers": 1},
-    "ensemble": {},
+    "one embedding": {**FEW_LAYERS, "tie_embeddings": "all", "unique_layers": 1},
+    "ensemble": FEW_LAYERS,
 }
 
 
@@ -42,7 +42,8 @@ def saved(request, tokenizer, tmp_path_factory):
     else:
         model = make_model(tokenizer, **options)
     if request.param == "ensemble":
-        others = [Translator(make_model(tokenizer, seed=17, d_ff=23), tokenizer)]
+        other = {**FEW_LAYERS, "d_ff": 23, "num_decoder_layers": 1}
+        others = [Translator(make_model(tokenizer, seed=17, **other), tokenizer)]
     translator = Translator(model, tokenizer, low_latency=True, ensemble=others, **LIMITS)
     folder = tmp_path_factory.mktemp("constants") / "model"
     translator.save(str(folder), ["serving_default"])

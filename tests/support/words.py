@@ -14,6 +14,9 @@ WORDS = (
     "a little house by the lake with trees year 1987 2031 isn't"
 ).split()
 
+# For `make_model`, where more layers show nothing more.
+FEW_LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 2}
+
 
 def sentences(seed, count, most=4):
     chosen = random.Random(seed)
