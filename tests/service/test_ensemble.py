@@ -158,8 +158,9 @@ def test_the_report_counts_all_models(make, models, tokenizer, translator):
 
 
 @pytest.mark.slow
-def test_a_saved_ensemble_answers_the_same_and_stores_each_weight_once(make, tmp_path):
-    translator = make("probabilities")
+@means
+def test_a_saved_ensemble_answers_the_same_and_stores_each_weight_once(make, mean, tmp_path):
+    translator = make(mean)
     translator.save(str(tmp_path / "model"), ["serving_default", "score"])
     loaded = tf.saved_model.load(str(tmp_path / "model"))
     pairs = {"source": tf.constant(TEXTS), "target": tf.constant(TEXTS[::-1])}
