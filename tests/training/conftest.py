@@ -28,8 +28,9 @@ def loaded_once():
     """`load_service` and `load_translator` of `tfformer.run` give one service for all runs that are
     alike.
 
-    Its graphs are traced once, where the commands would trace those of each run that they load. It
-    is another one if something was seeded since, which ends its tokenizer.
+    Its graphs are traced once, where the commands would trace those of each run that they load.
+    (Keras's `set_random_seed` frees the tables of a tokenizer: then it is loaded anew.) A run with
+    damaged weights is like one without: not for tests of that.
     """
     load, known = run.load_service, {}
 

@@ -138,20 +138,20 @@ with Signals() as signals:
 
 
 def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(
-    short, tmp_path, capsys
+    short, tmp_path, capfd
 ):
     base = tmp_path / "tiny"
     shutil.copytree(short, base / "1")
     flip_weights(base / "1")
     assert local_server.main([str(base), "--port", "0", "--rest-port", "0"]) == 1
-    output, error = capsys.readouterr()
+    output, error = capfd.readouterr()
     assert not output
     *_, last = error.splitlines()
     assert last.startswith("python -m export.local_server: error: Some models did not become")
     assert "version 1: DATA_LOSS" in last and "Traceback" not in error
     (tmp_path / "empty").mkdir()
     assert local_server.main([str(tmp_path / "empty"), "--port", "0", "--rest-port", "0"]) == 1
-    assert capsys.readouterr().err.splitlines()[-1].endswith("{empty (no version)}")
+    assert capfd.readouterr().err.splitlines()[-1].endswith("{empty (no version)}")
 
 
 @pytest.mark.parametrize("option", ["--port", "--rest-port"])
