@@ -1,5 +1,6 @@
 """What all commands share: they are listed, and TensorFlow is imported without its remarks."""
 
+import gc
 import importlib
 import os
 import subprocess
@@ -101,6 +102,20 @@ sys.exit(Parser("a.command", "").run(work))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr == f"python -m a.command: error: {line}\n"
+
+
+@pytest.mark.parametrize("package", ["training", "export"])
+def test_a_command_looks_for_garbage_less_often_than_python(package):
+    command = importlib.import_module(f"{package}.command")
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(700, 10, 10)
+        assert (
+            command.Parser("a.command", "").run(lambda options: gc.get_threshold()[0], []) > 10_000
+        )
+        assert gc.isenabled()
+    finally:
+        gc.set_threshold(*before)
 
 
 CLOSED = "error: standard output must be open"
