@@ -7,8 +7,9 @@ import hub
 import numpy as np
 import pytest
 import tensorflow as tf
+from few_texts import prove_by_few
 
-from export import examples, keras_hub
+from export import keras_hub
 from export.capi.job import serve_calls
 from export.verification.graph import read_graph
 from tfformer.service import generating
@@ -32,7 +33,7 @@ def exported(preset, base, monkeypatch, *names):
     """The version that the whole command has written, of some signatures."""
     chosen = [make for make in service.SIGNATURES if not names or make.__name__ in names]
     monkeypatch.setattr(service, "SIGNATURES", tuple(chosen))
-    monkeypatch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
+    prove_by_few(monkeypatch)
     assert keras_hub.main([str(preset), str(base), *SHORT]) == 0
     return base / "1"
 
@@ -80,7 +81,7 @@ def test_signatures_of_byte_pairs_are_verified(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_a_decoder_only_preset_writes_on(tmp_path, monkeypatch):
     folder = saved(hub.CAUSAL["gemma"], tmp_path / "preset")
-    monkeypatch.setattr(examples, "SAMPLES", 2)
+    prove_by_few(monkeypatch)
     chosen = (generating.serving_default, generating.beam_search)
     monkeypatch.setattr(generating, "SIGNATURES", chosen)
     assert keras_hub.main([str(folder), str(tmp_path / "gemma"), *SHORT, "--top-k", "1"]) == 0

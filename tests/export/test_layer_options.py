@@ -7,9 +7,10 @@ import json
 import numpy as np
 import pytest
 import tiny
+from few_texts import prove_by_few
 
 import tfformer
-from export import deployment, examples, saved_model
+from export import saved_model
 from tfformer import Tokenizer
 from tfformer.service.n_best import beam_search_ids
 from tfformer.service.translation import serving_default
@@ -48,8 +49,7 @@ def verified(run, out, *options):
     """Whether what is exported is served as it answers here, and that is the plain search's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tfformer.service.translator.SIGNATURES", (serving_default, beam_search_ids))
-        patch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
-        patch.setattr(deployment, "LATENCY_BATCHES", (1,))
+        prove_by_few(patch)
         assert saved_model.main([str(run), str(out), *options]) == 0
     return json.loads((out / "1.report.json").read_text())["passed"]
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from few_texts import prove_by_few
 from variants import VARIANTS
 
 import tfformer
-from export import deployment, examples, saved_model
+from export import saved_model
 from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 from tfformer.config import BOS, RecurrentConfig
 from tfformer.inference.fuse import fuse
@@ -124,8 +125,7 @@ def test_it_is_exported_verified_and_served(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "tfformer.service.translator.SIGNATURES", (serving_default, beam_search_ids)
     )
-    monkeypatch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
-    monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1,))
+    prove_by_few(monkeypatch)
     assert saved_model.main([str(run), str(tmp_path / "out"), "--explain"]) == 0
     report = json.loads((tmp_path / "out" / "1.report.json").read_text())
     assert report["passed"] and "served: explain" in {one["name"] for one in report["checks"]}

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
+from few_texts import prove_by_few
 
 import tfformer
-from export import deployment, examples, saved_model, verify
+from export import saved_model, verify
 from export.capi.job import serve_calls
 from export.examples import sample_requests
 from export.verification.graph import read_graph
@@ -244,8 +245,7 @@ def test_exported_with_it_the_server_answers_as_in_process(run, learned, tmp_pat
     # Whose search it narrows, text or ids; the fewer there are, the sooner they are verified.
     signatures = (serving_default, beam_search_ids)
     monkeypatch.setattr("tfformer.service.translator.SIGNATURES", signatures)
-    monkeypatch.setattr(examples, "SAMPLES", 2)  # a plain search in Python takes its time
-    monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1,))
+    prove_by_few(monkeypatch)
     base = tmp_path / "exported"
     assert saved_model.main([str(run), str(base), "--shortlist", str(learned)]) == 0
     report = json.loads((base / "1.report.json").read_text())

@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from few_texts import prove_by_few
 from shared import once
 from stopped import assert_goes_on
 
@@ -189,15 +190,14 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
 @pytest.mark.slow
 def test_what_follows_is_learned_exported_and_served(folder, tmp_path, monkeypatch):
     """The next word is known; after thirty epochs it is written."""
-    from export import deployment, examples, saved_model, translate_files
+    from export import saved_model, translate_files
     from tfformer import TextGenerator
     from tfformer.service import generating
 
     # The others are exported in tests/service, too.
     chosen = (generating.serving_default, generating.generate, generating.beam_search)
     monkeypatch.setattr(generating, "SIGNATURES", chosen)
-    monkeypatch.setattr(examples, "SAMPLES", 2)
-    monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1,))
+    prove_by_few(monkeypatch)
 
     run = tmp_path / "run"
     learn = ["--epochs", "30", "--norm", "pre", "--d-model", "32", "--dropout", "0"]

@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from few_texts import prove_by_few
 from shared import once
 from stopped import assert_goes_on
 
@@ -305,11 +306,10 @@ def test_words_are_learned_all_at_once_exported_and_served(
     folder, tmp_path, monkeypatch, decoding, epochs, least
 ):
     """Each word has one translation; the exported model gives it for unseen sentences."""
-    from export import deployment, examples, saved_model, translate_files
+    from export import saved_model, translate_files
     from tfformer.service import parallel_translator
 
-    monkeypatch.setattr(examples, "SAMPLES", 2)
-    monkeypatch.setattr(deployment, "LATENCY_BATCHES", (1,))
+    prove_by_few(monkeypatch)
     if decoding == "ctc":  # test_parallel_translator.py saves both signatures of each decoding
         chosen = (parallel_translator.serving_default,)
         monkeypatch.setattr(parallel_translator, "SIGNATURES", chosen)
