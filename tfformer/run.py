@@ -11,6 +11,9 @@ old run or the new one whole, whatever kills the writer in between.
 """
 
 import hashlib
+import os
+import secrets
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -99,6 +102,35 @@ def _refuse_other_tokenizer(directory, tokenizer):
             raise RunError(
                 f"{directory} holds a model with another {name}: choose another directory"
             )
+
+
+def require_new(name, directory):
+    """Raises FileExistsError if there is something at a directory, the argument of this name."""
+    if os.path.lexists(directory):
+        raise FileExistsError(f"{name} must not exist yet, got {directory}")
+
+
+def save_new(directory, *run):
+    """A run directory that is not there yet, whole or not at all.
+
+    Args:
+        directory: its path.
+        *run: the rest of what `save` takes.
+
+    Raises:
+        FileExistsError: there is something by that name.
+        RunError, ValueError, OSError: see `save`.
+    """
+    directory = Path(directory)
+    require_new("directory", directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    partial = directory.parent / f".{directory.name}.{secrets.token_hex(8)}.partial"
+    try:
+        save(partial, *run)
+        partial.rename(directory)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
 
 
 def read_config(directory):

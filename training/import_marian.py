@@ -38,13 +38,14 @@ def main(arguments=None):
 
 
 def _run(command, options):
+    from tfformer.run import require_new
     from training.importers.hub import folder_of
-    from training.importers.imported import require_new, write
+    from training.importers.imported import write
     from training.importers.marian import NEEDED, OTHERS, read_marian
     from training.importers.weights import READERS
 
     try:
-        require_new(options.run)
+        require_new("RUN", options.run)
         folder = folder_of(options.folder, (*NEEDED, *OTHERS), READERS)
         print(f"reading {folder} ...", file=sys.stderr)
         imported = read_marian(folder)

@@ -70,11 +70,12 @@ def _run(command, options):
         command.error("--vocabulary, or one for each side, must be given")
     if (models[0] is None) != (models[1] is None):
         command.error("--sentencepiece must be given for both sides or for none")
-    from training.importers.imported import require_new, write
+    from tfformer.run import require_new
+    from training.importers.imported import write
     from training.importers.opennmt import Files, read_opennmt
 
     try:
-        require_new(options.run)
+        require_new("RUN", options.run)
         print(f"reading {options.folder} ...", file=sys.stderr)
         files = Files(*vocabularies, *models)
         known = options.num_heads, options.source_eos, options.activation

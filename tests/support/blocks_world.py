@@ -29,7 +29,7 @@ TEXTS |= {"distilled.de": 105, "turned.de": 106}
 TEXTS |= {"data/diverse/source.txt": 107, "data/diverse/target.txt": 108}
 # The runs of a translator that pages name, and that of one which copies.
 TRANSLATORS = ("mine", "dates", "a", "b", "old", "pt-en", "reverse", "teacher")
-TRANSLATORS += ("forward", "backward", "turned")
+TRANSLATORS += ("forward", "backward", "turned", "one", "two")
 COPYING = "names"
 # {a run of another family: (the family, fields of its configuration)}
 OTHERS = {

@@ -90,6 +90,9 @@ WRITERS = {
     "training.import_opennmt": Writer(
         lambda given, folder: opennmt_folders.words("words", folder / "run")
     ),
+    "training.average": Writer(
+        lambda given, folder: [given.tiny, given.tiny, "--out", folder / "run"],
+    ),
     "training.inspect": Writer(
         lambda given, folder: [
             given.source, given.target, "--run", given.run, "--out", folder / "out"

@@ -1,9 +1,5 @@
 """What an importer makes of a foreign folder, and how it becomes a run."""
 
-import os
-import secrets
-import shutil
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tfformer import run
@@ -38,12 +34,6 @@ class Imported(NamedTuple):
         )
 
 
-def require_new(directory):
-    """Raises FileExistsError if there is something by that name."""
-    if os.path.lexists(directory):
-        raise FileExistsError(f"RUN must not exist yet, got {directory}")
-
-
 def write(imported, directory):
     """Makes the run directory of an `Imported`, whole or not at all.
 
@@ -55,20 +45,11 @@ def write(imported, directory):
     """
     from tfformer.service.families import SERVICES
 
-    directory = Path(directory)
-    require_new(directory)
     model = FAMILIES[ENCODER_DECODER].model(imported.config)
     missing = set(run.model_weights(model)) - set(imported.weights)
     if missing := sorted(name for name in missing if "seed_generator" not in name):
         raise ValueError(f"weights must be the model's own, got none for {missing[0]}")
     run.set_weights(model, imported.weights, partly=True)
     SERVICES[ENCODER_DECODER](model, imported.tokenizer, **imported.search)  # which checks them
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    partial = directory.parent / f".{directory.name}.{secrets.token_hex(8)}.partial"
-    try:
-        training = {"imported": imported.origin}
-        run.save(partial, model, imported.tokenizer, imported.search, training)
-        partial.rename(directory)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
+    training = {"imported": imported.origin}
+    run.save_new(directory, model, imported.tokenizer, imported.search, training)
