@@ -1,0 +1,104 @@
+"""What a run would say, as near to what people wrote as it comes: a corpus to go on with.
+
+    python -m benchmarks.learning.nearest runs/one --source train.en --target train.de \\
+        --out data/nearest
+    python -m training.train --source data/nearest/source.txt --target data/nearest/target.txt \\
+        --val-source val.en --val-target val.de --run runs/final --init runs/one
+
+Sequence-level interpolation (Kim and Rush 2016, section 3.3): of the hypotheses of a source, that
+which has the best BLEU against its reference. The corpus has it beside the reference, once where
+the two are the same.
+
+Exit codes: 0 written; 1 a run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
+"""
+
+import functools
+import sys
+from pathlib import Path
+
+from training.command import LARGEST, Number, Parser, count
+
+
+def parser():
+    """The command's arguments."""
+    parser = Parser("benchmarks.learning.nearest", __doc__, prints=True)
+    parser.add_argument("run", type=Path, help="the run directory")
+    parser.add_argument("--source", type=Path, required=True, help="a text file")
+    parser.add_argument("--target", type=Path, required=True, help="its translation, line by line")
+    parser.add_argument("--out", type=Path, required=True, help="the folder; made if missing")
+    parser.add_argument(
+        "--hypotheses", type=Number(int, 2, LARGEST), default=8, help="of a source; default 8"
+    )
+    parser.add_argument("--batch-size", type=count(), default=64, help="texts at once; default 64")
+    return parser
+
+
+def nearest(translator, texts, references, batch_size=None):
+    """Of the hypotheses of each text that which has the best BLEU against its reference; of equal
+    ones the likeliest.
+
+    Args:
+        translator: a `Translator`; it has as many hypotheses as its beam is wide.
+        texts, references: strings, as many of both.
+        batch_size: texts at once; as `Translator.translate` has it.
+
+    Returns:
+        A list of strings, each in one line.
+    """
+    import tensorflow as tf
+
+    from training.bleu import sentence_bleu
+    from training.choosing import candidates_of
+
+    def hypotheses(texts):
+        """Those of each text of a batch, string [B] both, a line each, best first."""
+        found = candidates_of(translator, [text.decode() for text in texts.numpy()])
+        return tf.constant(["\n".join(" ".join(x.split()) for x in one.texts) for one in found])
+
+    return [
+        max(lines.split("\n"), key=functools.partial(sentence_bleu, reference=reference))
+        for lines, reference in zip(
+            translator.in_batches(texts, batch_size, hypotheses), references, strict=True
+        )
+    ]
+
+
+def main(arguments=None):
+    """The command; returns its exit code."""
+    command = parser()
+    return command.run(lambda options: _run(command, options), arguments)
+
+
+def _run(command, options):
+    from tfformer.files import write_lines
+    from tfformer.run import load_translator
+    from training.data.reader import read_pairs
+    from training.diversify import diversify
+
+    files = {"source": options.source, "target": options.target}
+    for side, path in files.items():
+        if path.resolve() == (options.out / f"{side}.txt").resolve():
+            return command.fail(f"--out must be a folder without the corpus, got that of {path}", 2)
+    try:
+        pairs = [(pair.source, pair.target) for pair in read_pairs(*files.values())]
+        translator = load_translator(
+            options.run, beam_width=options.hypotheses, max_batch_size=options.batch_size
+        )
+        references = [target for _, target in pairs]
+        found = diversify(
+            pairs,
+            [translator],
+            [],
+            lambda model, texts: nearest(model, texts, references, options.batch_size),
+        )
+        options.out.mkdir(parents=True, exist_ok=True)
+        for side, texts in zip(files, zip(*found, strict=True), strict=True):
+            write_lines(options.out / f"{side}.txt", texts)
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    print(f"{options.out}: {len(found):,} pairs, made of {len(pairs):,}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

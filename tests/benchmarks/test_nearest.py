@@ -1,0 +1,64 @@
+"""The nearest hypothesis is taken, and the corpus is never written over."""
+
+import pytest
+import tensorflow as tf
+import tiny
+
+from benchmarks.learning.nearest import main
+from tfformer import Tokenizer, load_translator
+from training.bleu import sentence_bleu
+
+FAR = "nothing like it"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("run") / "run"
+    texts = tiny.sentences(97)
+    search = {"max_source_length": 17, "max_target_length": 11}
+    return tiny.save_run(directory, lambda: Tokenizer.train(texts, vocabulary_size=347), search)
+
+
+def test_of_all_hypotheses_the_nearest_is_taken(run, tmp_path, capsys):
+    """By hand: every hypothesis of every text, asked for alone, and its BLEU."""
+    sources = tiny.sentences(13, seed=3)
+    translator = load_translator(run, beam_width=3)
+    references, expected, places = [], [], set()
+    for n, source in enumerate(sources):
+        answer = translator.functions["beam_search"](tf.constant([source]))
+        texts = [" ".join(text.decode().split()) for text in answer["translations"][0].numpy()]
+        # Each place in the beam is the nearest to some reference; to some, all are as near.
+        references.append(texts[n % 3] if n % 4 else FAR)
+        scores = [sentence_bleu(text, references[-1]) for text in texts]
+        places.add(scores.index(max(scores)))
+        expected.append(texts[scores.index(max(scores))])
+    assert places == {0, 1, 2}
+    for side, texts in (("en", sources), ("de", references)):
+        (tmp_path / f"train.{side}").write_text("".join(f"{text}\n" for text in texts))
+    files = [f"--source={tmp_path}/train.en", f"--target={tmp_path}/train.de"]
+    out = tmp_path / "out"
+    more = ["--hypotheses=3", "--batch-size=5"]
+    assert main([str(run), *files, f"--out={out}", *more]) == 0
+    pairs = [*zip(sources, references, strict=True), *zip(sources, expected, strict=True)]
+    written = [(out / f"{side}.txt").read_text().splitlines() for side in ("source", "target")]
+    assert [*zip(*written, strict=True)] == [*dict.fromkeys(pairs)]
+    assert "pairs, made of 13" in capsys.readouterr().out
+    # What it has written is no corpus to write over.
+    before = (out / "source.txt").read_bytes()
+    files = [f"--source={out}/source.txt", f"--target={out}/target.txt"]
+    assert main([str(run), *files, f"--out={out}"]) == 2
+    assert "--out must be a folder without the corpus" in capsys.readouterr().err
+    assert (out / "source.txt").read_bytes() == before
+
+
+def test_a_mistake_is_one_line(run, tmp_path, capsys):
+    (tmp_path / "train.en").write_text("a\n")
+    files = [f"--source={tmp_path}/train.en", f"--target={tmp_path}/train.en"]
+    for directory, more, message in (
+        ("nowhere", [], "nowhere is no directory"),
+        (str(run), ["--hypotheses=65"], "beam_width must be in [1, 64], got 65"),
+    ):
+        assert main([directory, *files, f"--out={tmp_path}/out", *more]) == 1
+        error = capsys.readouterr().err
+        assert message in error and error.count("\n") == 1
+        assert not (tmp_path / "out").exists()
