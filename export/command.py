@@ -22,7 +22,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 # Of the garbage collector. Traced graphs are millions of objects that live on: to look through them
-# as often as Python does by default is an eighth of the processor time of an export.
+# as often as Python does by default is a ninth of the processor time of an export.
 THRESHOLDS = (50_000, 20, 20)
 CLOSED = "standard output must be open"
 
@@ -60,8 +60,7 @@ class Parser(argparse.ArgumentParser):
     def run(self, command, arguments=None):
         """The exit code of `command(options)`; Ctrl-C and SIGTERM take one line too."""
         options = self.parse_args(arguments)
-        gc.set_threshold(*THRESHOLDS)
-        with _Interrupts() as interrupts:
+        with _rare_collections(), _Interrupts() as interrupts:
             try:
                 return self._written(command, options)
             except KeyboardInterrupt:
@@ -94,6 +93,17 @@ class Parser(argparse.ArgumentParser):
         fault = (sys.stdout and _flush()) or fault
         if fault is not None and not isinstance(fault, BrokenPipeError) and sys.stderr is not None:
             print(f"{self.prog}: warning: standard output: {fault}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _rare_collections():
+    """Inside, the garbage collector has `THRESHOLDS`."""
+    before = gc.get_threshold()
+    gc.set_threshold(*THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _flush():

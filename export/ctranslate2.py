@@ -41,7 +41,6 @@ Exit codes: 0 exported; 1 the run, the disk or the installation is at fault, or 
 agree: nothing is written; 2 wrong usage; 130 or 143 interrupted.
 """
 
-import os
 import sys
 from pathlib import Path
 
@@ -139,11 +138,10 @@ def export(run, directory, progress=print):
     from export.verification.compare import TOLERANCE
     from tfformer.files import sync
     from tfformer.models import ENCODER_DECODER
-    from tfformer.run import read_config, require_family
+    from tfformer.run import read_config, require_family, require_new
 
     directory = Path(directory)
-    if os.path.lexists(directory):
-        raise FileExistsError(f"directory must not exist yet, got {directory}")
+    require_new("directory", directory)
     progress("reading the run ...")
     config = read_config(run)
     require_family(run, config, ENCODER_DECODER)

@@ -80,6 +80,7 @@ ARROWS = {
     "training/recipes": "training/data training/recipe training/dates training/facts "
     "training/multi30k training/names training/rooms",
     "training": "tfformer training/bar training/translating training/command training/lock "
+    "training/checkpoint "
     "training/data training/families training/recipe training/rules training/tasks "
     "training/report training/bleu training/inherited training/prepare training/step "
     "training/importers training/interrupt "

@@ -105,15 +105,18 @@ sys.exit(Parser("a.command", "").run(work))
 
 
 @pytest.mark.parametrize("package", ["training", "export"])
-def test_a_command_looks_for_garbage_less_often_than_python(package):
+def test_while_a_command_runs_garbage_is_looked_for_less_often(package):
     command = importlib.import_module(f"{package}.command")
     before = gc.get_threshold()
     try:
-        gc.set_threshold(700, 10, 10)
-        assert (
-            command.Parser("a.command", "").run(lambda options: gc.get_threshold()[0], []) > 10_000
-        )
-        assert gc.isenabled()
+        gc.set_threshold(701, 11, 13)
+
+        def work(options):
+            assert gc.get_threshold() == command.THRESHOLDS and gc.isenabled()
+            raise KeyboardInterrupt
+
+        assert command.Parser("a.command", "").run(work, []) == 130
+        assert gc.get_threshold() == (701, 11, 13)
     finally:
         gc.set_threshold(*before)
 

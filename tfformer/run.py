@@ -199,15 +199,24 @@ def require_family(directory, config, *wanted):
         raise RunError(f"{directory} must be a run of the family {names}, got {family!r}")
 
 
+def read_sizes(directory, config):
+    """The configuration of the model that a run's `config` (of `read_config`) is of.
+
+    Raises:
+        RunError: it is none, or of a family that this version does not know.
+    """
+    family = FAMILIES[read_family(directory, config)]
+    try:
+        return family.configuration.from_dict(config["model"])
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{Path(directory) / 'config.json'} is damaged: {error}") from error
+
+
 def load_model(directory, dtype="float32"):
     """The model of a run directory, without its tokenizer (needs no TensorFlow)."""
     config = read_config(directory)
-    family = FAMILIES[read_family(directory, config)]
-    try:
-        sizes = family.configuration.from_dict(config["model"])
-    except (TypeError, ValueError) as error:
-        raise RunError(f"{Path(directory) / 'config.json'} is damaged: {error}") from error
-    model = family.model(sizes, dtype=dtype)
+    sizes = read_sizes(directory, config)
+    model = FAMILIES[read_family(directory, config)].model(sizes, dtype=dtype)
     weights = unpack(read_checked(directory, config, config["weights"]))
     try:
         set_weights(model, weights)

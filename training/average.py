@@ -6,18 +6,17 @@
     python -m training.average runs/one runs/two --out runs/mean
 
 It is for runs that began with the same weights, by `--init`, and went on in different ways: each
-has learned something of its own, and their mean has the most of it, at the cost of one model
+has learned something of its own, and their mean may be better than any, at the cost of one model
 (Wortsman et al. 2022, "Model soups"). Of runs that began with weights of their own the mean is
 nothing: the same thing is learned at different places. Evaluate it before you use it.
 
 The runs have one vocabulary, and one model but for its dropout; the options of the search are those
-of the first.
+of the first. A run that is named twice counts twice.
 
 Exit codes: 0 written; 1 a run or the disk is at fault, nothing is written; 2 wrong usage; 130 or
 143 interrupted.
 """
 
-import itertools
 import sys
 from pathlib import Path
 
@@ -35,29 +34,6 @@ def parser():
     return parser
 
 
-def mean(weights):
-    """The mean of models' weights.
-
-    Args:
-        weights: an iterable of {name: array}, all of the same names and shapes.
-
-    Returns:
-        {name: array}, of the dtypes of the first; what counts, as the state of a random generator,
-        is the first's.
-    """
-    import numpy as np
-
-    total, first, count = {}, {}, 0
-    for arrays in weights:
-        first, count = first or arrays, count + 1
-        for name, array in arrays.items():
-            total[name] = total.get(name, 0.0) + np.asarray(array, "float64")
-    return {
-        name: (total[name] / count).astype(array.dtype) if array.dtype.kind == "f" else array
-        for name, array in first.items()
-    }
-
-
 def require_alike(runs):
     """The configurations of runs, as `read_config` gives them.
 
@@ -65,21 +41,20 @@ def require_alike(runs):
         RunError: a run has another model or vocabulary than the first, or cannot be read.
     """
     from tfformer.files import RunError
-    from tfformer.run import read_config, read_family, require_family
+    from tfformer.run import read_config, read_family, read_sizes, require_family
 
-    first, *others = configs = [read_config(run) for run in runs]
-    family = read_family(runs[0], first)
-    for run, config in zip(runs[1:], others, strict=True):
-        require_family(run, config, family)
-        fields = first["model"] | config["model"]
-        for name in sorted(fields.keys() - set(DROPOUT)):
-            expected, found = (one["model"].get(name) for one in (first, config))
-            if found != expected:
+    configs = [read_config(run) for run in runs]
+    first, expected = configs[0], read_sizes(runs[0], configs[0]).to_dict()
+    for run, config in zip(runs, configs, strict=True):
+        require_family(run, config, read_family(runs[0], first))
+        found = read_sizes(run, config).to_dict()
+        for name in sorted(expected.keys() - set(DROPOUT)):
+            if found[name] != expected[name]:
                 raise RunError(
-                    f"{run} must have the model of {runs[0]}, of {name} {expected!r}, got {found!r}"
+                    f"{run} must have the model of {runs[0]}, of {name} {expected[name]!r}, "
+                    f"got {found[name]!r}"
                 )
-        files = [_files(one) for one in (first, config)]
-        if files[0] != files[1]:
+        if _files(config) != _files(first):
             raise RunError(f"{run} must have the vocabulary of {runs[0]}, got another")
     return configs
 
@@ -97,21 +72,22 @@ def main(arguments=None):
 
 def _run(command, options):
     if len(options.runs) < 2:
-        return command.fail(f"give two runs or more, got {len(options.runs)}", 2)
+        return command.fail("RUN must be given at least twice, got 1", 2)
 
-    from tfformer.run import load, load_model, model_weights, require_new, save_new, set_weights
+    from tfformer.run import load, read_checked, require_new, save_new, set_weights
+    from training.checkpoint import average
 
     try:
         require_new("--out", options.out)
         configs = require_alike(options.runs)
         model, tokenizer = load(options.runs[0])
-        others = (model_weights(load_model(run)) for run in options.runs[1:])
-        set_weights(model, mean(itertools.chain([model_weights(model)], others)))
+        made_of = [(str(run), c["weights"]) for run, c in zip(options.runs, configs, strict=True)]
+        for run, config in zip(options.runs, configs, strict=True):
+            read_checked(run, config, config["weights"])
+        set_weights(model, average([Path(*each) for each in made_of]))
         known = configs[0].get("training", {})
         training = {name: known[name] for name in ("examples", "references") if name in known}
-        training["average_of"] = {
-            str(run): config["weights"] for run, config in zip(options.runs, configs, strict=True)
-        }
+        training["average_of"] = made_of
         save_new(options.out, model, tokenizer, configs[0]["search"], training)
     except (ValueError, OSError) as error:
         return command.fail(error)

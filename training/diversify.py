@@ -58,7 +58,12 @@ def diversify(pairs, forward, backward, translate):
 
     Returns:
         A list of (source, target).
+
+    Raises:
+        ValueError: there is no pair of two texts that are not blank.
     """
+    if not any(source.strip() and target.strip() for source, target in pairs):
+        raise ValueError("the corpus must have a pair of two texts that are not blank, got none")
     sources, targets = zip(*pairs, strict=True)
     found = dict.fromkeys(pairs)
     for model in forward:
@@ -140,8 +145,6 @@ def _run(command, options):
 
     try:
         pairs = [(pair.source, pair.target) for pair in read_pairs(options.source, options.target)]
-        if not any(source.strip() and target.strip() for source, target in pairs):
-            raise ValueError(f"{options.source} has no pair of two texts that are not blank")
         with alone(options.out, "use"):
             found = diversify(pairs, options.forward, options.backward, translate)
             for path, texts in zip(written, zip(*found, strict=True), strict=True):

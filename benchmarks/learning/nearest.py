@@ -16,7 +16,7 @@ import functools
 import sys
 from pathlib import Path
 
-from training.command import LARGEST, Number, Parser, count
+from training.command import Number, Parser, count
 
 
 def parser():
@@ -25,10 +25,9 @@ def parser():
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--source", type=Path, required=True, help="a text file")
     parser.add_argument("--target", type=Path, required=True, help="its translation, line by line")
-    parser.add_argument("--out", type=Path, required=True, help="the folder; made if missing")
-    parser.add_argument(
-        "--hypotheses", type=Number(int, 2, LARGEST), default=8, help="of a source; default 8"
-    )
+    parser.add_argument("--out", type=Path, required=True, help="the new folder")
+    beam = Number(int, 2, 64, rule="be in [2, 64]")
+    parser.add_argument("--hypotheses", type=beam, default=8, help="of a source; default 8")
     parser.add_argument("--batch-size", type=count(), default=64, help="texts at once; default 64")
     return parser
 
@@ -71,16 +70,13 @@ def main(arguments=None):
 
 def _run(command, options):
     from tfformer.files import write_lines
-    from tfformer.run import load_translator
+    from tfformer.run import load_translator, require_new
     from training.data.reader import read_pairs
     from training.diversify import diversify
 
-    files = {"source": options.source, "target": options.target}
-    for side, path in files.items():
-        if path.resolve() == (options.out / f"{side}.txt").resolve():
-            return command.fail(f"--out must be a folder without the corpus, got that of {path}", 2)
     try:
-        pairs = [(pair.source, pair.target) for pair in read_pairs(*files.values())]
+        require_new("--out", options.out)
+        pairs = [(pair.source, pair.target) for pair in read_pairs(options.source, options.target)]
         translator = load_translator(
             options.run, beam_width=options.hypotheses, max_batch_size=options.batch_size
         )
@@ -91,8 +87,8 @@ def _run(command, options):
             [],
             lambda model, texts: nearest(model, texts, references, options.batch_size),
         )
-        options.out.mkdir(parents=True, exist_ok=True)
-        for side, texts in zip(files, zip(*found, strict=True), strict=True):
+        options.out.mkdir(parents=True)
+        for side, texts in zip(("source", "target"), zip(*found, strict=True), strict=True):
             write_lines(options.out / f"{side}.txt", texts)
     except (ValueError, OSError) as error:
         return command.fail(error)

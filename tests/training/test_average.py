@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -55,23 +56,24 @@ def test_it_is_the_mean_of_the_weights_and_a_run(runs, tmp_path, capsys):
     assert config["search"] == SEARCH
     assert config["training"]["examples"] == TEXTS[:3] and "epoch" not in config["training"]
     assert config["training"]["references"] == TEXTS[3:6]
-    names = {str(one): run.read_config(one)["weights"] for one in runs}
+    names = [[str(one), run.read_config(one)["weights"]] for one in runs]
     assert config["training"]["average_of"] == names
     assert len(tfformer.load_translator(tmp_path / "new" / "mean").translate(TEXTS[:2])) == 2
-
-
-def test_what_counts_is_the_first_models():
-    """As the state of a random generator."""
-    ones = [{"kernel": np.float32([n, 3]), "seed": np.uint32([n, 11])} for n in (2, 5, 5)]
-    found = average.mean(iter(ones))
-    np.testing.assert_array_equal(found["kernel"], np.float32([4, 3]), strict=True)
-    np.testing.assert_array_equal(found["seed"], np.uint32([2, 11]), strict=True)
 
 
 def test_of_one_model_twice_it_is_that_model(runs, tmp_path):
     assert command([runs[1], runs[1]], tmp_path / "mean") == 0
     found = run.read_config(tmp_path / "mean")["weights"]
     assert found == run.read_config(runs[1])["weights"]  # its name is a checksum
+
+
+def test_a_run_that_is_named_twice_counts_twice(runs, tmp_path):
+    assert command([runs[0], runs[0], runs[2]], tmp_path / "mean") == 0
+    one, other = weights_of(runs[0]), weights_of(runs[2])
+    for name, array in weights_of(tmp_path / "mean").items():
+        np.testing.assert_allclose(array, (2 * one[name] + other[name]) / 3, rtol=1e-5, atol=1e-6)
+    made_of = run.read_config(tmp_path / "mean")["training"]["average_of"]
+    assert [Path(name).name for name, _ in made_of] == ["0", "0", "2"]
 
 
 def changed(directory, folder, edit):
@@ -88,6 +90,12 @@ def test_models_of_other_dropout_have_a_mean(runs, tmp_path):
     assert command([runs[0], other], tmp_path / "mean") == 0
 
 
+def test_a_run_of_an_older_version_has_a_mean_with_what_went_on_from_it(runs, tmp_path):
+    """It does not have the fields that came later; their defaults are meant."""
+    older = changed(runs[0], tmp_path / "older", lambda c: c["model"].pop("num_key_value_heads"))
+    assert command([older, runs[1]], tmp_path / "mean") == 0
+
+
 def test_what_has_no_mean_is_refused_in_one_line_and_nothing_is_written(runs, tmp_path, capsys):
     wider = changed(runs[1], tmp_path / "wider", lambda c: c["model"].update(num_heads=1))
     family = changed(runs[1], tmp_path / "family", lambda c: c.update(family="recurrent"))
@@ -99,7 +107,7 @@ def test_what_has_no_mean_is_refused_in_one_line_and_nothing_is_written(runs, tm
     heads = run.read_config(runs[0])["model"]["num_heads"]
     there = {path.name for path in tmp_path.iterdir()}
     for others, code, message in (
-        ([], 2, "give two runs or more, got 1"),
+        ([], 2, "RUN must be given at least twice, got 1"),
         ([wider], 1, f"must have the model of {runs[0]}, of num_heads {heads}, got 1"),
         ([family], 1, "must be a run of the family 'encoder-decoder', got 'recurrent'"),
         ([words], 1, f"must have the vocabulary of {runs[0]}, got another"),
