@@ -2,7 +2,7 @@
 
     python -m training.train --source train.en --target train.de --run runs/one
     python -m training.train --source train.en --target train.de --run runs/two --init runs/one \\
-        --epochs 3 --warmup-steps 100 --learning-rate-scale 0.1 --cooldown 1
+        --r-drop 1 --epochs 6 --warmup-steps 100 --learning-rate-scale 0.09 --cooldown 1
     python -m training.average runs/one runs/two --out runs/mean
 
 It is for runs that began with the same weights, by `--init`, and went on in different ways: each
@@ -64,6 +64,18 @@ def _files(config):
     return {name: value for name, value in config["sha256"].items() if name != config["weights"]}
 
 
+def weights_of(run, config):
+    """The weights of a run that has this configuration, arrays by name.
+
+    Raises:
+        RunError: they are damaged, or were replaced since the configuration was read.
+    """
+    from tfformer.files import unpack
+    from tfformer.run import read_checked
+
+    return unpack(read_checked(run, config, config["weights"]))
+
+
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
@@ -74,20 +86,18 @@ def _run(command, options):
     if len(options.runs) < 2:
         return command.fail("RUN must be given at least twice, got 1", 2)
 
-    from tfformer.run import load, read_checked, require_new, save_new, set_weights
+    from tfformer.run import load, require_new, save_new, set_weights
     from training.checkpoint import average
 
     try:
         require_new("--out", options.out)
         configs = require_alike(options.runs)
+        runs = [*zip(options.runs, configs, strict=True)]
         model, tokenizer = load(options.runs[0])
-        made_of = [(str(run), c["weights"]) for run, c in zip(options.runs, configs, strict=True)]
-        for run, config in zip(options.runs, configs, strict=True):
-            read_checked(run, config, config["weights"])
-        set_weights(model, average([Path(*each) for each in made_of]))
+        set_weights(model, average(weights_of(*each) for each in runs))
         known = configs[0].get("training", {})
         training = {name: known[name] for name in ("examples", "references") if name in known}
-        training["average_of"] = made_of
+        training["average_of"] = [(str(run), config["weights"]) for run, config in runs]
         save_new(options.out, model, tokenizer, configs[0]["search"], training)
     except (ValueError, OSError) as error:
         return command.fail(error)

@@ -102,17 +102,15 @@ class EpochWeights:
 
     def mean(self, epochs):
         """The mean of the weights after these epochs. Raises RunError if a file is damaged."""
-        return average([self._file(epoch) for epoch in epochs])
+        return average(read_arrays(self._file(epoch)) for epoch in epochs)
 
 
-def average(paths):
-    """The mean of the weights of several files written by `pack`, by name.
-
-    Raises:
-        RunError: a file is damaged.
-    """
-    total = {}
-    for path in paths:
-        for name, value in read_arrays(path).items():
+def average(models):
+    """The mean of the weights of models, an iterable of arrays by name, of which it holds one at a
+    time."""
+    total, count = {}, 0
+    for weights in models:
+        count += 1
+        for name, value in weights.items():
             total[name] = total.get(name, 0) + value.astype("float64")
-    return {name: (value / len(paths)).astype("float32") for name, value in total.items()}
+    return {name: (value / count).astype("float32") for name, value in total.items()}

@@ -5,7 +5,7 @@ import tensorflow as tf
 import tiny
 
 from benchmarks.learning.nearest import main
-from tfformer import Tokenizer, load_translator
+from tfformer import load_translator
 from training.bleu import sentence_bleu
 
 FAR = "nothing like it"
@@ -13,10 +13,7 @@ FAR = "nothing like it"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("run") / "run"
-    texts = tiny.sentences(97)
-    search = {"max_source_length": 17, "max_target_length": 11}
-    return tiny.save_run(directory, lambda: Tokenizer.train(texts, vocabulary_size=347), search)
+    return tiny.save_small_run(tmp_path_factory.mktemp("run") / "run")
 
 
 def test_of_all_hypotheses_the_nearest_is_taken(run, tmp_path, capsys):

@@ -97,3 +97,11 @@ def save_run(directory, make_tokenizer, search, **changes):
         weight.assign_add(0.4 * tf.random.stateless_normal(weight.shape, [n, 5]))
     tfformer.save(directory, model, tokenizer, search)
     return directory
+
+
+def save_small_run(directory):
+    """`save_run` with a vocabulary of 97 of the sentences, and sources and targets of at most 17
+    and 11 tokens."""
+    search = {"max_source_length": 17, "max_target_length": 11}
+    texts = sentences(97)
+    return save_run(directory, lambda: Tokenizer.train(texts, vocabulary_size=347), search)

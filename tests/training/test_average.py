@@ -20,7 +20,7 @@ SEARCH = {"max_source_length": 17, "max_target_length": 11}
 def runs(tmp_path_factory):
     """Three runs of one model and vocabulary, whose weights differ everywhere."""
     base = tmp_path_factory.mktemp("runs")
-    first = tiny.save_run(base / "0", lambda: Tokenizer.train(TEXTS, vocabulary_size=347), SEARCH)
+    first = tiny.save_small_run(base / "0")
     model, tokenizer = tfformer.load(first)
     own, rng = run.model_weights(model), np.random.default_rng(7)
     kept = {"examples": TEXTS[:3], "references": TEXTS[3:6], "epoch": 5}

@@ -6,7 +6,7 @@ import shutil
 import pytest
 import tiny
 
-from tfformer import RunError, Tokenizer, load_translator
+from tfformer import RunError, load_translator
 from training import diversify
 from training.lock import alone
 
@@ -30,10 +30,7 @@ def test_each_new_pair_is_there_once():
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    directory = tmp_path_factory.mktemp("run") / "run"
-    texts = tiny.sentences(97)
-    search = {"max_source_length": 17, "max_target_length": 11}
-    return tiny.save_run(directory, lambda: Tokenizer.train(texts, vocabulary_size=347), search)
+    return tiny.save_small_run(tmp_path_factory.mktemp("run") / "run")
 
 
 @pytest.fixture
