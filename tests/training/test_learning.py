@@ -28,8 +28,8 @@ def test_names_that_nobody_has_seen_are_copied(tmp_path):
     """The recipe in fewer steps: two epochs of Muon in place of eight of Adam."""
     run = str(tmp_path / "run")
     few = ["--optimizer", "muon", "--weight-decay", "0.5", "--warmup-steps", "200", "--epochs", "2"]
-    once = ["--learning-rate-scale", "2", "--average", "1", "--validate-every", "2"]
-    assert train.main(["names", "--run", run, *few, *once]) == 0
+    rest = ["--learning-rate-scale", "2", "--average", "1", "--validate-every", "2"]
+    assert train.main(["names", "--run", run, *few, *rest]) == 0
     assert evaluate.main([run, "--recipe", "names", "--split", "val", "--greedy"]) == 0
     scores = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert scores["exact_match"] >= 90

@@ -41,7 +41,7 @@ RECIPE = Recipe(
     optimizer="muon",
     weight_decay=0.5,
     epochs=3,
-    # The first quarter rises, to twice the paper's peak; the last half falls to zero.
+    # The first quarter rises, to 0.0144, twice the paper's formula; the last half falls to zero.
     warmup_steps=300,
     learning_rate_scale=2.0,
     cooldown=0.5,
