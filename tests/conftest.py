@@ -4,6 +4,13 @@ import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# gRPC reads it when it is imported. Else it says when a server has gone, into what another test
+# captures. What a test starts has a gRPC of its own.
+os.environ["GRPC_VERBOSITY"] = "NONE"
+
+import grpc  # noqa: E402, F401
+
+del os.environ["GRPC_VERBOSITY"]
 
 # Traced graphs are millions of objects that live on: to look through them as often as Python does
 # by default is an eighth of the processor time of the tests.
