@@ -4,8 +4,8 @@ import gc
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# gRPC reads it when it is imported. Else it says when a server has gone, into what another test
-# captures. What a test starts has a gRPC of its own.
+# Else gRPC says that a server has gone, into what another test captures by then. It reads the
+# variable when it is imported; the processes that tests start are not to inherit it.
 os.environ["GRPC_VERBOSITY"] = "NONE"
 
 import grpc  # noqa: E402, F401
