@@ -80,7 +80,7 @@ def main():
     model = make_model(tokenizer.target_vocabulary_size)
     model.compile(keras.optimizers.Adam(0.002), SmoothedCrossEntropy(0.0))
     dataset = make_dataset(tokenizer, sentences).shuffle(999)
-    model.fit(dataset, epochs=4, shuffle=False, verbose=2)
+    model.fit(dataset, epochs=3, shuffle=False, verbose=2)
 
     # Sentences of its own, after a beginning that it was given.
     begun = ["the old cats near the dog", "the bird behind the red horses", "the", "the dogs"] * 25

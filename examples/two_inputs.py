@@ -77,7 +77,7 @@ def main():
         metrics=["accuracy"],
     )
     dataset = make_dataset(tokenizer, *train).shuffle(999)
-    model.fit(dataset, epochs=4, shuffle=False, verbose=2)
+    model.fit(dataset, epochs=3, shuffle=False, verbose=2)
     _, accuracy = model.evaluate(make_dataset(tokenizer, *make_questions(500, seed=2)), verbose=0)
     print(f"unseen questions: {accuracy:.1%} answered")
     return accuracy

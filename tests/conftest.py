@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Else gRPC says that a server has gone, into what another test captures by then. It reads the
@@ -43,6 +44,18 @@ TOGETHER = {
     "tests/training/test_resume": "the process that is forked",
     "tests/training/test_train": "the process that is forked",
 }
+
+
+def pytest_collection_finish():
+    from traces import share_one_stack
+
+    if "tensorflow" in sys.modules:
+        share_one_stack()
+
+
+def pytest_sessionfinish():
+    """Pytest collects garbage five times now, and so does Python: nothing is left to look for."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks

@@ -1,11 +1,11 @@
 """The ablation changes one thing at a time, and the averages are of what a run has kept."""
 
+import contextlib
 import dataclasses
 import math
+import os
 import signal
-import subprocess
-import sys
-import time
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -150,6 +150,17 @@ def test_trainings_have_files_of_their_own(tmp_path):
         assert len({getattr(training, name) for training in trainings}) == count
 
 
+@pytest.fixture
+def sober(tmp_path):
+    """The file of a recipe whose steps are one pass over their batch, not the two of R-Drop."""
+    path = tmp_path / "sober.py"
+    path.write_text(
+        "import dataclasses\n\nimport killing_recipe\n\n"
+        "RECIPE = dataclasses.replace(killing_recipe.RECIPE, r_drop=0.0)\n"
+    )
+    return str(path)
+
+
 @pytest.mark.slow
 def test_averages(run, capsys):
     assert averages.main([str(run), "--recipe", PATH]) == 0
@@ -204,22 +215,38 @@ def test_wrong_usage_takes_one_line(arguments, message, tmp_path, capsys):
     assert error.count("\n") == 1 and message in error
 
 
+@contextlib.contextmanager
+def stopped_when(there, seconds):
+    """This process is asked to end so many seconds after something is there."""
+    over = threading.Event()
+
+    def stop():
+        while not there():
+            if over.wait(0.1):
+                return
+        if not over.wait(seconds):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 @pytest.mark.slow
-def test_ablation_end_to_end(run, forked, tmp_path, capfd):
+def test_ablation_end_to_end(run, sober, forked, tmp_path, capfd):
     out = tmp_path / "new" / "ablation"
     arguments = [
-        PATH, "--out", str(out), "--init", str(run), "--teacher", str(run), "--epochs", "2",
+        sober, "--out", str(out), "--init", str(run), "--teacher", str(run), "--epochs", "2",
         "--rows", "dropout 0.4", "distillation", "--seeds", "1", "2", "1",
     ]  # fmt: skip
-    command = [sys.executable, "-m", "benchmarks.ablation", *arguments]
     # Stopped in the middle of a training, it goes on.
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        while not any(out.glob("*-1/prepared")):
-            assert process.poll() is None
-            time.sleep(0.1)
-        time.sleep(5)
-        process.send_signal(signal.SIGTERM)
-        assert process.wait() == 130
+    with stopped_when(lambda: any(out.glob("*-1/prepared")), 1):
+        assert ablation.main(arguments) == 130
+    assert not any(out.glob("*.scores.json"))
     assert ablation.main(arguments) == 0
     output, _ = capfd.readouterr()
     rows = ["| dropout 0.4 | 2", "| distillation | 2"]
@@ -240,7 +267,7 @@ def test_ablation_end_to_end(run, forked, tmp_path, capfd):
         # Distillation has half the epochs of twice the corpus.
         assert len(read_history(path)) == (2 if name.startswith("dropout") else 1)
     # What is there is not trained again, whatever else it was scored on.
-    scored = ["--recipe", PATH, "--split", "val", "--greedy"]
+    scored = ["--recipe", sober, "--split", "val", "--greedy"]
     assert training.evaluate.main([str(finished["distillation-1"]), *scored]) == 0
     capfd.readouterr()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("last.npz")}
@@ -253,8 +280,8 @@ def test_ablation_end_to_end(run, forked, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_ablation_anew(forked, tmp_path, capfd):
-    arguments = [PATH, "--out", str(tmp_path), "--anew", "--epochs", "1", "--seeds", "3"]
+def test_ablation_anew(sober, forked, tmp_path, capfd):
+    arguments = [sober, "--out", str(tmp_path), "--anew", "--epochs", "1", "--seeds", "3"]
     assert ablation.main([*arguments, "--rows", "6 + 1 layers"]) == 0
     assert "| 6 + 1 layers | 1 |" in capfd.readouterr().out
     model = read_config(tmp_path / "6-1-layers-3")["model"]

@@ -18,7 +18,6 @@ from benchmarks import (
     scaling,
     serving,
     shortlist,
-    streaming,
     training,
     work,
 )
@@ -371,19 +370,3 @@ def test_every_peer_has_its_worker():
     names = {f"with_{system.peer}" for system in decoding.SYSTEMS}
     for name in names | {system.peer for system in training.SYSTEMS}:
         assert (peers / f"{name}.py").is_file()
-
-
-@pytest.mark.slow
-def test_memory_of_the_input_does_not_grow_with_the_corpus(tmp_path, capsys):
-    arguments = ["--pairs", "10000", "150000", "--batches", "200", "--folder", str(tmp_path)]
-    assert streaming.main(arguments) == 0
-    head, *rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
-    small, large = (
-        {k: float(v.replace(",", "")) for k, v in zip(head, row, strict=True)} for row in rows
-    )
-    assert large["pairs"] == 15 * small["pairs"]
-    assert large["batches an epoch"] > 7 * small["batches an epoch"]
-    # Its index is 5 MiB more, its text would be 20; two processes of one size differ by up to 9.
-    for phase in ("corpus mib", "batches mib"):
-        assert 0 < large[phase] < small[phase] + 14
-    assert not list(tmp_path.iterdir())

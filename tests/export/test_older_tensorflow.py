@@ -42,12 +42,12 @@ def older_python(tmp_path_factory):
     folder = Path(kept) if kept else tmp_path_factory.mktemp("older") / "venv"
     python = folder / "bin" / "python"
     if not python.exists():
-        made = run(sys.executable, "-m", "venv", folder)
+        made = run(sys.executable, "-m", "venv", "--without-pip", folder)
         assert made.returncode == 0, made.stdout + made.stderr
     # Again each time: what is there already takes pip a second, half an installation is completed.
     installed = run(
-        python, "-m", "pip", "install", "--disable-pip-version-check", "--retries", "1",
-        "--timeout", "15", "--no-deps", "--no-compile", *PACKAGES,
+        sys.executable, "-m", "pip", "--python", python, "install", "--disable-pip-version-check",
+        "--retries", "1", "--timeout", "15", "--no-deps", "--no-compile", *PACKAGES,
     )  # fmt: skip
     if installed.returncode and any(sign in installed.stderr for sign in UNREACHABLE):
         pytest.skip(f"pip cannot install {PACKAGES}: {installed.stderr.splitlines()[-1]}")

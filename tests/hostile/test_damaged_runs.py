@@ -19,7 +19,7 @@ from workers import RECIPE, start
 SECONDS = 300
 # What commands write anew, whatever was there.
 WRITTEN = {".lock", "README.md", "curve.png", "evaluation.json", "scores.json", "sessions.json"}
-CORE = 11  # of so many cases `make test-slow` tries one, `make test-hostile` all
+CORE = 29  # of so many cases `make test-slow` tries one, `make test-hostile` all
 
 
 def cut(path, content, other):
@@ -72,7 +72,7 @@ def whole(tmp_path_factory):
     """A finished run that was evaluated."""
 
     def make(folder):
-        done = start(folder / "run")
+        done = start(folder / "run", "--cores=1")
         assert done.returncode == 0, done.stderr
         code, said = ask("evaluate", folder / "run")
         assert code == 0, said
@@ -90,9 +90,9 @@ def ended(module, arguments):
             process.kill()
 
 
-def ask(command, run):
+def ask(command, run, *beside):
     module, options = COMMANDS[command]
-    return ended(module, [*options, run])
+    return ended(module, [*options, run, *beside])
 
 
 def files(run):
@@ -129,7 +129,7 @@ def faults(whole, expected, name, damage, command, run):
     )
     damage(path, path.read_bytes(), other.read_bytes())
     before = files(run)
-    code, said = ask(command, run)
+    code, said = ask(command, run, *([whole] if command == "compare" else []))
     lines = [line for line in said.splitlines() if "error:" in line]
     if code not in (0, 1, 2):
         yield f"exit code {code}"

@@ -99,13 +99,19 @@ def known(two_models):
 class Askers:
     """Threads that ask by gRPC and by REST; `faults` is what they were answered wrongly.
 
+    Args:
+        server: the `ServerProcess`.
+        known: the translations of both models.
+        pause: seconds between an answer and the next request of a thread.
+
     Attributes:
         gap: whether there may be no model now.
         numbers: of versions that may be named.
     """
 
-    def __init__(self, server, known):
+    def __init__(self, server, known, pause):
         self._server, self._letters = server, {texts: letter for letter, texts in known.items()}
+        self._pause = pause
         self.faults, self.asked, self.gap, self.ending = [], 0, False, False
         self.numbers, self._stop = [1], threading.Event()
         ways = [self.by_grpc, self.by_rest]
@@ -117,7 +123,7 @@ class Askers:
 
     def _ask(self, seed, way):
         rng = random.Random(seed)
-        while not self._stop.wait(0.1):
+        while not self._stop.wait(self._pause):
             number = rng.choice(self.numbers) if rng.random() < 0.3 else None
             gap = self.gap
             try:
@@ -277,8 +283,8 @@ EVENTS = [
 ]  # fmt: skip
 
 
-def hold(two_models, known, folder, count, seed):
-    """Lets so many things happen; what was answered wrongly."""
+def hold(two_models, known, folder, count, seed, pause=0.1):
+    """Lets so many things happen; what was answered wrongly. `pause` is that of `Askers`."""
     rng, base, found = random.Random(seed), folder / "tiny", []
     base.mkdir()
     folders = Folders(base, two_models, rng)
@@ -286,7 +292,7 @@ def hold(two_models, known, folder, count, seed):
     folders.settle()
     server = ServerProcess(base, folder)
     try:
-        askers = Askers(server, known)
+        askers = Askers(server, known, pause)
         try:
             happened = [e for _ in range(count // len(EVENTS) + 1) for e in EVENTS]
             rng.shuffle(happened)
@@ -334,7 +340,8 @@ def _both(askers, number, letters):
 
 @pytest.mark.slow
 def test_some_events(two_models, known, tmp_path):
-    assert not hold(two_models, known, tmp_path, SOME, 0)
+    # Four threads that hardly pause keep the processor busy, and the server from what it is to do.
+    assert not hold(two_models, known, tmp_path, SOME, 0, pause=0.4)
 
 
 @pytest.mark.hostile

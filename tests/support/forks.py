@@ -169,10 +169,12 @@ def _serve():
         os.environ.setdefault(name, value)
     # What the commands import when they train and evaluate, and the recipe.
     import killing_recipe  # noqa: F401
+    from traces import share_one_stack
 
     from training import bleu, evaluate, translate  # noqa: F401
     from training.report import card, picture  # noqa: F401
 
+    share_one_stack()
     # No child looks through what was imported, nor copies its pages.
     gc.freeze()
     for line in sys.stdin:
