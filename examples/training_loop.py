@@ -55,7 +55,7 @@ def make_dataset(tokenizer, numbers):
 
 def make_step(model, optimizer, loss, batches):
     """One step of training as a graph: a function of one of the batches that gives its loss."""
-    optimizer.build(model.trainable_variables)  # a graph that makes variables is traced twice
+    optimizer.build(model.trainable_variables)  # else a graph makes them, which is traced twice
 
     @tf.function(input_signature=batches.element_spec)  # one graph for all lengths
     def step(inputs, labels):
@@ -81,7 +81,7 @@ def main(directory=None):
     model = Transformer(
         TransformerConfig(tokenizer.source_vocabulary_size, d_ff=128, dropout=0.0, **sizes)
     )
-    # The rate falls to nothing at the end: 4 epochs of 125 steps.
+    # The rate rises for 200 steps and falls to nothing at the end: 4 epochs of 125 steps.
     rate = WarmupSchedule(64, 200, scale=0.6, total_steps=500, cooldown_steps=300)
     optimizer = keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
     batches = make_dataset(tokenizer, train)

@@ -47,14 +47,18 @@ TOGETHER = {
 
 
 def pytest_collection_finish():
-    from traces import share_one_stack
-
+    """Now it is known whether the tests have imported TensorFlow."""
     if "tensorflow" in sys.modules:
+        from traces import share_one_stack
+
         share_one_stack()
 
 
 def pytest_sessionfinish():
-    """Pytest collects garbage five times now, and so does Python: nothing is left to look for."""
+    """Pytest looks for garbage five times now, and Python once more at its end: it finds nothing.
+
+    An error in a `__del__` at the very end is not seen.
+    """
     gc.freeze()
 
 

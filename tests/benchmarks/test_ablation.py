@@ -150,17 +150,6 @@ def test_trainings_have_files_of_their_own(tmp_path):
         assert len({getattr(training, name) for training in trainings}) == count
 
 
-@pytest.fixture
-def sober(tmp_path):
-    """The file of a recipe whose steps are one pass over their batch, not the two of R-Drop."""
-    path = tmp_path / "sober.py"
-    path.write_text(
-        "import dataclasses\n\nimport killing_recipe\n\n"
-        "RECIPE = dataclasses.replace(killing_recipe.RECIPE, r_drop=0.0)\n"
-    )
-    return str(path)
-
-
 @pytest.mark.slow
 def test_averages(run, capsys):
     assert averages.main([str(run), "--recipe", PATH]) == 0
@@ -215,17 +204,27 @@ def test_wrong_usage_takes_one_line(arguments, message, tmp_path, capsys):
     assert error.count("\n") == 1 and message in error
 
 
+@pytest.fixture
+def without_r_drop(tmp_path):
+    """The file of the recipe whose steps are one pass over their batch, not the two of R-Drop."""
+    path = tmp_path / "without_r_drop.py"
+    path.write_text(
+        "import dataclasses\n\nimport killing_recipe\n\n"
+        "RECIPE = dataclasses.replace(killing_recipe.RECIPE, r_drop=0.0)\n"
+    )
+    return str(path)
+
+
 @contextlib.contextmanager
-def stopped_when(there, seconds):
-    """This process is asked to end so many seconds after something is there."""
+def stopped_when(there):
+    """This process is asked to end as soon as something is there."""
     over = threading.Event()
 
     def stop():
         while not there():
             if over.wait(0.1):
                 return
-        if not over.wait(seconds):
-            os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     thread = threading.Thread(target=stop)
     thread.start()
@@ -237,14 +236,14 @@ def stopped_when(there, seconds):
 
 
 @pytest.mark.slow
-def test_ablation_end_to_end(run, sober, forked, tmp_path, capfd):
+def test_ablation_end_to_end(run, without_r_drop, forked, tmp_path, capfd):
     out = tmp_path / "new" / "ablation"
     arguments = [
-        sober, "--out", str(out), "--init", str(run), "--teacher", str(run), "--epochs", "2",
-        "--rows", "dropout 0.4", "distillation", "--seeds", "1", "2", "1",
+        without_r_drop, "--out", str(out), "--init", str(run), "--teacher", str(run),
+        "--epochs", "2", "--rows", "dropout 0.4", "distillation", "--seeds", "1", "2", "1",
     ]  # fmt: skip
     # Stopped in the middle of a training, it goes on.
-    with stopped_when(lambda: any(out.glob("*-1/prepared")), 1):
+    with stopped_when(lambda: any(out.glob("*-1/checkpoints/last.npz"))):
         assert ablation.main(arguments) == 130
     assert not any(out.glob("*.scores.json"))
     assert ablation.main(arguments) == 0
@@ -267,7 +266,7 @@ def test_ablation_end_to_end(run, sober, forked, tmp_path, capfd):
         # Distillation has half the epochs of twice the corpus.
         assert len(read_history(path)) == (2 if name.startswith("dropout") else 1)
     # What is there is not trained again, whatever else it was scored on.
-    scored = ["--recipe", sober, "--split", "val", "--greedy"]
+    scored = ["--recipe", without_r_drop, "--split", "val", "--greedy"]
     assert training.evaluate.main([str(finished["distillation-1"]), *scored]) == 0
     capfd.readouterr()
     before = {path: path.stat().st_mtime_ns for path in out.rglob("last.npz")}
@@ -280,8 +279,8 @@ def test_ablation_end_to_end(run, sober, forked, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_ablation_anew(sober, forked, tmp_path, capfd):
-    arguments = [sober, "--out", str(tmp_path), "--anew", "--epochs", "1", "--seeds", "3"]
+def test_ablation_anew(without_r_drop, forked, tmp_path, capfd):
+    arguments = [without_r_drop, "--out", str(tmp_path), "--anew", "--epochs", "1", "--seeds", "3"]
     assert ablation.main([*arguments, "--rows", "6 + 1 layers"]) == 0
     assert "| 6 + 1 layers | 1 |" in capfd.readouterr().out
     model = read_config(tmp_path / "6-1-layers-3")["model"]

@@ -189,7 +189,7 @@ def test_a_run_comes_back(tmp_path):
     begun, packed, out = tmp_path / "begun", tmp_path / "packed.npz", tmp_path / "out"
     options = "--preset=test --vocabulary-size=300 --epochs=1 --batch-tokens=512 --cores=1".split()
     options += "--optimizer=muon --subword-sampling=0.5 --warmup-steps=50".split()
-    options += "--num-encoder-layers=1 --num-decoder-layers=1".split()
+    options += "--num-encoder-layers=2 --num-decoder-layers=1".split()
     assert learn([*corpus, *val, "--run", str(begun), *options]) == 0
     assert pack.main([str(begun), "--out", str(packed)]) == 0
     models = "--models a:seed=3,r_drop=1 b:seed=5,reverse=1 --passes 2 --epochs 6".split()

@@ -165,7 +165,7 @@ def test_any_bytes_have_an_answer_of_the_other_signatures(server):
 
 
 def test_any_bytes_have_a_translation_and_memory_stays_flat(base):
-    # In a process that was asked nothing yet: in memory that is free again growth would not show.
+    # A new process: one that has answered has free memory, in which growth would not show.
     with contextlib.closing(Model("tiny", 1, base / "1")) as model:
         sizes = feed(model, fuzz(3000))
     early, late = sizes[len(sizes) // 5], max(sizes[-5:])

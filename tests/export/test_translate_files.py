@@ -311,7 +311,7 @@ def lines_done(folder):
 
 @pytest.mark.slow
 def test_killed_at_random_it_is_byte_for_byte_the_same(short, tmp_path):
-    chunk, lines = 128, 1500 * KILLS
+    chunk, lines = 128, 2000 * KILLS
     texts = [" ".join(text.split()[:3]) for text in tiny.sentences(lines, most=3)]
     for number in range(4):
         part = texts[number::4]

@@ -19,7 +19,6 @@ from workers import RECIPE, start
 SECONDS = 300
 # What commands write anew, whatever was there.
 WRITTEN = {".lock", "README.md", "curve.png", "evaluation.json", "scores.json", "sessions.json"}
-CORE = 29  # of so many cases `make test-slow` tries one, `make test-hostile` all
 
 
 def cut(path, content, other):
@@ -72,7 +71,7 @@ def whole(tmp_path_factory):
     """A finished run that was evaluated."""
 
     def make(folder):
-        done = start(folder / "run", "--cores=1")
+        done = start(folder / "run", cores=1)
         assert done.returncode == 0, done.stderr
         code, said = ask("evaluate", folder / "run")
         assert code == 0, said
@@ -108,8 +107,20 @@ def files(run):
 def answer(command, run):
     """What can be compared of what a command has found."""
     if command == "evaluate":
-        return json.loads((run / "evaluation.json").read_text())["bleu"]
+        return figures(json.loads((run / "evaluation.json").read_text()))
+    if command == "compare":
+        compared = json.loads((compared_at(run) / "compare.json").read_text())
+        [found] = {figures(row) for row in compared.values()}
+        return found
     return json.loads((run / "config.json").read_text())["weights"]
+
+
+def figures(scores):
+    return scores["bleu"], scores["perplexity"]
+
+
+def compared_at(run):
+    return run.with_name(f"{run.name}-compared")
 
 
 def cases(run):
@@ -129,7 +140,8 @@ def faults(whole, expected, name, damage, command, run):
     )
     damage(path, path.read_bytes(), other.read_bytes())
     before = files(run)
-    code, said = ask(command, run, *([whole] if command == "compare" else []))
+    beside = [whole, "--out", compared_at(run)] if command == "compare" else []
+    code, said = ask(command, run, *beside)
     lines = [line for line in said.splitlines() if "error:" in line]
     if code not in (0, 1, 2):
         yield f"exit code {code}"
@@ -147,7 +159,8 @@ def faults(whole, expected, name, damage, command, run):
 
 def hold(whole, tmp_path, chosen):
     """Tries the cases; the faults of all of them."""
-    expected = {command: answer(command, whole) for command in COMMANDS}
+    expected = {command: answer(command, whole) for command in COMMANDS if command != "compare"}
+    expected["compare"] = expected["evaluate"]  # of both runs in its table
     found = []
     for number, (name, damage, command) in enumerate(chosen):
         run = tmp_path / str(number)
@@ -160,7 +173,11 @@ def hold(whole, tmp_path, chosen):
 
 @pytest.mark.slow
 def test_some(whole, tmp_path):
-    assert not hold(whole, tmp_path, cases(whole)[::CORE])
+    """Each damage under each command, of some file; `make test-hostile` tries all."""
+    chosen = {case[1:]: case for case in cases(whole)}
+    before = files(whole)
+    assert not hold(whole, tmp_path, list(chosen.values()))
+    assert files(whole) == before
 
 
 @pytest.mark.hostile

@@ -340,7 +340,7 @@ def _both(askers, number, letters):
 
 @pytest.mark.slow
 def test_some_events(two_models, known, tmp_path):
-    # Four threads that hardly pause keep the processor busy, and the server from what it is to do.
+    # Four threads that hardly pause keep the processor so busy that the server is slow to load.
     assert not hold(two_models, known, tmp_path, SOME, 0, pause=0.4)
 
 

@@ -167,7 +167,7 @@ def _serve():
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name, value in command.ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    # What the commands import when they train and evaluate, and the recipe.
+    # What the commands import when they train and evaluate, the recipe, and what is called here.
     import killing_recipe  # noqa: F401
     from traces import share_one_stack
 

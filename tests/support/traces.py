@@ -4,8 +4,9 @@
 def share_one_stack():
     """Operations of graphs share one stack, in place of the lines that made each.
 
-    To walk through the stack at each of them is a tenth of the processor time of a test that traces
-    much. An error of a graph names other lines than those that made the operation.
+    To walk the stack at each of them takes a tenth of the processor time of a test that traces
+    much. But an error of a graph names other lines than those that made the operation: to see
+    them, take the call of this function away.
     """
     from tensorflow.python.util import tf_stack
 

@@ -166,9 +166,9 @@ def assert_close_weights(run, expected, epoch):
             np.testing.assert_allclose(ours[name], value, 1e-4, 1e-5, err_msg=name)
 
 
-def start(run, *options, die=None, **kwargs):
+def start(run, *options, die=None, cores=2, **kwargs):
     """Runs the command in a process of its own, each batch in two parts side by side."""
-    arguments = [RECIPE, "--run", str(run), "--cores=2", *options]
+    arguments = [RECIPE, "--run", str(run), f"--cores={cores}", *options]
     return forks.train(arguments, {"DIE": die} if die else {}, **kwargs)
 
 
