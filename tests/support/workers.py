@@ -167,7 +167,7 @@ def assert_close_weights(run, expected, epoch):
 
 
 def start(run, *options, die=None, cores=2, **kwargs):
-    """Runs the command in a process of its own, each batch in two parts side by side."""
+    """Runs the command in a process of its own, each batch in so many parts side by side."""
     arguments = [RECIPE, "--run", str(run), f"--cores={cores}", *options]
     return forks.train(arguments, {"DIE": die} if die else {}, **kwargs)
 

@@ -11,7 +11,7 @@ from training import evaluate, train
 from training.translate import mixture_of
 
 # Where other tests have the second core, two parts take longer than the whole; that they learn the
-# same is proved in step/test_cores.py.
+# same is proved in step/test_parallel.py.
 ONE_CORE = ["--cores", "1"]
 
 

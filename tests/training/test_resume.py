@@ -68,7 +68,7 @@ def test_a_kill_a_signal_and_a_full_disk_lose_nothing_and_resume_goes_on(finishe
 
 def test_nan_stops_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path):
     run = tmp_path / "run"
-    stopped = start(run, "--cores=1", die="nan")
+    stopped = start(run, cores=1, die="nan")
     assert stopped.returncode == 3, stopped.stderr
     assert "diverged" in stopped.stderr and "step 13" in stopped.stderr
     assert "Traceback" not in stopped.stderr
