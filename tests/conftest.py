@@ -2,6 +2,7 @@
 
 import gc
 import os
+import random
 import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -74,6 +75,16 @@ def pytest_xdist_make_scheduler(config, log):
             return TOGETHER.get(file) or TOGETHER.get(folder) or super()._split_scope(nodeid)
 
     return Together(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+def pytest_fixture_setup(fixturedef):
+    """The same weights in every run, whatever else is run: Keras takes its seeds from `random`."""
+    random.seed(fixturedef.argname)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item):
+    random.seed(item.name)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 from tfformer.inference.fuse import fuse
 from tfformer.inference.transformer import Inference
 from tfformer.inference.window import WindowedInference
-from tfformer.search import beam_search, greedy_search
+from tfformer.search import beam_search
 
 B, S, T, W, V = 3, 11, 7, 2, 17
 
@@ -52,20 +52,18 @@ class Watched(WindowedInference):
 
 def test_a_step_sees_its_window_alone_and_no_hypothesis_goes_back(model, source_ids):
     inference = Watched(*fuse(model, S), 3)
-    greedy_search(inference.step, inference.start(source_ids, 1), B, T)
-    place = np.zeros((B, 1), int)
+    beams = np.random.default_rng(3).integers(4, V, (B, W, T)).astype("int32")
+    steps(inference, source_ids, beams, [[0, 1]] * T)
+    assert len(inference.steps) == T
+    place = np.zeros((B, W), int)
     for attention, found in inference.steps:
-        rows = len(attention)  # those that have ended leave the batch
-        for b in range(rows):
-            if rows < B:
-                continue
-            inside = np.zeros(S, bool)
-            inside[place[b, 0] : place[b, 0] + 3] = True
-            assert (attention[b, 0, ~inside] < 1e-6).all()
-            expected = max(place[b, 0], np.where(inside, attention[b, 0], -1).argmax())
-            assert found[b, 0] == expected
-        place = found if rows == B else place
-    assert max(found.max() for _, found in inference.steps) > 0  # it moves
+        ahead = np.arange(S) - place[..., None]
+        inside = (ahead >= 0) & (ahead < 3)
+        assert attention[~inside].max() < 1e-6
+        np.testing.assert_array_equal(found, np.where(inside, attention, -1).argmax(-1))
+        assert (found >= place).all()
+        place = found
+    assert (place > 0).any()  # they move
 
 
 def test_each_beam_has_a_place_of_its_own(model, source_ids):

@@ -12,8 +12,8 @@ class WindowedInference(Inference):
     """The forward pass of a Transformer whose decoder sees a window of the source at each step.
 
     A hypothesis stands at a place p of the source, the first one at first. It sees the places p to
-    p + n - 1 alone, and then stands where its last layer has attended to most of these, if that is
-    further on (after the windows of Chorowski et al. 2015 and Tachibana et al. 2017, section 4.2).
+    p + n - 1 alone, and then stands at the one of these to which its last layer has attended most
+    (after the windows of Chorowski et al. 2015 and Tachibana et al. 2017, section 4.2).
     So it can neither go back nor leap. Its cache has the place of each hypothesis besides.
 
     Args:
@@ -44,6 +44,5 @@ class WindowedInference(Inference):
         memory = {**state.memory, "bias": bias + attention_bias(inside)[:, None]}  # [B, 1, W, S]
         found = super().step(ids, position, visible, State(memory, layers))
         seen = tf.where(inside, found.attention, -1.0)
-        most = tf.argmax(seen, axis=2, output_type=tf.int32)  # [B, W]
-        place = tf.maximum(place, most[..., None])
+        place = tf.argmax(seen, axis=2, output_type=tf.int32)[..., None]  # [B, W, 1]
         return found._replace(cache=[*found.cache, (kept(places, place, position),)])
