@@ -5,7 +5,7 @@ wrong copy, `tf.py_function`, `jit_compile=True`, a lost `variables/` folder. So
 graph for what no stock server runs, reads every weight against its checksum, and then makes real
 requests to every signature twice, in a fresh process through the server's own loader
 (`export.capi`) and here through `tf.saved_model.load`. The two must agree: strings, integers
-and booleans exactly, floats to 1e-4.
+and booleans exactly, floats to 1e-4. Its warm-up requests are the first ones, as on a server.
 
     python -m export.verify exported/1 --requests requests.json --report report.json
 
@@ -48,7 +48,6 @@ def verify(
     from export.verification.graph import find_saved_model, read_files, read_graph
     from export.verification.requests import to_feeds
     from export.verification.serve import serve, serve_in_python
-    from export.verification.warmup import WARMUP_FILE
 
     say = progress or (lambda line: None)
     path = find_saved_model(directory)
@@ -69,9 +68,10 @@ def verify(
     say("reading the weights")
     _check_weights(path, graph, report)
 
-    num_requests = sum(map(len, feeds.values()))
-    say(f"serving {num_requests} requests in a fresh process, without Python TensorFlow")
-    served = serve(path, graph, feeds, report, xla)
+    warmup, num_requests = _warmup(path, graph, report), sum(map(len, feeds.values()))
+    first = f", after {len(warmup)} for warm-up" if warmup else ""
+    say(f"serving {num_requests} requests in a fresh process, without Python TensorFlow{first}")
+    served = serve(path, graph, feeds, report, xla, warmup)
     if quick:
         report.not_compared.append("the served answers with those of tf.saved_model.load")
     else:
@@ -79,9 +79,6 @@ def verify(
         python = serve_in_python(path, feeds, report)
         if served and python:
             compare_python(served, python, report)
-    if served and (path / WARMUP_FILE).exists():
-        say("loading it as a server does, with its warm-up requests")
-        _check_warmup(path, report, xla)
     return report
 
 
@@ -112,17 +109,15 @@ def _check_weights(path: Path, graph, report: Report):
         report.add("weights", [str(error)], "")
 
 
-def _check_warmup(path: Path, report: Report, xla: bool):
-    """Whether the version answers its warm-up requests: else a server would not take it."""
-    from export.serving.model import Model
+def _warmup(path: Path, graph, report: Report) -> list:
+    """The calls of its warm-up requests; a server takes no version that cannot answer them."""
+    from export.serving.model import warmup_calls
 
     try:
-        model = Model("model", 1, path, xla=xla)
+        return warmup_calls(path, graph)
     except ServingError as error:
         report.add("warm-up", [f"{error.code_name}: {one_line(error)}"], "")
-    else:
-        model.close()
-        report.add("warm-up", [], f"{len(model.warmup_requests)} requests")
+        return []
 
 
 def main(arguments: list[str] | None = None) -> int:

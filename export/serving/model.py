@@ -20,7 +20,7 @@ from export.serving.deadline import Deadline
 from export.serving.tensors import MOST_ROWS, to_array
 from export.serving.worker import Worker
 from export.verification.graph import BrokenModel, one_line, read_graph
-from export.verification.warmup import WARMUP_FILE, read_warmup
+from export.verification.warmup import WARMUP_FILE, of_warmup, read_warmup
 
 DEFAULT_SIGNATURE = "serving_default"
 
@@ -109,13 +109,7 @@ class Model:
             Unloaded: `close` was called before.
         """
         deadline = Deadline(timeout)
-        name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-        if name not in self.graph.signatures:
-            message = f'Serving signature key "{name}" not found.'
-            raise ServingError("FAILED_PRECONDITION", message)
-        signature = self.graph.signatures[name]
-        feeds = _feeds(signature, request, self.most_rows)
-        outputs = _outputs(signature, request)
+        name, feeds, outputs = _call(self.graph, request, self.most_rows)
         deadline.check("reading the request")
         response = predict_pb2.PredictResponse()
         response.model_spec.name, response.model_spec.signature_name = self.name, name
@@ -148,17 +142,37 @@ class Model:
 
     def _warm_up(self):
         """Replays the recorded requests; returns them. The first that fails is the reason."""
-        try:
-            requests = read_warmup(self.directory)
-        except (tf.errors.OpError, DecodeError, ValueError) as error:
-            raise ServingError("DATA_LOSS", f"{WARMUP_FILE}: {one_line(error)}") from error
+        requests = _recorded(self.directory)
         for number, request in enumerate(requests):
             try:
                 self.predict(request)
             except ServingError as error:
-                message = f"warm-up request {number}: {error.message}"
-                raise ServingError(error.code_name, message) from error
+                raise of_warmup(number, error) from error
         return requests
+
+
+def warmup_calls(directory, graph):
+    """The recorded requests of a version as calls, each (feeds, fetches), for `serve_calls`.
+
+    Raises:
+        ServingError: their file is damaged, or the signatures do not know a request.
+    """
+    calls, most_rows = [], _most_rows(directory)
+    for number, request in enumerate(_recorded(directory)):
+        try:
+            _, feeds, outputs = _call(graph, request, most_rows)
+        except ServingError as error:
+            raise of_warmup(number, error) from error
+        calls.append((feeds, list(outputs.values())))
+    return calls
+
+
+def _recorded(directory):
+    """The warm-up requests of a version."""
+    try:
+        return read_warmup(directory)
+    except (tf.errors.OpError, DecodeError, ValueError) as error:
+        raise ServingError("DATA_LOSS", f"{WARMUP_FILE}: {one_line(error)}") from error
 
 
 def _most_rows(directory):
@@ -169,6 +183,15 @@ def _most_rows(directory):
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return MOST_ROWS
     return most if isinstance(most, int) and most > 0 else MOST_ROWS
+
+
+def _call(graph, request, most_rows):
+    """Which signature a request asks, its arrays by tensor names, and {output: tensor name}."""
+    name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+    if name not in graph.signatures:
+        raise ServingError("FAILED_PRECONDITION", f'Serving signature key "{name}" not found.')
+    signature = graph.signatures[name]
+    return name, _feeds(signature, request, most_rows), _outputs(signature, request)
 
 
 def _feeds(signature, request, most_rows):

@@ -1,6 +1,7 @@
 """Requests made twice: through the C session, as a server does, and through Python's loader."""
 
 import importlib.util
+import itertools
 
 import numpy as np
 import tensorflow as tf
@@ -9,27 +10,41 @@ from export.capi.job import serve_calls
 from export.capi.library import ServingError
 from export.verification.graph import Graph, Signature, one_line
 from export.verification.report import Answer, Report
+from export.verification.warmup import of_warmup
+
+# Seconds that the process may take for all of it.
+TIMEOUT = 1200
 
 
 def serve(
-    path, graph: Graph, feeds: dict, report: Report, xla: bool
+    path, graph: Graph, feeds: dict, report: Report, xla: bool, warmup: list
 ) -> dict[str, list[Answer | None]]:
-    """The answers to each request in a fresh process, without Python TensorFlow; {} if it fails."""
+    """The answers to each request in a fresh process, without Python TensorFlow; {} if it fails.
+
+    The process makes the calls of `warmup` first, as a server does.
+    """
     calls = [
         _call(graph.signatures[name], answer) for name, batch in feeds.items() for answer in batch
     ]
     try:
-        results = iter(serve_calls(path, calls, xla=xla))
+        results = iter(serve_calls(path, [*warmup, *calls], TIMEOUT, xla=xla))
     except ServingError as error:
-        report.add("served", [f"{error.code_name}: {one_line(error)}"], "")
+        report.add("served", [_said(error)], "")
         return {}
+    if warmup:
+        faults = [
+            _said(of_warmup(number, result))
+            for number, result in enumerate(itertools.islice(results, len(warmup)))
+            if isinstance(result, ServingError)
+        ]
+        report.add("warm-up", _first(faults, warmup), f"{len(warmup)} requests")
     for name, batch in feeds.items():
         outputs = graph.signatures[name].outputs
         answers, faults = [], []
         for _ in batch:
             result = next(results)
             if isinstance(result, ServingError):
-                faults.append(f"{result.code_name}: {one_line(result)}")
+                faults.append(_said(result))
                 answers.append(None)
             else:
                 answers.append({key: result[info.name] for key, info in outputs.items()})
@@ -68,6 +83,10 @@ def serve_in_python(path, feeds: dict, report: Report) -> dict[str, list[Answer 
                 answers[name].append(None)
         report.add(f"in Python: {name}", _first(faults, batch), f"{len(batch)} requests")
     return answers
+
+
+def _said(error: ServingError) -> str:
+    return f"{error.code_name}: {one_line(error)}"
 
 
 def _first(faults: list[str], batch: list) -> list[str]:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from export.capi.library import ServingError
+
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 MOST_RECORDS = 1000  # more are an error to the server
 
@@ -54,3 +56,8 @@ def read_warmup(directory):
     if len(requests) > MOST_RECORDS:
         raise ValueError(f"at most {MOST_RECORDS} records, got {len(requests)}")
     return requests
+
+
+def of_warmup(number, error):
+    """The ServingError of a version whose request of this number fails by the ServingError."""
+    return ServingError(error.code_name, f"warm-up request {number}: {error.message}")
