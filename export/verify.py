@@ -5,7 +5,8 @@ wrong copy, `tf.py_function`, `jit_compile=True`, a lost `variables/` folder. So
 graph for what no stock server runs, reads every weight against its checksum, and then makes real
 requests to every signature twice, in a fresh process through the server's own loader
 (`export.capi`) and here through `tf.saved_model.load`. The two must agree: strings, integers
-and booleans exactly, floats to 1e-4. Its warm-up requests are the first ones, as on a server.
+and booleans exactly, floats to 1e-4. In the fresh process warm-up requests come
+first, as on a server; they need only be answered.
 
     python -m export.verify exported/1 --requests requests.json --report report.json
 
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from export.capi.library import ServingError
 from export.command import Parser
-from export.verification.errors import BrokenModel, UsageError, one_line
+from export.verification.errors import BrokenModel, UsageError
 from export.verification.report import Report, show
 
 
@@ -69,8 +70,8 @@ def verify(
     _check_weights(path, graph, report)
 
     warmup, num_requests = _warmup(path, graph, report), sum(map(len, feeds.values()))
-    first = f", after {len(warmup)} for warm-up" if warmup else ""
-    say(f"serving {num_requests} requests in a fresh process, without Python TensorFlow{first}")
+    first = f"{len(warmup)} warm-up requests and " if warmup else ""
+    say(f"serving {first}{num_requests} requests in a fresh process, without Python TensorFlow")
     served = serve(path, graph, feeds, report, xla, warmup)
     if quick:
         report.not_compared.append("the served answers with those of tf.saved_model.load")
@@ -109,15 +110,20 @@ def _check_weights(path: Path, graph, report: Report):
         report.add("weights", [str(error)], "")
 
 
-def _warmup(path: Path, graph, report: Report) -> list:
-    """The calls of its warm-up requests; a server takes no version that cannot answer them."""
+def _warmup(path: Path, graph, report: Report) -> list | None:
+    """The calls of its warm-up requests; None if it has none, or if the report says why not."""
+    from export.verification.serve import said
+    from export.verification.warmup import WARMUP_FILE
+
+    if not (path / WARMUP_FILE).exists():
+        return None
     from export.serving.model import warmup_calls
 
     try:
         return warmup_calls(path, graph)
     except ServingError as error:
-        report.add("warm-up", [f"{error.code_name}: {one_line(error)}"], "")
-        return []
+        report.add("warm-up", [said(error)], "")
+        return None
 
 
 def main(arguments: list[str] | None = None) -> int:

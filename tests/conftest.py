@@ -78,11 +78,10 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_fixture_setup(fixturedef):
-    """The same weights in every run, whatever else is run: Keras takes its seeds from `random`."""
+    """The same weights in every run of the same tests: Keras takes its seeds from `random`."""
     random.seed(fixturedef.argname)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item):
     random.seed(item.name)
 

@@ -109,7 +109,7 @@ class Model:
             Unloaded: `close` was called before.
         """
         deadline = Deadline(timeout)
-        name, feeds, outputs = _call(self.graph, request, self.most_rows)
+        name, feeds, outputs = _asked(self.graph, request, self.most_rows)
         deadline.check("reading the request")
         response = predict_pb2.PredictResponse()
         response.model_spec.name, response.model_spec.signature_name = self.name, name
@@ -155,12 +155,12 @@ def warmup_calls(directory, graph):
     """The recorded requests of a version as calls, each (feeds, fetches), for `serve_calls`.
 
     Raises:
-        ServingError: their file is damaged, or the signatures do not know a request.
+        ServingError: their file is damaged, or a request is none that the signatures take.
     """
     calls, most_rows = [], _most_rows(directory)
     for number, request in enumerate(_recorded(directory)):
         try:
-            _, feeds, outputs = _call(graph, request, most_rows)
+            _, feeds, outputs = _asked(graph, request, most_rows)
         except ServingError as error:
             raise of_warmup(number, error) from error
         calls.append((feeds, list(outputs.values())))
@@ -185,7 +185,7 @@ def _most_rows(directory):
     return most if isinstance(most, int) and most > 0 else MOST_ROWS
 
 
-def _call(graph, request, most_rows):
+def _asked(graph, request, most_rows):
     """Which signature a request asks, its arrays by tensor names, and {output: tensor name}."""
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     if name not in graph.signatures:

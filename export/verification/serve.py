@@ -1,4 +1,7 @@
-"""Requests made twice: through the C session, as a server does, and through Python's loader."""
+"""Requests made twice: through the C session, as a server does, and through Python's loader.
+
+Warm-up requests are made once, through the C session.
+"""
 
 import importlib.util
 import itertools
@@ -12,48 +15,51 @@ from export.verification.graph import Graph, Signature, one_line
 from export.verification.report import Answer, Report
 from export.verification.warmup import of_warmup
 
-# Seconds that the process may take for all of it.
+# Arrays by tensor names, and the tensors that are wanted.
+Call = tuple[dict[str, np.ndarray], list[str]]
+# Seconds that the process may take to load, and for warm-up and requests, compiled by XLA or not.
 TIMEOUT = 1200
 
 
 def serve(
-    path, graph: Graph, feeds: dict, report: Report, xla: bool, warmup: list
+    path, graph: Graph, feeds: dict, report: Report, xla: bool, warmup: list[Call] | None
 ) -> dict[str, list[Answer | None]]:
     """The answers to each request in a fresh process, without Python TensorFlow; {} if it fails.
 
-    The process makes the calls of `warmup` first, as a server does.
+    The process makes the calls of `warmup` first, as a server does; None: it has no such requests.
     """
+    first = warmup or []
     calls = [
         _call(graph.signatures[name], answer) for name, batch in feeds.items() for answer in batch
     ]
     try:
-        results = iter(serve_calls(path, [*warmup, *calls], TIMEOUT, xla=xla))
+        results = iter(serve_calls(path, [*first, *calls], TIMEOUT, xla=xla))
     except ServingError as error:
-        report.add("served", [_said(error)], "")
+        report.add("served", [said(error)], "")
         return {}
-    if warmup:
-        faults = [
-            _said(of_warmup(number, result))
-            for number, result in enumerate(itertools.islice(results, len(warmup)))
-            if isinstance(result, ServingError)
-        ]
-        report.add("warm-up", _first(faults, warmup), f"{len(warmup)} requests")
+    cold = [
+        said(of_warmup(number, result))
+        for number, result in enumerate(itertools.islice(results, len(first)))
+        if isinstance(result, ServingError)
+    ]
     for name, batch in feeds.items():
         outputs = graph.signatures[name].outputs
         answers, faults = [], []
         for _ in batch:
             result = next(results)
             if isinstance(result, ServingError):
-                faults.append(_said(result))
+                faults.append(said(result))
                 answers.append(None)
             else:
                 answers.append({key: result[info.name] for key, info in outputs.items()})
         report.served[name] = answers
         report.add(f"served: {name}", _first(faults, batch), f"{len(batch)} requests")
+    if warmup is not None:
+        report.add("warm-up", cold, f"{len(warmup)} requests")
     return report.served
 
 
-def _call(signature: Signature, feeds: Answer) -> tuple[dict[str, np.ndarray], list[str]]:
+def _call(signature: Signature, feeds: Answer) -> Call:
     """A request by input names, as feeds and fetches by tensor names."""
     by_tensor = {info.name: feeds[key] for key, info in signature.inputs.items()}
     return by_tensor, sorted({info.name for info in signature.outputs.values()})
@@ -85,7 +91,8 @@ def serve_in_python(path, feeds: dict, report: Report) -> dict[str, list[Answer 
     return answers
 
 
-def _said(error: ServingError) -> str:
+def said(error: ServingError) -> str:
+    """The error in one line: its code and its message."""
     return f"{error.code_name}: {one_line(error)}"
 
 

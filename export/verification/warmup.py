@@ -59,5 +59,5 @@ def read_warmup(directory):
 
 
 def of_warmup(number, error):
-    """The ServingError of a version whose request of this number fails by the ServingError."""
+    """The ServingError, with the number of the warm-up request before its message."""
     return ServingError(error.code_name, f"warm-up request {number}: {error.message}")

@@ -61,7 +61,7 @@ def test_the_deployment_is_there(quick, deployed):
 
 
 def test_a_signature_that_does_not_answer_is_not_published(deployed, tmp_path, monkeypatch, capsys):
-    def fail(path, graph, feeds, report, xla):
+    def fail(path, graph, feeds, report, xla, warmup):
         assert all(len(batch) == 1 for batch in feeds.values())
         report.add("served: serving_default", ["1 of 1 requests: INTERNAL: x"], "")
         return report.served

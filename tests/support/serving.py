@@ -86,6 +86,11 @@ def flip_weights(model):
     flip(shard)
 
 
+def failed(report):
+    """{check: why} of those of a `Report` that were not passed."""
+    return {check.name: check.detail for check in report.checks if not check.passed}
+
+
 def write_log(model, signatures):
     """Warm-up requests of one text for these signatures."""
     requests = read_warmup(model)

@@ -19,13 +19,12 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 import tensorflow_text
-from serving import flip, write_log
+from serving import failed
 
 from export.capi.job import serve_calls, write_job
 from export.capi.library import ServingError
 from export.capi.session import ServingSession
 from export.verification.graph import BrokenModel, read_graph, read_variables
-from export.verification.warmup import WARMUP_FILE, write_warmup
 from export.verify import UsageError, main, verify
 
 SENTENCES = [f"the {a} {b} is {c}" for a in ("red", "old") for b in ("cat", "dog") for c in "abcde"]
@@ -120,10 +119,6 @@ def report(good):
 def copy(good, tmp_path):
     """A copy of the good SavedModel, to be damaged."""
     return Path(shutil.copytree(good, tmp_path / "copy"))
-
-
-def failed(report) -> dict[str, str]:
-    return {check.name: check.detail for check in report.checks if not check.passed}
 
 
 # What is right is verified, and its values are the true ones.
@@ -303,53 +298,6 @@ def test_dying_child_is_an_error_not_an_answer(good, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(ServingError, match="UNAVAILABLE: the serving process ended with exit code"):
         serve_calls(good, [])
-
-
-@pytest.fixture
-def warmed(tmp_path):
-    """A function that saves a model which looks up one of its 3 weights, and warm-up requests."""
-    spec = tf.TensorSpec([None], tf.int32, "x")
-    module = tf.Module()
-    module.table = tf.Variable([2.0, 3.0, 5.0])
-    module.call = tf.function(lambda x: {"y": tf.gather(module.table, x)}, input_signature=[spec])
-
-    def make(*asked):
-        directory = save(module, tmp_path / "warmed", serving_default=module.call)
-        requests = {"serving_default": [{"x": ids} for ids in asked]}
-        write_warmup(directory, requests, {"serving_default": module.call})
-        return directory
-
-    return make
-
-
-def test_warmup_requests_are_answered(warmed):
-    report = verify(warmed([0], [2, 1]), {"serving_default": [{"x": [1, 0]}]})
-    assert report.passed
-    assert [(c.name, c.detail) for c in report.checks if c.name == "warm-up"] == [
-        ("warm-up", "2 requests")
-    ]
-    [answer] = report.served["serving_default"]  # that of the request, not of the warm-up
-    assert answer["y"].tolist() == [3.0, 2.0]
-
-
-def test_a_warmup_request_that_fails_is_refused(warmed):
-    directory = warmed([0], [7], [2, 8])
-    reasons = failed(verify(directory, {"serving_default": [{"x": [1]}]}))
-    assert list(reasons) == ["warm-up"]
-    said = reasons["warm-up"]
-    assert said.startswith("2 of 3 requests: INVALID_ARGUMENT: warm-up request 1: ")
-    assert "7 is not in [0, 3)" in said
-
-
-def test_warmup_requests_that_are_none_of_the_model_or_damaged_are_refused(warmed):
-    directory = warmed([0])
-    write_log(directory, ["serving_default", "none"])
-    asked = {"serving_default": [{"x": [1]}]}
-    said = 'FAILED_PRECONDITION: warm-up request 1: Serving signature key "none" not found.'
-    assert failed(verify(directory, asked)) == {"warm-up": said}
-    flip(directory / WARMUP_FILE)
-    reasons = failed(verify(directory, asked))
-    assert list(reasons) == ["warm-up"] and reasons["warm-up"].startswith("DATA_LOSS: ")
 
 
 # The caller's mistakes take one line.
