@@ -208,7 +208,10 @@ def main(descriptor):
     """The process: answers runs until the other end of the pipe is closed."""
     pipe = multiprocessing.connection.Connection(int(descriptor))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the server says when to end
-    directory, options = pipe.recv()
+    try:
+        directory, options = pipe.recv()
+    except (EOFError, OSError):
+        return  # whoever started it was interrupted before it could say what to load
     try:
         session = ServingSession(directory, **options)
     except ServingError as error:

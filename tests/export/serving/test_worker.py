@@ -1,9 +1,12 @@
 """The process of a loaded version: what it writes to standard error, and when it dies."""
 
+import multiprocessing
+import subprocess
 import sys
 import types
 
 import pytest
+from paths import ROOT
 
 from export.capi.job import serve_calls
 from export.capi.library import ServingError
@@ -41,6 +44,19 @@ def test_who_asks_for_the_remarks_sees_them(dying, tmp_path, monkeypatch, capfd)
     with pytest.raises(ServingError, match="SIGABRT"):
         Worker(tmp_path)
     assert capfd.readouterr().err.splitlines() == [*REMARKS, LAST_WORDS, REMARKS[1]]
+
+
+def test_it_ends_without_a_word_where_nobody_says_what_to_load():
+    """Whoever started it was interrupted."""
+    ours, theirs = multiprocessing.Pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "export.serving.worker", str(theirs.fileno())],
+        pass_fds=[theirs.fileno()], cwd=ROOT, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    theirs.close()
+    ours.close()
+    _, said = process.communicate()
+    assert (process.returncode, said) == (0, b"")
 
 
 @pytest.mark.parametrize(
