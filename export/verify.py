@@ -5,8 +5,8 @@ wrong copy, `tf.py_function`, `jit_compile=True`, a lost `variables/` folder. So
 graph for what no stock server runs, reads every weight against its checksum, and then makes real
 requests to every signature twice, in a fresh process through the server's own loader
 (`export.capi`) and here through `tf.saved_model.load`. The two must agree: strings, integers
-and booleans exactly, floats to 1e-4. In the fresh process warm-up requests come
-first, as on a server; they need only be answered.
+and booleans exactly, floats to 1e-4. In the fresh process warm-up requests come first, as on a
+server; they need only be answered.
 
     python -m export.verify exported/1 --requests requests.json --report report.json
 
