@@ -7,6 +7,7 @@ from keras import ops
 from tfformer.config import BOS, EOS, UNK
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.feed_forward import FeedForward
+from tfformer.layers.matrices import float_matrix
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense
 
@@ -104,7 +105,7 @@ def set_embeddings(spec, model):
     target, output = as_array(model.target_embedding.embeddings), model.output_projection
     spec.encoder.embeddings[0].weight = as_array(model.source_embedding.embeddings)
     spec.decoder.embeddings.weight = target
-    spec.decoder.projection.weight = target if output.tied else as_array(output.kernel).T
+    spec.decoder.projection.weight = target if output.tied else as_array(float_matrix(output)).T
     if output.use_bias:
         spec.decoder.projection.bias = as_array(output.bias)
 
@@ -166,7 +167,7 @@ def set_feed_forward(spec, layer):
 
 def set_linear(spec, *layers):
     """Dense layers, side by side in one; a kernel [in, out] is a weight [out, in] there."""
-    spec.weight = np.concatenate([as_array(layer.kernel).T for layer in layers])
+    spec.weight = np.concatenate([as_array(float_matrix(layer)).T for layer in layers])
     spec.bias = np.concatenate([as_array(layer.bias) for layer in layers])
 
 
@@ -180,8 +181,8 @@ def set_layer_norm(spec, layer):
 
 
 def as_array(variable):
-    """The numbers of a variable, in a NumPy array of its own."""
-    return variable.value.numpy()
+    """The numbers of a variable or tensor, in a NumPy array of its own."""
+    return np.array(ops.convert_to_numpy(variable))
 
 
 # A part of our layers, by its name there.

@@ -28,7 +28,7 @@ ARROWS = {
     "tfformer/inference": "tfformer/config tfformer/layers tfformer/models tfformer/search",
     "tfformer/service": "tfformer/config tfformer/inference tfformer/models tfformer/search "
     "tfformer/text",
-    "tfformer/run": "tfformer/files tfformer/models tfformer/text tfformer/service",
+    "tfformer/run": "tfformer/files tfformer/layers tfformer/models tfformer/text tfformer/service",
     "tfformer/shortlist": "tfformer/config tfformer/files",
     "tfformer/__init__": "tfformer/config tfformer/ctc tfformer/files tfformer/layers "
     "tfformer/loss tfformer/metrics tfformer/models tfformer/run tfformer/schedule "

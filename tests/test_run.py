@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import random
 import shutil
 
 import keras
@@ -397,3 +398,27 @@ def test_a_model_of_no_family_is_not_saved(tokenizer, tmp_path):
     with pytest.raises(ValueError, match="family of .*, got Sequential"):
         run.save(tmp_path / "new", keras.Sequential(), tokenizer)
     assert not (tmp_path / "new").exists()
+
+
+def test_a_model_that_load_could_not_read_is_refused_and_the_run_stays(tokenizer, directory):
+    model = make_model(tokenizer, seed=1)
+    model._tracker.unlock()
+    model.adapter = keras.layers.Dense(3, name="adapter")
+    with keras.name_scope(model.name):
+        model.adapter.build((None, 5))
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    with pytest.raises(RunError, match="weights must be the model's own, .* adapter/bias"):
+        run.save(directory, model, tokenizer)
+    weights = run.model_weights(make_model(tokenizer))
+    name = sorted(weights)[0]
+    with pytest.raises(RunError, match=f"{name} must be of shape"):
+        run.save(directory, make_model(tokenizer), tokenizer, weights=weights | {name: [1.0]})
+    assert {path.name: path.read_bytes() for path in directory.iterdir()} == before
+
+
+def test_saving_draws_no_random_number_of_the_caller(tokenizer, tmp_path):
+    """Keras seeds weights by `random`, and what a run is checked with has weights too."""
+    model = make_model(tokenizer, num_decoder_layers=1)
+    state = random.getstate()
+    run.save(tmp_path / "run", model, tokenizer)
+    assert random.getstate() == state

@@ -10,15 +10,19 @@
 old run or the new one whole, whatever kills the writer in between.
 """
 
+import functools
 import hashlib
 import os
+import random
 import secrets
 import shutil
 from pathlib import Path
 
 import numpy as np
+from keras import ops
 
 from tfformer.files import RunError, pack, read_json, unpack, write_atomically, write_json
+from tfformer.layers.matrices import float_matrix
 from tfformer.models import ENCODER_DECODER, FAMILIES, family_of
 
 FORMAT = 1
@@ -30,8 +34,28 @@ def variable_name(variable):
 
 
 def model_weights(model):
-    """The weights of a model by name, as NumPy arrays."""
-    return {variable_name(v): np.asarray(v).copy() for v in model.weights}
+    """The weights of a model by name, as NumPy arrays: those of a model that was never quantized,
+    and had no LoRA, and computes the same. See `float_matrix`."""
+    weights = {variable_name(v): np.asarray(v).copy() for v in model.weights}
+    for layer in model._flatten_layers():
+        if layer.quantization_mode is None and not getattr(layer, "lora_enabled", False):
+            continue
+        own = {v.name: variable_name(v) for v in layer.weights}
+        for name in set(own) - {"bias"}:
+            del weights[own[name]]
+        weights[own["kernel"]] = ops.convert_to_numpy(float_matrix(layer))
+    return weights
+
+
+@functools.cache
+def _weight_shapes(family, sizes):
+    """{name: shape} of the weights of a model, by its family and its configuration."""
+    state = random.getstate()
+    try:  # Keras seeds the initial weights by `random`, whose numbers are the caller's
+        model = FAMILIES[family].model(sizes)
+    finally:
+        random.setstate(state)
+    return {variable_name(v): tuple(v.shape) for v in model.weights}
 
 
 def save(directory, model, tokenizer, search=None, training=None, weights=None):
@@ -45,8 +69,12 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
         training: anything JSON that is worth remembering of the training.
         weights: arrays by name in place of the model's own, as `model_weights` gives.
 
+    A model that Keras has quantized, or that has LoRA, is saved with float matrices: `load` gives
+    a plain model that computes the same.
+
     Raises:
-        RunError: the directory holds a model with another tokenizer.
+        RunError: the directory holds a model with another tokenizer; or `load` could not read the
+            weights, because the model has others than its configuration says.
         ValueError: the model is of no family, `tokenizer` no `Tokenizer`, or `search` no dict.
         OSError: nothing of what was there before is lost.
 
@@ -65,10 +93,12 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
         raise ValueError(f"tokenizer must be a Tokenizer, got {tokenizer!r}")
     if not isinstance(search or {}, dict):
         raise ValueError(f"search must be a dict of options, got {search!r}")
+    weights = model_weights(model) if weights is None else weights
+    _check_shapes(_weight_shapes(family, model.config), weights)
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "config.json").exists():
         _refuse_other_tokenizer(directory, tokenizer)
-    content = pack(model_weights(model) if weights is None else weights)
+    content = pack(weights)
     digest = hashlib.sha256(content).hexdigest()
     weights_name = f"weights-{digest[:16]}.npz"
     files = {weights_name: content, **tokenizer.files}
@@ -231,15 +261,20 @@ def set_weights(model, weights, partly=False):
     variables = {variable_name(v): v for v in model.weights}
     if partly:
         variables = {name: v for name, v in variables.items() if name in weights}
-    if set(variables) != set(weights):
-        missing = sorted(set(variables) - set(weights)) or sorted(set(weights) - set(variables))
-        raise RunError(f"weights must be the model's own, got a difference at {missing[0]}")
-    for name, variable in variables.items():
-        expected, received = tuple(variable.shape), np.shape(weights[name])
-        if expected != received:
-            raise RunError(f"{name} must be of shape {expected}, got {received}")
+    _check_shapes({name: tuple(v.shape) for name, v in variables.items()}, weights)
     for name, variable in variables.items():
         variable.assign(weights[name])
+
+
+def _check_shapes(shapes, weights):
+    """Raises a RunError unless `weights` are arrays of just these names and shapes."""
+    if set(shapes) != set(weights):
+        missing = sorted(set(shapes) - set(weights)) or sorted(set(weights) - set(shapes))
+        raise RunError(f"weights must be the model's own, got a difference at {missing[0]}")
+    for name, expected in shapes.items():
+        received = np.shape(weights[name])
+        if expected != received:
+            raise RunError(f"{name} must be of shape {expected}, got {received}")
 
 
 def load(directory, dtype="float32"):

@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfformer.inference.low_latency import multiplied
+from tfformer.layers.matrices import float_matrix
 
 
 class Dense:
@@ -35,7 +36,7 @@ def product(x, weights):
 def side_by_side(layers, scales=None):
     """Kernel [D, N] and bias [N] of several layers, float32."""
     pairs = list(zip(layers, scales or [1.0] * len(layers), strict=True))
-    kernels = [tf.cast(layer.kernel, tf.float32) * scale for layer, scale in pairs]
+    kernels = [float_matrix(layer) * scale for layer, scale in pairs]
     biases = [tf.cast(layer.bias, tf.float32) * scale for layer, scale in pairs]
     return tf.concat(kernels, axis=1), tf.concat(biases, axis=0)
 

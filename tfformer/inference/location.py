@@ -3,6 +3,7 @@
 import tensorflow as tf
 
 from tfformer.layers import location
+from tfformer.layers.matrices import float_matrix
 
 
 class Location:
@@ -10,7 +11,7 @@ class Location:
 
     def __init__(self, layer, name, fusing):
         self.name, self.num_heads = name, layer.num_heads
-        fusing.weights[name] = {"kernel": tf.cast(layer.kernel, tf.float32)}
+        fusing.weights[name] = {"kernel": float_matrix(layer)}
 
     def __call__(self, weights, below, bias):
         """What is added to scores, float32 [B, H, T, S].

@@ -5,6 +5,7 @@ import tensorflow as tf
 from tfformer.inference.dense import Dense, columns, padded_columns
 from tfformer.inference.low_latency import multiplied
 from tfformer.layers import output
+from tfformer.layers.matrices import float_matrix
 
 
 class Output:
@@ -23,7 +24,7 @@ class Output:
         if layer.tied:
             kernel = tf.transpose(tf.cast(embedding.embeddings, fusing.dtype))  # [D, V]
         else:
-            kernel = tf.cast(layer.kernel, fusing.dtype)
+            kernel = tf.cast(float_matrix(layer), fusing.dtype)
         fusing.weights[name] = {"kernel": padded_columns(kernel)}
         if layer.use_bias:
             fusing.weights[name]["bias"] = tf.cast(layer.bias, tf.float32)

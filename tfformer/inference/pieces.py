@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from tfformer.config import PAD
 from tfformer.layers import pieces
+from tfformer.layers.matrices import float_matrix
 
 
 class Pieces:
@@ -32,7 +33,7 @@ class Recurrence:
     def __init__(self, layer, name, fusing):
         cell, self.name, self.size, self.dtype = layer.lstm.cell, name, layer.d_model, fusing.dtype
         fusing.weights[name] = {
-            "kernel": tf.cast(cell.kernel, fusing.dtype),
+            "kernel": tf.cast(float_matrix(cell), fusing.dtype),
             "recurrent": tf.cast(cell.recurrent_kernel, fusing.dtype),
             "bias": tf.cast(cell.bias, fusing.dtype),
         }

@@ -7,7 +7,7 @@ from tfformer.config import number
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.location import Location, even
-from tfformer.layers.masks import attention_mask
+from tfformer.layers.masks import attention_mask, check_mask, fits, may_be
 from tfformer.layers.matrices import Matrix
 from tfformer.layers.places import places_of
 from tfformer.layers.rows import Padded
@@ -72,7 +72,7 @@ def scaled_dot_product_attention(query, key, value, mask=None):
     query, key, value = (ops.convert_to_tensor(x) for x in (query, key, value))
     shapes = query.shape, key.shape, value.shape
     fit = len(query.shape) > 0 and len(key.shape) > 1 and len(value.shape) > 1
-    if not fit or not _may_be((query.shape[-1], key.shape[-2]), (key.shape[-1], value.shape[-2])):
+    if not fit or not may_be((query.shape[-1], key.shape[-2]), (key.shape[-1], value.shape[-2])):
         raise ValueError(
             "query, key and value must be [..., T, K], [..., S, K] and [..., S, M], got shapes "
             f"{', '.join(str(tuple(shape)) for shape in shapes)}"
@@ -105,7 +105,8 @@ class MultiHeadAttention(Layer):
             another sequence, see `tfformer.layers.location`. Default 0: none.
 
     Call arguments:
-        query: [B, T, D].
+        query: [B, T, D]; or with more axes before T, as pieces of texts [B, P, T, D], and then the
+            other arguments have as many.
         value: [B, S, D], what is attended to. Default: `query` itself (self-attention).
         mask: boolean [B, T], True = token: the padding of `query`. Keras hands it over by itself.
             Self-attention does not see what is padding; attention to another sequence accepts it
@@ -129,8 +130,9 @@ class MultiHeadAttention(Layer):
     Raises:
         ValueError: a size or `dropout` is none, `d_model` is no multiple of `num_heads` or
             `num_heads` of `num_key_value_heads`, there are no such `positions`; in a call, the
-            width of `query` is not `d_model`, `mask` is neither [B, T] nor [B, T, S], `causal` and
-            `value` is not as long as `query`, or `value` is another than `query` with `positions`.
+            width of `query` is not `d_model`, a mask fits neither the axes of its input nor the
+            pairs of both, `causal` and `value` is not as long as `query`, or `value` is another
+            than `query` with `positions`.
         TypeError: an argument that there is not, of the layer or of a call.
 
     Example, in which the second of five equal tokens attends to the first and to itself:
@@ -246,12 +248,13 @@ class MultiHeadAttention(Layer):
         if self.places is not None and value is not None:
             raise ValueError(f"value must be query itself with positions={self.positions!r}")
         padding, pairs = (None, None) if rows else _padding_or_pairs(mask, query, keys_of)
+        check_mask("value_mask", value_mask, keys_of)
         rows = rows or Padded(padding)
         pairs = rows.pairs if pairs is None else pairs
         if value is None and value_rows is None:
             value_rows = rows if value_mask is None else Padded(_both(rows.mask, value_mask))
         value, value_rows = keys_of, value_rows or Padded(value_mask)
-        if causal and not _may_be(query.shape[1:-1], value.shape[1:-1]):
+        if causal and not may_be(query.shape[1:-1], value.shape[1:-1]):
             raise ValueError(
                 "value must be as long as query with causal=True, got shapes "
                 f"{tuple(value.shape)} and {tuple(query.shape)}"
@@ -264,10 +267,10 @@ class MultiHeadAttention(Layer):
     def matrices(self):
         """W_Q, W_K, W_V and W_O, as `Matrix`; of the memory are W_K and W_V, if there is one."""
         return [
-            Matrix(self.query_projection.kernel, self.num_heads),
-            Matrix(self.key_projection.kernel, self.key_value_heads, of_memory=True),
-            Matrix(self.value_projection.kernel, self.key_value_heads, of_memory=True),
-            Matrix(self.output_projection.kernel, self.num_heads, axis=0),
+            Matrix.of(self.query_projection, heads=self.num_heads),
+            Matrix.of(self.key_projection, heads=self.key_value_heads, of_memory=True),
+            Matrix.of(self.value_projection, heads=self.key_value_heads, of_memory=True),
+            Matrix.of(self.output_projection, heads=self.num_heads, axis=0),
         ]
 
     def keys_and_values(self, value, rows=None, start=0):
@@ -370,20 +373,20 @@ class MultiHeadAttention(Layer):
 
 
 def _padding_or_pairs(mask, query, value):
-    """A mask of two axes is the query's padding; one of three says who may attend to whom."""
+    """A mask of the query's axes but the last is its padding; with the keys as one axis more, it
+    says who may attend to whom."""
     if mask is None:
         return None, None
     mask = ops.convert_to_tensor(mask)
-    lengths = query.shape[1], value.shape[1]
-    if len(mask.shape) == 2 and _may_be(mask.shape[1:], lengths[:1]):
+    *first, length, _ = query.shape
+    if fits(mask.shape, (*first, length)):
         return mask, None
-    # An axis of 1 is for all queries, or for all keys.
-    known = [None if size == 1 else size for size in mask.shape[1:]]
-    if len(mask.shape) == 3 and _may_be(known, lengths):
+    if fits(mask.shape, (*first, length, value.shape[-2])):
         return None, mask
+    axes = "B, T" if len(first) < 2 else "..., T"
     raise ValueError(
-        f"mask must be [B, T] or [B, T, S] with T = {lengths[0]} and S = {lengths[1]}, got "
-        f"{tuple(mask.shape)}"
+        f"mask must be [{axes}] or [{axes}, S] with T = {length} and S = {value.shape[-2]}, got "
+        f"{tuple(mask.shape)} for a query of {tuple(query.shape)}"
     )
 
 
@@ -391,10 +394,3 @@ def _both(mask, other):
     """True where both are; a mask that is None hides nothing."""
     other = ops.cast(other, "bool")
     return other if mask is None else ops.cast(mask, "bool") & other
-
-
-def _may_be(sizes, others):
-    """Whether two shapes may be the same; None is any size."""
-    return len(sizes) == len(others) and all(
-        None in pair or pair[0] == pair[1] for pair in zip(sizes, others, strict=True)
-    )

@@ -76,7 +76,7 @@ class FeedForward(Layer):
     def matrices(self):
         """W_1, W_2 and, where there is a gate, W_3, as `Matrix`."""
         layers = [self.inner, self.outer, *([self.gate] if self.gated else [])]
-        return [Matrix(layer.kernel) for layer in layers]
+        return [Matrix.of(layer) for layer in layers]
 
     def compute_output_shape(self, x_shape):
         return x_shape

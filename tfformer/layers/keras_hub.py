@@ -6,6 +6,7 @@ from keras import ops
 from tfformer.config import StackOptions
 from tfformer.layers.decoder import DecoderLayer
 from tfformer.layers.encoder import EncoderLayer
+from tfformer.layers.matrices import float_matrix
 
 THEIRS = ("TransformerEncoder", "TransformerDecoder")
 # Of Keras's activations, those that a layer here has too.
@@ -52,8 +53,10 @@ def from_keras_hub(layer):
     else:
         ours = DecoderLayer(**options, dtype=layer.dtype_policy)
         ours.build(shape, shape)
-    for mine, theirs in _pairs(ours, layer):
-        mine.assign(ops.reshape(theirs, mine.shape))  # [D, H, K] -> [D, H * K]
+    for mine, theirs in _dense_pairs(ours, layer):
+        mine.kernel.assign(ops.reshape(float_matrix(theirs), mine.kernel.shape))  # [D, H * K]
+    for mine, theirs in _vector_pairs(ours, layer):
+        mine.assign(ops.reshape(theirs, mine.shape))  # [H, K] -> [H * K]
     return ours
 
 
@@ -63,7 +66,7 @@ def to_keras_hub(layer, target):
     Args:
         layer: a built `EncoderLayer` or `DecoderLayer`.
         target: a built `TransformerEncoder` or `TransformerDecoder` of the same sizes, activation,
-            norm and epsilon; its weights are overwritten.
+            norm and epsilon, with float weights; they are overwritten.
 
     Returns:
         `target`.
@@ -99,8 +102,15 @@ def to_keras_hub(layer, target):
     if attends != isinstance(layer, DecoderLayer):
         reads = "a decoder that attends to a memory" if not attends else "a layer without a memory"
         raise ValueError(f"target must be {reads}, as the layer, got {type(target).__name__}")
-    for mine, theirs in _pairs(layer, target):
-        theirs.assign(ops.reshape(mine, theirs.shape))  # [D, H * K] -> [D, H, K]
+    pairs = list(_dense_pairs(layer, target))
+    for _, theirs in pairs:
+        if theirs.quantization_mode is not None or theirs.lora_enabled:
+            state = "enable_lora" if theirs.lora_enabled else "quantize"
+            raise ValueError(f"target must be a layer of float weights, got one after {state}")
+    for mine, theirs in pairs:
+        theirs.kernel.assign(ops.reshape(float_matrix(mine), theirs.kernel.shape))  # [D, H, K]
+    for mine, theirs in _vector_pairs(layer, target):
+        theirs.assign(ops.reshape(mine, theirs.shape))  # [H * K] -> [H, K]
     return target
 
 
@@ -135,25 +145,25 @@ def _options(layer):
     }
 
 
-def _pairs(ours, theirs):
-    """(our weight, theirs) of all that there is. Our heads stand side by side, [D, H * K]; theirs
-    have an axis of their own, [D, H, K], in the same order."""
-    for part, (sublayer, residual) in zip(ours.PARTS, ours.parts(), strict=True):
+def _dense_pairs(ours, theirs):
+    """(our dense layer, theirs) of all that there are. Our heads stand side by side, [D, H * K];
+    theirs have an axis of their own, [D, H, K], in the same order."""
+    for part, (sublayer, _) in zip(ours.PARTS, ours.parts(), strict=True):
         if part.name == "feed_forward":
-            pairs = [
-                (sublayer.inner, theirs._feedforward_intermediate_dense),
-                (sublayer.outer, theirs._feedforward_output_dense),
-            ]
-            norm = theirs._feedforward_layer_norm
+            yield sublayer.inner, theirs._feedforward_intermediate_dense
+            yield sublayer.outer, theirs._feedforward_output_dense
         else:
             other = getattr(theirs, f"_{part.name}_layer")
-            pairs = [
-                (getattr(sublayer, f"{name}_projection"), getattr(other, f"{name}_dense"))
-                for name in ("query", "key", "value", "output")
-            ]
-            norm = getattr(theirs, f"_{part.name}_layer_norm")
-        for mine, dense in pairs:
-            yield mine.kernel, dense.kernel
-            yield mine.bias, dense.bias
+            for name in ("query", "key", "value", "output"):
+                yield getattr(sublayer, f"{name}_projection"), getattr(other, f"{name}_dense")
+
+
+def _vector_pairs(ours, theirs):
+    """(our bias, gain or shift, theirs) of all that there are."""
+    for mine, dense in _dense_pairs(ours, theirs):
+        yield mine.bias, dense.bias
+    for part, (_, residual) in zip(ours.PARTS, ours.parts(), strict=True):
+        name = "feedforward" if part.name == "feed_forward" else part.name
+        norm = getattr(theirs, f"_{name}_layer_norm")
         yield residual.layer_norm.gamma, norm.gamma
         yield residual.layer_norm.beta, norm.beta

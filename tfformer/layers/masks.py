@@ -1,7 +1,8 @@
 """Who may attend to whom. A mask is boolean, True = may be attended to; layers make theirs here.
 
 An attention mask broadcasts to the scores [B, H, T, S]: a query (T) sees the keys (S) where the
-mask is True. `attention_mask` makes it of a padding mask [B, S] and of causality, [T, S].
+mask is True. `attention_mask` makes it of a padding mask [B, S] and of causality, [T, S]. Where
+inputs have more axes before T, as pieces of texts [B, P, T, D] do, scores and masks have them too.
 """
 
 import functools
@@ -30,18 +31,39 @@ def attention_mask(key_mask=None, causal_length=None, pairs=None):
     """The one mask of an attention: padding, causality and what else is given, merged.
 
     Args:
-        key_mask: boolean [B, S], True = token, or None.
+        key_mask: boolean [..., S], True = token, or None.
         causal_length: T of a causal self-attention (then S = T), or None.
-        pairs: boolean [B, T, S], True = query t may attend to key s, or None.
+        pairs: boolean [..., T, S], True = query t may attend to key s, or None.
 
     Returns:
-        A boolean that broadcasts to [B, H, T, S], or None when all may be seen.
+        A boolean that broadcasts to [..., H, T, S], or None when all may be seen.
     """
     masks = []
     if key_mask is not None:
-        masks.append(ops.cast(key_mask, "bool")[:, None, None, :])  # [B, 1, 1, S]
+        masks.append(ops.cast(key_mask, "bool")[..., None, None, :])  # [..., 1, 1, S]
     if causal_length is not None:
         masks.append(causal_mask(causal_length))
     if pairs is not None:
-        masks.append(ops.cast(pairs, "bool")[:, None])  # [B, 1, T, S]
+        masks.append(ops.cast(pairs, "bool")[..., None, :, :])  # [..., 1, T, S]
     return functools.reduce(operator.and_, masks) if masks else None
+
+
+def check_mask(name, mask, x):
+    """Raises a ValueError unless a padding mask has the axes of x [..., T, D] but the last."""
+    if mask is not None and not fits(mask.shape, x.shape[:-1]):
+        axes = "[B, T]" if len(x.shape) == 3 else "[..., T]"
+        raise ValueError(
+            f"{name} must be {axes} for an input of {tuple(x.shape)}, got {tuple(mask.shape)}"
+        )
+
+
+def fits(mask, shape):
+    """Whether a mask of the shape `mask` has these axes; one of size 1 is for all."""
+    return may_be([None if size == 1 else size for size in mask], shape)
+
+
+def may_be(sizes, others):
+    """Whether two shapes may be the same; None is any size."""
+    return len(sizes) == len(others) and all(
+        None in pair or pair[0] == pair[1] for pair in zip(sizes, others, strict=True)
+    )

@@ -62,8 +62,8 @@ class RecurrentEncoder(Layer):
         """The `Matrix` of each product: the three gates of a unit stand side by side."""
         for layer in self.layers:
             for side in (layer.forward_layer, layer.backward_layer):
-                yield Matrix(side.cell.kernel, 3)
-                yield Matrix(side.cell.recurrent_kernel, 3)
+                yield Matrix.of(side.cell, heads=3)
+                yield Matrix.of(side.cell, "recurrent_kernel", heads=3)
 
     def call(self, x, mask=None, training=None):
         for n, layer in enumerate(self.layers):
@@ -135,12 +135,12 @@ class RecurrentDecoder(Layer):
     def matrices(self):
         """The `Matrix` of each product of a step; once for the source, those of the memory."""
         for cell in self.cells:
-            yield Matrix(cell.kernel, 3)
-            yield Matrix(cell.recurrent_kernel, 3)
-        yield Matrix(self.behind.kernel)
+            yield Matrix.of(cell, heads=3)
+            yield Matrix.of(cell, "recurrent_kernel", heads=3)
+        yield Matrix.of(self.behind)
         if self.attention:
-            yield Matrix(self.of_state.kernel)
-            yield Matrix(self.of_memory.kernel, of_memory=True)
+            yield Matrix.of(self.of_state)
+            yield Matrix.of(self.of_memory, of_memory=True)
 
     def read(self, states, mask):
         """What the decoder needs of the encoder's states h [B, S, D] and their mask [B, S], each of

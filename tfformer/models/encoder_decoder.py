@@ -94,7 +94,7 @@ class EncoderDecoder(ConfiguredModel):
         sizes = {"source_token": 0, "target_token": 2 * output}
         for stack, token in ((self.encoder, "source_token"), (self.decoder, "target_token")):
             for matrix in stack.matrices():
-                rows, columns = matrix.variable.shape
+                rows, columns = matrix.shape
                 sizes["source_token" if matrix.of_memory else token] += 2 * rows * columns
         return sizes
 

@@ -66,7 +66,7 @@ class OneStack(ConfiguredModel, abc.ABC):
         Returns:
             {"token"}: of a token.
         """
-        shapes = [matrix.variable.shape for matrix in self.stack.matrices()]
+        shapes = [matrix.shape for matrix in self.stack.matrices()]
         return {"token": 2 * sum(rows * columns for rows, columns in shapes)}
 
     def build(self, input_shape=None):

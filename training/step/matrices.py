@@ -16,7 +16,7 @@ def matrices_of(model):
         {path of the variable: (number of heads, axis that they stand along)}.
     """
     return {
-        matrix.variable.path: (matrix.heads, matrix.axis)
+        matrix.path: (matrix.heads, matrix.axis)
         for layers in model.parts().values()
         for layer in layers
         if isinstance(layer, Stack | RecurrentEncoder | RecurrentDecoder)
