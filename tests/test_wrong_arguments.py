@@ -74,9 +74,7 @@ def test_attention_of_what_does_not_fit_together(query, key, value, message):
 @pytest.mark.parametrize(
     "layer", [tfformer.SinusoidalPositionalEncoding(D), tfformer.LearnedPositionalEmbedding(11, D)]
 )
-@pytest.mark.parametrize(
-    "shape, positions", [((D,), None), ((3, D), None), ((2, 3, 5, D), None), ((2, 3, D), range(3))]
-)
+@pytest.mark.parametrize("shape, positions", [((D,), None), ((3, D), None), ((2, 3, D), range(3))])
 def test_positions_of_other_axes(layer, shape, positions):
     positions = positions and np.array(positions)
     with pytest.raises(ValueError, match=r"x must be \[B, T, D\], or \[N, D\] with positions, got"):

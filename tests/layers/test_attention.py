@@ -255,6 +255,12 @@ def test_a_mask_of_another_shape_is_refused(layer, query, value, shape):
         layer(query, value, mask=np.ones(shape, bool))
 
 
+@pytest.mark.parametrize("shape", [(B,), (B, T), (B, S, 1), (B + 1, S)])
+def test_a_value_mask_of_another_shape_is_refused(layer, query, value, shape):
+    with pytest.raises(ValueError, match=r"value_mask must be \[B, T\] for an input of .*, got"):
+        layer(query, value, value_mask=np.ones(shape, bool))
+
+
 def test_causal_attention_to_a_sequence_of_another_length_is_refused(layer, query, value):
     with pytest.raises(ValueError, match="value must be as long as query with causal=True, got"):
         layer(query, value, causal=True)

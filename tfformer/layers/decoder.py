@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from tfformer.layers.masks import attention_mask
-from tfformer.layers.rows import Padded
+from tfformer.layers.rows import Padded, padded
 from tfformer.layers.stack import (
     Block,
     Part,
@@ -73,7 +73,8 @@ class DecoderLayer(Block):
         memory_rows=None,
         causal=True,
     ):
-        rows, memory_rows = rows or Padded(x_mask), memory_rows or Padded(memory_mask)
+        rows = rows or padded("x_mask", x_mask, x)
+        memory_rows = memory_rows or padded("memory_mask", memory_mask, memory)
         return self.with_attention(x, memory, training, rows, memory_rows, causal)[0]
 
     def with_attention(
@@ -214,7 +215,8 @@ class Decoder(Stack):
         memory_rows=None,
         causal=True,
     ):
-        rows, memory_rows = rows or Padded(x_mask), memory_rows or Padded(memory_mask)
+        rows = rows or padded("x_mask", x_mask, x)
+        memory_rows = memory_rows or padded("memory_mask", memory_mask, memory)
         lie = {"rows": rows, "memory_rows": memory_rows}
         if self.location_width:
             return self.with_attention(x, memory, training, **lie, causal=causal)[0]

@@ -2,7 +2,7 @@
 
 import keras
 
-from tfformer.layers.rows import Padded
+from tfformer.layers.rows import padded
 from tfformer.layers.stack import Block, Part, Stack, feed_forward, self_attention
 
 
@@ -42,7 +42,7 @@ class EncoderLayer(Block):
         self._build(x_shape)
 
     def call(self, x, mask=None, causal=False, training=None, rows=None):
-        rows = rows or Padded(mask)
+        rows = rows or padded("mask", mask, x)
 
         def attend(x):
             return self.self_attention(x, causal=causal, training=training, rows=rows)
@@ -92,7 +92,7 @@ class Encoder(Stack):
         self._build(x_shape)
 
     def call(self, x, mask=None, causal=False, training=None, rows=None):
-        rows = rows or Padded(mask)
+        rows = rows or padded("mask", mask, x)
         for layer in self.layers:
             x = layer(x, causal=causal, training=training, rows=rows)
         return self.normed(x, rows, training)

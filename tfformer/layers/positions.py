@@ -9,8 +9,9 @@ from tfformer.layers.layer import Layer, check_whole, check_width
 
 
 def check_rank(x, positions):
-    """Raises a ValueError if x is not [B, T, D], or [N, D] with its positions."""
-    if len(x.shape) != (3 if positions is None else 2):
+    """Raises a ValueError if x is neither [B, T, D], perhaps with more axes before T, nor [N, D]
+    with its positions."""
+    if len(x.shape) < 3 if positions is None else len(x.shape) != 2:
         raise ValueError(
             f"x must be [B, T, D], or [N, D] with positions, got shape {tuple(x.shape)}"
         )
@@ -63,8 +64,8 @@ class SinusoidalPositionalEncoding(WithoutWeights):
         d_model: D, even.
 
     Call arguments:
-        x: [B, T, D].
-        start: the position of x[:, 0], an integer or a scalar tensor. Default 0.
+        x: [B, T, D]; there may be more axes before T.
+        start: the position of x[..., 0, :], an integer or a scalar tensor. Default 0.
         positions: of each row of `x`, which is then [N, D]: integers [N]. Default: from `start` on.
 
     Returns:
@@ -92,7 +93,7 @@ class SinusoidalPositionalEncoding(WithoutWeights):
         check_width(x.shape, self.d_model)
         check_rank(x, positions)
         if positions is None:
-            positions = ops.arange(ops.shape(x)[1]) + start
+            positions = ops.arange(ops.shape(x)[-2]) + start
         return x + ops.cast(sinusoids(positions, self.d_model), x.dtype)
 
 
@@ -106,8 +107,8 @@ class LearnedPositionalEmbedding(Layer):
         d_model: D.
 
     Call arguments:
-        x: [B, T, D].
-        start: the position of x[:, 0], an integer or a scalar tensor. Default 0.
+        x: [B, T, D]; there may be more axes before T.
+        start: the position of x[..., 0, :], an integer or a scalar tensor. Default 0.
         positions: of each row of `x`, which is then [N, D]: integers [N]. Default: from `start` on.
 
     Returns:
@@ -143,14 +144,15 @@ class LearnedPositionalEmbedding(Layer):
     def call(self, x, start=0, positions=None):
         check_width(x.shape, self.d_model)
         check_rank(x, positions)
-        if positions is None and x.shape[1] is not None and isinstance(start, int):
-            if start + x.shape[1] > self.max_positions:
+        length = x.shape[-2]
+        if positions is None and length is not None and isinstance(start, int):
+            if start + length > self.max_positions:
                 raise ValueError(
                     f"x must end within max_positions={self.max_positions}, got positions "
-                    f"{start} to {start + x.shape[1] - 1}"
+                    f"{start} to {start + length - 1}"
                 )
         if positions is None:
-            positions = ops.arange(ops.shape(x)[1]) + start
+            positions = ops.arange(ops.shape(x)[-2]) + start
         positions = ops.minimum(positions, self.max_positions - 1)
         return x + ops.cast(ops.take(self.embeddings, positions, axis=0), x.dtype)
 

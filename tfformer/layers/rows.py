@@ -12,7 +12,7 @@ from keras import ops
 
 from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import whole
-from tfformer.layers.masks import causal_mask, padding_mask
+from tfformer.layers.masks import causal_mask, check_mask, padding_mask
 
 # Batches have any number of tokens, and oneDNN makes a program for each shape that it meets. Of
 # these there are a sixteenth so, for 8 more tokens on average of about 1,000.
@@ -83,7 +83,8 @@ def token_places(ids, passes=1):
 
 
 class Padded:
-    """A batch as it usually lies: [B, T, D], padding at the end of each row.
+    """A batch as it usually lies: [B, T, D], padding at the end of each row. There may be more axes
+    before T.
 
     Args:
         mask: boolean [B, T], True = token. Default: all are tokens.
@@ -109,8 +110,8 @@ class Padded:
         return self.mask
 
     def length(self, x):
-        """T of x [B, T, D]."""
-        return ops.shape(x)[1]
+        """T of x [..., T, D]."""
+        return ops.shape(x)[-2]
 
     def split_heads(self, x, num_heads):
         """[..., T, D] -> [..., H, T, K], D = H K."""
@@ -123,6 +124,12 @@ class Padded:
         width = x.shape[-3] * ops.shape(x)[-1]
         x = ops.swapaxes(x, -3, -2)  # [..., T, H, K]
         return ops.reshape(x, (*ops.shape(x)[:-2], width))  # [..., T, D]
+
+
+def padded(name, mask, x):
+    """The `Padded` rows of x; a ValueError that names the argument if the mask is not [B, T]."""
+    check_mask(name, mask, x)
+    return Padded(mask)
 
 
 class Packed:
