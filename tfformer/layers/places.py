@@ -104,10 +104,12 @@ class Alibi(Places):
 
     def bias(self, queries, keys, causal):
         distances = ops.cast(between(queries, keys), "float32")[None]  # [1, T, S]
-        before = self.slopes * ops.minimum(distances, 0)
+        # The PyTorch backend multiplies no array by a tensor.
+        slopes = ops.convert_to_tensor(self.slopes)
+        before = slopes * ops.minimum(distances, 0)
         if causal:
             return before
-        return before - self.slopes[::-1] * ops.maximum(distances, 0)  # [H, T, S]
+        return before - ops.flip(slopes, axis=0) * ops.maximum(distances, 0)  # [H, T, S]
 
     def get_config(self):
         return {**super().get_config(), "num_heads": self.num_heads}
