@@ -1,4 +1,5 @@
-"""What every layer here does with an argument that there is not, or an input of another width."""
+"""What every layer here shares: errors for unknown arguments and for other widths, and parts that
+stay frozen."""
 
 import difflib
 import functools
@@ -13,10 +14,50 @@ OF_KERAS = ("activity_regularizer", "autocast", "dtype", "input_shape", "name", 
 OF_KERAS_CALL = ("mask", "training")
 
 
-class Layer(keras.layers.Layer):
+class KeepsFrozen:
+    """A Keras layer or model whose parts stay frozen when it is saved, loaded or cloned.
+
+    Keras keeps `trainable` of the outer layer alone, and trains all that is inside of it. Here
+    `get_config` names the inner layers that are frozen, and `build` freezes them again.
+    """
+
+    frozen = ()  # paths inside this layer, as `get_config` gives them
+
+    def _post_build(self):  # Keras calls it after each `build`
+        super()._post_build()
+        if not self.trainable:
+            # The setter reaches the layers inside; an assignment of the same value is ignored.
+            type(self).trainable.fset(self, False)
+        for path, layer in self._paths():
+            if path in self.frozen:
+                layer.trainable = False
+
+    def get_config(self):
+        frozen = []
+        for path, layer in self._paths() if self.trainable else ():
+            inside = any(path.startswith(f"{other}/") for other in frozen)
+            if not layer.trainable and not inside:
+                frozen.append(path)
+        return {**super().get_config(), **({"frozen": frozen} if frozen else {})}
+
+    def _paths(self):
+        """(path inside this layer, layer) of all inner layers that have weights, outer ones first;
+        one that several layers share has the path that it was built at."""
+        own = f"{self.path}/"
+        found = {
+            layer.path.removeprefix(own): layer
+            for layer in self._flatten_layers(include_self=False)
+            if layer.built and layer.path and layer.weights
+        }
+        return sorted(found.items())
+
+
+class Layer(KeepsFrozen, keras.layers.Layer):
     """A Keras layer that refuses an unknown argument by its name, and says which was meant.
 
     Args:
+        frozen: paths of inner layers that are frozen when it is built, see `KeepsFrozen`.
+            Default: none.
         **options: arguments of every Keras layer.
 
     Raises:
@@ -27,13 +68,14 @@ class Layer(keras.layers.Layer):
     MEANT = {}
     MEANT_IN_CALL = {}
 
-    def __init__(self, **options):
+    def __init__(self, frozen=(), **options):
         # (Of the class itself it would be that of Keras's `__new__`.)
         signature = getattr(type(self), "__signature__", None) or inspect.signature(self.__init__)
         known = [*signature.parameters, *OF_KERAS]
         unknown = [name for name in options if name not in OF_KERAS]
         _refuse(type(self).__name__, unknown, known, self.MEANT)
         super().__init__(**options)
+        self.frozen = tuple(frozen)
 
     def __call__(self, *args, **options):
         known = _arguments(type(self).call)

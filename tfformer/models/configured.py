@@ -2,12 +2,15 @@
 
 import keras
 
+from tfformer.layers.layer import KeepsFrozen
 
-class ConfiguredModel(keras.Model):
+
+class ConfiguredModel(KeepsFrozen, keras.Model):
     """What every model has: its configuration, by which it is made and saved.
 
     Args:
         config: of the class `configuration`, or its fields by name.
+        frozen: paths of layers that are frozen when it is built, see `KeepsFrozen`. Default: none.
 
     Raises:
         ValueError: `config` is none.
@@ -15,8 +18,9 @@ class ConfiguredModel(keras.Model):
 
     configuration = None
 
-    def __init__(self, config, **kwargs):
+    def __init__(self, config, frozen=(), **kwargs):
         super().__init__(**kwargs)
+        self.frozen = tuple(frozen)
         kind = self.configuration
         if isinstance(config, dict):
             config = kind.from_dict(config)
