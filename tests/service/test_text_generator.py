@@ -62,8 +62,9 @@ def test_what_is_written_is_what_generate_finds(generator, model, tokenizer, opt
     found = ask(generator, "generate", **options)
     prompts = [prompt_of(tokenizer, text) for text in TEXTS]
     ids = tfformer.generate(
-        model, prompt=prompts, search="sample", max_length=13, **{"seed": 0, **options}
-    )
+        model, prompt=prompts, search="sample", max_length=13, force_eos=False,
+        **{"seed": 0, **options},
+    )  # fmt: skip
     for row, prompt in enumerate(prompts):
         token_ids = ids.token_ids.numpy()[row, 0]
         whole = tokenizer.decode(tf.constant([[*prompt, *token_ids]], tf.int32)).numpy()[0]
@@ -81,9 +82,36 @@ def test_the_likeliest_token_by_token_is_greedy_search_without_a_cache(generator
         plain = tfformer.generate(
             functools.partial(model, training=False),
             prompt=[prompt_of(tokenizer, text)], search="greedy", max_length=13,
+            force_eos=False,
         )  # fmt: skip
         assert found["length"][row] == plain.lengths[0, 0]
         np.testing.assert_allclose(found["log_prob"][row], plain.log_probs[0, 0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("length", [1, 2, 13])
+def test_a_text_is_finished_if_and_only_if_the_model_chose_eos(generator, model, tokenizer, length):
+    """A draw by the seed, token by token, from the model without a cache."""
+    found = ask(generator, "generate", seed=3, max_length=length)
+    drawn = tfformer.generate(
+        functools.partial(model, training=False),
+        prompt=[prompt_of(tokenizer, text) for text in TEXTS],
+        search="sample", seed=3, max_length=length, force_eos=False,
+    )  # fmt: skip
+    tokens = drawn.token_ids.numpy()[:, 0]
+    assert found["finished"].tolist() == (tokens == EOS).any(axis=1).tolist()
+    assert ((found["length"] == length) | found["finished"]).all()
+    assert not (length == 2 and found["finished"].all())
+
+
+def test_the_log_probability_of_a_cut_text_is_that_of_its_tokens(generator, model, tokenizer):
+    for text in TEXTS:
+        prompt = prompt_of(tokenizer, text)
+        log_probs = tf.nn.log_softmax(model(np.array([prompt]))[0, -1])
+        allowed = np.where(np.arange(log_probs.shape[0]) >= EOS, log_probs, -np.inf)
+        found = ask(generator, "generate", [text], top_k=1, max_length=1)
+        np.testing.assert_allclose(found["log_prob"], [allowed.max()], rtol=1e-4)
+        assert found["length"] == [1]
+        assert found["finished"] == [allowed.argmax() == EOS]
 
 
 def test_a_seed_draws_the_same_and_another_does_not(generator):

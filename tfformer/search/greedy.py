@@ -34,6 +34,7 @@ def greedy_search(
     repetition_penalty=None,
     no_repeat_ngram=None,
     stop=None,
+    force_eos=True,
 ):
     """The most probable token at each step.
 
@@ -47,6 +48,8 @@ def greedy_search(
         repetition_penalty, no_repeat_ngram: as in `beam_search`. Default: none.
         stop: a function of the newest tokens, int32 [B, n] with n at most 32, that gives boolean
             [B]: True ends a sequence there, without eos. Default: eos alone ends one.
+        force_eos: whether a sequence that reaches `max_length` must end with eos. If False, the
+            model chooses its last token too: one without eos was cut. Default True.
 
     Returns:
         A `SearchResult` with W = 1 and without a length penalty.
@@ -68,7 +71,7 @@ def greedy_search(
     def choose(log_probs, position, rows):
         return tf.argmax(log_probs, axis=-1, output_type=tf.int32)
 
-    rules = Rules(min_length, repetition_penalty, no_repeat_ngram, stop)
+    rules = Rules(min_length, repetition_penalty, no_repeat_ngram, stop, force_eos)
     return search_one(step, state, batch_size, max_length, choose, skip, prompt, rules)
 
 
@@ -79,6 +82,7 @@ class Rules(NamedTuple):
     repetition_penalty: float | None = None
     no_repeat_ngram: int | None = None
     stop: Callable | None = None
+    force_eos: bool = True
 
     def check(self, max_length):
         """A ValueError for a number that breaks a rule; tensors are checked by whoever serves."""
@@ -95,7 +99,8 @@ class Rules(NamedTuple):
         logits = tf.cast(logits, tf.float32)
         if self.repetition_penalty is not None:
             logits = penalise_repetition(logits, h.paths(), self.repetition_penalty)
-        gains = allowed_log_probs(logits, found, h.given["limit"], self.min_length)
+        limits = h.given["limit"], self.min_length
+        gains = allowed_log_probs(logits, found, *limits, self.force_eos)
         if self.no_repeat_ngram is not None:
             gains = ban_ngrams(gains, h.paths(), position, self.no_repeat_ngram)
         return gains
@@ -117,7 +122,7 @@ def search_one(step, state, batch_size, max_length, choose, skip, prompt, rules)
     first = 0 if prompt is None else (prompt.shape[1] or tf.shape(prompt)[1]) - 1
 
     def settled(h):
-        return h.finished[:, 0]
+        return h.finished[:, 0] | (h.lengths[:, 0] >= h.given["limit"])
 
     def advance(position, h, state):
         logits, cache, _ = step(h.ids, position, h.visible(), state)

@@ -16,21 +16,23 @@ def may_be_found(tokens):
     return (tokens != PAD) & (tokens != BOS)
 
 
-def allowed_log_probs(logits, position, max_length, min_length=0):
+def allowed_log_probs(logits, position, max_length, min_length=0, force_eos=True):
     """log softmax of [B, W, V] in float32, -inf where a token is not allowed at this position.
 
     Args:
         logits: [B, W, V].
         position: scalar, 0 for the first token.
-        max_length: scalar or [B]; the token at max_length - 1 can only be eos.
+        max_length: scalar or [B]; the token at max_length - 1 can only be eos, if `force_eos`.
         min_length: scalar; no token before min_length - 1 can be eos. Default 0.
     """
     log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
     tokens = tf.range(tf.shape(logits)[-1])
-    last = tf.reshape(position >= max_length - 1, [-1, 1, 1])  # [B or 1, 1, 1]
-    allowed = tf.where(last, tokens == EOS, may_be_found(tokens))
-    early = (tokens == EOS) & (position < min_length - 1) & ~last
-    return tf.where(allowed & ~early, log_probs, IMPOSSIBLE)
+    early = (tokens == EOS) & (position < min_length - 1)
+    allowed = may_be_found(tokens) & ~early
+    if force_eos:
+        last = tf.reshape(position >= max_length - 1, [-1, 1, 1])  # [B or 1, 1, 1]
+        allowed = tf.where(last, tokens == EOS, allowed)
+    return tf.where(allowed, log_probs, IMPOSSIBLE)
 
 
 def likeliest(logits, count):

@@ -71,6 +71,7 @@ class Writing(Limited):
             min_length=options["min_length"],
             prompt=prompt,
             stop=None if stop is None else self.stops(stop),
+            force_eos=False,  # else a text that is cut would look like one that ended
             **unless_off(options, OFF),
             **drawing,
         )
@@ -124,8 +125,8 @@ def serving_default(writing):
 
 def generate(writing):
     """`text` [B] and options -> `continuation`, without the text, its `log_prob` and `length`, in
-    which the tokens of `stop` count, `finished`, whether it ended by itself or at `stop`, and
-    `truncated`, which texts were cut."""
+    which the tokens of `stop` and a chosen eos count; `finished`, whether the model chose eos or
+    `stop` was found before the limit; and `truncated`, which texts were cut."""
     names = [*SAMPLING, "min_length", *RULES]
     options = {"seed": 0, "max_length": 0, **{name: writing.options[name] for name in names}}
 
