@@ -124,31 +124,60 @@ def test_windows_are_as_long_as_they_may_be_and_overlap():
     assert origin.numpy().tolist() == expected_rows
 
 
+def lengths_of(windows):
+    return tf.cast(windows.row_lengths(), tf.int32)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_windows_of_a_text_are_joined_to_the_text(seed):
     random.seed(seed)
     rows = [[random.randrange(4, 997) for _ in range(random.randrange(151))] for _ in range(7)]
     windows, origin = split_windows(tf.ragged.constant(rows, tf.int32), 23, 6)
-    assert join_windows(windows, origin, 6 / 23).to_list() == rows
+    assert join_windows(windows, origin, lengths_of(windows), 6).to_list() == rows
+
+
+@pytest.mark.parametrize("period", [*range(1, 31), 63, 240])
+@pytest.mark.parametrize("size", [64, 77, 111, 240])
+def test_windows_of_a_text_that_repeats_itself_are_joined_to_the_text(period, size):
+    """Refrains and price lists."""
+    row = [4 + n % period for n in range(size)]
+    windows, origin = split_windows(tf.ragged.constant([row], tf.int32), 63, 15)
+    assert join_windows(windows, origin, lengths_of(windows), 15).to_list() == [row]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_join_removes_at_most_twice_the_expected_overlap(seed):
+    """Whatever the model writes: here, tokens of a small vocabulary, which agree by chance."""
+    random.seed(seed)
+    sizes = [random.randint(0, 40) for _ in range(9)]
+    ids = [[random.randint(4, 6) for _ in range(size)] for size in sizes]
+    windows = tf.ragged.constant(ids, tf.int32, ragged_rank=1)
+    lengths = tf.constant([23] * 8 + [11])
+    joined = join_windows(windows, tf.zeros([9], tf.int32), lengths, 6)
+    overlap = [6 * size / length for size, length in zip(sizes, lengths.numpy(), strict=True)]
+    removed = sum(sizes) - len(joined.to_list()[0])
+    assert 0 <= removed <= sum(map(sum, zip(overlap, overlap[1:], strict=False))) + 16
 
 
 def test_translations_that_differ_at_their_edges_are_joined_where_they_agree():
     # The end of a window is translated without what follows, and its beginning without what was.
     first, second = [11, 12, 13, 14, 15, 16, 17, 91], [92, 15, 16, 17, 18, 19, 20, 21]
     ids = tf.ragged.constant([first, second, [5, 6]], tf.int32)
-    joined = join_windows(ids, tf.constant([0, 0, 1]), 0.5).to_list()
+    joined = join_windows(ids, tf.constant([0, 0, 1]), lengths_of(ids), 4).to_list()
     assert joined == [list(range(11, 22)), [5, 6]]
 
 
 def test_translations_that_do_not_agree_give_up_half_the_overlap_each():
     first, second = list(range(10, 20)), list(range(30, 40))
     ids = tf.ragged.constant([first, second], tf.int32)
-    assert join_windows(ids, tf.constant([0, 0]), 0.4).to_list() == [[*first[:8], *second[2:]]]
+    assert join_windows(ids, tf.constant([0, 0]), lengths_of(ids), 4).to_list() == [
+        [*first[:8], *second[2:]]
+    ]
 
 
 def test_a_window_without_a_translation_is_no_harm():
     ids = tf.ragged.constant([[5, 6, 7], [], [8, 9], []], tf.int32, ragged_rank=1)
-    joined = join_windows(ids, tf.constant([0, 0, 0, 1]), 0.0).to_list()
+    joined = join_windows(ids, tf.constant([0, 0, 0, 1]), lengths_of(ids), 0).to_list()
     assert joined == [[5, 6, 7, 8, 9], []]
 
 
@@ -156,7 +185,7 @@ def test_no_rows():
     nothing = tf.RaggedTensor.from_row_lengths(tf.constant([], tf.int32), tf.constant([], tf.int32))
     windows, rows = split_windows(nothing, 7, 2)
     assert windows.nrows() == 0 and rows.shape == [0]
-    assert join_windows(windows, rows, 2 / 7).nrows() == 0
+    assert join_windows(windows, rows, lengths_of(windows), 2).nrows() == 0
 
 
 # In the served signature.
@@ -215,7 +244,7 @@ def test_a_sentence_that_is_too_long_goes_in_windows(translator):
         )
     ]
     joined = join_windows(
-        tf.ragged.constant(tokens, tf.int32, ragged_rank=1), rows, overlap / length
+        tf.ragged.constant(tokens, tf.int32, ragged_rank=1), rows, lengths_of(windows), overlap
     )
     expected = translator.tokenizer.decode(joined).numpy()[0].decode()
     assert translate(translator, text)["translation"] == [expected]

@@ -66,9 +66,10 @@ def _translate(generation, text):
     )
     windows, rows = split_windows(ids, length, overlap)
     windows = _checked(windows, limits["max_request_pieces"])
+    lengths = tf.cast(windows.row_lengths(), tf.int32)
     if codes is not None:
         windows = _coded(windows, tf.gather(code, tf.gather(sentences.value_rowids(), rows)))
-    found = join_windows(_search_windows(generation, windows), rows, overlap / length)
+    found = join_windows(_search_windows(generation, windows), rows, lengths, overlap)
     translations = sentences.with_flat_values(generation.tokenizer.decode(found))
     return {
         "translation": join_sentences(translations, space),

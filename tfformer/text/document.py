@@ -161,34 +161,42 @@ def split_windows(ids, length, overlap):
     return windows, rows
 
 
-def join_windows(ids, rows, share):
+def join_windows(ids, rows, lengths, overlap):
     """The translations of windows as the translations of their rows.
 
-    Two that follow each other are cut in the middle of the longest run of tokens that both have,
-    the first towards its end and the second towards its beginning. Without a run of 3 tokens each
-    gives up its part of half the overlap.
+    Two translations that follow each other are joined where they share a run of at least 3 tokens:
+    the end of the first and the beginning of the second are cut in the middle of the run. Of
+    several runs, one counts for its length, less for each token by which its overlap differs from
+    the expected one, which is the overlap of the sources times the translations' tokens a source
+    token. So a text that repeats itself is not joined one repetition too far. Without such a run,
+    each of the two gives up half the expected overlap. A join removes at most twice the expected
+    overlap.
 
     Args:
         ids: RaggedTensor int32 [M, (T)], without eos.
         rows: int32 [M], the row of each window, in order, none left out.
-        share: the overlap's share of a window, in [0, 0.5].
+        lengths: int32 [M], the source tokens of each window.
+        overlap: source tokens that a window shares with the one before it, an integer.
 
     Returns:
         RaggedTensor int32 [N, (T)].
     """
     sizes = tf.cast(ids.row_lengths(), tf.int32)
-    # Twice the overlap: a translation may be longer than its source, and uneven.
-    reach = tf.cast(tf.math.ceil(2.0 * share * tf.cast(sizes, tf.float32)), tf.int32)
-    reach = tf.minimum(reach, sizes)
+    # The overlap, as tokens of each translation.
+    rates = tf.cast(sizes, tf.float32) / tf.cast(tf.maximum(lengths, 1), tf.float32)
+    shared = overlap * rates
+    expected = (shared[:-1] + shared[1:]) / 2
+    # Twice the overlap, since a translation is uneven.
+    reach = tf.minimum(tf.cast(tf.math.ceil(2.0 * shared), tf.int32), sizes)
     most = tf.reduce_max(tf.concat([reach, [1]], axis=0))
     # The last and the first `most` tokens of a window, those out of reach equal to nothing.
     places = tf.range(most)
     offsets = sizes[:, None] - most + places
     tails = tf.where(places >= most - reach[:, None], _tokens(ids, offsets), -1)
     heads = tf.where(places < reach[:, None], _tokens(ids, places), -2)
-    size, tail_end, head_end = _longest_run(tails[:-1], heads[1:])
-    agreed = size >= LEAST_AGREEMENT
-    half = tf.cast(tf.round(share / 2 * tf.cast(sizes, tf.float32)), tf.int32)
+    size, tail_end, head_end = _best_run(tails[:-1], heads[1:], expected)
+    agreed = size > 0
+    half = tf.cast(tf.round(shared / 2), tf.int32)
     end = tf.where(agreed, sizes[:-1] - most + tail_end - size // 2, sizes[:-1] - half[:-1])
     begin = tf.where(agreed, head_end - size // 2, half[1:])
     together = tf.equal(rows[:-1], rows[1:])
@@ -208,28 +216,43 @@ def _tokens(ids, places):
     return tf.gather(values, tf.clip_by_value(places, 0, tf.size(values) - 1))
 
 
-def _longest_run(tails, heads):
-    """The longest run of tokens that stands in both, for each pair of rows [P, R].
+def _best_run(tails, heads, expected):
+    """The run of tokens at which two translations are joined, for each pair of rows [P, R].
+
+    Args:
+        tails: the last R tokens of the first.
+        heads: the first R tokens of the second.
+        expected: float32 [P], the expected overlap.
 
     Returns:
-        int32 [P] each: its length, and where it ends in the two; 0 without a common token.
+        int32 [P] each: its length, and where it ends in the two; 0 if there is none.
     """
+    length = tf.shape(tails)[1]
+    places, expected = tf.range(length), expected[:, None]
 
-    def step(place, run, best):
+    def step(place, run, best, value):
         """`run` [P, R]: how long the run is that ends at this place and at each of the heads."""
         run = tf.where(tf.equal(tails[:, place, None], heads), 1 + tf.pad(run, one)[:, :-1], 0)
-        size = tf.reduce_max(run, axis=1)
-        head = tf.argmax(run, axis=1, output_type=tf.int32)
-        longer = size > best[0]
+        # What overlaps if the two are laid on each other here.
+        overlap = tf.cast(length - place + places, tf.float32)  # [R]
+        values = tf.minimum(tf.cast(run, tf.float32), expected) - tf.abs(overlap - expected)
+        allowed = (run >= LEAST_AGREEMENT) & (overlap <= 2 * expected)
+        values = tf.where(allowed, values, -tf.float32.max)
+        head = tf.argmax(values, axis=1, output_type=tf.int32)
+        newest = tf.reduce_max(values, axis=1)
+        size = tf.gather(run, head, batch_dims=1)
         found = (size, tf.fill(tf.shape(size), place + 1), head + 1)
-        return place + 1, run, [tf.where(longer, *pair) for pair in zip(found, best, strict=True)]
+        better = newest > value
+        best = [tf.where(better, *pair) for pair in zip(found, best, strict=True)]
+        return place + 1, run, best, tf.maximum(newest, value)
 
     one = [[0, 0], [1, 0]]
     nothing = [tf.zeros_like(tails[:, 0])] * 3
-    _, _, best = tf.while_loop(
-        lambda place, run, best: place < tf.shape(tails)[1],
+    worst = tf.fill(tf.shape(tails[:, 0]), -tf.float32.max)
+    _, _, best, _ = tf.while_loop(
+        lambda place, *_: place < length,
         step,
-        (0, tf.zeros_like(heads), nothing),
+        (0, tf.zeros_like(heads), nothing, worst),
         parallel_iterations=1,
     )
     return best
