@@ -28,5 +28,19 @@ class ConfiguredModel(KeepsFrozen, keras.Model):
             raise ValueError(f"config must be a {kind.__name__}, got {config!r}")
         self.config = config
 
+    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **more):
+        """`keras.Model.export`, with the inputs of a call as the default `input_signature`.
+
+        It writes the model alone, from ids to logits. What takes and returns text, and searches, is
+        written by `save` of the service, such as `Translator.save`.
+        """
+        known = {"verbose": verbose, "input_signature": input_signature or [self.input_specs()]}
+        return super().export(filepath, format, **known, **more)
+
+    def input_specs(self):
+        """What a call takes, as `keras.InputSpec`: of a source and a target."""
+        names = ("source_ids", "target_ids")
+        return {name: keras.InputSpec(shape=(None, None), dtype="int32") for name in names}
+
     def get_config(self):
         return {**super().get_config(), "config": self.config.to_dict()}

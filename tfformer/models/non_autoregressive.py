@@ -80,8 +80,12 @@ class NonAutoregressive(EncoderDecoder):
         (self.upsampling or self.length).build((None, None, self.config.d_model))
         super().build()
 
+    def input_specs(self):
+        specs = super().input_specs()
+        return specs if self.length else {"source_ids": specs["source_ids"]}
+
     def call(self, inputs, training=None):
-        wanted = {"source_ids", "target_ids"} if self.length else {"source_ids"}
+        wanted = set(self.input_specs())
         if not isinstance(inputs, dict) or set(inputs) != wanted:
             names = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
             raise ValueError(f"inputs must be a dict of {sorted(wanted)}, got {names}")

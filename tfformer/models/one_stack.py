@@ -2,6 +2,8 @@
 
 import abc
 
+import keras
+
 from tfformer.layers import positions
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.embedding import TokenEmbedding
@@ -51,6 +53,10 @@ class OneStack(ConfiguredModel, abc.ABC):
     def head(self):
         """The layers behind the stack that have weights, by the part of the model."""
         return {"output": [self.output_projection]}
+
+    def input_specs(self):
+        """What a call takes, as a `keras.InputSpec`: ids."""
+        return keras.InputSpec(shape=(None, None), dtype="int32")
 
     def parts(self):
         """What the model is made of: lists of layers by name, as `Transformer.parts`."""
