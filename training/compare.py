@@ -4,9 +4,9 @@
     python -m training.compare runs/a runs/b --source test.en --target test.de --out compared
 
 Every run translates the test set. The table has their scores side by side, and for all but the
-first whether the difference from the first is more than chance: the p-value of paired bootstrap
-resampling (Koehn 2004), by sacreBLEU. Below 0.05 one says that it is. Runs that differ in their
-seed alone get a column of their mean and standard deviation besides:
+first the p-value of its difference from the first, by paired bootstrap resampling (Koehn 2004): how
+often a difference at least this large, in either direction, would come by chance alone. Runs that
+differ in their seed alone get a column of their mean and standard deviation besides:
 
     for SEED in 1 2 3; do python -m training.train dates --run runs/dates-$SEED --seed $SEED; done
     python -m training.compare runs/dates-1 runs/dates-2 runs/dates-3 --recipe dates
@@ -36,7 +36,10 @@ SCORES = ("bleu", "bleu_multi30k", "chrf", "exact_match", "perplexity")
 
 
 def significance(translations, references):
-    """The p-values of the differences from the first system, by paired bootstrap resampling.
+    """The two-sided p-values of the differences from the first system, by paired bootstrap
+    resampling.
+
+    sacreBLEU's own value counts the resamples on one side alone, so it is doubled here.
 
     Args:
         translations: {name: list of strings}, at least two.
@@ -52,7 +55,7 @@ def significance(translations, references):
     test = PairedTest(systems, {"BLEU": BLEU()}, [references], test_type="bs", n_samples=SAMPLES)
     results = test()[1]["BLEU"]
     pairs = zip(systems[1:], results[1:], strict=True)
-    return {name: result.p_value for (name, _), result in pairs}
+    return {name: min(1.0, 2 * result.p_value) for (name, _), result in pairs}
 
 
 def names_of(runs):

@@ -5,6 +5,7 @@ import random
 import shutil
 
 import pytest
+import sacrebleu
 import tiny
 
 import tfformer
@@ -59,6 +60,30 @@ def test_a_difference_by_chance_is_not_significant():
     better = {"first": disturbed(range(0, 97, 2)), "second": disturbed([])}
     assert compare.significance(same, references)["second"] > 0.1
     assert compare.significance(better, references)["second"] < 0.01
+
+
+def test_the_p_value_is_two_sided():
+    """Beside a bootstrap of our own, whose differences count on both sides."""
+    rng = random.Random(7)
+    references = [" ".join(rng.choices(tiny.WORDS, k=9)) for _ in range(41)]
+
+    def disturbed(places):
+        return [f"{text} x" if n in places else text for n, text in enumerate(references)]
+
+    first, second = disturbed(range(0, 24)), disturbed(range(14, 30))
+    p = compare.significance({"first": first, "second": second}, references)["second"]
+
+    def difference(rows):
+        ours, theirs, truth = ([of[n] for n in rows] for of in (first, second, references))
+        bleu = [sacrebleu.corpus_bleu(found, [truth]).score for found in (ours, theirs)]
+        return bleu[1] - bleu[0]
+
+    every = range(len(references))
+    found = [difference(rng.choices(every, k=len(references))) for _ in range(400)]
+    mean = sum(found) / len(found)
+    expected = sum(abs(one - mean) >= abs(difference(every)) for one in found) / len(found)
+    assert 0.05 < expected < 0.5
+    assert p == pytest.approx(expected, abs=0.08)
 
 
 def test_names_tell_the_runs_apart(tmp_path):
