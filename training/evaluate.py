@@ -10,8 +10,8 @@
 It prints a table and writes RUN/evaluation.json: BLEU (of a --language in the Multi30K literature's
 protocol too) and chrF with sacreBLEU's signatures, exact match, perplexity under teacher forcing,
 and the speed of the search. A third column of a TSV, or a recipe's own groups, gives a line to each
-group. Of a language model: perplexity a token and bits a byte. Of labels: macro F1, accuracy, and
-the figures of each label.
+group, if there are at most 100. Of a language model: perplexity a token and bits a byte. Of labels:
+macro F1, accuracy, and the figures of each label.
 
 RUN/scores.json and the model card RUN/README.md have all test sets and searches that the model was
 scored with; the same ones again replace what was there.
@@ -29,6 +29,9 @@ from pathlib import Path
 from training.command import Parser, count
 from training.recipe import load_recipe, recipe_names
 from training.searching import add_search, load_searched, others, search_options
+
+# More groups are none: the third column is something else, such as Tatoeba's attribution.
+MOST_GROUPS = 100
 
 
 def parser():
@@ -206,21 +209,32 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     }
     if "score" in translator.signatures:
         scores["perplexity"] = forced_perplexity(translator, pairs, batch_size)
-    groups = sorted({pair.group for pair in pairs} - {""})
-    if groups:
-        scores["groups"] = {group: _group_scores(group, pairs, translations) for group in groups}
+    groups = _by_group(pairs, translations)
+    if len(groups) > MOST_GROUPS:
+        scores["groups_left_out"] = len(groups)
+    elif groups:
+        scores["groups"] = {name: _group_scores(*groups[name]) for name in sorted(groups)}
     return scores, translations
 
 
-def _group_scores(group, pairs, translations):
+def _by_group(pairs, translations):
+    """{group: (its translations, its references)}, without the pairs that have no group."""
+    groups = {}
+    for pair, translation in zip(pairs, translations, strict=True):
+        if pair.group:
+            found, references = groups.setdefault(pair.group, ([], []))
+            found.append(translation)
+            references.append(pair.target)
+    return groups
+
+
+def _group_scores(found, references):
     from training.bleu import bleu
 
-    chosen = [(t, p.target) for t, p in zip(translations, pairs, strict=True) if p.group == group]
-    found, references = zip(*chosen, strict=True)
     return {
-        "pairs": len(chosen),
+        "pairs": len(found),
         "exact_match": exact_match(found, references),
-        "bleu": bleu(list(found), list(references))[0],
+        "bleu": bleu(found, references)[0],
     }
 
 
@@ -248,6 +262,9 @@ def print_scores(scores, name):
     speed = f"{scores['tokens_per_second']:,.0f} tokens/s"
     table.add_row("speed", speed, f"{scores['sentences_per_second']:.1f} sentences/s, warm")
     show(table)
+    if "groups_left_out" in scores:
+        left_out = f"{scores['groups_left_out']:,} groups, more than {MOST_GROUPS}"
+        show(f"The third column has {left_out}: their scores are left out.")
     if "groups" in scores:
         table = Table(title="by group")
         for column in ("group", "pairs", "exact match", "BLEU"):

@@ -157,6 +157,18 @@ def test_groups_are_no_markup(run, tmp_path, capsys):
     assert "[news]" in out and "[/b]" in out
 
 
+def test_a_third_column_of_many_values_is_no_group(run, tmp_path, capsys):
+    """Tatoeba's third column is the attribution, which differs from line to line."""
+    path = tmp_path / "tatoeba.tsv"
+    for count in (100, 101):
+        path.write_text("".join(f"word\tdrow\tCC-BY 2.0 #{n}\n" for n in range(count)))
+        assert evaluate.main([str(run), "--source", str(path), "--greedy"]) == 0
+        out, scores = capsys.readouterr().out, json.loads((run / "evaluation.json").read_text())
+        assert len(scores.get("groups", {})) == (100 if count == 100 else 0)
+        assert ("101 groups, more than 100" in out) == (count == 101)
+    assert scores["groups_left_out"] == 101
+
+
 def test_exact_match_counts_what_is_equal_to_the_letter():
     assert evaluate.exact_match(["a", "b", "c ", "d"], ["a", "B", "c", "d"]) == 50
 
