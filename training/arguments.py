@@ -139,6 +139,11 @@ class _Parser(Parser):
             # (What follows a list of files is none of them.)
             words = [*before, f"--config={path}", *words]
         found = super().parse_args(words, namespace)
+        if recipe and recipe.endswith(".py") and found.recipe is None:
+            self.error(
+                f"--config {path} names the recipe {recipe}, which is a program: to run it, give "
+                "it on the command line too"
+            )
         found.recipe = found.recipe or recipe
         return found
 

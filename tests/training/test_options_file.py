@@ -45,7 +45,8 @@ def test_the_command_line_wins(parsed):
     found = parsed(text, "dates", "--epochs", "11", "--no-split-digits", "--source", "c")
     assert (found.recipe, found.epochs, found.split_digits) == ("dates", 11, False)
     assert [path.name for path in found.source] == ["c"]
-    assert parsed(text).recipe == RECIPE
+    assert parsed(text, RECIPE).recipe == RECIPE
+    assert parsed("recipe = 'dates'").recipe == "dates"
 
 
 @pytest.mark.parametrize(
@@ -84,10 +85,10 @@ def test_what_is_printed_says_the_same_again(tmp_path, capsys):
     path.write_text(capsys.readouterr().out, encoding="utf-8")
     assert not (tmp_path / "run").exists()
     expected = train.read_recipe(train.parser().parse_args(line))
-    found = train.read_recipe(train.parser().parse_args([f"--config={path}"]))
+    found = train.read_recipe(train.parser().parse_args([RECIPE, f"--config={path}"]))
     assert isinstance(found, Recipe) and found.settings() == expected.settings()
     # And the command takes it.
-    assert train.main([f"--config={path}", "--print-config"]) == 0
+    assert train.main([RECIPE, f"--config={path}", "--print-config"]) == 0
 
 
 def test_what_the_corpus_decides_is_not_printed(tmp_path, capsys):
@@ -115,3 +116,21 @@ def test_with_another_run_to_begin_with_its_own_is_left_out(tmp_path, capsys):
 
 def test_without_a_run_nothing_is_trained(capsys):
     assert "required: --run" in fails([RECIPE], capsys, 2)
+
+
+def test_an_options_file_executes_no_recipe(tmp_path, capsys):
+    """Data cannot name a program: the command line must name it too."""
+    recipe, ran = tmp_path / "mine.py", tmp_path / "ran"
+    recipe.write_text(
+        f"import pathlib\npathlib.Path({str(ran)!r}).touch()\n"
+        "from training.recipes.dates import RECIPE\n"
+    )
+    config = tmp_path / "options.toml"
+    config.write_text(f'recipe = "{recipe}"\n')
+    words = ["--config", str(config), "--print-config"]
+    with pytest.raises(SystemExit) as stop:
+        train.main(words)
+    assert stop.value.code == 2 and not ran.exists()
+    assert "names the recipe" in capsys.readouterr().err
+    assert train.main([str(recipe), *words]) == 0
+    assert ran.exists()
