@@ -173,6 +173,9 @@ class Training:
             self._sweep()
             self.selection.update_search()
             what = f"{len(self.batches.corpus):,} {self.task.unit}s"
+            if labels := getattr(self.selection.tokenizer.target, "labels", None):
+                shown = [*labels[:5], "..."] if len(labels) > 5 else labels
+                what += f", {len(labels):,} labels ({', '.join(shown)})"
             for line in plan.lines(recipe, what, len(self.batches), self.model.count_params()):
                 self.say(line)
             # A half epoch is brought to its end, whatever the time.

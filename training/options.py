@@ -7,7 +7,7 @@ from pathlib import Path
 from training import options_file
 from training.arguments import RUNS, fields_of, groups, model_options, search_options
 from training.command import without_its_package
-from training.data.reader import require_files
+from training.data.reader import require_files, require_pairs, require_readable
 from training.families import (
     FAMILY_TASKS,
     LABELLED_TASKS,
@@ -106,6 +106,15 @@ def _second_side(arguments):
     if arguments.labels or arguments.val_labels:
         return "labels", arguments.labels, arguments.val_labels
     return "target", arguments.target, arguments.val_target
+
+
+def require_corpus(arguments):
+    """Raises a CorpusError for a fault of the user's own corpus that is found without reading its
+    texts."""
+    require_readable(corpus_files(arguments))
+    files, val_files = _files(arguments)
+    for source, target, *_ in (*files, *([val_files] if val_files else ())):
+        require_pairs(source, target)
 
 
 def corpus_files(arguments):

@@ -33,7 +33,7 @@ from training import options
 from training.arguments import RUNS, flag
 from training.arguments import parser as parser_of
 from training.command import CLOSED
-from training.data.reader import CorpusError, require_readable
+from training.data.reader import CorpusError
 from training.lock import alone
 from training.options import changed_settings, given_search, given_sizes, read_recipe
 from training.rules import AUTO
@@ -136,7 +136,7 @@ def _begin(command, arguments):
     if not begun:
         try:
             # What is missing of its corpus is said now, before any work.
-            require_readable(options.corpus_files(arguments))
+            options.require_corpus(arguments)
             recipe.read("val", arguments.data)
         except (ValueError, OSError) as error:
             at_fault = isinstance(error, (CorpusError, OSError))

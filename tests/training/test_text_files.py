@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from workers import fails
@@ -151,3 +152,39 @@ def test_awkward_text_trains(files, tmp_path, capsys):
     said = capsys.readouterr().err
     assert "pairs;" in said and "the learning rate" in said
     assert said.count("    reference: ") == said.count("    model:     ") == 3
+
+
+@pytest.mark.parametrize(
+    ("family", "text", "message"),
+    [
+        ("transformer", "a text\nanother\n", "1 column, .* give a second file, --target or --lab"),
+        (
+            "classifier",
+            "a text\nanother\n",
+            "1 column, .* give a second file, --target or --labels",
+        ),
+        ("classifier", "good\tnice\ngood\twell\nbad\tpoor\n" * 40, "of 2 different texts: have te"),
+        ("tagger", "N V\ta dog\nN V\tthe cat\n" * 40, "4 labels of 2 different words: have texts"),
+    ],
+)
+def test_columns_that_do_not_fit_are_said(family, text, message, tmp_path, capsys):
+    path = tmp_path / "corpus.tsv"
+    path.write_text(text)
+    command = ["--family", family, "--source", str(path), "--run", str(tmp_path / "run")]
+    command += ["--val-source", str(path), "--vocabulary-size", "280"]
+    assert re.search(message, fails(command, capsys, 1))
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize("side", ["target", "val_target"])
+def test_unequal_lengths_are_said_before_any_work(side, tmp_path, capsys):
+    lines = {"source": 40, "target": 40, "val_source": 3, "val_target": 3}
+    lines[side] += 1
+    for name, count in lines.items():
+        (tmp_path / name).write_text("a b\n" * count)
+    command = [
+        word for name in lines for word in (f"--{name}".replace("_", "-"), f"{tmp_path}/{name}")
+    ]
+    error = fails([*command, "--run", str(tmp_path / "run")], capsys, 1)
+    assert f"{side} has {lines[side]} lines: line N of one must" in error
+    assert not (tmp_path / "run").exists()

@@ -187,6 +187,17 @@ def require_readable(paths: Iterable[StrPath]) -> None:
         lines.close()
 
 
+def require_pairs(source: StrPath, target: StrPath | None = None) -> None:
+    """Raises `CorpusError`, before any work, for two files that differ in length, or for one whose
+    first line has no columns."""
+    if target is None:
+        columns = _read_columns(source, None)
+        next(columns, None)
+        columns.close()
+    else:
+        _require_lengths(source, target, *(sum(1 for _ in read_lines(p)) for p in (source, target)))
+
+
 def clean_pairs(
     pairs: Iterable[Pair],
     report: CorpusReport,
@@ -292,6 +303,10 @@ def _read_parallel(source: StrPath, target: StrPath, report: CorpusReport | None
         targets += target_line is not None
         if sources == targets:  # never again, once a file has ended before the other
             yield Pair(source_line, target_line)
+    _require_lengths(source, target, sources, targets)
+
+
+def _require_lengths(source: StrPath, target: StrPath, sources: int, targets: int) -> None:
     if sources != targets:
         raise CorpusError(
             f"{os.fspath(source)} has {_count(sources, 'line')} and {os.fspath(target)} has "
@@ -303,9 +318,11 @@ def _read_columns(path: StrPath, report: CorpusReport | None) -> Iterator[Pair]:
     for number, line in enumerate(read_lines(path, report=report), start=1):
         columns = line.split("\t")
         if len(columns) not in (2, 3):
+            hint = "" if len(columns) > 1 else "; or give a second file, --target or --labels"
             raise CorpusError(
                 f"{os.fspath(path)}, line {number:,}: {_count(len(columns), 'column')}, but a line "
-                "must be source, target and perhaps group, with tabs between"
+                "must be source (or text), target (or labels) and perhaps group, with tabs "
+                f"between{hint}"
             )
         yield Pair(*columns)
 

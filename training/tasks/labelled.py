@@ -71,9 +71,10 @@ class LabelledTask(Task):
 
     Attributes:
         reading: the class of its `Reading`.
+        labelled: what has a label, in words.
     """
 
-    reading, corpus = Reading, LabelledCorpus
+    reading, corpus, labelled = Reading, LabelledCorpus, "text"
     parts, unit = ("encoder", "embeddings"), "text"
     # Settings of two sides of text, of what is generated, or that draw segmentations.
     unused = (
@@ -112,7 +113,25 @@ class LabelledTask(Task):
     def vocabulary(self, sources, targets, recipe):
         from tfformer.text.tokenizer import Tokenizer
 
-        return Tokenizer(source_tokenizer(sources, recipe).source, self.label_table(targets))
+        units = set()
+
+        def counted():
+            for source in sources:
+                units.update(map(hash, self.units(source)))
+                yield source
+
+        side, table = source_tokenizer(counted(), recipe).source, self.label_table(targets)
+        if len(table.labels) > len(units):
+            raise CorpusError(
+                f"labels must not be more different ones than {self.labelled}s, got "
+                f"{len(table.labels):,} labels of {len(units):,} different {self.labelled}s: have "
+                "texts and labels changed places?"
+            )
+        return Tokenizer(side, table)
+
+    def units(self, text):
+        """What of a text has a label."""
+        return [text]
 
     def label_table(self, targets):
         found = set()
