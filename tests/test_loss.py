@@ -6,6 +6,7 @@ import oracle
 import pytest
 import tensorflow as tf
 
+import tfformer
 from tfformer import Perplexity, SmoothedCrossEntropy, TokenAccuracy
 
 B, T, V = 3, 5, 11
@@ -279,3 +280,24 @@ def test_metric_config_round_trip(metric):
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
     assert type(again) is type(metric)
     assert again.get_config() == metric.get_config()
+
+
+def test_weights_of_rows_and_then_of_tokens_in_one_model():
+    ids, labels = np.array([[2, 5, 6], [2, 7, 0]]), np.array([[5, 6, 3], [7, 3, 0]])
+    config = tfformer.LanguageModelConfig.preset("test", 17, dropout=0.0)
+    model = tfformer.LanguageModel(config)
+    model.compile(keras.optimizers.SGD(0.0), SmoothedCrossEntropy())
+    rows = np.array([0.5, 2.0])
+    found = [model.train_on_batch(ids, labels, sample_weight=w) for w in (
+        rows, np.repeat(rows[:, None], 3, axis=1), rows
+    )]  # fmt: skip
+    expected = SmoothedCrossEntropy()(labels, model(ids), sample_weight=rows)
+    np.testing.assert_allclose(found, [expected] * 3, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"), [("from_logits", "always logits"), ("label_smoothing", "give smoothing")]
+)
+def test_arguments_of_other_cross_entropies_are_named(name, hint):
+    with pytest.raises(TypeError, match=f"SmoothedCrossEntropy has no argument {name}: .*{hint}"):
+        SmoothedCrossEntropy(**{name: 0.1})

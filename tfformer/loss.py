@@ -18,6 +18,9 @@ def token_weights(labels, sample_weight=None):
     if sample_weight is None:
         return weights
     sample_weight = ops.cast(sample_weight, "float32")
+    if getattr(sample_weight.shape, "rank", 0) is None:
+        # Of steps with [B] and with [B, T], TensorFlow makes one graph without a rank.
+        sample_weight = ops.reshape(sample_weight, (ops.shape(labels)[0], -1))  # [B, 1] or [B, T]
     while len(sample_weight.shape) < len(weights.shape):
         sample_weight = sample_weight[..., None]
     return weights * sample_weight
@@ -215,7 +218,17 @@ class SmoothedCrossEntropy(MeanOfLabels):
         1.9459
     """
 
+    # Arguments of Keras's cross-entropies, and what to give in their place.
+    MEANT = {
+        "from_logits": "y_pred are always logits",
+        "label_smoothing": "give smoothing",
+        "ignore_class": "padding, id 0, always counts nothing",
+    }
+
     def __init__(self, smoothing=0.1, r_drop=0.0, name="smoothed_cross_entropy", **kwargs):
+        for other in self.MEANT.keys() & kwargs.keys():
+            hint = self.MEANT[other]
+            raise TypeError(f"{type(self).__name__} has no argument {other}: {hint}")
         super().__init__(name, **kwargs)
         if not isinstance(smoothing, numbers.Real) or not 0 <= smoothing < 1:
             raise ValueError(f"smoothing must be in [0, 1), got smoothing={smoothing!r}")

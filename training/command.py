@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import difflib
 import functools
 import gc
 import importlib
@@ -48,6 +49,9 @@ class Parser(argparse.ArgumentParser):
     def error(self, message):
         # What `Number` says begins with the rule.
         message = re.sub(r"^argument (\S+): (?=must )", r"\1 ", message)
+        if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
+            near = difflib.get_close_matches(unknown[1], self._option_string_actions, 1)
+            message += f": did you mean {near[0]}?" if near else ""
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())} (see --help)\n")
 
     def fail(self, error, code=1):

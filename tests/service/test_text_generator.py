@@ -284,3 +284,16 @@ def test_a_model_and_a_tokenizer_that_do_not_belong_together(model, tokenizer):
         TextGenerator(model, apart)
     with pytest.raises(ValueError, match="model must be a LanguageModel"):
         TextGenerator(tokenizer, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_length": 76}, "max_length must be at most max_target_length = 13, got 76"),
+        ({"top_p": 2.0}, "top_p"),
+        ({"no_repeat_ngram": 99}, "no_repeat_ngram"),
+    ],
+)
+def test_an_option_of_a_request_that_breaks_its_rule_is_named(generator, options, message):
+    with pytest.raises(ValueError, match=message):
+        generator.generate(["The "], **options)

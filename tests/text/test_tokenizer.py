@@ -2,6 +2,7 @@
 
 import io
 import random
+import re
 import unicodedata
 
 import numpy as np
@@ -327,7 +328,7 @@ def test_a_vocabulary_size_that_cannot_be_is_refused(size):
 
 
 def test_a_vocabulary_too_small_for_the_characters_is_refused():
-    with pytest.raises(ValueError, match="bpe.*vocabulary_size=261"):
+    with pytest.raises(ValueError, match="at least \\d+ for the characters"):
         Tokenizer.train(sentences(15), vocabulary_size=261, kind="bpe")
 
 
@@ -368,3 +369,16 @@ def test_tokenizers_of_several_saved_models_in_one_process_do_not_mix(unigram, s
         source, target = tokenizer.encode_source(text), tokenizer.encode_target(text)
         np.testing.assert_array_equal(found["source"], source.to_tensor(0))
         np.testing.assert_array_equal(found["target"], target.to_tensor(0))
+
+
+def test_a_vocabulary_that_is_too_small_for_a_script_says_the_smallest():
+    texts = ["".join(chr(0x4E00 + n + k) for k in range(9)) for n in range(0, 450, 3)]
+    with pytest.raises(ValueError, match=r"must be at least \d+ for the characters .*, got 300"):
+        Tokenizer.train(texts, vocabulary_size=300)
+    try:
+        Tokenizer.train(texts, vocabulary_size=300)
+    except ValueError as error:
+        smallest = int(re.search(r"at least (\d+)", str(error))[1])
+    Tokenizer.train(texts, vocabulary_size=smallest)
+    with pytest.raises(ValueError):
+        Tokenizer.train(texts, vocabulary_size=smallest - 1)

@@ -8,7 +8,7 @@ from workers import RECIPE, fails, last_state
 
 import tfformer
 from tfformer.run import read_config
-from training import fit
+from training import fit, train
 from training.data.batches import Batches
 from training.data.corpus import Corpus
 from training.recipe import load_recipe
@@ -73,3 +73,9 @@ def test_a_begun_run_is_not_overwritten(finished, capsys):
     before = (finished / "config.json").read_bytes()
     assert "--resume" in fails([RECIPE, "--run", str(finished)], capsys, 2)
     assert (finished / "config.json").read_bytes() == before
+
+
+def test_a_mistyped_option_says_which_was_meant(capsys):
+    with pytest.raises(SystemExit):
+        train.main(["dates", "--run", "run", "--epoch", "3"])
+    assert "--epoch 3: did you mean --epochs?" in capsys.readouterr().err

@@ -78,13 +78,21 @@ class Generating(Searching):
             A list of strings. A draw depends on the seed, on the batch and on the row in it.
 
         Raises:
-            ValueError: `prompts` is one string, or has what is none; there is no such option; or
-                `batch_size` is not in [1, max_batch_size].
+            ValueError: `prompts` is one string, or has what is none; there is no such option, or
+                one breaks its rule; or `batch_size` is not in [1, max_batch_size].
         """
         function, drawn = self.functions["generate"], itertools.count()
         specs = {spec.name: spec.dtype for spec in function.input_signature if spec.name != "text"}
         if unknown := sorted(set(options) - set(specs)):
             raise ValueError(f"options must be of {sorted(specs)}, got {unknown[0]!r}")
+        for name, option in {**OPTIONS, **SAMPLING}.items():
+            if name in options:
+                option.checked(options[name])
+        if options.get("max_length", 0) > self.max_target_length:
+            raise ValueError(
+                f"max_length must be at most max_target_length = {self.max_target_length}, got "
+                f"{options['max_length']}"
+            )
         first = options.pop("seed", 0)
         options = {name: tf.constant(value, specs[name]) for name, value in options.items()}
 

@@ -3,6 +3,7 @@
 import collections
 import io
 import itertools
+import re
 
 import sentencepiece
 import tensorflow as tf
@@ -55,6 +56,11 @@ def learn_model(texts, vocabulary_size, kind="unigram", split_digits=False):
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
+        if too_small := re.search(r"smaller than required_chars\. \d+ vs (\d+)", str(error)):
+            raise ValueError(
+                f"vocabulary_size must be at least {too_small[1]} for the characters of these "
+                f"texts, got {vocabulary_size}"
+            ) from error
         raise ValueError(
             f"no {kind} vocabulary of vocabulary_size={vocabulary_size} can be learned from "
             f"these texts: {str(error).strip().splitlines()[-1]}"
