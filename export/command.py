@@ -35,16 +35,17 @@ class Parser(argparse.ArgumentParser):
         module: a command's module; `python -m` it is the program's name.
         text: its docstring, which is the help.
         prints: its result is what it prints: it does nothing if standard output is closed.
+        reads: names of the arguments that are run directories, which must exist. Default: none.
     """
 
-    def __init__(self, module, text, prints=False):
+    def __init__(self, module, text, prints=False, reads=()):
         super().__init__(
             prog=f"python -m {module}",
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        self.prints = prints
+        self.prints, self.reads = prints, reads
 
     def error(self, message):
         # What `Number` says begins with the rule.
@@ -64,6 +65,8 @@ class Parser(argparse.ArgumentParser):
     def run(self, command, arguments=None):
         """The exit code of `command(options)`; Ctrl-C and SIGTERM take one line too."""
         options = self.parse_args(arguments)
+        if fault := self._missing_run(options):
+            return self.fail(fault)
         with _rare_collections(), _Interrupts() as interrupts:
             try:
                 return self._written(command, options)
@@ -71,6 +74,18 @@ class Parser(argparse.ArgumentParser):
                 if interrupts.terminated:
                     return self.fail("stopped by SIGTERM", 143)
                 return self.fail("interrupted", 130)
+
+    def _missing_run(self, options):
+        """What is wrong with the first of the arguments `reads` that is no run directory, if any: a
+        mistyped path should not wait for the import of TensorFlow."""
+        for name in self.reads:
+            given = getattr(options, name) or []
+            for path in given if isinstance(given, list) else [given]:
+                if not path.is_dir():
+                    return f"{path} is no directory"
+                if not (path / "config.json").exists():
+                    return f"{path} is no run directory: it has no config.json"
+        return None
 
     def _written(self, command, options):
         """The exit code of `command(options)`, 0 only if all that it printed is written too."""

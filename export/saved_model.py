@@ -54,7 +54,7 @@ NOT_COMPARED = (
 
 def parser():
     """The command's arguments."""
-    parser = Parser("export.saved_model", __doc__)
+    parser = Parser("export.saved_model", __doc__, reads=["run", "rerank", "ensemble"])
     search = without_its_package("tfformer.search.options")
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")

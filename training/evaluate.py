@@ -36,7 +36,7 @@ MOST_GROUPS = 100
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.evaluate", __doc__, prints=True)
+    parser = Parser("training.evaluate", __doc__, prints=True, reads=["run", "ensemble"])
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")

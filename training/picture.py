@@ -35,7 +35,7 @@ PADDING = "<pad>"
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.picture", __doc__, prints=True)
+    parser = Parser("training.picture", __doc__, prints=True, reads=["run"])
     parser.add_argument("run", type=Path, help="the run directory of a translator")
     parser.add_argument("text", help="what is translated")
     parser.add_argument("--target", help="a translation; default: what the run says")

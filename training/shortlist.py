@@ -36,7 +36,7 @@ CHUNK = 1024  # pairs whose links are unpacked at once
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.shortlist", __doc__)
+    parser = Parser("training.shortlist", __doc__, reads=["run"])
     parser.add_argument("run", type=Path, help="the run directory, whose tokenizer is used")
     parser.add_argument("--source", type=Path, required=True, help="a text file, or a TSV alone")
     parser.add_argument("--target", type=Path, help="its translation, line by line")

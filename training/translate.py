@@ -21,7 +21,7 @@ from training.searching import add_search, load_searched, search_options
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.translate", __doc__, prints=True)
+    parser = Parser("training.translate", __doc__, prints=True, reads=["run", "ensemble"])
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
     add_search(parser)

@@ -115,8 +115,9 @@ def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
         ("--utility bleu --picture p.png", "--picture is of the run alone"),
     ],
 )
-def test_options_that_do_not_go_together_are_one_line(words, message, capsys):
-    assert translate.main(["nowhere", *words.split()]) == 2
+def test_options_that_do_not_go_together_are_one_line(words, message, tmp_path, capsys):
+    (tmp_path / "config.json").touch()  # of a run that nobody reads before
+    assert translate.main([str(tmp_path), *words.split()]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
 
