@@ -10,7 +10,7 @@ from pathlib import Path
 from training import options_file
 from training.command import LARGEST, Number, Parser, without_its_package
 from training.families import FAMILY_TASKS
-from training.recipe import SEARCH, Recipe, options, recipe_names, tokens
+from training.recipe import CHOSEN, SEARCH, Recipe, options, recipe_names, tokens
 from training.rules import AUTO
 
 # The options that name other runs, in the order of `training.inherited.Runs`.
@@ -116,6 +116,8 @@ def _add_tables(parser):
             text = "Settings: each replaces the recipe's own value."
             shown[title] = parser.add_argument_group(title, text)
         default = "none" if default == "" else default
+        if name in CHOSEN:
+            default = f"{default}; without a recipe, chosen from the corpus"
         _add_option(shown[title], name, kind, f"{help}; default {default}")
 
 
