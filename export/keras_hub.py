@@ -109,6 +109,11 @@ def load(preset):
             return task.from_preset(preset, dtype="float32")
         except Exception as error:  # of any type: that it does not load is the verdict
             faults.append(" ".join(str(error).split())[:200] or type(error).__name__)
+            if mode := _quantization(task, preset):
+                raise PresetError(
+                    f"{preset} is quantized to {mode}, and a preset must have float weights: export "
+                    "the one that it was made from"
+                ) from error
     # One of them was not the task of this preset, and says so.
     told = [said for said in faults if "find a subclass" not in said] or faults
     raise PresetError(f"{preset} does not load as a Seq2SeqLM or CausalLM of KerasHub: {told[0]}")
@@ -190,6 +195,15 @@ def compare_ids(service, requests, report):
         if found[:-1] != expected:  # ours ends with eos
             faults.append(f"{text!r} is {found[:-1]}, by KerasHub {expected}")
     report.add("KerasHub's tokenizer", faults, f"{len(texts)} texts")
+
+
+def _quantization(task, preset):
+    """How the layers of a preset are quantized, if it loads so; else None."""
+    try:
+        layers = task.from_preset(preset)._flatten_layers()
+    except Exception:  # not the task of this preset, or a damaged one: its first error is told
+        return None
+    return next((layer.quantization_mode for layer in layers if layer.quantization_mode), None)
 
 
 def main(arguments=None):

@@ -211,6 +211,7 @@ class SmoothedCrossEntropy(MeanOfLabels):
     Raises:
         ValueError: `smoothing` is not in [0, 1), or `r_drop` no number of at least 0; in a call,
             there are not as many labels as logits.
+        TypeError: an argument that there is not, such as `from_logits`.
 
     Example, log 7, for 7 ids of which each is as likely:
         >>> loss = SmoothedCrossEntropy(smoothing=0.1)

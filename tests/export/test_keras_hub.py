@@ -176,3 +176,12 @@ def test_without_keras_nlp_it_says_what_to_install(tmp_path, capsys, monkeypatch
         lambda name: None if name == "keras_nlp" else find(name),
     )
     refused(tmp_path, tmp_path, capsys, "pip install 'tfformer[keras-nlp]'")
+
+
+def test_a_quantized_preset_says_what_it_is(tmp_path, capsys):
+    def quantized():
+        model = hub.t5()
+        model.backbone.quantize("int8")
+        return model
+
+    refused(saved(quantized, tmp_path / "int8"), tmp_path, capsys, "is quantized to int8, and a")
