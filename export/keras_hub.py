@@ -111,8 +111,8 @@ def load(preset):
             faults.append(" ".join(str(error).split())[:200] or type(error).__name__)
             if mode := _quantization(task, preset):
                 raise PresetError(
-                    f"{preset} is quantized to {mode}, and a preset must have float weights: export "
-                    "the one that it was made from"
+                    f"{preset} is quantized to {mode}, and a preset must have float weights: "
+                    "export the one that it was made from"
                 ) from error
     # One of them was not the task of this preset, and says so.
     told = [said for said in faults if "find a subclass" not in said] or faults
