@@ -1,13 +1,14 @@
 """A file of PyTorch's `torch.save`, read without PyTorch, and without running what is in it.
 
-Such a file is a pickle, and a pickle says which functions to call. Here it may name the few that
-make tensors, and each name stands for a function of this module: nothing else is ever called.
+Such a file is a pickle, and a pickle is a program for a small stack machine. Here that machine is
+Python's own in Python, with the opcodes that tensors are written with and no others. A pickle may
+name the few functions that make tensors, and each name stands for a function of this module:
+nothing else is ever called. Keys are strings, so that nothing is hashed that takes long.
 
 Two formats: a zip with `data.pkl` and a file of numbers for each storage (PyTorch 1.6 and later),
 and several pickles with the numbers after them.
 """
 
-import collections
 import io
 import math
 import pickle
@@ -26,6 +27,7 @@ STORAGES = {
     "LongStorage": "<i8",
     "IntStorage": "<i4",
 }
+LONGEST_SHAPE = 99  # of an offset, sizes and strides together
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # what the older format begins with
 
 
@@ -47,7 +49,7 @@ class Tensor(NamedTuple):
 
 
 class Refused(ValueError):
-    """A pickle that names something else than a tensor."""
+    """A pickle of something else than tensors by name."""
 
 
 class _Kind(NamedTuple):
@@ -58,6 +60,11 @@ class _Kind(NamedTuple):
 
 def _tensor(storage, offset, shape, strides, *_):
     """In place of `torch._utils._rebuild_tensor_v2`."""
+    numbers = (offset, *shape, *strides)
+    if type(storage) is not Storage or len(numbers) > LONGEST_SHAPE:
+        raise Refused("a tensor must be of a storage, and of few dimensions")
+    if not all(type(one) is int and abs(one) < 2**63 for one in numbers):
+        raise Refused("a tensor must have an offset, sizes and strides of 64 bits")
     return Tensor(storage, offset, tuple(shape), tuple(strides))
 
 
@@ -66,16 +73,48 @@ def _parameter(tensor, *_):
     return tensor
 
 
+def _dictionary(pairs=()):
+    """In place of `collections.OrderedDict`, which Python 2 wrote with a list of pairs."""
+    return _filled({}, [one for pair in pairs for one in pair])
+
+
+def _filled(dictionary, items):
+    """A dictionary with what an opcode puts into it: items are key, value, key, value, ..."""
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        if type(key) is not str:  # of tuples in tuples the hash is never ready
+            raise Refused(f"its keys must be strings, got a {type(key).__name__}")
+        dictionary[key] = value
+    return dictionary
+
+
 ALLOWED = {
-    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("collections", "OrderedDict"): _dictionary,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): _parameter,
     **{("torch", name): _Kind(name) for name in STORAGES},
 }
+# The opcodes of strings, numbers, tuples, lists, dictionaries, tensors, by their names in `pickle`.
+OPCODES = """
+PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 BINFLOAT
+STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE EMPTY_TUPLE TUPLE TUPLE1 TUPLE2
+TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET
+GLOBAL STACK_GLOBAL REDUCE BINPERSID
+""".split()
 
 
-class _Unpickler(pickle.Unpickler):
-    """Reads a pickle of tensors; any name that is not `ALLOWED` ends it."""
+class _Dispatch(dict):
+    """What is done at each opcode, by its byte."""
+
+    def __missing__(self, code):
+        raise ValueError(f"no tensor is written with the opcode {chr(code)!r}")
+
+
+class _Unpickler(pickle._Unpickler):
+    """Reads a pickle of tensors. Any opcode, name or key that is not allowed ends it.
+
+    It is the one in Python: the one in C cannot be told which opcodes it may obey, and no signal
+    ends what it does.
+    """
 
     def find_class(self, module, name):
         if (module, name) not in ALLOWED:
@@ -86,9 +125,33 @@ class _Unpickler(pickle.Unpickler):
         return ALLOWED[module, name]
 
     def persistent_load(self, pid):
-        if pid[0] != "storage" or not isinstance(pid[1], _Kind):
-            raise Refused(f"it must refer to storages alone, got {pid[0]!r}")
-        return Storage(pid[1].name, str(pid[2]), int(pid[4]))
+        what, kind, key, _, count, *_ = pid
+        if type(kind) is not _Kind or [type(one) for one in (what, key, count)] != [str, str, int]:
+            raise Refused("it must refer to storages alone, got something else")
+        return Storage(kind.name, key, count)
+
+    def _put_item(self):
+        value, key = self.stack.pop(), self.stack.pop()
+        _filled(self.stack[-1], [key, value])
+
+    def _put_items(self):
+        items = self.pop_mark()
+        _filled(self.stack[-1], items)
+
+    def _make_dictionary(self):
+        items = self.pop_mark()
+        self.append(_filled({}, items))
+
+    def _pass_over_state(self):
+        """The attributes of a dictionary, of which nobody here has need."""
+        self.stack.pop()
+
+    dispatch = _Dispatch(
+        {getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]]
+         for name in OPCODES}
+        | {pickle.SETITEM[0]: _put_item, pickle.SETITEMS[0]: _put_items,
+           pickle.DICT[0]: _make_dictionary, pickle.BUILD[0]: _pass_over_state}
+    )  # fmt: skip
 
 
 def read_torch(path):
@@ -107,7 +170,7 @@ def read_torch(path):
         if not isinstance(found, dict):
             raise ValueError(f"it must be a dictionary of tensors, got {type(found).__name__}")
         return {
-            name: _array(str(name), tensor, numbers)
+            name: _array(name, tensor, numbers)
             for name, tensor in found.items()
             if isinstance(tensor, Tensor)
         }
@@ -150,7 +213,7 @@ def _from_pickles(content):
             return storages.setdefault(storage.key, storage)
 
     found, keys, numbers = Remembering(file).load(), _Unpickler(file).load(), {}
-    for key in map(str, keys):
+    for key in keys:
         count = int.from_bytes(file.read(8), "little")
         size = count * np.dtype(STORAGES[storages[key].kind]).itemsize
         numbers[key] = file.read(size) if size <= len(content) else b""

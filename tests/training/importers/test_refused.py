@@ -16,7 +16,7 @@ import pytest
 from tfformer import load_translator
 from training import import_marian
 from training.importers.safetensors import read_safetensors
-from training.importers.torch_file import read_torch
+from training.importers.torch_file import ALLOWED, read_torch
 
 
 @pytest.fixture
@@ -236,6 +236,45 @@ def test_no_other_name_is_found(call, tmp_path):
     module, name = call.split()
     path.write_bytes(zipped(f"c{module}\n{name}\n(S'1'\ntR.".encode()))
     with pytest.raises(ValueError, match=f"names {module}.{name}, of which nothing was run"):
+        read_torch(path)
+
+
+def test_a_pickle_changes_nothing_of_the_functions_that_it_names(tmp_path):
+    path, state = tmp_path / "pytorch_model.bin", b"N}U\x05trap!K\x01s\x86b"
+    path.write_bytes(zipped(b"\x80\x02ctorch._utils\n_rebuild_parameter\n" + state + b"."))
+    with pytest.raises(ValueError, match="must be a dictionary of tensors, got function"):
+        read_torch(path)
+    assert not hasattr(ALLOWED["torch._utils", "_rebuild_parameter"], "trap!")
+
+
+# Tuples in tuples: of 20, a hash or what is shown of them takes a million steps, of 90 forever.
+NESTED = b"K\x01" + b"q\x00h\x00\x86" * 20
+STORAGE = b"(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x06tQ"
+TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + STORAGE
+
+
+@pytest.mark.parametrize(
+    ("pickled", "said"),
+    [
+        (b"}" + NESTED + b"K\x01s.", "its keys must be strings, got a tuple"),
+        (b"}(" + NESTED + b"K\x01u.", "its keys must be strings, got a tuple"),
+        (b"(" + NESTED + b"K\x01d.", "its keys must be strings, got a tuple"),
+        (b"ccollections\nOrderedDict\n(](" + NESTED + b"K\x01\x86etR.",
+         "its keys must be strings, got a tuple"),
+        (b"\x8f(" + NESTED + b"\x90.", "is written with the opcode"),
+        (b"(" + NESTED + b"\x91.", "is written with the opcode"),
+        (b"(" + NESTED + STORAGE[10:] + b".", "it must refer to storages alone"),
+        (STORAGE.replace(b"U\x010", NESTED) + b".", "it must refer to storages alone"),
+        (b"}U\x01a" + TENSOR + b"K\x00" + NESTED + b")tRs.", "must have an offset, sizes"),
+        (b"}U\x01a" + TENSOR + b"K\x00(\x8b\xff\x00\x00\x00" + b"\x7f" * 255 + b"t)tRs.",
+         "must have an offset, sizes and strides of 64 bits"),
+        (b"}U\x01a" + TENSOR + b"K\x00(" + b"K\x01" * 120 + b"t)tRs.", "of few dimensions"),
+    ],
+)  # fmt: skip
+def test_a_pickle_that_would_not_end_or_reaches_further_is_refused(pickled, said, tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(zipped(b"\x80\x02" + pickled))
+    with pytest.raises(ValueError, match=said):
         read_torch(path)
 
 
