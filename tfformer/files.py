@@ -5,6 +5,8 @@ import io
 import json
 import os
 import secrets
+import stat
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ import numpy as np
 KINDS = {dict: "object", list: "array"}
 # The key of a JSON object under which the sha256 of all its others stands.
 CHECKSUM = "checksum"
+LONGEST_TEXT = 100_000_000  # bytes of a file of JSON or words, which memory has ten times
 
 
 class RunError(ValueError):
@@ -57,6 +60,47 @@ def sweep(path):
         left.unlink(missing_ok=True)
 
 
+def regular_size(path, most=None):
+    """How many bytes a file has: a file with an end, of which memory can hold all.
+
+    It is called before a file from elsewhere is opened. A device or a pipe would be read forever.
+
+    Args:
+        path: the file, or a link to it.
+        most: the bytes that it may have. Default: the memory of this machine.
+
+    Raises:
+        RunError: it is no regular file, or is larger.
+        OSError: there is none.
+    """
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):
+        kind = {"d": "folder", "p": "pipe", "s": "socket"}.get(stat.filemode(found.st_mode)[0])
+        raise RunError(f"{path} must be a regular file, got a {kind or 'device'}")
+    most = most or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if found.st_size > most:
+        raise RunError(f"{path} must have at most {most:,} bytes, got {found.st_size:,}")
+    return found.st_size
+
+
+def read_bytes(path, most=None):
+    """The bytes of a regular file; `most`, and what is raised, as of `regular_size`."""
+    size = regular_size(path, most)
+    with open(path, "rb") as file:
+        return file.read(size)
+
+
+def is_file_name(name):
+    """Whether something that stands in a file, anything JSON, can name a file beside it."""
+    return (
+        isinstance(name, str)
+        and name == Path(name).name
+        and name != ".."
+        and 0 < len(name.encode(errors="replace")) <= 255
+        and name.isprintable()
+    )
+
+
 def read_json(path, kind=dict):
     """What a JSON file has; without its checksum, if it has one.
 
@@ -66,11 +110,12 @@ def read_json(path, kind=dict):
 
     Raises:
         RunError: it is damaged: no JSON, nested too deep, of another type, or changed since its
-            checksum was made.
+            checksum was made; or it is no file to be read: see `read_bytes`.
         OSError: it cannot be read.
     """
+    content = read_bytes(path, LONGEST_TEXT)
     try:
-        value = json.loads(Path(path).read_bytes())
+        value = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
     if not isinstance(value, kind):
@@ -118,12 +163,19 @@ def pack(arrays):
 
 
 def unpack(content):
-    """The bytes of an .npz file -> arrays by name. No pickles.
+    """The bytes of an .npz file -> arrays by name. No pickles, and nothing compressed: no arrays
+    come out that are larger than the file.
 
     Raises:
         RunError: it is none, or cut short.
     """
     try:
+        with zipfile.ZipFile(io.BytesIO(content)) as file:
+            members = file.infolist()
+        if any(one.compress_type for one in members):
+            raise ValueError("its arrays must not be compressed")
+        if sum(one.file_size for one in members) > len(content):
+            raise ValueError("its arrays must each have bytes of their own")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except Exception as error:  # of many types, by the damaged byte
@@ -138,6 +190,6 @@ def read_arrays(path):
         OSError: it cannot be read.
     """
     try:
-        return unpack(Path(path).read_bytes())
+        return unpack(read_bytes(path))
     except RunError as error:
         raise RunError(f"{path} is damaged: {error}") from error

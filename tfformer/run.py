@@ -21,7 +21,16 @@ from pathlib import Path
 import numpy as np
 from keras import ops
 
-from tfformer.files import RunError, pack, read_json, unpack, write_atomically, write_json
+from tfformer.files import (
+    RunError,
+    is_file_name,
+    pack,
+    read_bytes,
+    read_json,
+    unpack,
+    write_atomically,
+    write_json,
+)
 from tfformer.layers.matrices import float_matrix
 from tfformer.models import ENCODER_DECODER, FAMILIES, family_of
 
@@ -184,7 +193,7 @@ def read_config(directory):
         if not isinstance(config.get(name), kind):
             raise RunError(f"{directory / 'config.json'} is damaged: it has no {name!r}")
     for name in (config["weights"], *config["sha256"]):
-        if name in ("", "..") or name != Path(name).name:
+        if not is_file_name(name):
             raise RunError(
                 f"{directory / 'config.json'} is damaged: {name!r} must be the name of a file in "
                 "the run directory"
@@ -196,7 +205,7 @@ def read_checked(directory, config, name):
     """The bytes of a file of the run, refused unless they are those that `config` names."""
     path = Path(directory) / name
     try:
-        content = path.read_bytes()
+        content = read_bytes(path)
     except OSError as error:
         raise RunError(f"{path} cannot be read: {error.strerror}") from error
     expected, received = config["sha256"].get(name), hashlib.sha256(content).hexdigest()

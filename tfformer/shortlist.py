@@ -13,7 +13,7 @@ import dataclasses
 import numpy as np
 
 from tfformer.config import EOS
-from tfformer.files import RunError, pack, unpack, write_atomically
+from tfformer.files import RunError, pack, read_bytes, unpack, write_atomically
 
 FORMAT = 1
 ARRAYS = ("candidates", "always")
@@ -123,8 +123,7 @@ class Shortlist:
             RunError: naming the file and what is wrong with it.
         """
         try:
-            with open(path, "rb") as file:
-                content = file.read()
+            content = read_bytes(path)
         except OSError as error:
             raise RunError(f"{path} cannot be read: {error.strerror}") from error
         if not content.startswith(b"PK"):

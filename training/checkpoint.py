@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.files import RunError, pack, read_arrays, unpack, write_atomically
+from tfformer.files import RunError, pack, read_arrays, read_bytes, unpack, write_atomically
 
 
 class NotFinite(ValueError):
@@ -57,7 +57,7 @@ def restore(path, model):
     """
     path = Path(path)
     try:
-        arrays = unpack(path.read_bytes())
+        arrays = unpack(read_bytes(path))
         progress = json.loads(arrays.pop("progress").tobytes())
     except Exception as error:
         raise RunError(f"{path} is damaged: {error}") from error

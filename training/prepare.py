@@ -13,6 +13,7 @@ from pathlib import Path
 from tfformer.files import (
     CHECKSUM,
     RunError,
+    read_bytes,
     read_json,
     sync,
     write_atomically,
@@ -173,7 +174,7 @@ def read_tokenizer(folder):
         RunError: a file is missing or damaged.
     """
     paths = [path for name in FILES if (path := Path(folder) / name).exists()]
-    files = {path.name: path.read_bytes() for path in paths}
+    files = {path.name: read_bytes(path) for path in paths}
     try:
         if missing := [side for side in SIDES if not any(name.startswith(side) for name in files)]:
             raise ValueError(f"there is no file of the {missing[0]}'s vocabulary")

@@ -3,6 +3,7 @@
 import json
 
 from tfformer.config import TransformerConfig
+from tfformer.files import LONGEST_TEXT, read_bytes
 
 EPSILON = 1e-5  # of PyTorch's LayerNorm
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "silu": "silu", "swish": "silu"}
@@ -34,8 +35,9 @@ def read_json_object(path):
         ValueError: it is none, or damaged; it is named.
         OSError: it cannot be read.
     """
+    content = read_bytes(path, LONGEST_TEXT)
     try:
-        found = json.loads(path.read_bytes())
+        found = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     if not isinstance(found, dict):

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.renumbering import regular_pieces, renumbered
 from tfformer.text.sides import FILLING, SPECIAL
 from tfformer.text.tokenizer import Tokenizer
@@ -29,7 +30,7 @@ def read_text(folder, pad, eos, sizes, shares):
         OSError: it cannot be read.
     """
     paths = [Path(folder, "source.spm"), Path(folder, "target.spm")]
-    models = [path.read_bytes() for path in paths]
+    models = [read_bytes(path, LONGEST_TEXT) for path in paths]
     table, second = Path(folder, "vocab.json"), Path(folder, "target_vocab.json")
     tables = [_read_table(table, sizes[0], pad, eos)]
     _require_no_more_pieces(folder, tables[0], second)

@@ -5,6 +5,9 @@ import ast
 from pathlib import Path
 from typing import NamedTuple
 
+from tfformer.files import read_bytes
+
+LONGEST = 1_000_000  # bytes of the file
 # The models of its catalog that are known here, and their heads.
 CATALOG = {
     "Transformer": 8,
@@ -47,8 +50,9 @@ def read_description(path):
     path = Path(path)
     if not path.exists():
         return Description(path)
+    content = read_bytes(path, LONGEST)
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(content)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"{path} is no Python: {error}") from error
     made = [*_made_by_calls(tree), *_made_by_classes(tree)]

@@ -1,7 +1,6 @@
 """The text side of a model of OpenNMT-tf: vocabulary files, and perhaps SentencePiece models."""
 
-from pathlib import Path
-
+from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.renumbering import regular_pieces, renumbered
 from tfformer.text.sides import FILLING, SPECIAL, PieceTable
 from tfformer.text.tokenizer import Tokenizer
@@ -42,7 +41,7 @@ def _side(path, model, is_source):
     old, unknown = [PAD, unk, BOS, EOS, *others], []
     if model is None:
         return PieceTable(names, str(path)), Numbering(old, [])
-    content = Path(model).read_bytes()
+    content = read_bytes(model, LONGEST_TEXT)
     if is_source:
         known = set(names)
         unknown = [piece for piece in regular_pieces(content, model) if piece not in known]
@@ -59,7 +58,7 @@ def read_vocabulary(path):
         OSError: it cannot be read.
     """
     try:
-        text = Path(path).read_bytes().decode()
+        text = read_bytes(path, LONGEST_TEXT).decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8, a word a line: {error}") from error
     words = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]

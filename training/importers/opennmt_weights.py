@@ -1,10 +1,12 @@
 """The weights of a checkpoint of OpenNMT-tf 2, by the names of ours."""
 
+import glob
 import math
 from pathlib import Path
 
 import numpy as np
 
+from tfformer.files import LONGEST_TEXT, regular_size
 from training.importers.weights import Weights
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -39,21 +41,30 @@ def read_checkpoint(path):
 
     Raises:
         ValueError: there is none, or it is damaged, or none of a Transformer.
+        OSError: a file cannot be read.
     """
     import tensorflow as tf
 
     prefix = path
     if Path(path).is_dir():
+        if (named := Path(path, "checkpoint")).exists():
+            regular_size(named, LONGEST_TEXT)
         prefix = tf.train.latest_checkpoint(str(path))
         if prefix is None:
             raise ValueError(f"{path} must be a model directory with a checkpoint, got none")
+    files = Path(prefix).parent.glob(f"{glob.escape(Path(prefix).name)}.*")
+    size = sum(regular_size(file) for file in files)
     try:
         reader = tf.train.load_checkpoint(str(prefix))
-        arrays = {
-            name.removesuffix(SUFFIX): reader.get_tensor(name)
-            for name in reader.get_variable_to_shape_map()
+        shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+        names = [
+            name
+            for name in shapes
             if name.startswith("model/") and name.endswith(SUFFIX) and SLOT not in name
-        }
+        ]
+        if sum(math.prod(shapes[name]) * dtypes[name].size for name in names) > size:
+            raise ValueError("its weights must each have bytes of their own")
+        arrays = {name.removesuffix(SUFFIX): reader.get_tensor(name) for name in names}
     except (tf.errors.OpError, ValueError, RuntimeError) as error:
         line = str(error).splitlines()[0]
         raise ValueError(f"{prefix} must be a checkpoint of TensorFlow 2: {line}") from error

@@ -2,18 +2,24 @@
 
 import json
 import math
-from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
-# The formats of numbers that weights come in. (NumPy has no bfloat16: its bits are the upper half
-# of a float32's.)
-FORMATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-LONGEST_HEADER = 100_000_000  # as the library has it
+from tfformer.files import regular_size
+
+# The formats of numbers that weights come in.
+FORMATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
+# As the library has them: bytes of a header; and a size or a place is a number of 64 bits.
+LONGEST_HEADER, LARGEST = 100_000_000, 2**64
+MOST_DIMENSIONS = 64  # of NumPy
 
 
 def read_safetensors(path):
-    """The arrays of a safetensors file by name, in float32.
+    """The arrays of a safetensors file by name, each in its own format.
+
+    The rules are those of the library: the arrays lie one behind the other, and fill the file. So
+    they have together no more bytes than it.
 
     Args:
         path: the file.
@@ -22,41 +28,62 @@ def read_safetensors(path):
         ValueError: it is none, is damaged, or has numbers that are no weights.
         OSError: it cannot be read.
     """
-    content = Path(path).read_bytes()
+    size = regular_size(path)
     try:
-        header, numbers = _parts(content)
-        return {
-            name: _array(name, entry, numbers)
-            for name, entry in header.items()
-            if name != "__metadata__"
-        }
+        with open(path, "rb") as file:
+            entries = _entries(file, size)
+            return {name: _array(file, *entry) for name, entry in entries.items()}
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else error
-        raise ValueError(f"{path} is damaged, or no safetensors file: {what}") from error
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise ValueError(f"{path} is damaged, or no safetensors file: {what:.300}") from error
 
 
-def _parts(content):
-    """The header, and the bytes of the numbers."""
-    size = int.from_bytes(content[:8], "little")
-    if len(content) < 8 or size > min(len(content) - 8, LONGEST_HEADER):
-        raise ValueError(f"its header must be in its {len(content):,} bytes, got {size:,}")
-    header = json.loads(content[8 : 8 + size])
+def _entries(file, size):
+    """{name: (dtype, shape, (begin, end))} of the arrays, in the order in which they fill a file of
+    that size. It is open at its beginning, and then at the first array."""
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(size - 8, LONGEST_HEADER):
+        raise ValueError(f"its header must be in its {size:,} bytes, got {length:,}")
+    header = json.loads(file.read(length), object_pairs_hook=_once)
     if not isinstance(header, dict):
         raise ValueError(f"its header must be an object, got {type(header).__name__}")
-    return header, memoryview(content)[8 + size :]
+    header.pop("__metadata__", None)
+    found = {name: _entry(name, entry) for name, entry in header.items()}
+    found = dict(sorted(found.items(), key=lambda item: item[1][2]))
+    place, room = 0, size - 8 - length
+    for name, (dtype, shape, (begin, end)) in found.items():
+        if begin != place or end > room or end - begin != math.prod(shape) * dtype.itemsize:
+            raise ValueError(
+                f"{name} must be inside the file, of shape {shape}, and begin where the one before "
+                f"it ends, at {place:,}, got bytes {begin:,} to {end:,}"
+            )
+        place = end
+    if place != room:
+        raise ValueError(f"its arrays must fill {room:,} bytes, got {place:,}")
+    return found
 
 
-def _array(name, entry, numbers):
-    """The array that an entry of the header describes."""
+def _once(pairs):
+    """A JSON object, whose keys must be there once."""
+    if len(found := dict(pairs)) < len(pairs):
+        raise ValueError("a name in its header must be there once")
+    return found
+
+
+def _entry(name, entry):
+    """(dtype, shape, (begin, end)) of an entry of the header."""
     if entry["dtype"] not in FORMATS:
         raise ValueError(f"{name} must be of {list(FORMATS)}, got {entry['dtype']!r}")
     dtype, shape = np.dtype(FORMATS[entry["dtype"]]), entry["shape"]
     begin, end = entry["data_offsets"]
-    if any(type(one) is not int or one < 0 for one in (*shape, begin, end)):
+    numbers = [*shape, begin, end]
+    if any(type(one) is not int or not 0 <= one < LARGEST for one in numbers):
         raise ValueError(f"{name} must have sizes and places, got {shape} and {begin, end}")
-    if end > len(numbers) or end - begin != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"{name} must be inside the file, got bytes {begin} to {end}")
-    array = np.frombuffer(numbers[begin:end], dtype).reshape(shape)
-    if entry["dtype"] == "BF16":
-        return (array.astype("<u4") << 16).view("<f4")
-    return array.astype("float32")
+    if len(shape) > MOST_DIMENSIONS:
+        raise ValueError(f"{name} must have at most {MOST_DIMENSIONS} sizes, got {len(shape)}")
+    return dtype, shape, (begin, end)
+
+
+def _array(file, dtype, shape, _):
+    """The array that begins where the file is open."""
+    return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)

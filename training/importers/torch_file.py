@@ -13,20 +13,26 @@ import io
 import math
 import pickle
 import zipfile
-from pathlib import Path
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 
-# The formats of numbers by the name of their storage; see `safetensors.FORMATS`.
+from tfformer.files import regular_size
+
+# The formats of numbers by the name of their storage.
 STORAGES = {
     "DoubleStorage": "<f8",
     "FloatStorage": "<f4",
     "HalfStorage": "<f2",
-    "BFloat16Storage": "<u2",
+    "BFloat16Storage": ml_dtypes.bfloat16,
     "LongStorage": "<i8",
     "IntStorage": "<i4",
 }
+LONGEST_PICKLE = 2_000_000  # bytes: some 10,000 tensors
+# How often the numbers of a storage may stand in tensors: a model with one table of pieces has it
+# by four names.
+MOST_SHARED = 4
 LONGEST_SHAPE = 99  # of an offset, sizes and strides together
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # what the older format begins with
 
@@ -155,7 +161,7 @@ class _Unpickler(pickle._Unpickler):
 
 
 def read_torch(path):
-    """The arrays of a file of `torch.save` by name, in float32.
+    """The arrays of a file of `torch.save` by name, each in its own format.
 
     Args:
         path: the file, of a dictionary of tensors.
@@ -164,47 +170,50 @@ def read_torch(path):
         ValueError: it is none, is damaged, or names what is no tensor; nothing of it is run.
         OSError: it cannot be read.
     """
-    content = Path(path).read_bytes()
+    size = regular_size(path)
     try:
-        found, numbers = _from_zip(content) if content[:2] == b"PK" else _from_pickles(content)
+        with open(path, "rb") as file:
+            is_zip = file.read(2) == b"PK"
+            file.seek(0)
+            found, numbers = (_from_zip if is_zip else _from_pickles)(file, size)
         if not isinstance(found, dict):
             raise ValueError(f"it must be a dictionary of tensors, got {type(found).__name__}")
-        return {
-            name: _array(name, tensor, numbers)
-            for name, tensor in found.items()
-            if isinstance(tensor, Tensor)
-        }
+        tensors = {name: one for name, one in found.items() if isinstance(one, Tensor)}
+        _require_few_that_share(tensors)
+        return {name: _array(name, tensor, numbers) for name, tensor in tensors.items()}
     except Refused as error:
         raise ValueError(f"{path} is refused: {error}") from error
     except Exception as error:  # of many types, by the damaged byte
         what = str(error) or type(error).__name__
-        raise ValueError(f"{path} is damaged, or no file of PyTorch: {what}") from error
+        raise ValueError(f"{path} is damaged, or no file of PyTorch: {what:.300}") from error
 
 
-def _from_zip(content):
+def _from_zip(file, _):
     """What the pickle in a zip says, and {key: bytes} of the storages."""
-    with zipfile.ZipFile(io.BytesIO(content)) as file:
-        packed = [one.filename for one in file.infolist() if one.compress_type]
-        if packed:
+    with zipfile.ZipFile(file) as archive:
+        members = {one.filename: one for one in archive.infolist()}
+        if packed := [name for name, one in members.items() if one.compress_type]:
             raise ValueError(f"nothing in it must be compressed, got {packed[0]}")
-        [pickled] = [name for name in file.namelist() if name.endswith("/data.pkl")]
+        [pickled] = [name for name in members if name.endswith("/data.pkl")]
+        if members[pickled].file_size > LONGEST_PICKLE:
+            raise ValueError(f"{pickled} must have at most {LONGEST_PICKLE:,} bytes")
         folder = pickled.removesuffix("data.pkl")
-        if f"{folder}byteorder" in file.namelist():
-            if (order := file.read(f"{folder}byteorder")) != b"little":
-                raise ValueError(f"its byte order must be little, got {order!r}")
-        found = _Unpickler(io.BytesIO(file.read(pickled))).load()
+        if f"{folder}byteorder" in members:
+            if (order := archive.read(f"{folder}byteorder")) != b"little":
+                raise ValueError(f"its byte order must be little, got {order!r:.99}")
+        found = _Unpickler(io.BytesIO(archive.read(pickled))).load()
         prefix = f"{folder}data/"
-        names = [name for name in file.namelist() if name.startswith(prefix)]
-        return found, {name.removeprefix(prefix): file.read(name) for name in names}
+        names = [name for name in members if name.startswith(prefix)]
+        return found, {name.removeprefix(prefix): archive.read(name) for name in names}
 
 
-def _from_pickles(content):
-    """The same of the older format."""
-    file = io.BytesIO(content)
+def _from_pickles(file, size):
+    """The same of the older format, of a file of that size."""
+    beginning = io.BytesIO(file.read(LONGEST_PICKLE))
     for expected in (MAGIC, PROTOCOL):
-        if _Unpickler(file).load() != expected:
+        if _Unpickler(beginning).load() != expected:
             raise ValueError("it begins with other bytes")
-    _Unpickler(file).load()  # the machine that wrote it
+    _Unpickler(beginning).load()  # the machine that wrote it
     storages = {}
 
     class Remembering(_Unpickler):
@@ -212,12 +221,26 @@ def _from_pickles(content):
             storage = super().persistent_load(pid)
             return storages.setdefault(storage.key, storage)
 
-    found, keys, numbers = Remembering(file).load(), _Unpickler(file).load(), {}
+    found, keys = Remembering(beginning).load(), _Unpickler(beginning).load()
+    file.seek(beginning.tell())
+    numbers = {}
     for key in keys:
         count = int.from_bytes(file.read(8), "little")
-        size = count * np.dtype(STORAGES[storages[key].kind]).itemsize
-        numbers[key] = file.read(size) if size <= len(content) else b""
+        length = count * np.dtype(STORAGES[storages[key].kind]).itemsize
+        numbers[key] = file.read(length) if length <= size else b""
     return found, numbers
+
+
+def _require_few_that_share(tensors):
+    """Raises a ValueError if tensors have together far more numbers than their storages."""
+    counts = {}
+    for name, (storage, _, shape, _) in tensors.items():
+        counts[storage.key] = counts.get(storage.key, 0) + math.prod(shape)
+        if counts[storage.key] > MOST_SHARED * storage.count:
+            raise ValueError(
+                f"{name} must be inside its storage, of {storage.count:,} numbers, which tensors "
+                f"have {MOST_SHARED} times at most, got {counts[storage.key]:,} in them"
+            )
 
 
 def _array(name, tensor, numbers):
@@ -233,10 +256,7 @@ def _array(name, tensor, numbers):
     if min((offset, *shape, *strides)) < 0 or (not empty and last >= storage.count):
         raise ValueError(f"{name} must be inside its storage, got {shape} from {offset} on")
     if empty:
-        return np.zeros(shape, "float32")
+        return np.zeros(shape, dtype)
     array = np.frombuffer(data, dtype)[offset:]
     steps = [step * dtype.itemsize for step in strides]
-    array = np.lib.stride_tricks.as_strided(array, shape, steps, writeable=False)
-    if storage.kind == "BFloat16Storage":
-        return (array.astype("<u4") << 16).view("<f4")
-    return array.astype("float32")
+    return np.lib.stride_tricks.as_strided(array, shape, steps, writeable=False)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tfformer.files import LONGEST_TEXT, is_file_name, read_bytes
 from training.importers.safetensors import read_safetensors
 from training.importers.torch_file import read_torch
 
@@ -60,11 +61,12 @@ class Weights:
         self._left.discard(name)
         if array.shape != shape:
             raise ValueError(f"{self.path}: {name} must be of shape {shape}, got {array.shape}")
-        if array.dtype.kind != "f":
+        if array.dtype.kind not in "fiV":  # V is that of bfloat16, which NumPy has not itself
             raise ValueError(f"{self.path}: {name} must be of numbers, got {array.dtype}")
+        array = array.astype("float32", copy=False)
         if not np.isfinite(array).all():
             raise ValueError(f"{self.path}: {name} must be finite, got NaN or infinity")
-        return array.astype("float32", copy=False)
+        return array
 
     def require_same(self, *names):
         """Raises a ValueError if those of these that there are differ."""
@@ -85,10 +87,13 @@ class Weights:
 
 def _of_parts(index):
     """The arrays of all files that an index names."""
+    content = read_bytes(index, LONGEST_TEXT)
     try:
-        names = set(json.loads(index.read_bytes())["weight_map"].values())
-        if wrong := [name for name in names if Path(name).name != name]:
-            raise ValueError(f"it names {wrong[0]}, which is no file beside it")
+        names = set(json.loads(content)["weight_map"].values())
+        if wrong := [name for name in names if not is_file_name(name)]:
+            raise ValueError(f"it names {wrong[0]:.99}, which is no file beside it")
+        if missing := [name for name in names if not index.with_name(name).exists()]:
+            raise ValueError(f"it names {missing[0]}, which is missing")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{index} must say which file has which weight: {error}") from error
     parts = [read_safetensors(index.with_name(name)) for name in sorted(names)]

@@ -1,5 +1,7 @@
 """What cannot be imported of OpenNMT-tf is refused in one line that names it."""
 
+import os
+
 import numpy as np
 import opennmt_folders as opennmt
 import pytest
@@ -45,6 +47,15 @@ def test_bytes_that_changed_are_found(tmp_path, refused):
     content[len(content) // 2] ^= 0xFF
     data.write_bytes(content)
     assert "must be a checkpoint of TensorFlow 2" in refused("words", folder)
+
+
+@pytest.mark.parametrize("pattern", ["checkpoint", "*.index", "*.data-*"])
+def test_a_checkpoint_of_pipes_is_named(pattern, tmp_path, refused):
+    folder = opennmt.copied("words", tmp_path / "folder")
+    path = next(folder.glob(pattern))
+    path.unlink()
+    os.mkfifo(path)
+    assert f"{path} must be a regular file, got a pipe" in refused("words", folder)
 
 
 @pytest.mark.parametrize(

@@ -185,6 +185,9 @@ def test_headers_of_safetensors_that_lie(tmp_path):
         ({"shape": [-2, -3]}, "a must have sizes"),
         ({"data_offsets": [24, 48]}, "a must be inside the file"),
         ({"data_offsets": "x"}, "damaged"),
+        ({"shape": [1] * 65 + [2, 3]}, "a must have at most 64 sizes"),
+        ({"shape": [2**64, 0], "data_offsets": [0, 0]}, "a must have sizes"),
+        ({"shape": [2, 2], "data_offsets": [0, 16]}, "arrays must fill 24 bytes, got 16"),
     ):
         write_safetensors(path, {"a": array}, a={**entry, **change})
         with pytest.raises(ValueError, match=said):
@@ -192,6 +195,39 @@ def test_headers_of_safetensors_that_lie(tmp_path):
     path.write_bytes(struct.pack("<Q", 2**40) + b"{}")
     with pytest.raises(ValueError, match="its header must be in its 10 bytes"):
         read_safetensors(path)
+
+
+def test_arrays_of_safetensors_have_bytes_of_their_own(tmp_path):
+    """Or a small file becomes as many arrays as its header has names."""
+    path, array = tmp_path / "file.safetensors", np.arange(6, dtype="float32")
+    entry = {"dtype": "F32", "shape": [6], "data_offsets": [0, 24]}
+    for other, said in (
+        ([0, 24], "begin where the one before it ends, at 24, got bytes 0 to 24"),
+        ([20, 44], "begin where the one before it ends, at 24, got bytes 20 to 44"),
+        ([28, 52], "begin where the one before it ends, at 24, got bytes 28 to 52"),
+    ):
+        write_safetensors(path, {"a": array, "filling": array}, filling={})
+        write_safetensors(path, {"a": array}, b={**entry, "data_offsets": other})
+        with pytest.raises(ValueError, match=said):
+            read_safetensors(path)
+    header = json.dumps(entry)
+    header = f'{{"a": {header}, "a": {header}}}'.encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(24))
+    with pytest.raises(ValueError, match="a name in its header must be there once"):
+        read_safetensors(path)
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocab.json", "source.spm", "model.safetensors"])
+def test_a_file_without_an_end_or_too_large_is_named(name, tmp_path, refused):
+    folder = marian.copied("joint", tmp_path / "folder")
+    path = folder / name
+    os.truncate(path, 2**43)
+    assert f"{path} must have at most " in (said := refused(folder))
+    assert "got 8,796,093,022,208" in said
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    wrong = f"with {name}, got none", f"{path} must be a regular file, got a device"
+    assert refused(folder).endswith(wrong)
 
 
 # Pickles.
@@ -308,6 +344,25 @@ def test_tensors_outside_their_storage_are_refused(tmp_path):
             read_torch(path)
 
 
+def test_a_storage_that_many_tensors_share_is_refused(tmp_path):
+    """A model with one table has it by four names; of more, a small file would become large."""
+    path = tmp_path / "pytorch_model.bin"
+    tensor = TENSOR + b"K\x00K\x06\x85K\x01\x85\x89NtR"
+    names = b"".join(b"X\x01\x00\x00\x00%c" % name + tensor for name in b"abcd")
+    path.write_bytes(zipped(b"\x80\x02}(" + names + b"u."))
+    assert sorted(read_torch(path)) == ["a", "b", "c", "d"]
+    path.write_bytes(zipped(b"\x80\x02}(" + names + b"X\x01\x00\x00\x00e" + tensor + b"u."))
+    with pytest.raises(ValueError, match="e must be inside its storage.* 4 times at most, got 30"):
+        read_torch(path)
+
+
+def test_a_pickle_of_more_than_tensors_need_is_not_read(tmp_path):
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(zipped(b"\x80\x02}" + b"0" * 2_000_000 + b"."))
+    with pytest.raises(ValueError, match="data.pkl must have at most 2,000,000 bytes"):
+        read_torch(path)
+
+
 # The folder and the run.
 
 
@@ -370,6 +425,11 @@ def test_weights_in_several_files_are_put_together(own, tmp_path, capsys):
         np.testing.assert_array_equal(one, other)
     for content, said in (
         ({"weight_map": {"x": "../x.safetensors"}}, "names ../x.safetensors, which is no file"),
+        ({"weight_map": {"x": ".."}}, "names .., which is no file"),
+        ({"weight_map": {"x": ""}}, "which is no file beside it"),
+        ({"weight_map": {"x": "a\0b"}}, "which is no file beside it"),
+        ({"weight_map": {"x": "other.safetensors"}}, "names other.safetensors, which is missing"),
+        ({"weight_map": {"x": 5}}, "must say"),
         ({"weight_map": 5}, "must say which file has which weight"),
         ({}, "must say which file has which weight"),
     ):
