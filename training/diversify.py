@@ -24,7 +24,7 @@ from pathlib import Path
 
 from training.bar import Bar
 from training.command import Parser, count
-from training.lock import alone
+from training.lock import alone, open_own
 
 CHUNK = 1024  # texts between two writes
 
@@ -95,7 +95,7 @@ def translated(run, texts, folder, batch_size):
         service = load_service(run, max_batch_size=batch_size)
         if read_config(run) != config:
             raise RunError(f"{run} has changed while it was read: is it in training?")
-        with part.open("ab+") as file:
+        with open_own(part) as file:
             done = _whole_lines(file)
             with Bar(str(run), len(texts), done) as bar:
                 for start in range(done, len(texts), CHUNK):
