@@ -51,6 +51,21 @@ def test_a_foreign_piece_is_not_written_and_a_filling_not_read(content):
     assert side.decode(tf.ragged.constant([[4, 5]])).numpy() == [b"the lake"]
 
 
+def test_what_a_model_does_not_know_is_looked_up_by_its_spelling(content):
+    names = regular_pieces(content)
+    assert not set("JUW") & set("".join(names))
+    side = renumbered(content, [*names, "J", "U", "WWW", "Jay", ">>J<<", "▁W"], codes=True)
+    texts = ["a Jake by the lUke", "WWW a lake", "a Jay ☃ W", "U", "the lake"]
+    for text, ids in zip(texts, side.encode(tf.constant(texts)).to_list(), strict=True):
+        found = [side.pieces[n] for n in ids[:-1]]
+        known = set(side.pieces)
+        assert found == [p if p in known else "<unk>" for p in pieces_of(content, [text])[0]]
+    # A run that no piece is called after is one unknown piece to the model.
+    [ids] = side.encode(tf.constant(["JU"])).to_list()
+    assert [side.pieces[n] for n in ids[-3:-1]] == ["J", "U"]
+    assert pieces_of(content, ["JU"])[0][-1] == "JU"
+
+
 def test_a_piece_that_is_left_out_or_not_to_be_written_is_written_with_others(content):
     names = regular_pieces(content)
     whole = pieces_of(content, ["the lake"])[0]

@@ -9,6 +9,9 @@ import re
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.sides import CODE, FILLING, SPECIAL, SentencePieceModel
 
+# What SentencePiece adds to the score of the least likely piece for each unknown character.
+UNKNOWN_PENALTY = -10.0
+
 
 def regular_pieces(content, name="content"):
     """The pieces that a model writes texts with, in order; a list of strings.
@@ -26,10 +29,12 @@ def regular_pieces(content, name="content"):
 def renumbered(content, pieces, name="content", unwritten=(), codes=False):
     """The side that writes texts as a SentencePiece model does, with ids of its own.
 
-    Pieces keep their scores, and texts are normalised as before. A piece that the model does not
-    have is in no text, but it has a name and can be decoded. A piece that begins with `FILLING` is
-    not even decoded. Pieces of the model that are not wanted are left out, and what was written
-    with them is written with others.
+    Pieces keep their scores, and texts are normalised as before. A character that the model does
+    not know is written as the piece of that name, if there is one: such systems look up in their
+    table how an unknown piece is spelled. So is a run of characters that are in no piece of the
+    model. Any other piece that the model does not have is in no text, but it has a name and can be
+    decoded. A piece that begins with `FILLING` is not even decoded. Pieces of the model that are
+    not wanted are left out, and what was written with them is written with others.
 
     Args:
         content: the bytes of a SentencePiece model, whatever its special ids are.
@@ -47,9 +52,8 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
             the 256 pieces for single bytes are there, and others are not.
     """
     model = parsed(content, name)
-    kinds, own = type(model.pieces[0]), {piece.piece: piece for piece in _regular(model)}
-    for piece in unwritten:
-        own.pop(piece, None)
+    kinds, regular = type(model.pieces[0]), {piece.piece: piece for piece in _regular(model)}
+    own = {name: piece for name, piece in regular.items() if name not in set(unwritten)}
     if len({*SPECIAL, *pieces}) < len(SPECIAL) + len(pieces):
         raise ValueError(f"pieces of {name} must each be there once, and none of {SPECIAL}")
     spec, wanted = model.trainer_spec, set(pieces)
@@ -67,15 +71,23 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
         raise ValueError(
             f"pieces of {name} must have all 256 bytes or none, got none for {bytes_left_out[0]}"
         )
+    fallback = spec.byte_fallback
     spec.byte_fallback &= not bytes_left_out
     least = min((piece.score for piece in own.values()), default=0.0)
+    unknown_score = UNKNOWN_PENALTY + min(
+        (piece.score for piece in model.pieces if piece.type == kinds.NORMAL), default=0.0
+    )
+    spelled = set() if fallback else _spelled(foreign, regular)
     del model.pieces[:]
     special_kinds = (kinds.CONTROL, kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL)
     for special, kind in zip(SPECIAL, special_kinds, strict=True):
         model.pieces.add(piece=special, score=0.0, type=kind)
     for piece in pieces:
-        if piece in own and not (codes and re.fullmatch(CODE, piece)):
+        is_code = codes and re.fullmatch(CODE, piece)
+        if piece in own and not is_code:
             model.pieces.add().CopyFrom(own[piece])
+        elif piece in spelled and not is_code:
+            model.pieces.add(piece=piece, score=unknown_score, type=kinds.NORMAL)
         else:
             # An unused one that looks like a code would be taken for one.
             is_hidden = piece.startswith(FILLING) or (not codes and re.fullmatch(CODE, piece))
@@ -83,6 +95,14 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
             model.pieces.add(piece=piece, score=least - 1, type=kind)
     name_special(model)
     return SentencePieceModel(model.SerializeToString(), name)
+
+
+def _spelled(pieces, regular):
+    """Those of the pieces that spell text which a model, of the pieces `regular`, does not know."""
+    known = set("".join(regular))
+    return {
+        one for one in pieces if (one not in regular if len(one) == 1 else known.isdisjoint(one))
+    }
 
 
 def name_special(model):

@@ -6,6 +6,7 @@ import re
 import marian
 import numpy as np
 import pytest
+import sentencepiece
 import tensorflow as tf
 
 import tfformer
@@ -214,6 +215,23 @@ def test_what_the_sources_table_lacks_is_no_concern_of_a_target_with_its_own(tmp
     # It has an id behind those of the table, which has a nameless one in its place.
     assert after.pieces("source").index("a") > before.pieces("source").index("a")
     assert after.source_vocabulary_size == before.source_vocabulary_size + 1
+
+
+def test_what_the_source_cannot_spell_is_looked_up_in_the_table(tmp_path):
+    """As in the original: SentencePiece gives an unknown character as it is written."""
+    tokenizer = read_marian(marian.folder("joint")).tokenizer
+    original = sentencepiece.SentencePieceProcessor(
+        model_file=str(marian.folder("joint") / "source.spm")
+    )
+    table, names = json.loads((marian.folder("joint") / "vocab.json").read_text()), []
+    texts = ["the old Straße", "a lake ß", "ßa ☃"]
+    for text, ids in zip(texts, tokenizer.encode_source(tf.constant(texts)).to_list(), strict=True):
+        pieces = original.encode(text, out_type=str)
+        names += [tokenizer.pieces("source")[n] for n in ids[:-1]]
+        spelled = set(original.id_to_piece([*range(original.vocab_size())]))
+        expected = [one if one in table or one in spelled else "<unk>" for one in pieces]
+        assert names[-len(pieces) :] == expected
+    assert names.count("ß") == 3 and "<unk>" in names
 
 
 def test_ids_that_must_not_be_said_are_not(tmp_path):
