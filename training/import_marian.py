@@ -49,6 +49,8 @@ def _run(command, options):
         folder = folder_of(options.folder, (*NEEDED, *OTHERS), READERS)
         print(f"reading {folder} ...", file=sys.stderr)
         imported = read_marian(folder)
+        for note in imported.notes:
+            print(note, file=sys.stderr)
         write(imported, options.run)
     except (ValueError, OSError) as error:
         return command.fail(error)

@@ -20,6 +20,7 @@ Exit codes: 0 imported; 1 FOLDER, a file or the disk is at fault, or the model h
 counterpart here, which is named: nothing is written; 2 wrong usage; 130 or 143 interrupted.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -42,8 +43,9 @@ def parser():
             )
     parser.add_argument(
         "--source-eos",
-        action="store_true",
-        help="</s> ends a source, as source_sequence_controls: end: true has it",
+        action=argparse.BooleanOptionalAction,
+        help="</s> ends a source, as source_sequence_controls: end: true has it; default: as the "
+        "automatic configuration of a model of the catalog has it, of ScalingNmtEnDe say",
     )
     parser.add_argument(
         "--num-heads", type=count(), metavar="INT", help="default: as model_description.py says"
@@ -80,6 +82,8 @@ def _run(command, options):
         files = Files(*vocabularies, *models)
         known = options.num_heads, options.source_eos, options.activation
         imported = read_opennmt(options.folder, files, *known)
+        for note in imported.notes:
+            print(note, file=sys.stderr)
         write(imported, options.run)
     except (ValueError, OSError) as error:
         return command.fail(error)

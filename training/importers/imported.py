@@ -14,6 +14,7 @@ class Imported(NamedTuple):
     tokenizer: its `Tokenizer`.
     search: the options of the search that a run keeps, by name.
     origin: what is worth remembering of where it is from, anything JSON.
+    notes: what a user is told besides, a line each.
     """
 
     config: Any
@@ -21,6 +22,7 @@ class Imported(NamedTuple):
     tokenizer: Any
     search: dict
     origin: dict
+    notes: tuple = ()
 
     def describe(self):
         """What it is, in words."""

@@ -60,8 +60,8 @@ def read_marian(folder):
     shares = options["share_encoder_decoder_embeddings"]
     weights = Weights.of_folder(folder)
     require_sizes(weights, options)  # before tables of that size are made
-    tokenizer, numberings = read_text(folder, pad, eos, sizes, shares)
+    tokenizer, numberings, notes = read_text(folder, pad, eos, sizes, shares)
     tied, found = read_weights(weights, options, numberings, impossible)
     config = configuration(options, tokenizer, tied)
     origin = {"system": "Marian of Hugging Face", "file": weights.path.name}
-    return Imported(config, found, tokenizer, search, origin)
+    return Imported(config, found, tokenizer, search, origin, notes)

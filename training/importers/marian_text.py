@@ -7,13 +7,13 @@ from tfformer.text.renumbering import regular_pieces, renumbered
 from tfformer.text.sides import FILLING, SPECIAL
 from tfformer.text.tokenizer import Tokenizer
 from training.importers.marian_options import read_json_object
-from training.importers.numbering import Numbering
+from training.importers.numbering import Numbering, known_pieces
 
 UNK, EOS = "<unk>", "</s>"  # their names in Marian
 
 
 def read_text(folder, pad, eos, sizes, shares):
-    """The `Tokenizer` of a folder, and the `Numbering` of each side.
+    """The `Tokenizer` of a folder, the `Numbering` of each side, and what a user is told of them.
 
     A piece that the source is written with and the table lacks is the unknown word to Marian. It
     gets an id of its own here, so that texts are cut alike. Those of the target are left out: what
@@ -42,14 +42,17 @@ def read_text(folder, pad, eos, sizes, shares):
         tables.append(_read_table(second, sizes[1], pad, eos))
     elif sizes[0] != sizes[1]:
         raise ValueError(f"{second} must be there, for the sides have {sizes} ids, got none")
-    unknown = [one for one in regular_pieces(models[0], paths[0]) if one not in tables[0]]
+    pieces = [regular_pieces(*one) for one in zip(models, paths, strict=True)]
+    files = [(tables[0], table, paths[0]), (tables[-1], second if tables[1:] else table, paths[1])]
+    notes = [known_pieces(own, *one) for own, one in zip(pieces, files, strict=True)]
+    unknown = [one for one in pieces[0] if one not in tables[0]]
     source = _numbered(tables[0], sizes[0], pad, eos, unknown)
     target, unwritten = source, unknown
     if len(tables) > 1:
         target, unwritten = _numbered(tables[1], sizes[1], pad, eos, []), []
     sides = [renumbered(models[0], source[0], paths[0], codes=True)]
     sides.append(renumbered(models[1], target[0], paths[1], unwritten, codes=True))
-    return Tokenizer(*sides), (source[1], target[1])
+    return Tokenizer(*sides), (source[1], target[1]), tuple(notes)
 
 
 def _require_no_more_pieces(folder, table, second):

@@ -25,3 +25,23 @@ class Numbering(NamedTuple):
         found = np.asarray(array)[[0 if old is None else old for old in self.old]]
         found[[old is None for old in self.old]] = 0
         return found
+
+
+def known_pieces(pieces, vocabulary, path, model):
+    """What a user is told: how many pieces of a SentencePiece model a vocabulary has.
+
+    Args:
+        pieces: those that the model writes texts with.
+        vocabulary: the names that its file has.
+        path, model: the file of the vocabulary, and of the model.
+
+    Raises:
+        ValueError: it has none of them: each word would be unknown.
+    """
+    known = len(set(pieces) & set(vocabulary))
+    if not known:
+        raise ValueError(
+            f"{path} must have pieces of {model}, got none of its {len(pieces):,}, but "
+            f"{', '.join(map(repr, [*vocabulary][4:7]))}"
+        )
+    return f"{path} has {known:,} of the {len(pieces):,} pieces of {model}"

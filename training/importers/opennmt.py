@@ -46,7 +46,7 @@ def _described(folder):
     return next((path for path in found if path.exists()), found[0])
 
 
-def read_opennmt(folder, files, num_heads=None, source_eos=False, activation=None):
+def read_opennmt(folder, files, num_heads=None, source_eos=None, activation=None):
     """The `Imported` of a model directory of OpenNMT-tf, or of one of its checkpoints.
 
     Args:
@@ -54,7 +54,8 @@ def read_opennmt(folder, files, num_heads=None, source_eos=False, activation=Non
             its ending.
         files: a `Files`.
         num_heads: of an attention; None: as `model_description.py` says.
-        source_eos: whether </s> ends a source (`source_sequence_controls`).
+        source_eos: whether </s> ends a source (`source_sequence_controls`); None: as a model of the
+            catalog has it.
         activation: of the feed-forward layers; None: as `model_description.py` says.
 
     Raises:
@@ -72,7 +73,12 @@ def read_opennmt(folder, files, num_heads=None, source_eos=False, activation=Non
                 f"{name} must be given, for {description.path} does not say it of a model that is "
                 "known here"
             )
-    tokenizer, numberings = read_text(files)
+    tokenizer, numberings, notes = read_text(files)
+    if source_eos is None and description.source_eos:
+        notes += (
+            "</s> ends a source, as the automatic configuration of this model has it: if it was "
+            "trained without, give --no-source-eos",
+        )
     found, sizes = read_weights(weights, numberings, files)
     try:
         config = TransformerConfig(
@@ -85,7 +91,7 @@ def read_opennmt(folder, files, num_heads=None, source_eos=False, activation=Non
             activation_dropout=DROPOUT,
             epsilon=EPSILON,
             positions="learned",
-            source_eos=source_eos,
+            source_eos=bool(description.source_eos if source_eos is None else source_eos),
             **sizes,
         )
     except ValueError as error:
@@ -95,4 +101,4 @@ def read_opennmt(folder, files, num_heads=None, source_eos=False, activation=Non
         "max_target_length": min(config.max_positions, LONGEST_TARGET),
     }
     origin = {"system": "OpenNMT-tf", "file": Path(weights.path).name}
-    return Imported(config, found, tokenizer, {**SEARCH, **longest}, origin)
+    return Imported(config, found, tokenizer, {**SEARCH, **longest}, origin, notes)

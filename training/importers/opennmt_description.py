@@ -17,7 +17,10 @@ CATALOG = {
     "TransformerBigSharedEmbeddings": 16,
     "TransformerTiny": 2,
     "ScalingNmtEnDe": 16,
+    "ScalingNmtEnFr": 16,
 }
+# Those whose automatic configuration ends a source with </s>, though no data configuration says it.
+SOURCE_EOS = ("ScalingNmtEnDe", "ScalingNmtEnFr")
 # Activations by their names; its own gelu, `opennmt.layers.gelu`, is an approximation.
 ACTIVATIONS = {
     f"{module}.{name}": ours
@@ -33,11 +36,13 @@ class Description(NamedTuple):
     path: of the file.
     num_heads: of an attention.
     activation: as `TransformerConfig` has it.
+    source_eos: whether its automatic configuration ends a source with </s>.
     """
 
     path: Path
     num_heads: int | None = None
     activation: str | None = None
+    source_eos: bool | None = None
 
 
 def read_description(path):
@@ -58,7 +63,10 @@ def read_description(path):
     made = [*_made_by_calls(tree), *_made_by_classes(tree)]
     if not made:
         return Description(path)
-    described = {_described(path, name, arguments) for name, arguments in made}
+    try:
+        described = {_described(path, name, arguments) for name, arguments in made}
+    except RecursionError as error:
+        raise ValueError(f"{path} must not be nested so deep: {error}") from error
     if len(described) > 1:
         names = ", ".join(name for name, _ in made)
         raise ValueError(f"{path} must describe one model, got {names}, which differ")
@@ -66,9 +74,15 @@ def read_description(path):
 
 
 def _made_by_calls(tree):
-    """(a name of the catalog, the call that makes it) of each call, by `functools.partial` too."""
+    """(a name of the catalog, the call that makes it) of each call, by `functools.partial` too, and
+    by `get_model_from_catalog`, which OpenNMT-tf itself writes for --model_type."""
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
+            if _last_name(call.func) == "get_model_from_catalog":
+                given = [*call.args, *(one.value for one in call.keywords if one.arg == "name")]
+                name = getattr(given[0], "value", None) if given else None
+                if isinstance(name, str) and name in CATALOG:
+                    yield name, ast.Call(call.func, [], [])
             if _last_name(call.func) in CATALOG:
                 yield _last_name(call.func), call
             elif _last_name(call.func) == "partial" and call.args:
@@ -95,7 +109,7 @@ def _described(path, name, call):
     given = {one.arg: one.value for one in call.keywords}
     if call.args or None in given:
         raise ValueError(f"{path}: {name} must be called with arguments by their names alone")
-    found = {"num_heads": CATALOG[name], "activation": "relu"}
+    found = {"num_heads": CATALOG[name], "activation": "relu", "source_eos": name in SOURCE_EOS}
     if "num_heads" in given:
         value = getattr(given["num_heads"], "value", None)
         found["num_heads"] = value if type(value) is int else None

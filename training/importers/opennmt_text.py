@@ -1,17 +1,20 @@
 """The text side of a model of OpenNMT-tf: vocabulary files, and perhaps SentencePiece models."""
 
+import re
+
 from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.renumbering import regular_pieces, renumbered
 from tfformer.text.sides import FILLING, SPECIAL, PieceTable
 from tfformer.text.tokenizer import Tokenizer
-from training.importers.numbering import Numbering
+from training.importers.numbering import Numbering, known_pieces
 
 BEGINNING = ["<blank>", "<s>", "</s>"]  # of each vocabulary file
+SCORED = r"[^\t]+\t-?\d+(\.\d+)?(e-?\d+)?"
 PAD, BOS, EOS = range(3)  # their ids; the unknown word has the last
 
 
 def read_text(files):
-    """The `Tokenizer` of `Files`, and the `Numbering` of each side.
+    """The `Tokenizer` of `Files`, the `Numbering` of each side, and what a user is told of them.
 
     A piece that texts are written with and the vocabulary lacks is the unknown word to OpenNMT-tf.
     In a source it gets an id of its own here, so that texts are cut alike. In a target it is left
@@ -24,15 +27,16 @@ def read_text(files):
     same = (files.source_vocabulary, files.source_model) == (
         files.target_vocabulary, files.target_model,
     )  # fmt: skip
-    source, source_numbering = _side(files.source_vocabulary, files.source_model, True)
+    source, source_numbering, note = _side(files.source_vocabulary, files.source_model, True)
     if same and not source_numbering.unknown:
-        return Tokenizer(source, source), (source_numbering, source_numbering)
-    target, target_numbering = _side(files.target_vocabulary, files.target_model, False)
-    return Tokenizer(source, target), (source_numbering, target_numbering)
+        return Tokenizer(source, source), (source_numbering, source_numbering), note
+    target, target_numbering, more = _side(files.target_vocabulary, files.target_model, False)
+    notes = tuple(dict.fromkeys(note + more))
+    return Tokenizer(source, target), (source_numbering, target_numbering), notes
 
 
 def _side(path, model, is_source):
-    """The side of the tokenizer that a vocabulary file becomes, and its `Numbering`."""
+    """The side of the tokenizer that a vocabulary file becomes, its `Numbering`, and a note."""
     words = read_vocabulary(path)
     unk = len(words)
     others = range(len(BEGINNING), unk)
@@ -40,18 +44,22 @@ def _side(path, model, is_source):
     names = [f"{FILLING}{n}" if words[n] in SPECIAL else words[n] for n in others]
     old, unknown = [PAD, unk, BOS, EOS, *others], []
     if model is None:
-        return PieceTable(names, str(path)), Numbering(old, [])
+        return PieceTable(names, str(path)), Numbering(old, []), ()
     content = read_bytes(model, LONGEST_TEXT)
+    pieces, known = regular_pieces(content, model), set(names)
+    note = known_pieces(pieces, words, path, model)
     if is_source:
-        known = set(names)
-        unknown = [piece for piece in regular_pieces(content, model) if piece not in known]
+        unknown = [piece for piece in pieces if piece not in known]
     more = list(range(len(old), len(old) + len(unknown)))
     side = renumbered(content, [*names, *unknown], model)
-    return side, Numbering(old + [unk] * len(unknown), more)
+    return side, Numbering(old + [unk] * len(unknown), more), (note,)
 
 
 def read_vocabulary(path):
     """The lines of a vocabulary file.
+
+    They may carry the scores of SentencePiece, behind a tab, which are left out. A vocabulary file
+    of SentencePiece itself is read as `onmt-build-vocab --from_format sentencepiece` does it.
 
     Raises:
         ValueError: it is none of OpenNMT-tf.
@@ -62,6 +70,10 @@ def read_vocabulary(path):
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} must be UTF-8, a word a line: {error}") from error
     words = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    if all(re.fullmatch(SCORED, word) for word in words if word not in BEGINNING):
+        words = [word.partition("\t")[0] for word in words]
+        if words[: len(BEGINNING)] != BEGINNING:
+            words = BEGINNING + [word for word in words if word not in SPECIAL]
     if words[: len(BEGINNING)] != BEGINNING:
         raise ValueError(f"{path} must begin with the lines {BEGINNING}, got {words[:3]}")
     if "" in words:

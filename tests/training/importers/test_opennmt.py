@@ -1,5 +1,7 @@
 """An imported model of OpenNMT-tf is the original: ids, logits, scores and texts that it gave."""
 
+from pathlib import Path
+
 import numpy as np
 import opennmt_folders as opennmt
 import pytest
@@ -8,10 +10,11 @@ import tensorflow as tf
 import tfformer
 from export.verification.reference import log_softmax
 from tfformer.config import BOS, EOS, UNK
+from tfformer.text.renumbering import regular_pieces
 from training import import_opennmt
-from training.importers.opennmt import Files
+from training.importers.opennmt import Files, read_opennmt
 from training.importers.opennmt_description import read_description
-from training.importers.opennmt_text import read_text
+from training.importers.opennmt_text import read_text, read_vocabulary
 from training.importers.opennmt_weights import sinusoids
 
 
@@ -132,12 +135,49 @@ def test_sinusoids_by_hand():
          3, "gelu"),
         ("model = lambda: Mine(num_heads=3)", None, None),
         ("raise SystemExit('it is not run')", None, None),
+        # What OpenNMT-tf itself writes for --model_type NAME.
+        ('from opennmt import models\n'
+         'model = lambda: models.get_model_from_catalog("TransformerTiny")\n', 2, "relu"),
+        ('model = lambda: get_model_from_catalog(name="ScalingNmtEnFr")', 16, "relu"),
+        ('model = lambda: models.get_model_from_catalog("LuongAttention")', None, None),
     ],
 )  # fmt: skip
 def test_a_description_is_read_and_not_run(tmp_path, text, heads, activation):
     path = tmp_path / "model_description.py"
     path.write_text(text)
-    assert read_description(path)[1:] == (heads, activation)
+    assert read_description(path)[1:3] == (heads, activation)
+
+
+@pytest.mark.parametrize("name", ["ScalingNmtEnDe", "ScalingNmtEnFr", "TransformerBig", "Mine"])
+def test_what_ends_a_source_is_read_from_the_catalog(name, tmp_path):
+    """`auto_config` of both ScalingNmt models has `source_sequence_controls: {end: true}`."""
+    folder = opennmt.copied("words", tmp_path / "folder")
+    (folder / "model_description.py").write_text(f"model = get_model_from_catalog('{name}')")
+    files = Files(folder / "source.vocab", folder / "target.vocab")
+    in_catalog = name.startswith("Scaling")
+    for given, expected in ((None, in_catalog), (False, False), (True, True)):
+        found = read_opennmt(folder, files, 3, given, "relu")
+        assert found.config.source_eos == expected
+        assert ("give --no-source-eos" in "".join(found.notes)) == (in_catalog and given is None)
+
+
+@pytest.mark.parametrize("has_beginning", [True, False])
+def test_a_vocabulary_with_the_scores_of_sentencepiece_is_read(has_beginning, tmp_path, capsys):
+    folder = opennmt.copied("joint", tmp_path / "folder")
+    words = opennmt.words("joint", tmp_path / "run", folder)
+    path = Path(words[words.index("--vocabulary") + 1])
+    lines = read_vocabulary(path)
+    scored = [f"{line}\t{-number / 8:g}" for number, line in enumerate(lines[3:])]
+    beginning = lines[:3] if has_beginning else [f"{one}\t0" for one in ("<unk>", "<s>", "</s>")]
+    path.write_text("".join(f"{line}\n" for line in [*beginning, *scored]))
+    assert read_vocabulary(path) == lines
+    assert import_opennmt.main(words) == 0
+    known = len(set(lines) & set(regular_pieces(model_of(words).read_bytes())))
+    assert f"{path} has {known:,} of the " in capsys.readouterr().err
+
+
+def model_of(words):
+    return Path(words[words.index("--sentencepiece") + 1])
 
 
 def test_what_an_optimizer_remembers_is_no_weight(tmp_path, capsys):
@@ -188,7 +228,7 @@ def test_what_looks_like_a_code_is_text(tmp_path):
         lines = ["<blank>", "<s>", "</s>", *(one for one in pieces if one not in left_out)]
         (tmp_path / "one.vocab").write_text("".join(f"{line}\n" for line in lines))
         files = Files(tmp_path / "one.vocab", tmp_path / "one.vocab", path, path)
-        tokenizer, _ = read_text(files)
+        tokenizer, *_ = read_text(files)
         for text in (">>de<< the weather", "the >>de<< weather", ">>x<< of"):
             [ids] = tokenizer.encode_source([text]).to_list()
             found = [tokenizer.pieces("source")[n] for n in ids[:-1]]

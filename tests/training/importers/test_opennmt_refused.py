@@ -112,6 +112,23 @@ def test_weights_that_do_not_fit_are_named(tmp_path, refused):
         assert said in refused("words", folder)
 
 
+def test_a_vocabulary_of_another_sentencepiece_model_is_named(tmp_path, refused):
+    folder = opennmt.copied("joint", tmp_path / "folder")
+    path = folder / "joint.vocab"
+    lines = path.read_text().splitlines()
+    changed = [*lines[:3], *(f"{line}\tx" for line in lines[3:])]
+    path.write_text("".join(f"{line}\n" for line in changed))
+    said = refused("joint", folder)
+    assert f"{path} must have pieces of {folder / 'joint.model'}, got none of its " in said
+
+
+def test_a_description_that_is_nested_deep_is_named(tmp_path, refused):
+    folder = opennmt.copied("words", tmp_path / "folder")
+    deep = "model = lambda: Transformer(ffn_activation=" + "-" * 900 + "x)"
+    (folder / "model_description.py").write_text(deep)
+    assert "model_description.py must not be nested so deep" in refused("words", folder)
+
+
 def test_a_sentencepiece_model_that_is_none_is_named(tmp_path, refused):
     folder = opennmt.copied("joint", tmp_path / "folder")
     (folder / "joint.model").write_bytes(b"none")

@@ -110,6 +110,17 @@ def test_a_table_that_does_not_fit_is_named(tmp_path, refused):
         assert "vocab.json must have" in refused(folder)
 
 
+def test_a_sentencepiece_model_of_another_table_is_named(tmp_path, refused):
+    folder = marian.copied("separate", tmp_path / "folder")
+    path = folder / "target_vocab.json"
+    table = json.loads(path.read_text())
+    changed = {piece if piece in ("<unk>", "</s>", "<pad>") else f"{piece}~": n
+               for piece, n in table.items()}  # fmt: skip
+    path.write_text(json.dumps(changed))
+    said = f"{path} must have pieces of {folder / 'target.spm'}, got none of its "
+    assert said in refused(folder)
+
+
 def test_what_the_tokenizer_adds_to_the_tables_is_named(tmp_path, refused):
     folder = marian.copied("joint", tmp_path / "folder")
     path = folder / "added_tokens.json"
