@@ -6,9 +6,9 @@
         --target-vocabulary tgt.vocab --source-eos
     echo "A man walks." | python -m training.translate runs/en-de
 
-FOLDER is a model directory, whose newest checkpoint is read, or a checkpoint, whose path has no
-ending. OpenNMT-tf is not needed. Its model_description.py, beside the checkpoint or a folder above,
-is read and not run; where it does not say so much, --num-heads and --activation do.
+FOLDER is a model directory, whose newest checkpoint is read, or a checkpoint, whose path may end
+with .index. OpenNMT-tf is not needed. Its model_description.py, beside the checkpoint or a folder
+above, is read and not run; where it does not say so much, --num-heads and --activation do.
 Vocabularies and SentencePiece models are those that its data configuration names; one for both
 sides, or one for each. Without a SentencePiece model, texts are cut already, as they were there,
 with a blank between two words. RUN must not exist yet.

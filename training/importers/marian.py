@@ -14,6 +14,7 @@ What differs is settled here, in the weights, once; the model that comes out has
 
 from pathlib import Path
 
+from training.importers.foreign import MARIAN, described
 from training.importers.imported import Imported
 from training.importers.marian_options import configuration, read_options
 from training.importers.marian_search import (
@@ -47,6 +48,8 @@ def read_marian(folder):
         OSError: a file cannot be read.
     """
     folder = Path(folder)
+    if (found := described(folder)) != MARIAN:
+        raise ValueError(f"{folder} must be a Marian folder (config.json: model_type), got {found}")
     for name in NEEDED:
         if not folder.joinpath(name).is_file():
             raise ValueError(f"{folder} must be a Marian folder, with {name}, got none")

@@ -51,7 +51,7 @@ def read_opennmt(folder, files, num_heads=None, source_eos=None, activation=None
 
     Args:
         folder: the directory, whose newest checkpoint is read; or the path of a checkpoint, without
-            its ending.
+            its ending or of one of its files.
         files: a `Files`.
         num_heads: of an attention; None: as `model_description.py` says.
         source_eos: whether </s> ends a source (`source_sequence_controls`); None: as a model of the

@@ -2,13 +2,16 @@
 
 import glob
 import math
+import re
 from pathlib import Path
 
 import numpy as np
 
 from tfformer.files import LONGEST_TEXT, regular_size
+from training.importers.foreign import described
 from training.importers.weights import Weights
 
+ENDING = r"\.(index|data-\d{5}-of-\d{5})$"  # of the files of a checkpoint
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 SLOT = ".OPTIMIZER_SLOT"  # what an optimizer remembers of a weight
 SOURCE = "model/examples_inputter/features_inputter/embedding"
@@ -39,19 +42,23 @@ FEED_FORWARD = {"inner": "inner", "outer": "outer"}
 def read_checkpoint(path):
     """The `Weights` of a checkpoint, or of the newest one of a directory.
 
+    Args:
+        path: the directory; or the checkpoint, also as one of its files.
+
     Raises:
         ValueError: there is none, or it is damaged, or none of a Transformer.
         OSError: a file cannot be read.
     """
     import tensorflow as tf
 
-    prefix = path
+    prefix = re.sub(ENDING, "", str(path))
     if Path(path).is_dir():
         if (named := Path(path, "checkpoint")).exists():
             regular_size(named, LONGEST_TEXT)
         prefix = tf.train.latest_checkpoint(str(path))
         if prefix is None:
-            raise ValueError(f"{path} must be a model directory with a checkpoint, got none")
+            other = f", but {described(path)}" if Path(path, "config.json").exists() else ""
+            raise ValueError(f"{path} must be a model directory with a checkpoint, got none{other}")
     files = Path(prefix).parent.glob(f"{glob.escape(Path(prefix).name)}.*")
     size = sum(regular_size(file) for file in files)
     try:

@@ -1,0 +1,34 @@
+"""What a folder of another system is, and which command reads it."""
+
+from pathlib import Path
+
+from tfformer.files import read_json
+
+MARIAN = "a Marian model of Hugging Face, which `python -m training.import_marian` reads"
+OPENNMT = "a model directory of OpenNMT-tf, which `python -m training.import_opennmt` reads"
+KERAS_HUB = "which `python -m export.keras_hub` exports"
+# The families of Hugging Face that KerasHub reads and a service here is made of.
+OF_KERAS_HUB = ("bart", "gemma", "gemma2", "gemma3_text", "mistral", "t5gemma")
+
+
+def described(folder):
+    """What a folder is by its `config.json`, in words, and what can read it.
+
+    Raises:
+        ValueError: that file is damaged.
+        OSError: it cannot be read.
+    """
+    folder = Path(folder)
+    if not (folder / "config.json").exists():
+        is_opennmt = (folder / "model_description.py").exists() or (folder / "checkpoint").exists()
+        return OPENNMT if is_opennmt else "a folder without config.json"
+    config = read_json(folder / "config.json")
+    family = config.get("model_type")
+    if family == "marian":
+        return MARIAN
+    if {"format", "sha256"} <= config.keys():
+        return "a run, which needs no import"
+    if "registered_name" in config:
+        return f"a preset of KerasHub, {KERAS_HUB}"
+    reader = KERAS_HUB if family in OF_KERAS_HUB else "which nothing here reads"
+    return f"a model of the family {family!r:.99}, {reader}"
