@@ -17,6 +17,7 @@ from tfformer.files import (
     read_bytes,
     read_json,
     unpack,
+    whole_folder,
     write_atomically,
 )
 
@@ -115,3 +116,55 @@ def test_a_run_of_pipes_and_devices_is_refused(tmp_path):
 def test_what_can_name_no_file(name):
     assert not is_file_name(name)
     assert is_file_name("model-00001-of-2.safetensors")
+
+
+# A folder, whole or not at all.
+
+LEFT = ".old.0123456789abcdef.partial"
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_folder_appears_when_it_is_whole(tmp_path):
+    with whole_folder(tmp_path / "new", "file") as folder:
+        (folder / "file").touch()
+        assert names(tmp_path) == [folder.name]
+    assert names(tmp_path) == ["new"] and names(tmp_path / "new") == ["file"]
+    with pytest.raises(ZeroDivisionError), whole_folder(tmp_path / "other", "file"):
+        raise ZeroDivisionError
+    assert names(tmp_path) == ["new"]
+
+
+def test_what_a_killed_process_has_left_is_removed(tmp_path):
+    left = tmp_path / LEFT
+    left.mkdir()
+    (left / "file").touch()
+    (left / ".file.0123456789abcdef.partial").touch()
+    with whole_folder(tmp_path / "new", "file"):
+        assert not left.exists()
+
+
+def test_a_folder_that_is_in_use_or_of_somebody_else_stays(tmp_path):
+    for name in (LEFT, ".cache.partial", ".x.0123.partial", "old.0123456789abcdef.partial"):
+        (tmp_path / name).mkdir()
+    (tmp_path / LEFT / "thesis.txt").touch()
+    (tmp_path / ".link.0123456789abcdef.partial").symlink_to(tmp_path / ".cache.partial")
+    (tmp_path / ".file.0123456789abcdef.partial").touch()
+    before = names(tmp_path)
+    with whole_folder(tmp_path / "one", "file") as one, whole_folder(tmp_path / "two", "file"):
+        (one / "file").touch()
+        assert one.exists()
+    assert names(tmp_path) == sorted([*before, "one", "two"])
+
+
+def test_on_a_disk_without_locks_it_works_and_nothing_is_removed(tmp_path, monkeypatch):
+    def unsupported(*_):
+        raise OSError("no locks")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    (tmp_path / LEFT).mkdir()
+    with whole_folder(tmp_path / "new", "file"):
+        pass
+    assert names(tmp_path) == sorted([LEFT, "new"])

@@ -1,10 +1,13 @@
 """Files that are whole or not there: JSON, arrays by name, anything in bytes."""
 
+import contextlib
 import hashlib
 import io
 import json
 import os
+import re
 import secrets
+import shutil
 import stat
 import zipfile
 from pathlib import Path
@@ -15,6 +18,7 @@ import numpy as np
 KINDS = {dict: "object", list: "array"}
 # The key of a JSON object under which the sha256 of all its others stands.
 CHECKSUM = "checksum"
+PARTIAL = r"\..+\.[0-9a-f]{16}\.partial"  # the name of a file or folder that is not whole yet
 LONGEST_TEXT = 100_000_000  # bytes of a file of JSON or words, which memory has ten times
 
 
@@ -58,6 +62,71 @@ def sweep(path):
     path = Path(path)
     for left in path.parent.glob(f".{path.name}.*.partial"):
         left.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(directory, parts):
+    """A new hidden folder beside `directory`, which is renamed to that when the block has ended.
+
+    If the block fails, the folder is removed. What processes that were killed have left beside
+    `directory` is removed first. A folder that is locked belongs to one that is at work. On a disk
+    without locks nothing is removed.
+
+    Args:
+        directory: the path, where nothing is yet.
+        parts: the pattern of the names of files in such a folder. A folder with others stays.
+    """
+    directory = Path(directory)
+    for left in directory.parent.glob(".*.partial"):
+        if re.fullmatch(PARTIAL, left.name) and not left.is_symlink() and left.is_dir():
+            _remove_left(left, rf"{parts}|{PARTIAL}")
+    handle = None
+    while handle is None:  # another process may have swept it before it was locked
+        folder = directory.parent / f".{directory.name}.{secrets.token_hex(8)}.partial"
+        folder.mkdir()
+        try:
+            handle = _locked(folder)
+        except OSError:
+            handle = os.open(folder, os.O_RDONLY)
+    try:
+        yield folder
+        folder.rename(directory)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        os.close(handle)
+
+
+def _remove_left(folder, parts):
+    """Removes a folder of `whole_folder`, unless it is in use or has other files than its own."""
+    try:
+        handle = _locked(folder)
+    except OSError:  # no locks there, or gone by now
+        return
+    if handle is not None:
+        if all(re.fullmatch(parts, path.name) for path in folder.iterdir()):
+            shutil.rmtree(folder, ignore_errors=True)
+        os.close(handle)
+
+
+def _locked(folder):
+    """A descriptor that locks a folder until it is closed; None if another process has the lock,
+    or has removed the folder. A process that is killed gives the lock up."""
+    import fcntl  # which Windows has not
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if folder.exists():
+            return handle
+    except BlockingIOError:
+        pass
+    except OSError:
+        os.close(handle)
+        raise
+    os.close(handle)
+    return None
 
 
 def regular_size(path, most=None):

@@ -14,8 +14,6 @@ import functools
 import hashlib
 import os
 import random
-import secrets
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +26,7 @@ from tfformer.files import (
     read_bytes,
     read_json,
     unpack,
+    whole_folder,
     write_atomically,
     write_json,
 )
@@ -35,6 +34,8 @@ from tfformer.layers.matrices import float_matrix
 from tfformer.models import ENCODER_DECODER, FAMILIES, family_of
 
 FORMAT = 1
+# The names of the files of a run.
+PARTS = r"config\.json|weights-[0-9a-f]{16}\.npz|(source|target)\.[a-z]+"
 
 
 def variable_name(variable):
@@ -150,7 +151,8 @@ def require_new(name, directory):
 
 
 def save_new(directory, *run):
-    """A run directory that is not there yet, whole or not at all.
+    """A run directory that is not there yet, whole or not at all. What processes that were killed
+    here have left beside it is removed.
 
     Args:
         directory: its path.
@@ -163,13 +165,8 @@ def save_new(directory, *run):
     directory = Path(directory)
     require_new("directory", directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    partial = directory.parent / f".{directory.name}.{secrets.token_hex(8)}.partial"
-    try:
+    with whole_folder(directory, PARTS) as partial:
         save(partial, *run)
-        partial.rename(directory)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def read_config(directory):
