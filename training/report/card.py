@@ -259,7 +259,7 @@ def _training(task, sessions, history):
 
 def _speed(history):
     """Tokens and their speed, of the epochs whose tokens were counted."""
-    counted = [row for row in history if "tokens" in row]
+    counted = [row for row in history if "tokens" in row and row.get("tokens_per_second")]
     if counted:
         tokens = sum(row["tokens"] for row in counted)
         seconds = sum(row["tokens"] / row["tokens_per_second"] for row in counted)

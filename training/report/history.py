@@ -20,10 +20,25 @@ def write_history(directory, rows):
 
 
 def read_history(directory):
-    """The rows of a run directory, numbers by name; none if it has no history."""
+    """The rows of a run directory, numbers by name; none if it has no history.
+
+    Raises:
+        RunError: it is damaged: no table of numbers, or a row has no epoch.
+    """
+    from tfformer.files import LONGEST_TEXT, RunError, read_bytes
+
     path = Path(directory) / LOG
-    if not path.is_file():
+    if not path.exists():
         return []
-    with path.open(newline="") as file:
-        rows = csv.DictReader(file)
-        return [{name: float(value) for name, value in row.items() if value} for row in rows]
+    content = read_bytes(path, LONGEST_TEXT)
+    try:
+        rows = csv.DictReader(io.StringIO(content.decode(), newline=""), strict=True)
+        if "epoch" not in (rows.fieldnames or ["epoch"]):
+            raise ValueError("it has no column epoch")
+        rows = [{name: float(value) for name, value in row.items() if value} for row in rows]
+    except (ValueError, TypeError, csv.Error) as error:
+        raise RunError(f"{path} is damaged: it must be a table of numbers: {error}") from error
+    for number, row in enumerate(rows, 1):
+        if not row.get("epoch", 0) >= 1:
+            raise RunError(f"{path} is damaged: row {number} must have an epoch of at least 1")
+    return rows

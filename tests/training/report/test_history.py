@@ -1,0 +1,53 @@
+"""A history there and back, and one that is damaged."""
+
+import os
+
+import pytest
+
+from tfformer.files import RunError
+from training.pictures.curves import curves_figure
+from training.report.history import LOG, read_history, write_history
+from training.report.picture import write_picture
+
+ROWS = [{"epoch": 1.0, "loss": 3.5}, {"epoch": 2.0, "loss": 2.5, "val_loss": 2.25, "val_bleu": 7.0}]
+
+
+def test_a_history_comes_back_as_it_was_written(tmp_path):
+    assert read_history(tmp_path) == []
+    write_history(tmp_path, ROWS)
+    assert read_history(tmp_path) == ROWS
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"epoch,loss\n1,2,3\n",  # more values than columns
+        b"epoch,loss\n1,x\n",
+        b"epoch,loss\n1,2\n3\n,4\n",  # a row without its epoch
+        b"loss\n2\n",
+        b"epoch,loss\nnan,2\n",
+        b"epoch,loss\n0,2\n",
+        b"epoch\x00,loss\n1,2\n",
+        b'epoch,loss\n1,"2\n',
+        b"epoch," + b"l" * 200_000 + b"\n1,2\n",
+        b"\xff\xfe\x00epoch",
+        bytes(999),
+    ],
+)
+def test_a_damaged_history_is_named(content, tmp_path):
+    (tmp_path / LOG).write_bytes(content)
+    with pytest.raises(RunError, match=f"{LOG} is damaged: "):
+        read_history(tmp_path)
+
+
+def test_a_history_that_is_a_pipe_is_named(tmp_path):
+    os.mkfifo(tmp_path / LOG)
+    with pytest.raises(RunError, match=f"{LOG} must be a regular file, got a pipe"):
+        read_history(tmp_path)
+
+
+def test_what_a_history_lacks_is_not_drawn(tmp_path):
+    (tmp_path / LOG).write_text("epoch,val_bleu,loss\n1,inf,1e300\n7,,nan\n")
+    figure = curves_figure(read_history(tmp_path), "val_bleu", "BLEU")
+    write_picture(tmp_path / "curves.png", figure)
+    assert (tmp_path / "curves.png").stat().st_size > 1000
