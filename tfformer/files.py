@@ -35,16 +35,23 @@ class RunError(ValueError):
 
 
 def write_atomically(path, content, folder=None):
-    """Writes the bytes so that `path` holds the old content or the new, never a part of it.
+    """Writes a file so that `path` holds the old content or the new, never a part of it.
 
-    Until then they are in a hidden file in `folder`, of the same file system. Default: beside it.
+    Args:
+        path: of the file.
+        content: its bytes; or a function that writes them into an open file and returns the path,
+            whose name may be a checksum of them.
+        folder: where a hidden file is until then, of the same file system. Default: beside it.
     """
     path = Path(path)
     name = f".{path.name}.{secrets.token_hex(8)}.partial"
     temporary = Path(folder or path.parent, name)
     try:
-        with open(temporary, "xb") as file:  # nobody else's: not a link that was put there before
-            file.write(content)
+        with open(temporary, "x+b") as file:  # nobody else's: not a link that was put there before
+            if callable(content):
+                path = content(file)
+            else:
+                file.write(content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)

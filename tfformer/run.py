@@ -10,19 +10,20 @@
 old run or the new one whole, whatever kills the writer in between.
 """
 
+import concurrent.futures
 import functools
 import hashlib
 import os
 import random
 from pathlib import Path
 
+import keras
 import numpy as np
 from keras import ops
 
 from tfformer.files import (
     RunError,
     is_file_name,
-    pack,
     read_bytes,
     read_json,
     unpack,
@@ -60,12 +61,19 @@ def model_weights(model):
 @functools.cache
 def _weight_shapes(family, sizes):
     """{name: shape} of the weights of a model, by its family and its configuration."""
+
+    def found():
+        with keras.StatelessScope(initialize_variables=False):  # no weight has memory there
+            model = FAMILIES[family].model(sizes)
+        return {variable_name(v): tuple(v.shape) for v in model.weights}
+
     state = random.getstate()
     try:  # Keras seeds the initial weights by `random`, whose numbers are the caller's
-        model = FAMILIES[family].model(sizes)
+        # In a thread of its own, with which Keras forgets weights that were never made.
+        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+            return thread.submit(found).result()
     finally:
         random.setstate(state)
-    return {variable_name(v): tuple(v.shape) for v in model.weights}
 
 
 def save(directory, model, tokenizer, search=None, training=None, weights=None):
@@ -98,31 +106,46 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
     """
     from tfformer.text.tokenizer import Tokenizer
 
-    directory, family = Path(directory), family_of(model)
+    family = family_of(model)
     if not isinstance(tokenizer, Tokenizer):
         raise ValueError(f"tokenizer must be a Tokenizer, got {tokenizer!r}")
     if not isinstance(search or {}, dict):
         raise ValueError(f"search must be a dict of options, got {search!r}")
     weights = model_weights(model) if weights is None else weights
-    _check_shapes(_weight_shapes(family, model.config), weights)
+    save_weights(directory, family, model.config, weights, tokenizer, search, training)
+
+
+def save_weights(directory, family, sizes, weights, tokenizer, search=None, training=None):
+    """What `save` does, of a model by its family, configuration and weights, arrays by name."""
+    directory = Path(directory)
+    _check_shapes(_weight_shapes(family, sizes), weights)
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "config.json").exists():
         _refuse_other_tokenizer(directory, tokenizer)
-    content = pack(weights)
-    digest = hashlib.sha256(content).hexdigest()
-    weights_name = f"weights-{digest[:16]}.npz"
-    files = {weights_name: content, **tokenizer.files}
-    for name, content in files.items():
+    checksums = {}
+
+    def write_weights(file):
+        np.savez(file, **weights)
+        file.seek(0)
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        path = directory / f"weights-{digest[:16]}.npz"
+        checksums[path.name] = digest
+        return path
+
+    write_atomically(directory / "weights.npz", write_weights)
+    [weights_name] = checksums
+    for name, content in tokenizer.files.items():
+        checksums[name] = hashlib.sha256(content).hexdigest()
         path = directory / name
         if not path.exists() or path.read_bytes() != content:
             write_atomically(path, content)
     config = {
         "format": FORMAT,
         **({"family": family} if family != ENCODER_DECODER else {}),
-        "model": model.config.to_dict(),
+        "model": sizes.to_dict(),
         "search": search or {},
         "weights": weights_name,
-        "sha256": {name: hashlib.sha256(content).hexdigest() for name, content in files.items()},
+        "sha256": checksums,
         "training": training or {},
     }
     write_json(directory / "config.json", config)
@@ -150,13 +173,14 @@ def require_new(name, directory):
         raise FileExistsError(f"{name} must not exist yet, got {directory}")
 
 
-def save_new(directory, *run):
+def save_new(directory, *run, write=save):
     """A run directory that is not there yet, whole or not at all. What processes that were killed
     here have left beside it is removed.
 
     Args:
         directory: its path.
-        *run: the rest of what `save` takes.
+        *run: the rest of what `write` takes.
+        write: `save` (default) or `save_weights`.
 
     Raises:
         FileExistsError: there is something by that name.
@@ -166,7 +190,7 @@ def save_new(directory, *run):
     require_new("directory", directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(directory, PARTS) as partial:
-        save(partial, *run)
+        write(partial, *run)
 
 
 def read_config(directory):

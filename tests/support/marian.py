@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 
 import numpy as np
 from paths import DATA
@@ -49,3 +50,18 @@ def copied(name, to):
 def changed(path, **options):
     """Puts options into a JSON file."""
     path.write_text(json.dumps({**json.loads(path.read_text()), **options}))
+
+
+def write_safetensors(path, arrays, **changes):
+    """The format by hand; `changes` are entries of the header."""
+    header, content = {}, b""
+    for name, array in arrays.items():
+        end = len(content) + array.nbytes
+        header[name] = {
+            "dtype": {2: "F16", 4: "F32", 8: "F64"}[array.itemsize],
+            "shape": array.shape,
+            "data_offsets": [len(content), end],
+        }
+        content += array.tobytes()
+    header = json.dumps({**header, **changes}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + content)

@@ -1,5 +1,6 @@
 """What an importer makes of a foreign folder, and how it becomes a run."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 from tfformer import run
@@ -10,7 +11,7 @@ class Imported(NamedTuple):
     """A model from elsewhere.
 
     config: its `TransformerConfig`.
-    weights: {name of a variable of ours: array}; what it lacks is a state of dropout.
+    weights: {name of a variable of ours: array}.
     tokenizer: its `Tokenizer`.
     search: the options of the search that a run keeps, by name.
     origin: what is worth remembering of where it is from, anything JSON.
@@ -47,11 +48,12 @@ def write(imported, directory):
     """
     from tfformer.service.families import SERVICES
 
-    model = FAMILIES[ENCODER_DECODER].model(imported.config)
-    missing = set(run.model_weights(model)) - set(imported.weights)
-    if missing := sorted(name for name in missing if "seed_generator" not in name):
-        raise ValueError(f"weights must be the model's own, got none for {missing[0]}")
-    run.set_weights(model, imported.weights, partly=True)
-    SERVICES[ENCODER_DECODER](model, imported.tokenizer, **imported.search)  # which checks them
+    config, tokenizer, search = imported.config, imported.tokenizer, imported.search
+    # The service checks the options of the search, of a model of any width and depth.
+    small = {"d_model": 2 * config.num_heads, "d_ff": 1}
+    small |= {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    model = FAMILIES[ENCODER_DECODER].model(dataclasses.replace(config, **small))
+    SERVICES[ENCODER_DECODER](model, tokenizer, **search)
+    parts = ENCODER_DECODER, config, imported.weights, tokenizer, search
     training = {"imported": imported.origin}
-    run.save_new(directory, model, imported.tokenizer, imported.search, training)
+    run.save_new(directory, *parts, training, write=run.save_weights)

@@ -70,20 +70,20 @@ def _tables(weights, options, numberings, impossible):
     """How they are tied, and what they and the bias of the output layer become."""
     source_size, target_size = options["vocab_size"], options["decoder_vocab_size"]
     counts = {"encoder": source_size, "decoder": target_size, "output": target_size}
-    encoder, decoder, output = (
-        weights.take(_name(part, weights, options), count, options["d_model"])
-        for part, count in counts.items()
-    )
+    names = {part: _name(part, weights, options) for part in counts}
+    tables = {names[part]: count for part, count in counts.items()}
+    width, order = options["d_model"], alternating(options["d_model"])
+    tables = {name: weights.take(name, n, width)[:, order] for name, n in tables.items()}
+    encoder, decoder, output = (tables[name] for name in names.values())
     weights.pass_over(SHARED, *TABLES.values())  # a file may have one matrix by several names
-    order = alternating(options["d_model"])
     source, target = numberings
-    found = {"target_embedding/embeddings": target.rows(decoder)[:, order]}
+    found = {"target_embedding/embeddings": target.rows(decoder)}
     tied = "all" if source is target and np.array_equal(encoder, decoder) else "target"
     if not np.array_equal(decoder, output):
         tied = "none"
-        found["output_projection/kernel"] = target.rows(output)[:, order].T
+        found["output_projection/kernel"] = target.rows(output).T
     if tied != "all":
-        found["source_embedding/embeddings"] = source.rows(encoder)[:, order]
+        found["source_embedding/embeddings"] = source.rows(encoder)
     # A folder may be without a bias, which is none then.
     bias = weights.take(BIAS, 1, target_size) if BIAS in weights else np.zeros((1, target_size))
     bias = target.rows(bias.astype("float32").T)[:, 0]

@@ -134,9 +134,15 @@ class _Reading:
     def tables(self, numberings, files):
         """Embeddings, positions, output layer."""
         source, target = numberings
-        encoder = self._table(SOURCE, source, files.source_vocabulary)
+        self._require_size(SOURCE, source, files.source_vocabulary)
         has_two = TARGET in self.weights
-        decoder = self._table(TARGET if has_two else SOURCE, target, files.target_vocabulary)
+        name = TARGET if has_two else SOURCE
+        self._require_size(name, target, files.target_vocabulary)
+        table = self.weights.take(SOURCE, source.old_size, self.width)
+        encoder = source.rows(table)
+        if has_two:
+            table = self.weights.take(TARGET, target.old_size, self.width)
+        decoder = target.rows(table)
         found = {"target_embedding/embeddings": decoder, **self._positions()}
         tied = "target"
         if f"{OUTPUT}/kernel" in self.weights:
@@ -153,7 +159,8 @@ class _Reading:
         self.sizes |= {"tie_embeddings": tied, "output_bias": f"{OUTPUT}/bias" in self.weights}
         return found
 
-    def _table(self, name, numbering, vocabulary):
+    def _require_size(self, name, numbering, vocabulary):
+        """Raises a ValueError unless a table is there, of as many rows as a vocabulary has ids."""
         if name not in self.weights:
             raise ValueError(f"{self.weights.path} must have one source of words, got no {name}")
         rows = self.weights.shape(name)[:1]
@@ -162,7 +169,6 @@ class _Reading:
                 f"{vocabulary} must have as many words as the model, {rows[0] - 1:,} and the "
                 f"unknown one, got {numbering.old_size - 1:,}"
             )
-        return numbering.rows(self.weights.take(name, numbering.old_size, self.width))
 
     def _positions(self):
         """Both tables of positions: those that were learned, or sinusoids as OpenNMT-tf has them.

@@ -14,7 +14,8 @@ INDEX = "model.safetensors.index.json"  # of a model in several files
 
 
 class Weights:
-    """Arrays by name, and which of them nobody has asked for.
+    """Arrays by name, and which of them nobody has asked for. Each is given away once, so that
+    memory does not hold it twice.
 
     Args:
         arrays: {name: array}.
@@ -23,6 +24,7 @@ class Weights:
 
     def __init__(self, arrays, path):
         self._arrays, self.path = dict(arrays), path
+        self._shapes = {name: array.shape for name, array in arrays.items()}
         self._left = set(arrays)
 
     @classmethod
@@ -43,21 +45,21 @@ class Weights:
         raise ValueError(f"{folder} must have one of {[*READERS, INDEX]}, got none")
 
     def __contains__(self, name):
-        return name in self._arrays
+        return name in self._shapes
 
     def shape(self, name):
         """The shape of the array of this name; () if there is none."""
-        return self._arrays[name].shape if name in self._arrays else ()
+        return self._shapes.get(name, ())
 
     def take(self, name, *shape):
-        """The array of this name, float32.
+        """The array of this name, float32. It is not kept.
 
         Raises:
             ValueError: there is none, it is of another shape, or not all of it is finite.
         """
         if name not in self._arrays:
             raise ValueError(f"{self.path} must have a weight {name}, got none")
-        array = self._arrays[name]
+        array = self._arrays.pop(name)
         self._left.discard(name)
         if array.shape != shape:
             raise ValueError(f"{self.path}: {name} must be of shape {shape}, got {array.shape}")
@@ -77,6 +79,8 @@ class Weights:
 
     def pass_over(self, *names):
         """Takes these, if they are there, for nothing."""
+        for name in names:
+            self._arrays.pop(name, None)
         self._left -= set(names)
 
     def require_all_taken(self):

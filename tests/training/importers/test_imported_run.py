@@ -1,5 +1,7 @@
 """A run that was imported is a run like any other: converted, fine-tuned, exported."""
 
+import tracemalloc
+
 import marian
 import numpy as np
 import pytest
@@ -12,6 +14,9 @@ from tfformer.run import load_model, model_weights
 from tfformer.service.score import score
 from tfformer.service.translation import serving_default
 from training import import_marian, train
+from training.importers.imported import write
+from training.importers.marian import read_marian
+from training.importers.safetensors import read_safetensors
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +25,28 @@ def runs(tmp_path_factory):
     for name in marian.FOLDERS:
         assert import_marian.main([str(marian.folder(name)), str(base / name)]) == 0
     return base
+
+
+def test_an_import_takes_little_more_memory_than_the_file(tmp_path):
+    """The weights are in memory once, and a part of them twice."""
+    folder, size = marian.copied("joint", tmp_path / "folder"), 30_011
+    marian.changed(folder / "config.json", encoder_ffn_dim=size, decoder_ffn_dim=size)
+    path = folder / "model.safetensors"
+    arrays = read_safetensors(path)
+    for name, array in arrays.items():
+        shape = [size if n == 17 else n for n in array.shape]
+        arrays[name] = np.resize(array, shape)
+    marian.write_safetensors(path, arrays)
+    del arrays, array
+    tracemalloc.start()
+    try:
+        write(read_marian(folder), tmp_path / "run")
+        used = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 15_000_000
+    assert used < 1.5 * path.stat().st_size
+    assert load_model(tmp_path / "run").config.d_ff == size
 
 
 @pytest.mark.parametrize("name", ["joint", "separate"])

@@ -141,27 +141,12 @@ def test_what_the_tokenizer_adds_to_the_tables_is_named(tmp_path, refused):
     assert "vocab.json must be of characters of Unicode, got '\\ud800'" in refused(folder)
 
 
-def write_safetensors(path, arrays, **changes):
-    """The format by hand; `changes` are entries of the header."""
-    header, content = {}, b""
-    for name, array in arrays.items():
-        end = len(content) + array.nbytes
-        header[name] = {
-            "dtype": {2: "F16", 4: "F32", 8: "F64"}[array.itemsize],
-            "shape": array.shape,
-            "data_offsets": [len(content), end],
-        }
-        content += array.tobytes()
-    header = json.dumps({**header, **changes}).encode()
-    path.write_bytes(struct.pack("<Q", len(header)) + header + content)
-
-
 @pytest.fixture
 def own(tmp_path):
     """A folder of one's own, a function that writes its weights, and these."""
     folder = marian.copied("joint", tmp_path / "folder")
     path = folder / "model.safetensors"
-    return folder, lambda arrays: write_safetensors(path, arrays), read_safetensors(path)
+    return folder, lambda arrays: marian.write_safetensors(path, arrays), read_safetensors(path)
 
 
 def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(own, refused):
@@ -185,7 +170,7 @@ def test_weights_that_are_missing_foreign_or_of_other_shapes_or_not_finite(own, 
 
 def test_headers_of_safetensors_that_lie(tmp_path):
     path, array = tmp_path / "file.safetensors", np.arange(6, dtype="float32").reshape(2, 3)
-    write_safetensors(path, {"a": array, "b": array.astype("float16")})
+    marian.write_safetensors(path, {"a": array, "b": array.astype("float16")})
     found = read_safetensors(path)
     np.testing.assert_array_equal(found["a"], array)
     np.testing.assert_array_equal(found["b"], array)
@@ -200,7 +185,7 @@ def test_headers_of_safetensors_that_lie(tmp_path):
         ({"shape": [2**64, 0], "data_offsets": [0, 0]}, "a must have sizes"),
         ({"shape": [2, 2], "data_offsets": [0, 16]}, "arrays must fill 24 bytes, got 16"),
     ):
-        write_safetensors(path, {"a": array}, a={**entry, **change})
+        marian.write_safetensors(path, {"a": array}, a={**entry, **change})
         with pytest.raises(ValueError, match=said):
             read_safetensors(path)
     path.write_bytes(struct.pack("<Q", 2**40) + b"{}")
@@ -217,8 +202,8 @@ def test_arrays_of_safetensors_have_bytes_of_their_own(tmp_path):
         ([20, 44], "begin where the one before it ends, at 24, got bytes 20 to 44"),
         ([28, 52], "begin where the one before it ends, at 24, got bytes 28 to 52"),
     ):
-        write_safetensors(path, {"a": array, "filling": array}, filling={})
-        write_safetensors(path, {"a": array}, b={**entry, "data_offsets": other})
+        marian.write_safetensors(path, {"a": array, "filling": array}, filling={})
+        marian.write_safetensors(path, {"a": array}, b={**entry, "data_offsets": other})
         with pytest.raises(ValueError, match=said):
             read_safetensors(path)
     header = json.dumps(entry)
@@ -424,7 +409,7 @@ def test_weights_in_several_files_are_put_together(own, tmp_path, capsys):
     half, whole = len(arrays) // 2, folder / "model.safetensors"
     names, places = ["model-00001-of-2.safetensors", "model-00002-of-2.safetensors"], {}
     for name, part in zip(names, (list(arrays)[:half], list(arrays)[half:]), strict=True):
-        write_safetensors(folder / name, {key: arrays[key] for key in part})
+        marian.write_safetensors(folder / name, {key: arrays[key] for key in part})
         places |= dict.fromkeys(part, name)
     assert import_marian.main([str(folder), str(tmp_path / "whole")]) == 0
     whole.unlink()
