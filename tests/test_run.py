@@ -15,7 +15,7 @@ from disk import no_file_over
 import tfformer
 from export import ctranslate2
 from tfformer import RunError, Tokenizer, Transformer, TransformerConfig, Translator, run
-from tfformer.files import unpack
+from tfformer.files import sweep, unpack
 from tfformer.models import FAMILIES, Family
 from tfformer.service.families import SERVICES
 
@@ -422,3 +422,19 @@ def test_saving_draws_no_random_number_of_the_caller(tokenizer, tmp_path):
     state = random.getstate()
     run.save(tmp_path / "run", model, tokenizer)
     assert random.getstate() == state
+
+
+def test_what_a_killed_save_leaves_is_swept_as_weights_are(directory, monkeypatch):
+    """A training sweeps by this pattern."""
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", killed)
+    monkeypatch.setattr("pathlib.Path.unlink", lambda *_, **__: None)
+    with pytest.raises(KeyboardInterrupt):
+        run.save(directory, *run.load(directory))
+    monkeypatch.undo()
+    [left] = [path for path in directory.iterdir() if path.suffix == ".partial"]
+    sweep(directory / "weights-*")
+    assert not left.exists()

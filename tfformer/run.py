@@ -132,7 +132,7 @@ def save_weights(directory, family, sizes, weights, tokenizer, search=None, trai
         checksums[path.name] = digest
         return path
 
-    write_atomically(directory / "weights.npz", write_weights)
+    write_atomically(directory / "weights-new.npz", write_weights)
     [weights_name] = checksums
     for name, content in tokenizer.files.items():
         checksums[name] = hashlib.sha256(content).hexdigest()
