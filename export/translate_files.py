@@ -5,9 +5,10 @@
 
 FILE, text or .gz, becomes OUTPUT/FILE (without .gz), line for line. No more than a few thousand
 lines are in memory. A file appears under its name when it is whole; until then it is FILE.partial,
-and FILE.progress.json says how far it has come. Killed at any moment and started again with the
-same words, it goes on from there: no line is lost and none is there twice. A file that is there
-already is left as it is.
+and FILE.progress.json says how far it has come: so no FILE may have a name that ends like these.
+Killed at any moment and started again with the same words, it goes on from there: no line is lost
+and none is there twice. If the source or the model has other content by then, it refuses. A file
+that is there already is left as it is.
 
 On several machines give each its --shard, of as many as there are machines: it takes every so
 many-th file. The same transform in a pipeline of Apache Beam is `export.beam`.
@@ -17,11 +18,13 @@ is kept; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import contextlib
+import errno
 import gzip
 import hashlib
 import json
 import os
 import re
+import stat
 import sys
 import time
 import zlib
@@ -33,6 +36,7 @@ from export.command import Parser, count
 from export.lines import as_line, batches, read_lines
 
 CHUNK = 2048  # lines between two records of the progress
+PARTIAL, RECORD = ".partial", ".progress.json"  # what the names of unfinished work end with
 
 
 def parser():
@@ -61,8 +65,8 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
         source: the file, text or .gz.
         target: where the translation goes; it appears there when it is whole.
         translate: a function of a list of lines that gives as many.
-        identity: what the translation depends on besides the source, JSON: work that was begun
-            with something else is refused.
+        identity: what the translation depends on besides the source's content, JSON: work that was
+            begun with something else is refused.
         say: called with the number of lines after each chunk. Default: nothing.
 
     Returns:
@@ -72,18 +76,23 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
         ProgressError: another process is at it, or what was begun belongs to something else.
         OSError: what was translated is kept.
     """
-    from tfformer.files import sync, write_atomically
+    from tfformer.files import sync, write_json
 
-    partial = target.with_name(f"{target.name}.partial")
-    record = target.with_name(f"{target.name}.progress.json")
-    stat = source.stat()
-    identity = {**identity, "source": [stat.st_size, stat.st_mtime_ns]}
+    partial = target.with_name(f"{target.name}{PARTIAL}")
+    record = target.with_name(f"{target.name}{RECORD}")
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(_locked(partial, target))
-        file = stack.enter_context(_open(source))
+        raw = stack.enter_context(source.open("rb"))
+        # Not its size and time: a file put in its place may have the same.
+        identity = {**identity, "source": hashlib.file_digest(raw, "sha256").hexdigest()}
+        file = stack.enter_context(_unpacked(raw))
+        size = os.fstat(output.fileno()).st_size
         done = _read_record(record, identity)
-        if os.fstat(output.fileno()).st_size < done["written"]:  # somebody has removed it
-            done = dict.fromkeys(done, 0)
+        if done is None and size:
+            raise ProgressError(f"{partial} is no work of this command: {record} is missing")
+        if done is None or size < done["written"]:  # somebody has removed it
+            done = {"lines": 0, "written": 0, "read": 0}
+            write_json(record, {**done, "identity": identity}, checked=True)
         # What was written after the record may be half a chunk.
         output.truncate(done["written"])
         file.seek(done["read"])
@@ -97,7 +106,7 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
             done["lines"] += len(chunk)
             done["written"] += len(text)
             done["read"] = file.tell()
-            write_atomically(record, json.dumps({**done, "identity": identity}).encode())
+            write_json(record, {**done, "identity": identity}, checked=True)
             say(done["lines"])
         partial.rename(target)
         sync(target.parent)
@@ -109,7 +118,7 @@ def _forget(target):
     """Removes the record of a file that is whole, and what kills have left of writing it."""
     from tfformer.files import sweep
 
-    record = target.with_name(f"{target.name}.progress.json")
+    record = target.with_name(f"{target.name}{RECORD}")
     record.unlink(missing_ok=True)
     sweep(record)
 
@@ -121,7 +130,7 @@ def _locked(partial, target):
     Between opening it and locking it, another process may have finished it: then it is the target
     under its old name, and must not be touched.
     """
-    with partial.open("ab") as output:
+    with _own(partial, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as output:
         # The system's lock of an open file: a process that is killed gives it up.
         if not lock_descriptor(output.fileno(), blocking=False):
             raise ProgressError(f"{partial} is being written by another process")
@@ -140,27 +149,51 @@ def model_identity(path, document):
     return {"model": digest.hexdigest(), "document": document}
 
 
-def _open(source):
-    """A binary file that can seek, unpacked."""
-    with source.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return gzip.open(source) if packed else source.open("rb")
+def _own(path, flags):
+    """A binary file that has no other name: never the target of a link that somebody has put here.
+
+    Raises:
+        ProgressError: it is a link, or no file.
+    """
+    try:
+        # A pipe would be waited for.
+        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise ProgressError(f"{path} must be a file, got a link") from error
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(handle)
+        raise ProgressError(f"{path} must be a file with one name, got a link or no file")
+    return os.fdopen(handle, "ab" if flags & os.O_APPEND else "rb")
+
+
+def _unpacked(file):
+    """A binary file from its begin, unpacked if it is gzip."""
+    file.seek(0)
+    packed = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return gzip.GzipFile(fileobj=file) if packed else file
 
 
 def _read_record(record, identity):
-    """How far a file has come; nothing, if there is no record."""
-    start = {"lines": 0, "written": 0, "read": 0}
+    """How far a file has come; None, if there is no record."""
+    from tfformer.files import CHECKSUM, checksum
+
+    anew = f"to begin anew, remove it and {record.name.removesuffix(RECORD)}{PARTIAL}"
     try:
-        found = json.loads(record.read_bytes())
+        with _own(record, os.O_RDONLY) as file:
+            found = json.loads(file.read())
+        if found.pop(CHECKSUM) != checksum(found):
+            raise ValueError("its checksum differs")
         if found["identity"] != identity:
-            raise ProgressError(
-                f"{record} belongs to another model or another source; to begin anew, remove it"
-            )
-        return {name: int(found[name]) for name in start}
+            raise ProgressError(f"{record} belongs to another model or another source; {anew}")
+        return {name: found[name] for name in ("lines", "written", "read")}
     except FileNotFoundError:
-        return start
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ProgressError(f"{record} is damaged; to begin anew, remove it") from error
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ProgressError(f"{record} is damaged; {anew}") from error
 
 
 def main(arguments=None):
@@ -176,20 +209,28 @@ def _run(command, options):
     shard, shards = int(match[1]), int(match[2])
     targets = {}
     for file in options.files:
-        target = options.output / file.name.removesuffix(".gz")
+        name = file.name.removesuffix(".gz")
+        target = options.output / name
+        if not name or name.endswith((PARTIAL, RECORD)):
+            command.error(
+                f"FILE must have a name that does not end in {PARTIAL} or {RECORD}, "
+                f"which are names of unfinished work, got {file}"
+            )
         if target in targets:
             command.error(f"files must have names of their own, got {targets[target]} and {file}")
         if not file.is_file():
             command.error(f"FILE must be a file, got {file}")
         if target.exists() and target.samefile(file):
             command.error(f"OUTPUT must not be the folder of FILE, got {file}")
+        if target.exists() and not target.is_file():
+            command.error(f"OUTPUT/{name} must be a file or missing, got {target}")
         targets[target] = file
     mine = list(targets.items())[shard - 1 :: shards]
     open_ones = [(target, source) for target, source in mine if not target.exists()]
     print(f"{len(mine) - len(open_ones)} of {len(mine)} files are there", file=sys.stderr)
     try:
         for target, _ in mine:  # killed behind its rename, it has its record still
-            if target.exists() and not target.with_name(f"{target.name}.partial").exists():
+            if target.exists() and not target.with_name(f"{target.name}{PARTIAL}").exists():
                 _forget(target)
     except OSError as error:
         return command.fail(error)

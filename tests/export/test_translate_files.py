@@ -5,6 +5,7 @@ import gzip
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -146,9 +147,12 @@ def test_a_partial_file_that_was_removed_is_begun_anew(source, target, tmp_path)
     assert target.read_bytes() == source.read_bytes().upper()
 
 
-@pytest.mark.parametrize("change", ["model", "source", "damage"])
-def test_work_that_was_begun_with_something_else_is_refused(source, target, tmp_path, change):
-    def fail(lines, calls=[]):  # noqa: B006
+@pytest.fixture
+def begun(source, target):
+    """A translation that failed after its first chunk: its partial file and its record."""
+    calls = []
+
+    def fail(lines):
         calls.append(lines)
         if len(calls) > 1:
             raise OSError
@@ -156,16 +160,80 @@ def test_work_that_was_begun_with_something_else_is_refused(source, target, tmp_
 
     with pytest.raises(OSError):
         translate_file(source, target, fail, IDENTITY)
-    record = tmp_path / "target.txt.progress.json"
+    return target.with_name("target.txt.partial"), target.with_name("target.txt.progress.json")
+
+
+@pytest.mark.parametrize("change", ["model", "source", "another source", "damage"])
+def test_work_that_was_begun_with_something_else_is_refused(source, target, begun, change):
+    partial, record = begun
     identity = {"model": "other"} if change == "model" else IDENTITY
     if change == "source":
         source.write_bytes(source.read_bytes() + b"more\n")
+    if change == "another source":  # of the same size and time
+        times = source.stat().st_atime_ns, source.stat().st_mtime_ns
+        source.write_bytes(source.read_bytes().replace(b"line", b"word"))
+        os.utime(source, ns=times)
     if change == "damage":
         record.write_bytes(record.read_bytes()[:20])
-    before = (tmp_path / "target.txt.partial").read_bytes()
-    with pytest.raises(ProgressError, match="to begin anew, remove it"):
+    before = partial.read_bytes()
+    with pytest.raises(ProgressError, match="to begin anew, remove it and target.txt.partial"):
         translate_file(source, target, upper, identity)
-    assert (tmp_path / "target.txt.partial").read_bytes() == before
+    assert partial.read_bytes() == before
+    record.unlink()
+    partial.unlink()
+    translate_file(source, target, upper, identity)
+    assert target.read_bytes() == source.read_bytes().upper()
+
+
+def test_a_source_that_was_only_touched_is_the_same_source(source, target, begun):
+    os.utime(source)
+    translate_file(source, target, upper, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+
+
+@pytest.mark.parametrize("value", ["1e400", str(10**30), "-5", "1.5", "null", '"x"', "[1]"])
+@pytest.mark.parametrize("name", ["lines", "written", "read", "checksum"])
+def test_a_damaged_number_of_a_record_is_one_line(source, target, begun, name, value):
+    partial, record = begun
+    text = record.read_text()
+    record.write_text(re.sub(rf'"{name}": [^,\n]+', f'"{name}": {value}', text))
+    assert record.read_text() != text
+    before = partial.read_bytes()
+    with pytest.raises(ProgressError, match="progress.json is damaged; to begin anew"):
+        translate_file(source, target, upper, IDENTITY)
+    assert partial.read_bytes() == before
+
+
+@pytest.mark.parametrize("text", ["[]", "7", "{}", "[" * 10_000, "null"])
+def test_a_record_that_is_none_is_one_line(source, target, begun, text):
+    begun[1].write_text(text)
+    with pytest.raises(ProgressError, match="progress.json is damaged; to begin anew"):
+        translate_file(source, target, upper, IDENTITY)
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+@pytest.mark.parametrize("name", ["target.txt.partial", "target.txt.progress.json"])
+def test_a_link_in_place_of_unfinished_work_is_not_followed(source, target, tmp_path, link, name):
+    other = tmp_path / "other"
+    other.write_bytes(b"precious\n")
+    link(other, tmp_path / name)
+    with pytest.raises(ProgressError, match=f"{name} must be a file"):
+        translate_file(source, target, upper, IDENTITY)
+    assert other.read_bytes() == b"precious\n"
+
+
+@pytest.mark.parametrize("name", ["target.txt.partial", "target.txt.progress.json"])
+def test_a_pipe_in_place_of_unfinished_work_is_not_waited_for(source, target, tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises((ProgressError, OSError)):
+        translate_file(source, target, upper, IDENTITY)
+
+
+def test_a_file_of_somebody_else_with_the_name_of_a_partial_one_is_kept(source, target, tmp_path):
+    (tmp_path / "target.txt.partial").write_bytes(b"notes\n")
+    with pytest.raises(ProgressError, match="is no work of this command"):
+        translate_file(source, target, upper, IDENTITY)
+    assert (tmp_path / "target.txt.partial").read_bytes() == b"notes\n"
 
 
 def test_two_processes_cannot_write_one_file(source, target):
@@ -259,12 +327,19 @@ def test_the_command(short, translator_served, tmp_path, capsys):
         (["model", "out", "none.txt"], "FILE must be a file, got none.txt"),
         (["model", "out", "in.txt", "in.txt"], "files must have names of their own"),
         (["model", ".", "in.txt"], "OUTPUT must not be the folder of FILE"),
+        (["model", "out", "in.txt", "in.txt.partial"], "FILE must have a name that does not end"),
+        (["model", "out", "in.txt.partial.gz"], "FILE must have a name that does not end"),
+        (["model", "out", "in.txt.progress.json"], "FILE must have a name that does not end"),
+        (["model", "out", ".gz"], "FILE must have a name that does not end"),
+        (["model", "out", "folder"], "FILE must be a file"),
+        (["model", "taken", "in.txt"], "OUTPUT/in.txt must be a file or missing"),
         (["model", "out", "in.txt"], "directory must exist, got 'model'"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("in.txt").write_text("a\n")
+    Path("taken/in.txt").mkdir(parents=True)
     try:
         code = translate_files.main(arguments)
     except SystemExit as error:
@@ -352,13 +427,13 @@ def test_killed_at_random_it_is_byte_for_byte_the_same(short, tmp_path):
 
 
 def test_the_record_says_how_far_it_is(source, target, tmp_path):
-    seen = []
+    seen = set()
 
     def look(lines):
         record = tmp_path / "target.txt.progress.json"
         if record.exists():
-            seen.append(json.loads(record.read_text())["lines"])
+            seen.add(json.loads(record.read_text())["lines"])
         return upper(lines)
 
     translate_file(source, target, look, IDENTITY)
-    assert seen == [translate_files.CHUNK * n for n in range(1, 6)]
+    assert seen == {translate_files.CHUNK * n for n in range(6)}
