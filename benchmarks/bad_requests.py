@@ -17,10 +17,10 @@ import dataclasses
 import json
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
+from export import transport
 from export.command import Parser
 
 SECONDS = 300  # that a request may take: a document is as long as 64 of the longest sources
@@ -189,10 +189,8 @@ class Asker:
 
         self._model, self._graph = model, graph
         self._url = f"http://127.0.0.1:{rest_port}/v1/models/{model}:predict"
-        sizes = ("grpc.max_send_message_length", "grpc.max_receive_message_length")
-        self._channel = grpc.insecure_channel(
-            f"127.0.0.1:{port}", options=[(size, -1) for size in sizes]
-        )
+        address = f"127.0.0.1:{port}"
+        self._channel = grpc.insecure_channel(address, transport.channel_options(address))
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
 
     def grpc(self, case):
@@ -220,11 +218,8 @@ class Asker:
     def rest(self, case):
         """(the status, its message or the outputs)."""
         body = json.dumps({"signature_name": case.signature, "inputs": _as_json(case.inputs)})
-        try:
-            with urllib.request.urlopen(self._url, body.encode(), timeout=SECONDS) as response:
-                return response.status, json.load(response)["outputs"]
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)["error"]
+        status, answer = transport.ask(urllib.request.Request(self._url, body.encode()), SECONDS)
+        return status, json.loads(answer)["outputs" if status == 200 else "error"]
 
     def close(self):
         self._channel.close()

@@ -7,6 +7,7 @@
 It speaks REST by Python's standard library alone, or gRPC where tensorflow-serving-api is
 installed, with a TensorFlow Serving of 2.14 or newer or with `export.local_server`. A line is a
 text, and its translation is the line of the same number; with --document it may be many sentences.
+A server on this machine is asked directly, whatever proxy the environment names.
 
 Behind a proxy with TLS give an https:// URL or a grpcs:// address, with --ca for an authority of
 your own. A token goes into the header `Authorization: Bearer`, over TLS alone.
@@ -241,15 +242,13 @@ class GrpcClient(Client):
         import grpc
         from tensorflow_serving.apis import prediction_service_pb2_grpc
 
-        # gRPC's own limit of 4 MB is smaller than an answer may be.
-        sizes = {"send": -1, "receive": transport.MOST_BYTES_BY_GRPC}
-        sizes = [(f"grpc.max_{way}_message_length", size) for way, size in sizes.items()]
+        channel = transport.channel_options(address)
         if encrypted:
             credentials = channel_credentials(self.ca)
             target = address.removeprefix("grpcs://")
-            self._channel = grpc.secure_channel(target, credentials, options=sizes)
+            self._channel = grpc.secure_channel(target, credentials, options=channel)
         else:
-            self._channel = grpc.insecure_channel(address, options=sizes)
+            self._channel = grpc.insecure_channel(address, options=channel)
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
         self._signatures = None
 

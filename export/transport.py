@@ -7,6 +7,7 @@ is never late. Here each operation gets what is left of the time.
 import functools
 import http.client
 import io
+import ipaddress
 import re
 import socket
 import time
@@ -75,6 +76,41 @@ def check_address(address):
             fits = False
     if not fits:
         raise ValueError(f"address must be host:port, got {_short(address)}")
+
+
+def is_loopback(host):
+    """Whether a host, by its name or number, is this machine: then no proxy is asked for it."""
+    host = host.lower().rstrip(".")
+    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761
+        return True
+    try:  # a number as the system's resolver reads it: 127.1 and 0x7f000001 too
+        number = host.partition("%")[0] if ":" in host else socket.inet_aton(host)
+        address = ipaddress.ip_address(number)
+    except (ValueError, OSError):  # another name
+        return False
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
+
+
+def channel_options(address):
+    """The options of a gRPC channel to an address of `check_address`."""
+    # gRPC's own limit of 4 MB is smaller than an answer may be.
+    options = [("grpc.max_send_message_length", -1)]
+    options += [("grpc.max_receive_message_length", MOST_BYTES_BY_GRPC)]
+    # dns://authority/host:port, ipv4:host:port, host:port, [host]:port, or an IPv6 address alone
+    target = re.sub(r"^(grpcs://|dns:(//[^/]*/)?|ipv4:|ipv6:)", "", address)
+    host = target if target.count(":") > 1 and "[" not in target else _host(target)
+    if is_loopback(host):
+        options += [("grpc.enable_http_proxy", 0)]
+    return options
+
+
+def _host(target):
+    """The host of host[:port]; "" if there is none."""
+    try:
+        return urllib.parse.urlsplit(f"//{target}").hostname or ""
+    except ValueError:
+        return ""
 
 
 def _short(text):
@@ -187,6 +223,15 @@ class _SecureConnection(_Limited, http.client.HTTPSConnection):
     """By HTTPS."""
 
 
+class _Proxies(urllib.request.ProxyHandler):
+    """Those of the environment, of no use for this machine: also if a server sends us on to it."""
+
+    def proxy_open(self, request, proxy, kind):
+        if is_loopback(_host(request.host)):
+            return None
+        return super().proxy_open(request, proxy, kind)
+
+
 class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
     def __init__(self, limits, context):
         urllib.request.HTTPSHandler.__init__(self, context=context)
@@ -203,6 +248,8 @@ class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 def ask(request, timeout, context=None):
     """What a server answers, after redirections and through the environment's proxies.
 
+    This machine is asked without a proxy.
+
     Args:
         request: a `urllib.request.Request`.
         timeout: seconds of the whole of it, from the connection to the last byte.
@@ -218,7 +265,7 @@ def ask(request, timeout, context=None):
     limits = _Limits(timeout, room_for(request.data))
     opener = urllib.request.OpenerDirector()
     for handler in (
-        urllib.request.ProxyHandler(),
+        _Proxies(),
         urllib.request.UnknownHandler(),  # HTTP alone: a server may send us on to ftp:// too
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPRedirectHandler(),
