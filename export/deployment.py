@@ -214,10 +214,12 @@ def page_values(name, report, batching, xla):
     known, signatures = report["deployment"], report["graph"]["signatures"]
     page, latency, text = known["page"], known["latency"]["milliseconds"], known["sample"]
     reference = known["sample_reference"]
+    first, *others = reference.split(" ")
     # Of an input of another name, the text.
     said = {
         "target": [reference],
-        "prefix": [reference.split(" ")[0]],
+        # Of a single word half: a whole translation as prefix would show nothing.
+        "prefix": [first if others else first[: len(first) // 2]],
         "source_ids": [known["sample_source_ids"]],
     }
     rows, curls = [], []

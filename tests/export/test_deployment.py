@@ -99,7 +99,7 @@ def test_docker_compose_names_the_files_that_are_there(deployed):
     ].items()
     assert name == "two.words-1"
     assert service["image"].startswith("tensorflow/serving:2.")
-    assert service["ports"] == ["8500:8500", "8501:8501"]
+    assert service["ports"] == [f"${{BIND:-127.0.0.1}}:{port}:{port}" for port in (8500, 8501)]
     [(here, there, mode)] = [volume.split(":") for volume in service["volumes"]]
     assert (here, there, mode) == (".", "/models/two.words-1", "ro")
     options = dict(option.removeprefix("--").split("=", 1) for option in service["command"])
@@ -149,7 +149,14 @@ def test_a_server_with_xla_is_started_with_it_and_the_page_says_so(tmp_path, rep
     assert write_deployment(tmp_path, report, xla=True) == []
     assert "- --xla_cpu_compilation_enabled=true" in (tmp_path / "docker-compose.yml").read_text()
     page = (tmp_path / "README.md").read_text()
-    assert "export.local_server . --xla" in page and "a stock" not in page
+    assert "export.local_server DIRECTORY --xla" in page and "a stock" not in page
+
+
+@pytest.mark.parametrize(("reference", "prefix"), [("2031-07-04", "2031-"), ("Ein Haus", "Ein")])
+def test_the_example_of_complete_leaves_something_to_write(tmp_path, report, reference, prefix):
+    known = {**report["deployment"], "sample_reference": reference}
+    write_deployment(tmp_path, {**report, "deployment": known})
+    assert f'"prefix": ["{prefix}"]' in (tmp_path / "README.md").read_text()
 
 
 def test_what_the_files_that_stay_do_not_fit_is_said(tmp_path, report):

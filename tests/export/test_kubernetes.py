@@ -54,7 +54,7 @@ def test_it_starts_what_compose_starts(pod, compose):
     assert ours == theirs
     assert ours["enable_batching"] == ours["xla_cpu_compilation_enabled"] == "true"
     ports = {f"{port['containerPort']}:{port['containerPort']}" for port in server["ports"]}
-    assert ports == set(compose["ports"])
+    assert {f"${{BIND:-127.0.0.1}}:{port}" for port in ports} == set(compose["ports"])
 
 
 def test_resources_are_those_of_compose(pod, compose):
@@ -84,8 +84,33 @@ def test_paths_are_those_of_models_config(written, pod):
 
 
 def manifest_annotations(written):
-    deployment = next(yaml.safe_load_all((written / "kubernetes.yaml").read_text()))
+    found = yaml.safe_load_all((written / "kubernetes.yaml").read_text())
+    deployment = next(one for one in found if one["kind"] == "Deployment")
     return deployment["spec"]["template"]["metadata"]["annotations"]
+
+
+def test_its_claim_is_made(manifest, pod):
+    claim = manifest["PersistentVolumeClaim"]
+    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+
+
+def test_grpc_is_open_to_labelled_pods_alone(manifest, pod):
+    """Whoever reaches it can make a stock server load another SavedModel."""
+    policy = manifest["NetworkPolicy"]["spec"]
+    assert policy["podSelector"] == manifest["Deployment"]["spec"]["selector"]
+    allowed = {rule["ports"][0]["port"]: rule["from"] for rule in policy["ingress"]}
+    assert allowed[8501] == [{"podSelector": {}}]  # of this namespace
+    [grpc] = allowed[8500]
+    assert grpc["podSelector"]["matchLabels"]
+    assert policy["policyTypes"] == ["Ingress"]
+
+
+def test_the_server_runs_without_rights(pod):
+    [server] = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] > 0
+    assert server["securityContext"]["allowPrivilegeEscalation"] is False
+    assert server["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert pod["automountServiceAccountToken"] is False
 
 
 def test_a_name_that_yaml_takes_for_something_else_stays_a_name(tmp_path, report):
