@@ -18,9 +18,12 @@ Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 no version could be loaded, or the s
 answer; 2 wrong usage.
 """
 
+import base64
 import contextlib
+import hashlib
 import json
 import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -151,15 +154,48 @@ class Playground:
         self.close()
 
 
+def _security_headers():
+    """The page runs its own script alone, talks to its own server alone, and is in no frame."""
+    page = PAGE.read_text(encoding="utf-8")
+    own = {}
+    for tag in ("script", "style"):
+        [content] = re.findall(f"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        own[tag] = f"'sha256-{digest}'"
+    policy = {
+        "default-src": "'none'",
+        "script-src": own["script"],
+        "style-src": own["style"],
+        "connect-src": "'self'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+    return {
+        "Content-Security-Policy": "; ".join(" ".join(rule) for rule in policy.items()),
+        "X-Frame-Options": "DENY",
+        "X-Content-Type-Options": "nosniff",
+        "Referrer-Policy": "no-referrer",
+    }
+
+
 def _handler():
     """The class that answers the page's requests."""
     from export.answers import RequestError
     from export.serving.connection import Connection
 
+    headers = _security_headers()
+
     class Handler(Connection):
         """`client` is whom it asks, `known` what the page is told of the model."""
 
         seconds = 3600.0
+
+        def end_headers(self):
+            for name, value in headers.items():
+                self.send_header(name, value)
+            super().end_headers()
 
         def respond(self, body):
             route = self.command, self.path.partition("?")[0]
@@ -189,7 +225,7 @@ def _handler():
                 outputs = self.client.predict(inputs, signature)
             except RequestError as error:
                 return self.fail(502, str(error))
-            except (ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 return self.fail(400, str(error))
             return self.send(200, json.dumps(outputs).encode())
 

@@ -55,6 +55,13 @@ OTHERS = {
 }  # fmt: skip
 
 
+def ask(seen, page, text):
+    """Opens the page with a text in its address, and sends it as a user does."""
+    seen.open(f"http://localhost:{page.port}/#{text}")
+    seen.until("document.querySelector('textarea')?.value")
+    seen.run("document.querySelector('form').requestSubmit()")
+
+
 class Client:
     """Answers what is known, and notes what it was asked."""
 
@@ -131,6 +138,56 @@ def test_what_is_no_request_of_the_page_is_refused(body, options, status, messag
             urllib.request.urlopen(f"http://127.0.0.1:{page.port}/etc/passwd")
 
 
+def test_the_page_runs_nothing_but_its_own_script():
+    with Playground(translator()) as page:
+        for path in ("", "model"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/{path}") as answer:
+                headers = answer.headers
+        assert headers["X-Frame-Options"] == "DENY"
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
+        assert "unsafe" not in policy
+
+
+def test_json_that_is_nested_deep_is_refused():
+    class Known(RestClient):
+        def signatures(self):
+            return {"serving_default": ({}, ["translation"])}
+
+    # Nobody listens there: what Python can write to it is a 502.
+    with Playground(Known("tiny", "http://127.0.0.1:1", retries=0)) as page:
+        for depth in (980, 5000):
+            text = "[" * depth + "]" * depth
+            body = f'{{"signature": "serving_default", "inputs": {{"text": {text}}}}}'.encode()
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{page.port}/predict", body, {"Content-Type": "application/json"}
+            )
+            with pytest.raises(urllib.error.HTTPError, match="400|502"):
+                urllib.request.urlopen(request)
+
+
+def test_a_text_in_the_address_is_not_sent_by_itself(seen):
+    client = translator()
+    with Playground(client) as page:
+        seen.open(f"http://localhost:{page.port}/#one")
+        seen.until("document.querySelector('textarea')?.value === 'one'")
+        assert seen.run("document.querySelectorAll('#targets .word').length") == 0
+        assert client.asked == []
+
+
+def test_a_value_of_the_server_is_no_style(seen):
+    """Not even one that would end the colour and begin an image."""
+    bad = "0) url(http://mt.example/x"
+    align = {**ANSWERS["align"], "attention": [[[bad, 0.25], [0.0, 1.0]]]}
+    with Playground(translator(("align", align))) as page:
+        ask(seen, page, "one")
+        seen.until("document.querySelector('#targets .word')")
+        seen.hover("#targets .word")
+        styles = "[...document.querySelectorAll('#sources .word')].map(w => w.style.cssText)"
+        assert seen.run(styles) and not any("url" in style for style in seen.run(styles))
+
+
 def test_the_page_needs_no_other_network():
     text = PAGE.read_text(encoding="utf-8")
     assert not re.findall(r"https?://|@import|src=", text)
@@ -139,7 +196,7 @@ def test_the_page_needs_no_other_network():
 def test_a_translation_its_alternatives_and_what_words_attended_to(seen):
     client = translator()
     with Playground(client) as page:
-        seen.open(f"http://localhost:{page.port}/#one")
+        ask(seen, page, "one")
         seen.until("document.querySelector('#targets .word')")
         assert client.asked[0] == ("beam_search", {"text": ["one"], **OPTIONS})
         buttons = "[...document.querySelectorAll('#alternatives button')]"
@@ -188,7 +245,7 @@ def test_a_forced_beginning_other_options_documents_and_mistakes(seen):
 def test_layers_heads_and_the_steps_of_the_search(seen):
     client = translator(("explain", EXPLAINED))
     with Playground(client) as page:
-        seen.open(f"http://localhost:{page.port}/#one")
+        ask(seen, page, "one")
         seen.until("document.querySelector('#targets .word')")
         assert client.asked[-1] == ("explain", {"text": ["one"], **OPTIONS})
         seen.run("document.querySelectorAll('#targets .word')[1].focus()")
@@ -235,7 +292,7 @@ def test_the_rest_of_the_family(seen):
 def test_on_a_phone_nothing_stands_outside_and_dark_is_dark(seen, dark):
     seen.look(width=360, height=700, dark=dark)
     with Playground(translator(("explain", EXPLAINED))) as page:
-        seen.open(f"http://localhost:{page.port}/#one")
+        ask(seen, page, "one")
         seen.until("document.querySelector('[type=range]')")
         assert seen.run("document.documentElement.scrollWidth") <= 360
         paper = seen.run("getComputedStyle(document.body).backgroundColor")
@@ -253,7 +310,7 @@ def test_a_model_that_is_served_is_tried(seen, tmp_path):
         server.versions.require_all()
         client = RestClient("toy", f"http://127.0.0.1:{server.rest_port}", timeout=60)
         with Playground(client) as page:
-            seen.open(f"http://localhost:{page.port}/#a%20little%20house")
+            ask(seen, page, "a%20little%20house")
             seen.until("document.querySelector('[type=range]')")
             best = "document.querySelector('#alternatives button').firstChild.textContent"
             first = seen.run(best)
