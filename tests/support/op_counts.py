@@ -1,10 +1,10 @@
 """How many operations each signature of a SavedModel has: a stricter look than its answers.
 
 `python tests/support/op_counts.py` prints them for two exports: SERVED, which is the `served_model`
-of the tests, and one of CHANGES; `tests/data/op-counts.json` is what it printed on 2026-11-25: two
+of the tests, and one of CHANGES; `tests/data/op-counts.json` is what it printed on 2026-11-27: two
 or three operations more than once for the five signatures of which `truncated` is an output now;
 for `translate_document` one for abbreviations and 411 for its limits of tokens and pieces, which a
-request does once, not at each step; for `sample` ten, which let a step leave out what sorts and
+request does once, not at each step, and 60 for where its windows are joined; for `sample` eight, which let a step leave out what sorts and
 draws where the request needs none of it.
 """
 

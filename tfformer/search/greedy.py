@@ -122,7 +122,8 @@ def search_one(step, state, batch_size, max_length, choose, skip, prompt, rules)
     first = 0 if prompt is None else (prompt.shape[1] or tf.shape(prompt)[1]) - 1
 
     def settled(h):
-        return h.finished[:, 0] | (h.lengths[:, 0] >= h.given["limit"])
+        finished = h.finished[:, 0]
+        return finished if rules.force_eos else finished | (h.lengths[:, 0] >= h.given["limit"])
 
     def advance(position, h, state):
         logits, cache, _ = step(h.ids, position, h.visible(), state)
