@@ -332,8 +332,11 @@ def test_what_is_no_shortlist_is_refused(tmp_path):
             Shortlist.load(path)
     path.write_bytes(pack(good))
     assert Shortlist.load(path).candidates.shape == (5, 2)
-    for missing in (tmp_path / "missing", tmp_path):
-        with pytest.raises(RunError, match=f"{missing} cannot be read"):
+    for missing, message in (
+        (tmp_path / "missing", "cannot be read"),
+        (tmp_path, "must be a regular file, got a folder"),
+    ):
+        with pytest.raises(RunError, match=f"{missing} {message}"):
             Shortlist.load(missing)
 
 

@@ -31,12 +31,12 @@ def test_greedy_is_generate_a_batch_its_singles_and_a_beam_the_whole_model(name)
     prompts = prompts_of(tokenizer)
     assert [len(ids) for ids in tokenizer(prompts)] == 3 * [*TOKENS]
 
-    # 1. Greedily, what `generate` writes: its length counts the prompt, ours the eos at the end.
+    # 1. Greedily, what `generate` writes: its length counts the prompt, and bos before it.
     model.compile(sampler="greedy", jit_compile=False)
     ours = generator.answer(prompts)
     for prompt, found in zip(prompts, ours, strict=True):
         [begin] = tokenizer([prompt])
-        length = len(begin) + LIMITS["max_target_length"]
+        length = 1 + len(begin) + LIMITS["max_target_length"]
         assert prompt + found == model.generate([prompt], max_length=length)[0]
     assert len(set(ours)) > 3
 

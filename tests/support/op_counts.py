@@ -4,8 +4,8 @@
 of the tests, and one of CHANGES; `tests/data/op-counts.json` is what it printed on 2026-11-27: two
 or three operations more than once for the five signatures of which `truncated` is an output now;
 for `translate_document` one for abbreviations and 411 for its limits of tokens and pieces, which a
-request does once, not at each step, and 60 for where its windows are joined; for `sample` eight, which let a step leave out what sorts and
-draws where the request needs none of it.
+request does once, not at each step, and 60 for where its windows are joined; for `sample` eight,
+which let a step leave out what sorts and draws where the request needs none of it.
 """
 
 import json
