@@ -54,7 +54,7 @@ $RUN/attention.png, the scores
 $RUN/evaluation.json, the SavedModel $EXPORTED/$(newest) and what was verified $EXPORTED/$(newest).report.json.
 
 Serve it with a stock TensorFlow Serving (2.14 or newer), then ask it:
-  docker compose -f $EXPORTED/docker-compose.yml up   # or python -m export.local_server $EXPORTED
+  docker compose -f $EXPORTED/docker-compose.yml up --wait   # or python -m export.local_server $EXPORTED
   curl -d '{"instances": ["4 July 2031"]}' localhost:8501/v1/models/$NAME:predict
 
 Train on two text files of your own, line N of one the translation of line N of the other:
