@@ -57,8 +57,9 @@ def _words(path, name, value, action):
     if f"--no-{name}" in action.option_strings:
         kind, fits = "true or false", isinstance(value, bool)
     elif action.nargs == "+":
-        kind = "a list of words"
-        fits = isinstance(value, list) and value and all(isinstance(v, str) for v in value)
+        # A hyphen would start an option, with a file after it perhaps that is executed.
+        kind = "a list of words without a hyphen at the start"
+        fits = isinstance(value, list) and value and all(_is_value(v) for v in value)
     else:
         kind = "a number or a word"
         fits = isinstance(value, int | float | str) and not isinstance(value, bool)
@@ -67,6 +68,10 @@ def _words(path, name, value, action):
     if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]
     return [f"--{name}", *value] if isinstance(value, list) else [f"--{name}={value}"]
+
+
+def _is_value(word):
+    return isinstance(word, str) and not word.startswith("-")
 
 
 def written(values):

@@ -59,8 +59,14 @@ def test_the_command_line_wins(parsed):
         ("[model]\nd-model = 7", "model is no option"),
         ("epochs = true", "epochs must be a number or a word, got True"),
         ("epochs = [3]", "epochs must be a number or a word, got [3]"),
-        ("source = 'a'", "source must be a list of words, got 'a'"),
-        ("source = [['a']]", "source must be a list of words, got [['a']]"),
+        (
+            "source = 'a'",
+            "source must be a list of words without a hyphen at the start, got 'a'",
+        ),
+        (
+            "source = [['a']]",
+            "source must be a list of words without a hyphen at the start, got [['a']]",
+        ),
         ("recipe = 5", "recipe must be a word, got 5"),
         ("copy = 1", "copy must be true or false, got 1"),
         ("epochs = 'seven'", "--epochs"),
@@ -132,5 +138,13 @@ def test_an_options_file_executes_no_recipe(tmp_path, capsys):
         train.main(words)
     assert stop.value.code == 2 and not ran.exists()
     assert "names the recipe" in capsys.readouterr().err
+    config.write_text(f'source = ["a.txt", "--split-digits", "{recipe}"]\n')
+    with pytest.raises(SystemExit) as stop:
+        train.main(words)
+    assert stop.value.code == 2 and not ran.exists()
+    assert "source must be a list of words without a hyphen at the start" in (
+        capsys.readouterr().err
+    )
+    config.write_text(f'recipe = "{recipe}"\n')
     assert train.main([str(recipe), *words]) == 0
     assert ran.exists()
