@@ -12,6 +12,11 @@ IDS = np.array([[5, 7, 11, 3], [13, 3, 0, 0]])
 INPUTS = {"source_ids": IDS, "target_ids": IDS[:, ::-1]}
 GROUPED = keras.quantizers.Int4QuantizationConfig(block_size=11)
 FORMS = ["int8", "int4", "grouped int4", "lora", "int8 lora", "int4 lora"]
+# Keras takes half a second to quantize a layer.
+SOME_SLOW = [
+    form if form in ("int4", "lora") else pytest.param(form, marks=pytest.mark.slow)
+    for form in FORMS
+]
 
 
 def change(layer, form, rng):
@@ -28,8 +33,11 @@ def dense_layers(model):
     return [layer for layer in model._flatten_layers() if type(layer) is keras.layers.Dense]
 
 
-def changed_model(form, rng):
-    config = tfformer.TransformerConfig.preset("test", V, d_model=D, num_heads=2)
+def changed_model(form, rng, vocabulary_size=V):
+    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+    config = tfformer.TransformerConfig.preset(
+        "test", vocabulary_size, d_model=D, num_heads=2, **layers
+    )
     model = tfformer.Transformer(config)
     for layer in dense_layers(model):
         change(layer, form, rng)
@@ -69,7 +77,7 @@ def test_a_form_that_cannot_be_read_is_named():
         float_matrix(layer)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SOME_SLOW)
 def test_search_reads_the_matrices_as_the_model_does(form, rng):
     """The log-probability of what a search finds is the one that the model itself gives; int8
     rounds the inputs of its layers too."""
@@ -85,14 +93,10 @@ def test_search_reads_the_matrices_as_the_model_does(form, rng):
     np.testing.assert_allclose(found.log_probs.numpy()[:, 0], expected, atol=tolerance)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SOME_SLOW)
 def test_a_changed_model_is_saved_with_the_matrices_that_it_computes_with(form, rng, tmp_path):
     tokenizer = tfformer.Tokenizer.train(["ein Haus", "a house"], vocabulary_size=280)
-    size = tokenizer.source_vocabulary_size
-    config = tfformer.TransformerConfig.preset("test", size, d_model=D, num_heads=2)
-    model = tfformer.Transformer(config)
-    for layer in dense_layers(model):
-        change(layer, form, rng)
+    model = changed_model(form, rng, tokenizer.source_vocabulary_size)
     tfformer.save(tmp_path / "run", model, tokenizer)
     again, _ = tfformer.load(tmp_path / "run")
     assert not any(layer.lora_enabled or layer.quantization_mode for layer in dense_layers(again))
@@ -100,7 +104,7 @@ def test_a_changed_model_is_saved_with_the_matrices_that_it_computes_with(form, 
     np.testing.assert_allclose(again(INPUTS), model(INPUTS), atol=tolerance)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", SOME_SLOW)
 def test_a_changed_layer_of_keras_hub_is_bridged(form, rng):
     hub = pytest.importorskip("keras_hub", reason="needs the extra keras-nlp")
     theirs = hub.layers.TransformerEncoder(intermediate_dim=13, num_heads=2)
