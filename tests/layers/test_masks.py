@@ -2,9 +2,10 @@
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
-from tfformer.layers.masks import attention_mask, causal_mask, padding_mask
+from tfformer.layers.masks import attention_mask, causal_mask, check_mask, padding_mask
 
 IDS = np.array([[5, 7, 0, 0, 0], [2, 3, 11, 13, 1], [0, 0, 0, 0, 0]])
 
@@ -53,6 +54,21 @@ def test_pairs_hide_beside_padding_and_the_future(rng):
     mask = attention_mask(padding_mask(IDS), 5, pairs)
     expected = pairs & (IDS != 0)[:, None] & np.tri(5, dtype=bool)
     np.testing.assert_array_equal(mask, expected[:, None])
+
+
+def test_a_padding_mask_may_be_a_list_or_of_unknown_rank():
+    x = keras.ops.ones((2, 3, 4))
+    found = check_mask("mask", [[True, True, False], [True, False, False]], x)
+    np.testing.assert_array_equal(found, [[True, True, False], [True, False, False]])
+    with pytest.raises(ValueError, match=r"mask must be \[B, T\] .* got \(1, 2\)"):
+        check_mask("mask", [[True, True]], x)
+    assert check_mask("mask", None, x) is None
+
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.bool)])
+    def checked(mask):
+        return check_mask("mask", mask, x)
+
+    np.testing.assert_array_equal(checked(np.ones((2, 3), bool)), np.ones((2, 3), bool))
 
 
 def test_a_mask_of_numbers_is_taken_as_boolean():

@@ -248,7 +248,7 @@ class MultiHeadAttention(Layer):
         if self.places is not None and value is not None:
             raise ValueError(f"value must be query itself with positions={self.positions!r}")
         padding, pairs = (None, None) if rows else _padding_or_pairs(mask, query, keys_of)
-        check_mask("value_mask", value_mask, keys_of)
+        value_mask = check_mask("value_mask", value_mask, keys_of)
         rows = rows or Padded(padding)
         pairs = rows.pairs if pairs is None else pairs
         if value is None and value_rows is None:

@@ -33,7 +33,7 @@ class KeepsFrozen:
                 layer.trainable = False
 
     def get_config(self):
-        frozen = []
+        frozen = [] if self.built else list(self.frozen)
         for path, layer in self._paths() if self.trainable else ():
             inside = any(path.startswith(f"{other}/") for other in frozen)
             if not layer.trainable and not inside:

@@ -49,12 +49,27 @@ def attention_mask(key_mask=None, causal_length=None, pairs=None):
 
 
 def check_mask(name, mask, x):
-    """Raises a ValueError unless a padding mask has the axes of x [..., T, D] but the last."""
-    if mask is not None and not fits(mask.shape, x.shape[:-1]):
-        axes = "[B, T]" if len(x.shape) == 3 else "[..., T]"
-        raise ValueError(
-            f"{name} must be {axes} for an input of {tuple(x.shape)}, got {tuple(mask.shape)}"
-        )
+    """The padding mask of x [..., T, D] as a tensor [..., T]; None, if it is.
+
+    Raises:
+        ValueError: it has other axes.
+    """
+    if mask is None:
+        return None
+    mask = ops.convert_to_tensor(mask)
+    shape, expected = sizes_of(mask), sizes_of(x)
+    if None not in (shape, expected) and not fits(shape, expected[:-1]):
+        axes = "[B, T]" if len(expected) == 3 else "[..., T]"
+        raise ValueError(f"{name} must be {axes} for an input of {expected}, got {shape}")
+    return mask
+
+
+def sizes_of(x):
+    """The shape of a tensor, a tuple; None if the number of its axes is unknown."""
+    try:
+        return tuple(x.shape)
+    except ValueError:  # in a `tf.function`
+        return None
 
 
 def fits(mask, shape):

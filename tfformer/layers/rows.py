@@ -128,8 +128,7 @@ class Padded:
 
 def padded(name, mask, x):
     """The `Padded` rows of x; a ValueError that names the argument if the mask is not [B, T]."""
-    check_mask(name, mask, x)
-    return Padded(mask)
+    return Padded(check_mask(name, mask, x))
 
 
 class Packed:
