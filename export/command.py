@@ -81,10 +81,13 @@ class Parser(argparse.ArgumentParser):
         for name in self.reads:
             given = getattr(options, name) or []
             for path in given if isinstance(given, list) else [given]:
-                if not path.is_dir():
-                    return f"{path} is no directory"
-                if not (path / "config.json").exists():
-                    return f"{path} is no run directory: it has no config.json"
+                try:
+                    if not path.is_dir():
+                        return f"{path} is no directory"
+                    if not (path / "config.json").exists():
+                        return f"{path} is no run directory: it has no config.json"
+                except OSError as error:  # a name that is too long, or a folder of another user
+                    return str(error)
         return None
 
     def _written(self, command, options):

@@ -18,13 +18,11 @@ is kept; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import contextlib
-import errno
 import gzip
 import hashlib
 import json
 import os
 import re
-import stat
 import sys
 import time
 import zlib
@@ -36,7 +34,8 @@ from export.command import Parser, count
 from export.lines import as_line, batches, read_lines
 
 CHUNK = 2048  # lines between two records of the progress
-PARTIAL, RECORD = ".partial", ".progress.json"  # what the names of unfinished work end with
+LONGEST_RECORD = 10_000  # bytes
+PARTIAL_SUFFIX, RECORD_SUFFIX = ".partial", ".progress.json"  # of the names of unfinished work
 
 
 def parser():
@@ -78,8 +77,8 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
     """
     from tfformer.files import sync, write_json
 
-    partial = target.with_name(f"{target.name}{PARTIAL}")
-    record = target.with_name(f"{target.name}{RECORD}")
+    partial = target.with_name(f"{target.name}{PARTIAL_SUFFIX}")
+    record = target.with_name(f"{target.name}{RECORD_SUFFIX}")
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(_locked(partial, target))
         raw = stack.enter_context(source.open("rb"))
@@ -115,11 +114,15 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
 
 
 def _forget(target):
-    """Removes the record of a file that is whole, and what kills have left of writing it."""
+    """Removes the record of a finished file, and hidden files that kills have left of it."""
     from tfformer.files import sweep
 
-    record = target.with_name(f"{target.name}{RECORD}")
-    record.unlink(missing_ok=True)
+    record = target.with_name(f"{target.name}{RECORD_SUFFIX}")
+    try:
+        _parsed(record)
+    except (OSError, ValueError):  # there is none, or it is a file of the user
+        return
+    record.unlink()
     sweep(record)
 
 
@@ -130,7 +133,9 @@ def _locked(partial, target):
     Between opening it and locking it, another process may have finished it: then it is the target
     under its old name, and must not be touched.
     """
-    with _own(partial, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as output:
+    from tfformer.files import open_own
+
+    with open_own(partial, "ab") as output:
         # The system's lock of an open file: a process that is killed gives it up.
         if not lock_descriptor(output.fileno(), blocking=False):
             raise ProgressError(f"{partial} is being written by another process")
@@ -149,26 +154,6 @@ def model_identity(path, document):
     return {"model": digest.hexdigest(), "document": document}
 
 
-def _own(path, flags):
-    """A binary file that has no other name: never the target of a link that somebody has put here.
-
-    Raises:
-        ProgressError: it is a link, or no file.
-    """
-    try:
-        # A pipe would be waited for.
-        handle = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise ProgressError(f"{path} must be a file, got a link") from error
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
-        os.close(handle)
-        raise ProgressError(f"{path} must be a file with one name, got a link or no file")
-    return os.fdopen(handle, "ab" if flags & os.O_APPEND else "rb")
-
-
 def _unpacked(file):
     """A binary file from its begin, unpacked if it is gzip."""
     file.seek(0)
@@ -178,22 +163,33 @@ def _unpacked(file):
 
 
 def _read_record(record, identity):
-    """How far a file has come; None, if there is no record."""
-    from tfformer.files import CHECKSUM, checksum
-
-    anew = f"to begin anew, remove it and {record.name.removesuffix(RECORD)}{PARTIAL}"
+    """How far a file has come; None if there is no record."""
+    partial = f"{record.name.removesuffix(RECORD_SUFFIX)}{PARTIAL_SUFFIX}"
+    anew = f"to start again, remove it and {partial}"
     try:
-        with _own(record, os.O_RDONLY) as file:
-            found = json.loads(file.read())
-        if found.pop(CHECKSUM) != checksum(found):
-            raise ValueError("its checksum differs")
-        if found["identity"] != identity:
-            raise ProgressError(f"{record} belongs to another model or another source; {anew}")
-        return {name: found[name] for name in ("lines", "written", "read")}
+        done = _parsed(record)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ProgressError(f"{record} is damaged; {anew}") from error
+    except ValueError as error:
+        raise ProgressError(f"{record} is damaged, or of another version; {anew}") from error
+    if done.pop("identity") != identity:
+        raise ProgressError(f"{record} belongs to another model or another source; {anew}")
+    return done
+
+
+def _parsed(record):
+    """The content of a record of this command. Raises a ValueError if it is none."""
+    from tfformer.files import CHECKSUM, checksum, open_own
+
+    with open_own(record, "rb") as file:
+        content = file.read(LONGEST_RECORD)
+    try:
+        found = json.loads(content)
+        if found.pop(CHECKSUM) != checksum(found):
+            raise ValueError("its checksum differs")
+        return {name: found[name] for name in ("lines", "written", "read", "identity")}
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"it is no record: {error}") from error
 
 
 def main(arguments=None):
@@ -211,9 +207,9 @@ def _run(command, options):
     for file in options.files:
         name = file.name.removesuffix(".gz")
         target = options.output / name
-        if not name or name.endswith((PARTIAL, RECORD)):
+        if not name or name.endswith((PARTIAL_SUFFIX, RECORD_SUFFIX)):
             command.error(
-                f"FILE must have a name that does not end in {PARTIAL} or {RECORD}, "
+                f"FILE must have a name that does not end in {PARTIAL_SUFFIX} or {RECORD_SUFFIX}, "
                 f"which are names of unfinished work, got {file}"
             )
         if target in targets:
@@ -230,7 +226,7 @@ def _run(command, options):
     print(f"{len(mine) - len(open_ones)} of {len(mine)} files are there", file=sys.stderr)
     try:
         for target, _ in mine:  # killed behind its rename, it has its record still
-            if target.exists() and not target.with_name(f"{target.name}{PARTIAL}").exists():
+            if target.exists() and not target.with_name(f"{target.name}{PARTIAL_SUFFIX}").exists():
                 _forget(target)
     except OSError as error:
         return command.fail(error)

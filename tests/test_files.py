@@ -12,10 +12,12 @@ from tfformer import run
 from tfformer.files import (
     RunError,
     is_file_name,
+    open_own,
     pack,
     read_arrays,
     read_bytes,
     read_json,
+    sweep,
     unpack,
     whole_folder,
     write_atomically,
@@ -118,6 +120,30 @@ def test_what_can_name_no_file(name):
     assert is_file_name("model-00001-of-2.safetensors")
 
 
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_file_of_its_own_is_no_link(link, tmp_path):
+    with open_own(tmp_path / "new", "ab+") as file:
+        file.write(b"more")
+        file.seek(0)
+        assert file.read() == b"more"
+    (tmp_path / "precious").write_bytes(b"precious")
+    link(tmp_path / "precious", tmp_path / "own")
+    for mode in ("rb", "ab", "ab+"):
+        with pytest.raises(OSError, match="own must be a file of its own, got a"):
+            open_own(tmp_path / "own", mode)
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="pipe must be a file of its own, got"):
+        open_own(tmp_path / "pipe", "rb")
+    assert (tmp_path / "precious").read_bytes() == b"precious"
+
+
+def test_hidden_files_of_killed_processes_are_swept_and_no_others(tmp_path):
+    for name in (".a.0123456789abcdef.partial", ".a.mine.partial", ".b.0123456789abcdef.partial"):
+        (tmp_path / name).touch()
+    sweep(tmp_path / "a")
+    assert names(tmp_path) == [".a.mine.partial", ".b.0123456789abcdef.partial"]
+
+
 # A folder, whole or not at all.
 
 LEFT = ".old.0123456789abcdef.partial"
@@ -157,6 +183,24 @@ def test_a_folder_that_is_in_use_or_of_somebody_else_stays(tmp_path):
         (one / "file").touch()
         assert one.exists()
     assert names(tmp_path) == sorted([*before, "one", "two"])
+
+
+def test_a_folder_that_another_process_sweeps_before_it_is_locked_is_made_again(
+    tmp_path, monkeypatch
+):
+    made = []
+    mkdir = type(tmp_path).mkdir
+
+    def swept_once(path, *options, **more):
+        mkdir(path, *options, **more)
+        made.append(path)
+        if len(made) == 1:
+            path.rmdir()
+
+    monkeypatch.setattr(type(tmp_path), "mkdir", swept_once)
+    with whole_folder(tmp_path / "new", "file") as folder:
+        assert folder == made[1]
+    assert names(tmp_path) == ["new"]
 
 
 def test_on_a_disk_without_locks_it_works_and_nothing_is_removed(tmp_path, monkeypatch):

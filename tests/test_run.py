@@ -419,6 +419,7 @@ def test_a_model_that_load_could_not_read_is_refused_and_the_run_stays(tokenizer
 def test_saving_draws_no_random_number_of_the_caller(tokenizer, tmp_path):
     """Keras seeds weights by `random`, and what a run is checked with has weights too."""
     model = make_model(tokenizer, num_decoder_layers=1)
+    run._weight_shapes.cache_clear()
     state = random.getstate()
     run.save(tmp_path / "run", model, tokenizer)
     assert random.getstate() == state

@@ -1,6 +1,8 @@
 """Files that are whole or not there: JSON, arrays by name, anything in bytes."""
 
 import contextlib
+import errno
+import functools
 import hashlib
 import io
 import json
@@ -9,6 +11,7 @@ import re
 import secrets
 import shutil
 import stat
+import sys
 import zipfile
 from pathlib import Path
 
@@ -18,8 +21,11 @@ import numpy as np
 KINDS = {dict: "object", list: "array"}
 # The key of a JSON object under which the sha256 of all its others stands.
 CHECKSUM = "checksum"
-PARTIAL = r"\..+\.[0-9a-f]{16}\.partial"  # the name of a file or folder that is not whole yet
-LONGEST_TEXT = 100_000_000  # bytes of a file of JSON or words, which memory has ten times
+PARTIAL_NAME = r"\..+\.[0-9a-f]{16}\.partial"  # of a file or folder that is being written
+# The maximum bytes of a file of JSON or words. Parsed, it takes about ten times its size in memory.
+LONGEST_TEXT = 100_000_000
+# Where Linux gives the memory limit of a container, by cgroup version 2 and 1.
+MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 class RunError(ValueError):
@@ -34,65 +40,81 @@ class RunError(ValueError):
     """
 
 
+@contextlib.contextmanager
+def hidden_file(folder, name):
+    """A new hidden file in a folder, open for writing. `publish` gives it its name.
+
+    It is removed if the block ends before that.
+
+    Args:
+        folder: the folder.
+        name: the file name that it is for.
+    """
+    path = Path(folder, f".{name}.{secrets.token_hex(8)}.partial")
+    try:
+        with open(path, "x+b") as file:  # a new file, so never a link to another
+            yield file
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def publish(file, path):
+    """Renames a `hidden_file` to `path`, once its content is on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+    os.replace(file.name, path)
+    sync(Path(path).parent)
+
+
 def write_atomically(path, content, folder=None):
     """Writes a file so that `path` holds the old content or the new, never a part of it.
 
     Args:
         path: of the file.
-        content: its bytes; or a function that writes them into an open file and returns the path,
-            whose name may be a checksum of them.
-        folder: where a hidden file is until then, of the same file system. Default: beside it.
+        content: its bytes.
+        folder: where the hidden file is meanwhile; it must be on the same file system. Default:
+            the folder of `path`.
     """
     path = Path(path)
-    name = f".{path.name}.{secrets.token_hex(8)}.partial"
-    temporary = Path(folder or path.parent, name)
-    try:
-        with open(temporary, "x+b") as file:  # nobody else's: not a link that was put there before
-            if callable(content):
-                path = content(file)
-            else:
-                file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    sync(path.parent)
+    with hidden_file(folder or path.parent, path.name) as file:
+        file.write(content)
+        publish(file, path)
 
 
 def sweep(path):
-    """Removes what processes that were killed in `write_atomically` have left for this path.
+    """Removes the hidden files of processes that were killed while they wrote this path.
 
-    For who knows that no other process writes it now. Its name may be a pattern of `Path.glob`.
+    No other process may be writing it now. Its name may be a pattern of `Path.glob`.
     """
     path = Path(path)
-    for left in path.parent.glob(f".{path.name}.*.partial"):
+    for left in path.parent.glob(f".{path.name}.{'[0-9a-f]' * 16}.partial"):
         left.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def whole_folder(directory, parts):
-    """A new hidden folder beside `directory`, which is renamed to that when the block has ended.
+    """A new hidden folder beside `directory`. It gets that name when the block ends.
 
-    If the block fails, the folder is removed. What processes that were killed have left beside
-    `directory` is removed first. A folder that is locked belongs to one that is at work. On a disk
-    without locks nothing is removed.
+    If the block fails, the folder is removed. Hidden folders that killed processes have left beside
+    `directory` are removed first. A locked folder stays: a running process writes it. On a file
+    system without locks no folder is removed.
 
     Args:
-        directory: the path, where nothing is yet.
-        parts: the pattern of the names of files in such a folder. A folder with others stays.
+        directory: a path that does not exist yet.
+        parts: a regular expression of the file names in such a folder. A folder with others stays.
     """
     directory = Path(directory)
     for left in directory.parent.glob(".*.partial"):
-        if re.fullmatch(PARTIAL, left.name) and not left.is_symlink() and left.is_dir():
-            _remove_left(left, rf"{parts}|{PARTIAL}")
+        if re.fullmatch(PARTIAL_NAME, left.name) and not left.is_symlink() and left.is_dir():
+            _remove_left(left, rf"{parts}|{PARTIAL_NAME}")
     handle = None
-    while handle is None:  # another process may have swept it before it was locked
+    while handle is None:  # another process may remove the folder before it is locked
         folder = directory.parent / f".{directory.name}.{secrets.token_hex(8)}.partial"
         folder.mkdir()
         try:
             handle = _locked(folder)
+        except FileNotFoundError:
+            continue
         except OSError:
             handle = os.open(folder, os.O_RDONLY)
     try:
@@ -106,10 +128,10 @@ def whole_folder(directory, parts):
 
 
 def _remove_left(folder, parts):
-    """Removes a folder of `whole_folder`, unless it is in use or has other files than its own."""
+    """Removes a folder of `whole_folder`, unless it is locked or has other files than `parts`."""
     try:
         handle = _locked(folder)
-    except OSError:  # no locks there, or gone by now
+    except OSError:  # no locks there, or the folder is gone
         return
     if handle is not None:
         if all(re.fullmatch(parts, path.name) for path in folder.iterdir()):
@@ -120,7 +142,7 @@ def _remove_left(folder, parts):
 def _locked(folder):
     """A descriptor that locks a folder until it is closed; None if another process has the lock,
     or has removed the folder. A process that is killed gives the lock up."""
-    import fcntl  # which Windows has not
+    import fcntl  # not there on Windows
 
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -136,34 +158,94 @@ def _locked(folder):
     return None
 
 
-def regular_size(path, most=None):
-    """How many bytes a file has: a file with an end, of which memory can hold all.
+def open_regular(path, maximum=None):
+    """Opens a file from elsewhere to read: a regular file that fits into memory.
 
-    It is called before a file from elsewhere is opened. A device or a pipe would be read forever.
+    A device or a pipe would be read forever.
 
     Args:
         path: the file, or a link to it.
-        most: the bytes that it may have. Default: the memory of this machine.
+        maximum: bytes that it may have. Default: the memory of this machine or container.
+
+    Returns:
+        A binary file.
 
     Raises:
         RunError: it is no regular file, or is larger.
-        OSError: there is none.
+        OSError: it cannot be opened.
     """
-    found = os.stat(path)
-    if not stat.S_ISREG(found.st_mode):
-        kind = {"d": "folder", "p": "pipe", "s": "socket"}.get(stat.filemode(found.st_mode)[0])
-        raise RunError(f"{path} must be a regular file, got a {kind or 'device'}")
-    most = most or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if found.st_size > most:
-        raise RunError(f"{path} must have at most {most:,} bytes, got {found.st_size:,}")
-    return found.st_size
+    try:  # without waiting for whoever writes into a pipe
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise RunError(f"{path} must be a regular file, got a socket") from error
+        raise
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode):
+            kind = {"d": "folder", "p": "pipe"}.get(stat.filemode(found.st_mode)[0], "device")
+            raise RunError(f"{path} must be a regular file, got a {kind}")
+        maximum = maximum or _memory()
+        if found.st_size > maximum:
+            raise RunError(f"{path} must have at most {maximum:,} bytes, got {found.st_size:,}")
+        return os.fdopen(handle, "rb")
+    except BaseException:
+        os.close(handle)
+        raise
 
 
-def read_bytes(path, most=None):
-    """The bytes of a regular file; `most`, and what is raised, as of `regular_size`."""
-    size = regular_size(path, most)
-    with open(path, "rb") as file:
-        return file.read(size)
+@functools.cache
+def _memory():
+    """The bytes of memory that this process may have."""
+    sizes = [sys.maxsize]
+    if hasattr(os, "sysconf"):
+        sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for path in MEMORY_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+            sizes.append(int(Path(path).read_text()))
+    return min(sizes)
+
+
+def size_of(file):
+    """The bytes of an open file."""
+    return os.fstat(file.fileno()).st_size
+
+
+def read_bytes(path, maximum=None):
+    """The bytes of a regular file. Arguments and errors are those of `open_regular`."""
+    with open_regular(path, maximum) as file:
+        return file.read(size_of(file))
+
+
+def open_own(path, mode, second_names=False):
+    """Opens a file of a folder that may be from elsewhere.
+
+    A link there could lead to another file of the user, so no link is followed.
+
+    Args:
+        path: the file. If `mode` writes, it is made if it is missing.
+        mode: of `open`, binary: "rb", "ab" or "ab+".
+        second_names: whether it may have hard links. A backup may be made of them. Default False.
+
+    Raises:
+        OSError: it is a link, has a hard link, is no regular file, or cannot be opened.
+    """
+
+    def opener(name, flags):
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+
+    refused = f"{path} must be a file of its own, got"
+    try:
+        file = open(path, mode, opener=opener)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(f"{refused} a link") from error
+        raise
+    found = os.fstat(file.fileno())
+    if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not second_names):
+        file.close()
+        raise OSError(f"{refused} a hard link or no file")
+    return file
 
 
 def is_file_name(name):

@@ -23,7 +23,9 @@ from keras import ops
 
 from tfformer.files import (
     RunError,
+    hidden_file,
     is_file_name,
+    publish,
     read_bytes,
     read_json,
     unpack,
@@ -58,7 +60,7 @@ def model_weights(model):
     return weights
 
 
-@functools.cache
+@functools.lru_cache(maxsize=8)
 def _weight_shapes(family, sizes):
     """{name: shape} of the weights of a model, by its family and its configuration."""
 
@@ -122,18 +124,13 @@ def save_weights(directory, family, sizes, weights, tokenizer, search=None, trai
     directory.mkdir(parents=True, exist_ok=True)
     if (directory / "config.json").exists():
         _refuse_other_tokenizer(directory, tokenizer)
-    checksums = {}
-
-    def write_weights(file):
+    with hidden_file(directory, "weights-new.npz") as file:
         np.savez(file, **weights)
         file.seek(0)
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        path = directory / f"weights-{digest[:16]}.npz"
-        checksums[path.name] = digest
-        return path
-
-    write_atomically(directory / "weights-new.npz", write_weights)
-    [weights_name] = checksums
+        weights_name = f"weights-{digest[:16]}.npz"
+        publish(file, directory / weights_name)
+    checksums = {weights_name: digest}
     for name, content in tokenizer.files.items():
         checksums[name] = hashlib.sha256(content).hexdigest()
         path = directory / name

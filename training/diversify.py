@@ -24,7 +24,7 @@ from pathlib import Path
 
 from training.bar import Bar
 from training.command import Parser, count
-from training.lock import alone, open_own
+from training.lock import alone
 
 CHUNK = 1024  # texts between two writes
 
@@ -82,7 +82,7 @@ def translated(run, texts, folder, batch_size):
         RunError: the run cannot be loaded, or translates nothing.
         OSError: what is there is kept.
     """
-    from tfformer.files import RunError
+    from tfformer.files import RunError, open_own
     from tfformer.models import TRANSLATING
     from tfformer.run import load_service, read_config, require_family
 
@@ -95,7 +95,7 @@ def translated(run, texts, folder, batch_size):
         service = load_service(run, max_batch_size=batch_size)
         if read_config(run) != config:
             raise RunError(f"{run} has changed while it was read: is it in training?")
-        with open_own(part) as file:
+        with open_own(part, "ab+") as file:
             done = _whole_lines(file)
             with Bar(str(run), len(texts), done) as bar:
                 for start in range(done, len(texts), CHUNK):

@@ -1,33 +1,13 @@
 """One training at a time in a run directory."""
 
 import contextlib
-import errno
-import os
 from pathlib import Path
 
 from filelock import lock_descriptor
 
+from training.command import without_its_package
+
 LOCK = ".lock"
-
-
-def open_own(path):
-    """A file of this folder to read and to append to, made if it is missing.
-
-    A folder may be from elsewhere, with a link to a file of the user in it: no link is followed.
-
-    Raises:
-        OSError: it is a link, or cannot be opened.
-    """
-
-    def opener(name, flags):
-        return os.open(name, flags | os.O_NOFOLLOW, 0o666)
-
-    try:
-        return open(path, "ab+", opener=opener)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(f"{path} must be a file of its own, got a link") from error
-        raise
 
 
 @contextlib.contextmanager
@@ -43,7 +23,8 @@ def alone(directory, use="training"):
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    with open_own(directory / LOCK) as file:
+    open_own = without_its_package("tfformer.files").open_own
+    with open_own(directory / LOCK, "ab+", second_names=True) as file:
         # The system's lock of an open file: a process that is killed gives it up.
         if not lock_descriptor(file.fileno(), blocking=False):
             raise OSError(f"{directory} is in {use} already")

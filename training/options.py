@@ -109,8 +109,8 @@ def _second_side(arguments):
 
 
 def require_corpus(arguments):
-    """Raises a CorpusError for a fault of the user's own corpus that is found without reading its
-    texts."""
+    """Raises a CorpusError if a file of the user's own corpus cannot be read, or if two files that
+    belong together have different numbers of lines."""
     require_readable(corpus_files(arguments))
     files, val_files = _files(arguments)
     for source, target, *_ in (*files, *([val_files] if val_files else ())):

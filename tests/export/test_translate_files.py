@@ -176,7 +176,7 @@ def test_work_that_was_begun_with_something_else_is_refused(source, target, begu
     if change == "damage":
         record.write_bytes(record.read_bytes()[:20])
     before = partial.read_bytes()
-    with pytest.raises(ProgressError, match="to begin anew, remove it and target.txt.partial"):
+    with pytest.raises(ProgressError, match="to start again, remove it and target.txt.partial"):
         translate_file(source, target, upper, identity)
     assert partial.read_bytes() == before
     record.unlink()
@@ -199,7 +199,7 @@ def test_a_damaged_number_of_a_record_is_one_line(source, target, begun, name, v
     record.write_text(re.sub(rf'"{name}": [^,\n]+', f'"{name}": {value}', text))
     assert record.read_text() != text
     before = partial.read_bytes()
-    with pytest.raises(ProgressError, match="progress.json is damaged; to begin anew"):
+    with pytest.raises(ProgressError, match="progress.json is damaged, or of another"):
         translate_file(source, target, upper, IDENTITY)
     assert partial.read_bytes() == before
 
@@ -207,7 +207,7 @@ def test_a_damaged_number_of_a_record_is_one_line(source, target, begun, name, v
 @pytest.mark.parametrize("text", ["[]", "7", "{}", "[" * 10_000, "null"])
 def test_a_record_that_is_none_is_one_line(source, target, begun, text):
     begun[1].write_text(text)
-    with pytest.raises(ProgressError, match="progress.json is damaged; to begin anew"):
+    with pytest.raises(ProgressError, match="progress.json is damaged, or of another"):
         translate_file(source, target, upper, IDENTITY)
 
 
@@ -217,7 +217,7 @@ def test_a_link_in_place_of_unfinished_work_is_not_followed(source, target, tmp_
     other = tmp_path / "other"
     other.write_bytes(b"precious\n")
     link(other, tmp_path / name)
-    with pytest.raises(ProgressError, match=f"{name} must be a file"):
+    with pytest.raises(OSError, match=f"{name} must be a file of its own"):
         translate_file(source, target, upper, IDENTITY)
     assert other.read_bytes() == b"precious\n"
 
@@ -234,6 +234,15 @@ def test_a_file_of_somebody_else_with_the_name_of_a_partial_one_is_kept(source, 
     with pytest.raises(ProgressError, match="is no work of this command"):
         translate_file(source, target, upper, IDENTITY)
     assert (tmp_path / "target.txt.partial").read_bytes() == b"notes\n"
+
+
+def test_a_file_of_the_user_with_the_name_of_a_record_is_kept(source, target):
+    translate_file(source, target, upper, IDENTITY)
+    mine = target.with_name("target.txt.progress.json")
+    for text in ("my notes", '{"lines": 3}', "[]"):
+        mine.write_text(text)
+        translate_files._forget(target)
+        assert mine.read_text() == text
 
 
 def test_two_processes_cannot_write_one_file(source, target):

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from training.lock import LOCK, alone, open_own
+from training.lock import LOCK, alone
 
 
 def test_one_process_is_inside_at_a_time(tmp_path):
@@ -46,15 +46,3 @@ def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
     os.mkfifo(tmp_path / LOCK)
     with pytest.raises(OSError), alone(tmp_path):
         raise AssertionError
-
-
-def test_what_goes_on_after_a_kill_is_appended_and_no_link(tmp_path):
-    """As translations that `training.diversify` has begun."""
-    (tmp_path / "part").write_text("begun\n")
-    with open_own(tmp_path / "part") as file:
-        file.write(b"more\n")
-        file.seek(0)
-        assert file.read() == b"begun\nmore\n"
-    (tmp_path / "link").symlink_to("part")
-    with pytest.raises(OSError, match="link must be a file of its own, got a link"):
-        open_own(tmp_path / "link")

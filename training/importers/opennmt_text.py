@@ -9,7 +9,7 @@ from tfformer.text.tokenizer import Tokenizer
 from training.importers.numbering import Numbering, known_pieces
 
 BEGINNING = ["<blank>", "<s>", "</s>"]  # of each vocabulary file
-SCORED = r"[^\t]+\t-?\d+(\.\d+)?(e-?\d+)?"
+SCORED = r"[^\t]+\t-?\d+(\.\d+)?(e[+-]?\d+)?"
 PAD, BOS, EOS = range(3)  # their ids; the unknown word has the last
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tfformer.files import LONGEST_TEXT, regular_size
+from tfformer.files import LONGEST_TEXT, open_regular, size_of
 from training.importers.foreign import described
 from training.importers.weights import Weights
 
@@ -54,13 +54,16 @@ def read_checkpoint(path):
     prefix = re.sub(ENDING, "", str(path))
     if Path(path).is_dir():
         if (named := Path(path, "checkpoint")).exists():
-            regular_size(named, LONGEST_TEXT)
+            open_regular(named, LONGEST_TEXT).close()
         prefix = tf.train.latest_checkpoint(str(path))
         if prefix is None:
             other = f", but {described(path)}" if Path(path, "config.json").exists() else ""
             raise ValueError(f"{path} must be a model directory with a checkpoint, got none{other}")
     files = Path(prefix).parent.glob(f"{glob.escape(Path(prefix).name)}.*")
-    size = sum(regular_size(file) for file in files)
+    size = 0
+    for file in files:
+        with open_regular(file) as opened:
+            size += size_of(opened)
     try:
         reader = tf.train.load_checkpoint(str(prefix))
         shapes, dtypes = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()

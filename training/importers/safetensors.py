@@ -6,20 +6,20 @@ import math
 import ml_dtypes
 import numpy as np
 
-from tfformer.files import regular_size
+from tfformer.files import open_regular, size_of
 
 # The formats of numbers that weights come in.
 FORMATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
-# As the library has them: bytes of a header; and a size or a place is a number of 64 bits.
+# The library's limits: bytes of a header, and the number after the largest size or offset.
 LONGEST_HEADER, LARGEST = 100_000_000, 2**64
-MOST_DIMENSIONS = 64  # of NumPy
+MAXIMUM_DIMENSIONS = 64  # of NumPy
 
 
 def read_safetensors(path):
     """The arrays of a safetensors file by name, each in its own format.
 
-    The rules are those of the library: the arrays lie one behind the other, and fill the file. So
-    they have together no more bytes than it.
+    As in the safetensors library, the arrays follow each other without gaps or overlaps and fill
+    the file. So together they have at most as many bytes as the file.
 
     Args:
         path: the file.
@@ -28,14 +28,13 @@ def read_safetensors(path):
         ValueError: it is none, is damaged, or has numbers that are no weights.
         OSError: it cannot be read.
     """
-    size = regular_size(path)
-    try:
-        with open(path, "rb") as file:
-            entries = _entries(file, size)
+    with open_regular(path) as file:
+        try:
+            entries = _entries(file, size_of(file))
             return {name: _array(file, *entry) for name, entry in entries.items()}
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{path} is damaged, or no safetensors file: {what:.300}") from error
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            what = f"no {error}" if isinstance(error, KeyError) else str(error)
+            raise ValueError(f"{path} is damaged, or no safetensors file: {what:.300}") from error
 
 
 def _entries(file, size):
@@ -50,16 +49,16 @@ def _entries(file, size):
     header.pop("__metadata__", None)
     found = {name: _entry(name, entry) for name, entry in header.items()}
     found = dict(sorted(found.items(), key=lambda item: item[1][2]))
-    place, room = 0, size - 8 - length
+    offset, available = 0, size - 8 - length
     for name, (dtype, shape, (begin, end)) in found.items():
-        if begin != place or end > room or end - begin != math.prod(shape) * dtype.itemsize:
+        if begin != offset or end > available or end - begin != math.prod(shape) * dtype.itemsize:
             raise ValueError(
-                f"{name} must be inside the file, of shape {shape}, and begin where the one before "
-                f"it ends, at {place:,}, got bytes {begin:,} to {end:,}"
+                f"{name} must be inside the file, of shape {shape}, and start at byte {offset:,}, "
+                f"where the array before it ends, got bytes {begin:,} to {end:,}"
             )
-        place = end
-    if place != room:
-        raise ValueError(f"its arrays must fill {room:,} bytes, got {place:,}")
+        offset = end
+    if offset != available:
+        raise ValueError(f"its arrays must fill {available:,} bytes, got {offset:,}")
     return found
 
 
@@ -78,12 +77,12 @@ def _entry(name, entry):
     begin, end = entry["data_offsets"]
     numbers = [*shape, begin, end]
     if any(type(one) is not int or not 0 <= one < LARGEST for one in numbers):
-        raise ValueError(f"{name} must have sizes and places, got {shape} and {begin, end}")
-    if len(shape) > MOST_DIMENSIONS:
-        raise ValueError(f"{name} must have at most {MOST_DIMENSIONS} sizes, got {len(shape)}")
+        raise ValueError(f"{name} must have sizes and offsets, got {shape} and {begin, end}")
+    if len(shape) > MAXIMUM_DIMENSIONS:
+        raise ValueError(f"{name} must have at most {MAXIMUM_DIMENSIONS} sizes, got {len(shape)}")
     return dtype, shape, (begin, end)
 
 
 def _array(file, dtype, shape, _):
-    """The array that begins where the file is open."""
+    """The array at the current position of the file."""
     return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)

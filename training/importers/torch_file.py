@@ -1,9 +1,9 @@
 """A file of PyTorch's `torch.save`, read without PyTorch, and without running what is in it.
 
-Such a file is a pickle, and a pickle is a program for a small stack machine. Here that machine is
-Python's own in Python, with the opcodes that tensors are written with and no others. A pickle may
-name the few functions that make tensors, and each name stands for a function of this module:
-nothing else is ever called. Keys are strings, so that nothing is hashed that takes long.
+Such a file is a pickle, and a pickle is a program for a small stack machine. This module runs it on
+Python's own implementation of that machine, and allows only the opcodes that a file of tensors
+needs. The few functions that a pickle may name are replaced by functions of this module; no other
+function is called. Keys must be strings, because the hash of nested tuples can take forever.
 
 Two formats: a zip with `data.pkl` and a file of numbers for each storage (PyTorch 1.6 and later),
 and several pickles with the numbers after them.
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from tfformer.files import regular_size
+from tfformer.files import open_regular, size_of
 
 # The formats of numbers by the name of their storage.
 STORAGES = {
@@ -30,15 +30,16 @@ STORAGES = {
     "IntStorage": "<i4",
 }
 LONGEST_PICKLE = 2_000_000  # bytes: some 10,000 tensors
-# How often the numbers of a storage may stand in tensors: a model with one table of pieces has it
-# by four names.
-MOST_SHARED = 4
-LONGEST_SHAPE = 99  # of an offset, sizes and strides together
-MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # what the older format begins with
+# Tensors may have in total so many times the numbers of their storage: a model with one embedding
+# table stores it under four names.
+MAXIMUM_SHARED = 4
+MAXIMUM_ARGUMENTS = 99  # of a function, of a tensor's sizes and strides, of a storage
+MAXIMUM_PAIRS = 100_000  # of all calls of `OrderedDict` together
+MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # the start of the older format
 
 
 class Storage(NamedTuple):
-    """A row of `count` numbers, which stand elsewhere in the file under a key."""
+    """An array of `count` numbers, which the file has elsewhere under a key."""
 
     kind: str
     key: str
@@ -46,7 +47,7 @@ class Storage(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """A part of a storage: from where on, its sizes and strides, in numbers."""
+    """A part of a storage: offset, sizes and strides, in numbers."""
 
     storage: Storage
     offset: int
@@ -66,9 +67,9 @@ class _Kind(NamedTuple):
 
 def _tensor(storage, offset, shape, strides, *_):
     """In place of `torch._utils._rebuild_tensor_v2`."""
-    numbers = (offset, *shape, *strides)
-    if type(storage) is not Storage or len(numbers) > LONGEST_SHAPE:
+    if type(storage) is not Storage or len(shape) + len(strides) > MAXIMUM_ARGUMENTS:
         raise Refused("a tensor must be of a storage, and of few dimensions")
+    numbers = (offset, *shape, *strides)
     if not all(type(one) is int and abs(one) < 2**63 for one in numbers):
         raise Refused("a tensor must have an offset, sizes and strides of 64 bits")
     return Tensor(storage, offset, tuple(shape), tuple(strides))
@@ -79,22 +80,17 @@ def _parameter(tensor, *_):
     return tensor
 
 
-def _dictionary(pairs=()):
-    """In place of `collections.OrderedDict`, which Python 2 wrote with a list of pairs."""
-    return _filled({}, [one for pair in pairs for one in pair])
-
-
 def _filled(dictionary, items):
-    """A dictionary with what an opcode puts into it: items are key, value, key, value, ..."""
+    """A dictionary after an opcode has put items into it: [key, value, key, value, ...]."""
     for key, value in zip(items[::2], items[1::2], strict=True):
-        if type(key) is not str:  # of tuples in tuples the hash is never ready
+        if type(key) is not str:
             raise Refused(f"its keys must be strings, got a {type(key).__name__}")
         dictionary[key] = value
     return dictionary
 
 
 ALLOWED = {
-    ("collections", "OrderedDict"): _dictionary,
+    ("collections", "OrderedDict"): dict,  # replaced by `_Unpickler._dictionary`
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): _parameter,
     **{("torch", name): _Kind(name) for name in STORAGES},
@@ -104,7 +100,7 @@ OPCODES = """
 PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 BINFLOAT
 STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE EMPTY_TUPLE TUPLE TUPLE1 TUPLE2
 TUPLE3 EMPTY_LIST APPEND APPENDS EMPTY_DICT PUT BINPUT LONG_BINPUT MEMOIZE GET BINGET LONG_BINGET
-GLOBAL STACK_GLOBAL REDUCE BINPERSID
+GLOBAL STACK_GLOBAL BINPERSID
 """.split()
 
 
@@ -118,9 +114,10 @@ class _Dispatch(dict):
 class _Unpickler(pickle._Unpickler):
     """Reads a pickle of tensors. Any opcode, name or key that is not allowed ends it.
 
-    It is the one in Python: the one in C cannot be told which opcodes it may obey, and no signal
-    ends what it does.
+    It is the Python version: the C version cannot restrict opcodes, and no signal interrupts it.
     """
+
+    pairs = 0  # given to `OrderedDict` so far
 
     def find_class(self, module, name):
         if (module, name) not in ALLOWED:
@@ -128,13 +125,28 @@ class _Unpickler(pickle._Unpickler):
                 f"it must hold tensors alone, got a pickle that names {module}.{name}, of which "
                 "nothing was run"
             )
-        return ALLOWED[module, name]
+        return self._dictionary if name == "OrderedDict" else ALLOWED[module, name]
 
     def persistent_load(self, pid):
+        if type(pid) is not tuple or not 5 <= len(pid) <= MAXIMUM_ARGUMENTS:
+            raise Refused("it must refer to storages alone, got something else")
         what, kind, key, _, count, *_ = pid
         if type(kind) is not _Kind or [type(one) for one in (what, key, count)] != [str, str, int]:
             raise Refused("it must refer to storages alone, got something else")
         return Storage(kind.name, key, count)
+
+    def _dictionary(self, pairs=()):
+        """In place of `collections.OrderedDict`, which Python 2 wrote with a list of pairs."""
+        self.pairs += len(pairs)
+        if self.pairs > MAXIMUM_PAIRS or any(len(pair) != 2 for pair in pairs):
+            raise Refused(f"its dictionaries must be of at most {MAXIMUM_PAIRS:,} pairs")
+        return _filled({}, [one for pair in pairs for one in pair])
+
+    def _call(self):
+        arguments = self.stack.pop()
+        if type(arguments) is not tuple or len(arguments) > MAXIMUM_ARGUMENTS:
+            raise Refused(f"its functions must have at most {MAXIMUM_ARGUMENTS} arguments")
+        self.stack[-1] = self.stack[-1](*arguments)
 
     def _put_item(self):
         value, key = self.stack.pop(), self.stack.pop()
@@ -148,15 +160,16 @@ class _Unpickler(pickle._Unpickler):
         items = self.pop_mark()
         self.append(_filled({}, items))
 
-    def _pass_over_state(self):
-        """The attributes of a dictionary, of which nobody here has need."""
+    def _ignore_attributes(self):
+        """A dictionary may have attributes, `_metadata` for instance. They are not needed."""
         self.stack.pop()
 
     dispatch = _Dispatch(
         {getattr(pickle, name)[0]: pickle._Unpickler.dispatch[getattr(pickle, name)[0]]
          for name in OPCODES}
         | {pickle.SETITEM[0]: _put_item, pickle.SETITEMS[0]: _put_items,
-           pickle.DICT[0]: _make_dictionary, pickle.BUILD[0]: _pass_over_state}
+           pickle.DICT[0]: _make_dictionary, pickle.BUILD[0]: _ignore_attributes,
+           pickle.REDUCE[0]: _call}
     )  # fmt: skip
 
 
@@ -170,28 +183,34 @@ def read_torch(path):
         ValueError: it is none, is damaged, or names what is no tensor; nothing of it is run.
         OSError: it cannot be read.
     """
-    size = regular_size(path)
-    try:
-        with open(path, "rb") as file:
+    with open_regular(path) as file:
+        try:
             is_zip = file.read(2) == b"PK"
             file.seek(0)
-            found, numbers = (_from_zip if is_zip else _from_pickles)(file, size)
-        if not isinstance(found, dict):
-            raise ValueError(f"it must be a dictionary of tensors, got {type(found).__name__}")
-        tensors = {name: one for name, one in found.items() if isinstance(one, Tensor)}
-        _require_few_that_share(tensors)
-        return {name: _array(name, tensor, numbers) for name, tensor in tensors.items()}
-    except Refused as error:
-        raise ValueError(f"{path} is refused: {error}") from error
-    except Exception as error:  # of many types, by the damaged byte
-        what = str(error) or type(error).__name__
-        raise ValueError(f"{path} is damaged, or no file of PyTorch: {what:.300}") from error
+            tensors, numbers = (_from_zip if is_zip else _from_pickles)(file, size_of(file))
+            return {name: _array(name, tensor, numbers) for name, tensor in tensors.items()}
+        except Refused as error:
+            raise ValueError(f"{path} is refused: {error}") from error
+        except Exception as error:  # its type depends on the damaged byte
+            what = str(error) or type(error).__name__
+            raise ValueError(f"{path} is damaged, or no file of PyTorch: {what:.300}") from error
 
 
-def _from_zip(file, _):
-    """What the pickle in a zip says, and {key: bytes} of the storages."""
+def _tensors(found):
+    """{name: Tensor} of an unpickled file. Raises a ValueError if it is not of tensors."""
+    if not isinstance(found, dict):
+        raise ValueError(f"it must be a dictionary of tensors, got {type(found).__name__}")
+    tensors = {name: one for name, one in found.items() if isinstance(one, Tensor)}
+    _require_few_that_share(tensors)
+    return tensors
+
+
+def _from_zip(file, size):
+    """The tensors of a zip of that size, and {key: bytes} of their storages."""
     with zipfile.ZipFile(file) as archive:
         members = {one.filename: one for one in archive.infolist()}
+        if sum(one.file_size for one in archive.infolist()) > size:
+            raise ValueError("its members must each have bytes of their own")
         if packed := [name for name, one in members.items() if one.compress_type]:
             raise ValueError(f"nothing in it must be compressed, got {packed[0]}")
         [pickled] = [name for name in members if name.endswith("/data.pkl")]
@@ -201,18 +220,17 @@ def _from_zip(file, _):
         if f"{folder}byteorder" in members:
             if (order := archive.read(f"{folder}byteorder")) != b"little":
                 raise ValueError(f"its byte order must be little, got {order!r:.99}")
-        found = _Unpickler(io.BytesIO(archive.read(pickled))).load()
-        prefix = f"{folder}data/"
-        names = [name for name in members if name.startswith(prefix)]
-        return found, {name.removeprefix(prefix): archive.read(name) for name in names}
+        tensors = _tensors(_Unpickler(io.BytesIO(archive.read(pickled))).load())
+        keys = {tensor.storage.key for tensor in tensors.values()}
+        return tensors, {key: archive.read(f"{folder}data/{key}") for key in keys}
 
 
 def _from_pickles(file, size):
-    """The same of the older format, of a file of that size."""
+    """The same of the older format."""
     beginning = io.BytesIO(file.read(LONGEST_PICKLE))
     for expected in (MAGIC, PROTOCOL):
         if _Unpickler(beginning).load() != expected:
-            raise ValueError("it begins with other bytes")
+            raise ValueError("it starts with other bytes")
     _Unpickler(beginning).load()  # the machine that wrote it
     storages = {}
 
@@ -221,25 +239,25 @@ def _from_pickles(file, size):
             storage = super().persistent_load(pid)
             return storages.setdefault(storage.key, storage)
 
-    found, keys = Remembering(beginning).load(), _Unpickler(beginning).load()
+    tensors, keys = _tensors(Remembering(beginning).load()), _Unpickler(beginning).load()
     file.seek(beginning.tell())
     numbers = {}
     for key in keys:
         count = int.from_bytes(file.read(8), "little")
         length = count * np.dtype(STORAGES[storages[key].kind]).itemsize
         numbers[key] = file.read(length) if length <= size else b""
-    return found, numbers
+    return tensors, numbers
 
 
 def _require_few_that_share(tensors):
-    """Raises a ValueError if tensors have together far more numbers than their storages."""
+    """Raises a ValueError if tensors have in total far more numbers than their storages."""
     counts = {}
     for name, (storage, _, shape, _) in tensors.items():
         counts[storage.key] = counts.get(storage.key, 0) + math.prod(shape)
-        if counts[storage.key] > MOST_SHARED * storage.count:
+        if counts[storage.key] > MAXIMUM_SHARED * storage.count:
             raise ValueError(
-                f"{name} must be inside its storage, of {storage.count:,} numbers, which tensors "
-                f"have {MOST_SHARED} times at most, got {counts[storage.key]:,} in them"
+                f"{name} must be inside its storage: tensors may have {MAXIMUM_SHARED} times its "
+                f"{storage.count:,} numbers, got {counts[storage.key]:,}"
             )
 
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 from tfformer.files import LONGEST_TEXT, is_file_name, read_bytes
@@ -63,8 +64,8 @@ class Weights:
         self._left.discard(name)
         if array.shape != shape:
             raise ValueError(f"{self.path}: {name} must be of shape {shape}, got {array.shape}")
-        if array.dtype.kind not in "fiV":  # V is that of bfloat16, which NumPy has not itself
-            raise ValueError(f"{self.path}: {name} must be of numbers, got {array.dtype}")
+        if array.dtype.kind != "f" and array.dtype != ml_dtypes.bfloat16:
+            raise ValueError(f"{self.path}: {name} must be of floats, got {array.dtype}")
         array = array.astype("float32", copy=False)
         if not np.isfinite(array).all():
             raise ValueError(f"{self.path}: {name} must be finite, got NaN or infinity")
@@ -72,7 +73,7 @@ class Weights:
 
     def require_same(self, *names):
         """Raises a ValueError if those of these that there are differ."""
-        first, *others = [name for name in names if name in self] or [None]
+        first, *others = [name for name in names if name in self._arrays] or [None]
         for other in others:
             if not np.array_equal(self._arrays[first], self._arrays[other]):
                 raise ValueError(f"{self.path}: {first} and {other} must be one matrix, got two")

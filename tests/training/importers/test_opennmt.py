@@ -167,7 +167,7 @@ def test_a_vocabulary_with_the_scores_of_sentencepiece_is_read(has_beginning, tm
     words = opennmt.words("joint", tmp_path / "run", folder)
     path = Path(words[words.index("--vocabulary") + 1])
     lines = read_vocabulary(path)
-    scored = [f"{line}\t{-number / 8:g}" for number, line in enumerate(lines[3:])]
+    scored = [f"{line}\t{-number / 8:e}" for number, line in enumerate(lines[3:])]
     beginning = lines[:3] if has_beginning else [f"{one}\t0" for one in ("<unk>", "<s>", "</s>")]
     path.write_text("".join(f"{line}\n" for line in [*beginning, *scored]))
     assert read_vocabulary(path) == lines

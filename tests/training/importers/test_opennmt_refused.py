@@ -99,7 +99,10 @@ def test_weights_that_do_not_fit_are_named(tmp_path, refused):
     table = f"model/examples_inputter/features_inputter/embedding{opennmt.SUFFIX}"
     for n, (change, said) in enumerate(
         (
-            (lambda arrays: arrays | {inner: np.array([b"x"] * 13)}, "inner/bias must be of num"),
+            (
+                lambda arrays: arrays | {inner: np.array([b"x"] * 13)},
+                "bias must be of floats",
+            ),
             (lambda arrays: arrays | {inner: arrays[inner] * np.nan}, "inner/bias must be finite"),
             (
                 lambda arrays: {name: one for name, one in arrays.items() if name != table},

@@ -198,9 +198,9 @@ def test_arrays_of_safetensors_have_bytes_of_their_own(tmp_path):
     path, array = tmp_path / "file.safetensors", np.arange(6, dtype="float32")
     entry = {"dtype": "F32", "shape": [6], "data_offsets": [0, 24]}
     for other, said in (
-        ([0, 24], "begin where the one before it ends, at 24, got bytes 0 to 24"),
-        ([20, 44], "begin where the one before it ends, at 24, got bytes 20 to 44"),
-        ([28, 52], "begin where the one before it ends, at 24, got bytes 28 to 52"),
+        ([0, 24], "start at byte 24, where the array before it ends, got bytes 0 to 24"),
+        ([20, 44], "start at byte 24, where the array before it ends, got bytes 20 to 44"),
+        ([28, 52], "start at byte 24, where the array before it ends, got bytes 28 to 52"),
     ):
         marian.write_safetensors(path, {"a": array, "filling": array}, filling={})
         marian.write_safetensors(path, {"a": array}, b={**entry, "data_offsets": other})
@@ -239,11 +239,11 @@ class Hostile:
         return os.system, (f"touch {self.path}",)
 
 
-def zipped(content):
+def zipped(content, storage=bytes(24)):
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("archive/data.pkl", content)
-        archive.writestr("archive/data/0", bytes(24))
+        archive.writestr("archive/data/0", storage)
     return file.getvalue()
 
 
@@ -279,10 +279,13 @@ def test_a_pickle_changes_nothing_of_the_functions_that_it_names(tmp_path):
     assert not hasattr(ALLOWED["torch._utils", "_rebuild_parameter"], "trap!")
 
 
-# Tuples in tuples: of 20, a hash or what is shown of them takes a million steps, of 90 forever.
+# 20 tuples in tuples, each twice in the next: their hash takes a million steps, of 90 forever.
 NESTED = b"K\x01" + b"q\x00h\x00\x86" * 20
 STORAGE = b"(U\x07storagectorch\nFloatStorage\nU\x010U\x03cpuK\x06tQ"
 TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + STORAGE
+
+
+LONG_LIST = b"](" + b"]" * 1000 + b"e"
 
 
 @pytest.mark.parametrize(
@@ -301,6 +304,18 @@ TENSOR = b"ctorch._utils\n_rebuild_tensor_v2\n(" + STORAGE
         (b"}U\x01a" + TENSOR + b"K\x00(\x8b\xff\x00\x00\x00" + b"\x7f" * 255 + b"t)tRs.",
          "must have an offset, sizes and strides of 64 bits"),
         (b"}U\x01a" + TENSOR + b"K\x00(" + b"K\x01" * 120 + b"t)tRs.", "of few dimensions"),
+        (b"ccollections\nOrderedDict\n](" + LONG_LIST + b"q\x00" + b"h\x00" * 60_000 + b"e\x85R.",
+         "its dictionaries must be of at most 100,000 pairs"),
+        (b"](U\x01aU\x01b\x86q\x00" + b"h\x00" * 60_000 + b"eq\x01"
+         + b"ccollections\nOrderedDict\nh\x01\x85R" * 9 + b".",
+         "its dictionaries must be of at most 100,000 pairs"),
+        (b"ctorch._utils\n_rebuild_parameter\n(" + b"K\x01" * 120 + b"tR.",
+         "must have at most 99 arguments"),
+    ],
+    ids=[
+        "SETITEM", "SETITEMS", "DICT", "a dictionary of pairs", "ADDITEMS", "FROZENSET",
+        "a nested class", "a nested key", "a nested shape", "a long integer", "many dimensions",
+        "a dictionary of long lists", "many dictionaries", "many arguments",
     ],
 )  # fmt: skip
 def test_a_pickle_that_would_not_end_or_reaches_further_is_refused(pickled, said, tmp_path):
@@ -348,7 +363,24 @@ def test_a_storage_that_many_tensors_share_is_refused(tmp_path):
     path.write_bytes(zipped(b"\x80\x02}(" + names + b"u."))
     assert sorted(read_torch(path)) == ["a", "b", "c", "d"]
     path.write_bytes(zipped(b"\x80\x02}(" + names + b"X\x01\x00\x00\x00e" + tensor + b"u."))
-    with pytest.raises(ValueError, match="e must be inside its storage.* 4 times at most, got 30"):
+    with pytest.raises(ValueError, match="e must be inside .* 4 times its 6 numbers, got 30"):
+        read_torch(path)
+
+
+def test_storages_that_share_bytes_are_refused(tmp_path):
+    """Or a zip of 20 MB becomes arrays of gigabytes."""
+    tensor = TENSOR.replace(b"K\x06", b"M\x70\x17") + b"K\x00K\x06\x85K\x01\x85\x89NtR"
+    content = zipped(b"\x80\x02}(X\x01\x00\x00\x00a" + tensor + b"u.", bytes(24_000))
+    table, end = content.index(b"PK\x01\x02"), content.index(b"PK\x05\x06")
+    entry = content[content.index(b"PK\x01\x02", table + 1) : end]
+    again = b"".join(entry.replace(b"data/0", b"data/%c" % name) for name in b"123456789")
+    size = end - table + len(again)
+    new_end = struct.pack("<4sHHHHIIH", b"PK\x05\x06", 0, 0, 11, 11, size, table, 0)
+    path = tmp_path / "pytorch_model.bin"
+    path.write_bytes(content)
+    np.testing.assert_array_equal(read_torch(path)["a"], np.zeros(6))
+    path.write_bytes(content[:end] + again + new_end)
+    with pytest.raises(ValueError, match="its members must each have bytes of their own"):
         read_torch(path)
 
 
