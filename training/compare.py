@@ -5,8 +5,8 @@
 
 Every run translates the test set. The table has their scores side by side, and for all but the
 first the p-value of its difference from the first, by paired bootstrap resampling (Koehn 2004): how
-often a difference at least this large, in either direction, would come by chance alone. Below 0.05 a
-difference is usually called significant. (sacreBLEU's own value is one-sided, about half of this.)
+often a difference at least this large, in either direction, would come by chance alone. Below 0.05
+a difference is usually called significant. (sacreBLEU's own value is one-sided: about half of it.)
 Runs that differ in their seed alone get a column of their mean and standard deviation besides:
 
     for SEED in 1 2 3; do python -m training.train dates --run runs/dates-$SEED --seed $SEED; done
@@ -52,11 +52,10 @@ def significance(translations, references):
     """
     size = len(references)
     drawn = np.random.default_rng(0).multinomial(size, [1 / size] * size, SAMPLES)
-    # How often each pair is drawn: once each in the first row, the measured scores. [1 + SAMPLES, N]
+    # How often each pair is drawn, [1 + SAMPLES, N]. In the first row it is once: as measured.
     drawn = np.concatenate([np.ones((1, size), int), drawn])
-    first, *others = (
-        _scores(drawn @ _counts(texts, references)) for texts in translations.values()
-    )
+    counts = [_counts(texts, references) for texts in translations.values()]
+    first, *others = (_scores(drawn @ one) for one in counts)
     values = []
     for scores in others:
         measured, *resampled = scores - first
@@ -70,10 +69,8 @@ def _counts(texts, references):
     from sacrebleu.metrics import BLEU
 
     bleu = BLEU(effective_order=True)
-    found = [
-        bleu.sentence_score(*pair)
-        for pair in zip(texts, [[one] for one in references], strict=True)
-    ]
+    pairs = zip(texts, references, strict=True)
+    found = [bleu.sentence_score(text, [reference]) for text, reference in pairs]
     return np.array([[one.sys_len, one.ref_len, *one.counts, *one.totals] for one in found])
 
 
@@ -81,14 +78,11 @@ def _scores(sums):
     """BLEU of each row of summed counts [R, 10]."""
     from sacrebleu.metrics import BLEU
 
-    return np.array(
-        [
-            BLEU.compute_bleu(
-                row[2:6].tolist(), row[6:].tolist(), int(row[0]), int(row[1]), smooth_method="exp"
-            ).score
-            for row in sums
-        ]
-    )
+    found = []
+    for length, reference_length, *counts in sums.tolist():
+        matches, totals = counts[:4], counts[4:]
+        found.append(BLEU.compute_bleu(matches, totals, length, reference_length).score)
+    return np.array(found)
 
 
 def names_of(runs):

@@ -9,6 +9,8 @@ import json
 import math
 import tomllib
 
+from training.command import without_its_package
+
 # Of the command line alone.
 NOT_IN_A_FILE = ("help", "config", "print-config", "resume")
 
@@ -27,9 +29,9 @@ def arguments_of(path, parser):
     Raises:
         ValueError: it is no such file, or a key is no option.
     """
+    files = without_its_package("tfformer.files")
     try:
-        with open(path, "rb") as file:
-            values = tomllib.load(file)
+        values = tomllib.loads(files.read_bytes(path, files.LONGEST_TEXT).decode())
     except (OSError, ValueError) as error:
         raise ValueError(f"--config {path}: {error}") from error
     recipe = values.pop("recipe", None)

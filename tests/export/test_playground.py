@@ -1,5 +1,7 @@
 """The playground: what its process forwards and refuses, and the page in a real browser."""
 
+import base64
+import hashlib
 import http.client
 import json
 import re
@@ -148,6 +150,13 @@ def test_the_page_runs_nothing_but_its_own_script():
         policy = headers["Content-Security-Policy"]
         assert "default-src 'none'" in policy and "frame-ancestors 'none'" in policy
         assert "unsafe" not in policy
+        with urllib.request.urlopen(f"http://127.0.0.1:{page.port}/") as answer:
+            text = answer.read().decode()
+        for tag in ("script", "style"):
+            [content] = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+            digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+            assert f"{tag}-src 'sha256-{digest}'" in policy
+        assert " style=" not in text and " onclick=" not in text  # the policy forbids both
 
 
 def test_json_that_is_nested_deep_is_refused():
