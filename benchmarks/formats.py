@@ -1,7 +1,8 @@
 """SavedModel, LiteRT and ONNX files of Keras's `model.export`: `python -m benchmarks.formats`.
 
 For a model of each family, each format, and any shape or a fixed one, it shows the maximum
-difference of the logits from the model's own, or the error. ONNX needs `pip install onnx onnxruntime tf2onnx`.
+difference of the logits from the model's own, or the error. ONNX needs
+`pip install onnx onnxruntime tf2onnx`.
 
 Exit codes: 0 measured; 2 wrong usage; 130 or 143 interrupted.
 """

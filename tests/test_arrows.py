@@ -35,7 +35,7 @@ ARROWS = {
     "tfformer/shortlist",
     # What makes weights.
     "training/command": "",
-    "training/lock": "",
+    "training/lock": "training/command",
     "training/bar": "",
     "training/translating": "training/bar",
     "training/data": "tfformer",
