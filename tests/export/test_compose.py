@@ -36,6 +36,7 @@ def health(check, port):
     return subprocess.run(command, capture_output=True, timeout=SECONDS).returncode
 
 
+@pytest.mark.slow
 def test_the_health_check_tells_a_served_model_from_others(written, asked):
     check = service(written)["healthcheck"]
     assert health(check, asked.server.rest_port) == 0
@@ -104,6 +105,7 @@ def test_a_peak_that_no_kernel_told_is_assumed():
     assert _peak(None).startswith("2,048 (assumed") and _peak(3 * 2**20) == "3"
 
 
+@pytest.mark.slow
 def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
     model = asked.server.versions.model(predict_spec())
     weights = sum(path.stat().st_size for path in (model.directory / "variables").iterdir())

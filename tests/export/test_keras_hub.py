@@ -178,6 +178,7 @@ def test_without_keras_nlp_it_says_what_to_install(tmp_path, capsys, monkeypatch
     refused(tmp_path, tmp_path, capsys, "pip install 'tfformer[keras-nlp]'")
 
 
+@pytest.mark.slow
 def test_a_quantized_preset_says_what_it_is(tmp_path, capsys):
     def quantized():
         model = hub.t5()

@@ -123,6 +123,7 @@ def expected(translator):
     return {name: value.numpy() for name, value in found.items()}
 
 
+@pytest.mark.slow
 def test_it_loads_beside_another_and_survives_it(translator, exported, expected, tmp_path):
     other = Tokenizer(translator.tokenizer.source, PieceTable(LABELS[::-1]))
     Translator(translator.model, other, max_source_length=11, max_target_length=7).save(
@@ -150,6 +151,7 @@ def encoded(texts):
     return np.array([text.encode() for text in texts], object)
 
 
+@pytest.mark.slow
 def test_a_server_looks_words_up(translator, exported, expected):
     targets = ["noun unseen", *LABELS]
     asked = {

@@ -43,6 +43,7 @@ def test_resumed_equals_uninterrupted_whatever_killed_it(finished, tmp_path):
     assert_as_uninterrupted(run, finished)
 
 
+@pytest.mark.slow
 def test_a_kill_a_signal_and_a_full_disk_lose_nothing_and_resume_goes_on(finished, tmp_path):
     run = tmp_path / "run"
     killed = start(run, "--resume", die="during a save")

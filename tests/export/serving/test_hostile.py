@@ -224,6 +224,7 @@ def test_rows_are_not_read_after_the_deadline():
             rest.parse(text, lambda name: (signature, 5), Deadline(-1))
 
 
+@pytest.mark.slow
 def test_a_process_that_stands_still_is_not_waited_for_and_replaced(short, monkeypatch):
     monkeypatch.setattr(worker, "GRACE", 0.1)
     with LocalServer(one_model("tiny", short.parent), rest_timeout=0.5) as server:

@@ -39,6 +39,7 @@ def scrape(asked):
         return parse(response.read().decode())
 
 
+@pytest.mark.slow
 def test_predictions_of_both_ways_are_counted(asked):
     """What is asked of a server is what its numbers grow by; nobody else asks it meanwhile."""
     _, before = scrape(asked)
