@@ -1,7 +1,7 @@
-"""A SentencePiece model whose ids are those of another table: surgery on models from elsewhere.
+"""Gives a SentencePiece model from elsewhere the ids of another table.
 
 Systems such as Marian number the pieces of a SentencePiece model by a table of their own, which two
-models may share. Here the model itself gets that numbering, so that nobody needs the table again.
+models may share. Here the model itself gets that numbering, so that the table is not needed again.
 """
 
 import re
@@ -9,16 +9,16 @@ import re
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.sides import CODE, FILLING, SPECIAL, SentencePieceModel
 
-# What SentencePiece adds to the score of the least likely piece for each unknown character.
+# SentencePiece scores an unknown character by this much below the minimum score of a piece.
 UNKNOWN_PENALTY = -10.0
 
 
 def regular_pieces(content, name="content"):
-    """The pieces that a model writes texts with, in order; a list of strings.
+    """The pieces of a model that stand for text, in order; a list of strings.
 
     Args:
         content: the bytes of a SentencePiece model, whatever its special ids are.
-        name: what an error calls them.
+        name: how an error names them.
 
     Raises:
         ValueError: they are no such model.
@@ -27,29 +27,27 @@ def regular_pieces(content, name="content"):
 
 
 def renumbered(content, pieces, name="content", unwritten=(), codes=False):
-    """The side that writes texts as a SentencePiece model does, with ids of its own.
+    """A SentencePiece model that cuts texts as before, with the ids of `pieces`.
 
-    Pieces keep their scores, and texts are normalised as before. A character that the model does
-    not know is written as the piece of that name, if there is one: such systems look up in their
-    table how an unknown piece is spelled. So is a run of characters that are in no piece of the
-    model. Any other piece that the model does not have is in no text, but it has a name and can be
-    decoded. A piece that begins with `FILLING` is not even decoded. Pieces of the model that are
-    not wanted are left out, and what was written with them is written with others.
+    - Pieces of the model keep their scores, and texts are normalised as before.
+    - If the model lacks a character and `pieces` has it, the character becomes that piece: other
+      systems look up the spelling of an unknown piece in their table. The same holds for a run of
+      characters that are in no piece of the model.
+    - The tokenizer never produces any other piece that the model lacks, but it can decode it. A
+      piece that starts with `FILLING` cannot be decoded either.
+    - A piece of the model that is not in `pieces` is removed. Texts use other pieces in its place.
 
     Args:
         content: the bytes of a SentencePiece model, whatever its special ids are.
         pieces: the names of all pieces in the order of their ids, from 4 on, each once.
-        name: what an error calls the bytes.
-        unwritten: those of the pieces that texts are not to be written with, though the model has
-            them. Default: none.
-
+        name: how an error names the bytes.
+        unwritten: pieces of the model that the tokenizer must not produce. Default: none.
         codes: whether a piece such as ">>de<<" is one of `Codes`, and in no text. Default False.
 
     Raises:
-        ValueError: they are no such model; a name is one of a special id or stands there twice; or
-            pieces are merged, as in BPE, and some are not the model's, which would be merged too,
-            or some of the model's are left out, without which others are never reached; or some of
-            the 256 pieces for single bytes are there, and others are not.
+        ValueError: the bytes are no such model; a name is that of a special id or appears twice;
+            some of the 256 pieces of single bytes are missing; or the model is BPE and `pieces` has
+            more or fewer names than it, which would change its merges.
     """
     model = parsed(content, name)
     kinds, regular = type(model.pieces[0]), {piece.piece: piece for piece in _regular(model)}
@@ -57,7 +55,7 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
     if len({*SPECIAL, *pieces}) < len(SPECIAL) + len(pieces):
         raise ValueError(f"pieces of {name} must each be there once, and none of {SPECIAL}")
     spec, wanted = model.trainer_spec, set(pieces)
-    # Of what nobody can write, nothing is merged.
+    # A piece of `FILLING` is in no text, so it takes part in no merge.
     foreign = [piece for piece in pieces if piece not in own and not piece.startswith(FILLING)]
     left_out = [piece for piece in own if piece not in wanted]
     for kind, odd in (("more", foreign), ("fewer", left_out)):
@@ -89,7 +87,7 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
         elif piece in spelled and not is_code:
             model.pieces.add(piece=piece, score=unknown_score, type=kinds.NORMAL)
         else:
-            # An unused one that looks like a code would be taken for one.
+            # An unused piece that looks like a code would be taken for one.
             is_hidden = piece.startswith(FILLING) or (not codes and re.fullmatch(CODE, piece))
             kind = kinds.CONTROL if is_hidden else kinds.UNUSED
             model.pieces.add(piece=piece, score=least - 1, type=kind)
@@ -98,7 +96,7 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
 
 
 def _spelled(pieces, regular):
-    """Those of the pieces that spell text which a model, of the pieces `regular`, does not know."""
+    """The pieces that spell text unknown to a model with the pieces `regular`."""
     known = set("".join(regular))
     return {
         one for one in pieces if (one not in regular if len(one) == 1 else known.isdisjoint(one))

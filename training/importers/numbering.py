@@ -28,15 +28,15 @@ class Numbering(NamedTuple):
 
 
 def known_pieces(pieces, vocabulary, path, model):
-    """What a user is told: how many pieces of a SentencePiece model a vocabulary has.
+    """A sentence for the user: how many pieces of a SentencePiece model a vocabulary has.
 
     Args:
-        pieces: those that the model writes texts with.
-        vocabulary: the names that its file has.
+        pieces: the pieces of the model that stand for text.
+        vocabulary: the names in the vocabulary file.
         path, model: the file of the vocabulary, and of the model.
 
     Raises:
-        ValueError: it has none of them: each word would be unknown.
+        ValueError: the vocabulary has none of the pieces, so each word would be unknown.
     """
     known = len(set(pieces) & set(vocabulary))
     if not known:
