@@ -23,6 +23,7 @@ import sys
 from hashlib import sha256
 from pathlib import Path
 
+from training.arguments import add_columns
 from training.command import Parser
 from training.evaluate import add_languages, evaluate, read_test_set
 from training.recipe import recipe_names
@@ -272,6 +273,7 @@ def parser():
     )
     parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
     parser.add_argument("--target", type=Path, help="its reference, line by line")
+    add_columns(parser)
     add_languages(parser)
     parser.add_argument("--out", type=Path, help="a folder for compare.json and curves.png")
     return parser

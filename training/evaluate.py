@@ -26,6 +26,7 @@ import sys
 import time
 from pathlib import Path
 
+from training.arguments import add_columns
 from training.command import Parser, count
 from training.recipe import load_recipe, recipe_names
 from training.searching import add_search, load_searched, others, search_options
@@ -43,8 +44,12 @@ def parser():
     parser.add_argument(
         "--split", default="test", choices=("test", "val"), help="of the recipe; default test"
     )
-    parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
+    parser.add_argument(
+        "--source", type=Path,
+        help="a text file; a TSV without --target; for a tagger also a CoNLL file",
+    )  # fmt: skip
     parser.add_argument("--target", type=Path, help="its reference, line by line")
+    add_columns(parser)
     parser.add_argument("--labels", type=Path, help="in place of --target, for labelled texts")
     parser.add_argument("--text", type=Path, help="plain text, for a language model")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
@@ -90,8 +95,8 @@ def read_texts(arguments):
     """
     from training.data.reader import CorpusError, Pair, is_blank, read_lines
 
-    others = ("recipe", "data", "source", "target", "labels", "greedy", "translations", "language")
-    others += ("picture",)
+    others = ("recipe", "data", "source", "target", "columns", "labels", "greedy", "translations")
+    others += ("language", "picture")
     for name in others:
         if getattr(arguments, name):
             raise ValueError(f"--text is for a language model, and --{name} is not: give one")
@@ -112,7 +117,10 @@ def read_test_set(arguments, run):
         ValueError: for arguments that make no sense.
         CorpusError: for a corpus that cannot be read.
     """
-    from training.data.reader import CorpusError, read_pairs
+    from tfformer.models import TAGGER
+    from tfformer.run import read_config
+    from training.data.reader import CorpusError
+    from training.own_files import pairs_of
 
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
@@ -122,6 +130,8 @@ def read_test_set(arguments, run):
     for side, given in (("target", arguments.target), ("labels", labels)):
         if arguments.recipe and given:
             raise ValueError(f"--{side} is for --source, and a recipe has its own")
+    if arguments.columns and not arguments.source:
+        raise ValueError("--columns is for --source, and a recipe has its own")
     if arguments.source and (arguments.data or arguments.source_language):
         raise ValueError("--data and --source-language are for --recipe, got --source")
     spoken = languages(arguments, run)
@@ -130,7 +140,11 @@ def read_test_set(arguments, run):
         recipe = dataclasses.replace(load_recipe(arguments.recipe), **spoken)
         pairs, language = list(recipe.read(arguments.split, arguments.data)), recipe.language
     else:
-        pairs = list(read_pairs(arguments.source, arguments.target or labels))
+        target, columns = arguments.target or labels, arguments.columns
+        if columns and target:
+            raise ValueError("--columns is of a --source without --target or --labels")
+        tagged = read_config(run).get("family") == TAGGER
+        pairs = list(pairs_of(arguments.source, target, columns=columns, tagged=tagged))
     if not pairs:
         raise CorpusError(f"{arguments.source or arguments.recipe} has no pair to be scored")
     return pairs, language

@@ -8,6 +8,8 @@ option gives them:
     python -m training.train --source train.en --target train.de --run runs/mine
     python -m training.train small --source train.en --target train.de --run runs/well
     python -m training.train multi30k --source train.en --target train.fr --run runs/french
+    python -m training.train --family classifier --source a.tsv --columns 2,1 --run runs/topics
+    python -m training.train --family tagger --source train.conll --run runs/names
     python -m training.train --run runs/mine --resume
     python -m training.train --config mine.toml --epochs 7
 
@@ -136,7 +138,7 @@ def _begin(command, arguments):
     if not begun:
         try:
             # What is missing of its corpus is said now, before any work.
-            options.require_corpus(arguments)
+            options.require_corpus(arguments, recipe.task)
             recipe.read("val", arguments.data)
         except (ValueError, OSError) as error:
             at_fault = isinstance(error, (CorpusError, OSError))
