@@ -52,7 +52,7 @@ SENTENCES = 5
 
 def parser():
     """The command's arguments."""
-    parser = Parser("export.ctranslate2", __doc__, reads=["run"])
+    parser = Parser("export.ctranslate2", __doc__, reads=["run"], new={"directory": "directory"})
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the model's folder; must not exist yet")
     return parser

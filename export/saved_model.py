@@ -43,6 +43,7 @@ from pathlib import Path
 
 from export.command import Parser, count, option_number, without_its_package
 from export.forms import FORMS, compared, measured, other_forms
+from export.verification.errors import UsageError, one_line
 
 # What `--quick` leaves out here; `export.verify` names its own part.
 NOT_COMPARED = (
@@ -54,7 +55,8 @@ NOT_COMPARED = (
 
 def parser():
     """The command's arguments."""
-    parser = Parser("export.saved_model", __doc__, reads=["run", "rerank", "ensemble"])
+    runs, files = ["run", "rerank", "ensemble"], ["shortlist"]
+    parser = Parser("export.saved_model", __doc__, reads=runs, files=files)
     search = without_its_package("tfformer.search.options")
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
@@ -240,14 +242,15 @@ def export_service(
 
 
 def check_name(directory):
-    """Raises a UsageError unless the last part of the directory can be a model's name."""
-    from export.verification.graph import UsageError
-
+    """Raises a UsageError unless the directory is a folder or missing, and its last part can be a
+    model's name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", directory.resolve().name):
         raise UsageError(
             f"directory must have a name of letters, digits, '.', '_' and '-', which the model "
             f"takes, got {directory.resolve().name!r}"
         )
+    if directory.exists() and not directory.is_dir():
+        raise UsageError(f"directory must be a folder, got the file {str(directory)!r}")
 
 
 def write(service, names, model):
@@ -319,11 +322,15 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    try:
+        check_name(arguments.directory)
+    except UsageError as error:
+        return command.fail(error, 2)
+
     import tensorflow as tf
 
     from export.bar import Bar
     from export.capi.library import ServingError
-    from export.verification.errors import UsageError, one_line
 
     try:
         with Bar("exporting", unit="steps") as bar:
@@ -341,7 +348,6 @@ def _run(command, arguments):
 
 def _options(arguments):
     """What was given on the command line besides the two directories."""
-    from export.verification.errors import UsageError
     from tfformer.run import load_translator
     from tfformer.shortlist import Shortlist
 

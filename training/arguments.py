@@ -24,7 +24,7 @@ def parser(text):
     Args:
         text: the help's first part.
     """
-    parser = _Parser("training.train", text)
+    parser = _Parser("training.train", text, reads=RUNS)
     parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
     parser.add_argument("--run", type=Path, help="the run directory")
     parser.add_argument("--config", type=Path, metavar="FILE", help="options in TOML")

@@ -264,7 +264,9 @@ def show(found, means):
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.compare", __doc__, prints=True, reads=["runs"])
+    parser = Parser(
+        "training.compare", __doc__, prints=True, reads=["runs"], files=["source", "target"]
+    )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="two or more")
     parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")

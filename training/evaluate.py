@@ -28,8 +28,8 @@ from pathlib import Path
 
 from training.arguments import add_columns
 from training.command import Parser, count
-from training.recipe import load_recipe, recipe_names
-from training.searching import add_search, load_searched, others, search_options
+from training.recipe import load_recipe, recipe_names, require_recipe
+from training.searching import SEARCHED_RUNS, add_search, load_searched, others, search_options
 
 # More groups are none: the third column is something else, such as Tatoeba's attribution.
 MOST_GROUPS = 100
@@ -37,7 +37,8 @@ MOST_GROUPS = 100
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.evaluate", __doc__, prints=True, reads=["run", "ensemble"])
+    runs, files = ["run", *SEARCHED_RUNS], ["source", "target", "labels", "text"]
+    parser = Parser("training.evaluate", __doc__, prints=True, reads=runs, files=files)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
@@ -117,11 +118,6 @@ def read_test_set(arguments, run):
         ValueError: for arguments that make no sense.
         CorpusError: for a corpus that cannot be read.
     """
-    from tfformer.models import TAGGER
-    from tfformer.run import read_config
-    from training.data.reader import CorpusError
-    from training.own_files import pairs_of
-
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
     labels = getattr(arguments, "labels", None)  # a comparison has no such option
@@ -134,6 +130,14 @@ def read_test_set(arguments, run):
         raise ValueError("--columns is for --source, and a recipe has its own")
     if arguments.source and (arguments.data or arguments.source_language):
         raise ValueError("--data and --source-language are for --recipe, got --source")
+    if arguments.recipe:
+        require_recipe(arguments.recipe)
+
+    from tfformer.models import TAGGER
+    from tfformer.run import read_config
+    from training.data.reader import CorpusError
+    from training.own_files import pairs_of
+
     spoken = languages(arguments, run)
     language = spoken.get("language", "")
     if arguments.recipe:
@@ -296,6 +300,10 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    for name in ("output", "translations", "picture"):
+        path = getattr(arguments, name)
+        if path and not os.access(path.parent, os.W_OK):
+            return command.fail(f"--{name}: {path.parent} is no folder that can be written")
     try:
         options = search_options(arguments)
         if arguments.text:
@@ -310,12 +318,6 @@ def _run(command, arguments):
     from tfformer.run import read_config
     from training.report.card import update_card
     from training.report.scores import add_scores
-
-    # Before the work, not after it.
-    for name in ("output", "translations", "picture"):
-        path = getattr(arguments, name)
-        if path and not os.access(path.parent, os.W_OK):
-            return command.fail(f"--{name}: {path.parent} is no folder that can be written")
 
     def say(line):
         print(line, file=sys.stderr)

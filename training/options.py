@@ -7,7 +7,7 @@ from pathlib import Path
 from training import options_file
 from training.arguments import RUNS, fields_of, groups, model_options, search_options
 from training.command import without_its_package
-from training.data.reader import require_files, require_lengths, require_readable
+from training.data.reader import require_files, require_lengths
 from training.families import (
     FAMILY_TASKS,
     LABELLED_TASKS,
@@ -28,6 +28,7 @@ from training.recipe import (
     load_recipe,
     options,
     recipe_names,
+    require_recipe,
 )
 from training.rules import require_teachable
 
@@ -79,6 +80,8 @@ def require_usage(arguments):
         )
     if not (own or arguments.recipe or _goes_on(arguments)):
         raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
+    if arguments.recipe:
+        require_recipe(arguments.recipe)
     if own and not _goes_on(arguments):
         task = FAMILY_TASKS[arguments.family or "transformer"]
         if arguments.recipe is None:
@@ -114,7 +117,6 @@ def _second_side(arguments):
 def require_corpus(arguments, task):
     """Raises a CorpusError for a fault of the user's own corpus, for a model of a `task`, that is
     found without reading its texts."""
-    require_readable(corpus_files(arguments))
     files, val_files = _files(arguments)
     for source, target, *_ in (*files, *([val_files] if val_files else ())):
         if target is not None:

@@ -35,7 +35,7 @@ from training import options
 from training.arguments import RUNS, flag
 from training.arguments import parser as parser_of
 from training.command import CLOSED
-from training.data.reader import CorpusError
+from training.data.reader import CorpusError, require_readable
 from training.lock import alone
 from training.options import changed_settings, given_search, given_sizes, read_recipe
 from training.rules import AUTO
@@ -84,7 +84,16 @@ def _run(command, arguments):
         options.require_usage(arguments)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
-    return (_print_config if arguments.print_config else _begin)(command, arguments)
+    if arguments.print_config:
+        return _print_config(command, arguments)
+    if arguments.run.exists() and not arguments.run.is_dir():
+        return command.fail(f"--run must be a folder, got the file {arguments.run}")
+    if not (arguments.run / "prepared").exists():
+        try:
+            require_readable(options.corpus_files(arguments))
+        except CorpusError as error:
+            return command.fail(error)
+    return _begin(command, arguments)
 
 
 def _begin(command, arguments):
