@@ -41,7 +41,7 @@ import re
 import sys
 from pathlib import Path
 
-from export.command import Parser, count, option_number, without_its_package
+from export.command import Parser, count, option_number, unreadable, without_its_package
 from export.forms import FORMS, compared, measured, other_forms
 from export.verification.errors import UsageError, one_line
 
@@ -55,8 +55,7 @@ NOT_COMPARED = (
 
 def parser():
     """The command's arguments."""
-    runs, files = ["run", "rerank", "ensemble"], ["shortlist"]
-    parser = Parser("export.saved_model", __doc__, reads=runs, files=files)
+    parser = Parser("export.saved_model", __doc__, reads=["run", "rerank", "ensemble"])
     search = without_its_package("tfformer.search.options")
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
@@ -326,6 +325,9 @@ def _run(command, arguments):
         check_name(arguments.directory)
     except UsageError as error:
         return command.fail(error, 2)
+    shortlist = arguments.shortlist
+    if shortlist is not None and (reason := unreadable(shortlist)):
+        return command.fail(f"{shortlist} cannot be read: {reason}")
 
     import tensorflow as tf
 
