@@ -173,6 +173,8 @@ class _Parser(Parser):
                 "it on the command line too"
             )
         found.recipe = found.recipe or recipe
+        if found.print_config:
+            self.reads = ()  # nothing is read of other runs
         return found
 
 

@@ -9,7 +9,7 @@ option gives them:
     python -m training.train small --source train.en --target train.de --run runs/well
     python -m training.train multi30k --source train.en --target train.fr --run runs/french
     python -m training.train --family classifier --source a.tsv --columns 2,1 --run runs/topics
-    python -m training.train --family tagger --source train.conll --run runs/names
+    python -m training.train --family tagger --source train.conll --run runs/tags
     python -m training.train --run runs/mine --resume
     python -m training.train --config mine.toml --epochs 7
 

@@ -104,7 +104,6 @@ def test_what_the_corpus_decides_is_not_printed(tmp_path, capsys):
 def test_with_another_run_to_begin_with_its_own_is_left_out(tmp_path, capsys):
     text = tmp_path / "text.txt"
     text.write_text("a b\n" * 40)
-    (tmp_path / "config.json").touch()  # of a run that nobody reads before
     line = ["--source", str(text), "--target", str(text), "--init", str(tmp_path)]
     assert train.main([*line, "--print-config", "--epochs", "3"]) == 0
     printed = capsys.readouterr().out
