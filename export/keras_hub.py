@@ -220,8 +220,8 @@ def _run(command, arguments):
         return command.fail(error)
     try:
         check_name(arguments.directory)
-    except UsageError as error:
-        return command.fail(error, 2)
+    except (UsageError, OSError) as error:
+        return command.fail(error, 2 if isinstance(error, UsageError) else 1)
 
     import tensorflow as tf
 

@@ -241,15 +241,15 @@ def export_service(
 
 
 def check_name(directory):
-    """Raises a UsageError unless the directory is a folder or missing, and its last part can be a
-    model's name."""
+    """Raises a UsageError unless the last part of the directory can be a model's name, and an
+    OSError for a file in its place."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", directory.resolve().name):
         raise UsageError(
             f"directory must have a name of letters, digits, '.', '_' and '-', which the model "
             f"takes, got {directory.resolve().name!r}"
         )
     if directory.exists() and not directory.is_dir():
-        raise UsageError(f"directory must be a folder, got the file {str(directory)!r}")
+        raise NotADirectoryError(f"directory must be a folder, got the file {str(directory)!r}")
 
 
 def write(service, names, model):
@@ -323,8 +323,8 @@ def main(arguments=None):
 def _run(command, arguments):
     try:
         check_name(arguments.directory)
-    except UsageError as error:
-        return command.fail(error, 2)
+    except (UsageError, OSError) as error:
+        return command.fail(error, 2 if isinstance(error, UsageError) else 1)
     shortlist = arguments.shortlist
     if shortlist is not None and (reason := unreadable(shortlist)):
         return command.fail(f"{shortlist} cannot be read: {reason}")
