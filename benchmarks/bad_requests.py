@@ -284,7 +284,8 @@ def _run(command, options):
     from benchmarks import machine
     from export.local_server import LocalServer
     from export.serving.versions import one_model, warn
-    from export.verification.graph import UsageError, find_saved_model, read_graph
+    from export.verification.graph import UsageError, read_graph
+    from export.verification.paths import find_saved_model
 
     try:
         version = find_saved_model(options.directory)

@@ -76,7 +76,8 @@ def _run(command, options):
     from benchmarks import load
     from export.capi.library import ServingError
     from export.serving.batching import BatchingParameters
-    from export.verification.graph import BrokenModel, UsageError, find_saved_model
+    from export.verification.errors import BrokenModel, UsageError
+    from export.verification.paths import find_saved_model
 
     work.require_at_least(command, options, clients=1, seconds=1)
     parameters = None

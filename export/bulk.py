@@ -7,7 +7,9 @@ import numpy as np
 from export.answers import AnswerError, text_output
 from export.lines import batches
 from export.serving.worker import Worker
-from export.verification.graph import UsageError, find_saved_model, text_signature
+from export.verification.errors import UsageError
+from export.verification.graph import text_signature
+from export.verification.paths import find_saved_model
 
 
 class BulkTranslator:

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import difflib
+import errno
 import functools
 import gc
 import importlib
@@ -36,16 +37,18 @@ class Parser(argparse.ArgumentParser):
         text: its docstring, which is the help.
         prints: its result is what it prints: it does nothing if standard output is closed.
         reads: names of the arguments that are run directories, which must exist. Default: none.
+        files: names of those that are files to be read. Default: none.
+        new: of those that must not exist yet, {name: what the error calls it}. Default: none.
     """
 
-    def __init__(self, module, text, prints=False, reads=()):
+    def __init__(self, module, text, prints=False, reads=(), files=(), new=None):
         super().__init__(
             prog=f"python -m {module}",
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
-        self.prints, self.reads = prints, reads
+        self.prints, self.reads, self.files, self.new = prints, reads, files, new or {}
 
     def error(self, message):
         # What `Number` says begins with the rule.
@@ -65,7 +68,11 @@ class Parser(argparse.ArgumentParser):
     def run(self, command, arguments=None):
         """The exit code of `command(options)`; Ctrl-C and SIGTERM take one line too."""
         options = self.parse_args(arguments)
-        if fault := self._missing_run(options):
+        try:
+            fault = self._wrong_path(options)
+        except OSError as error:  # a name that is too long, or a folder of another user
+            fault = error
+        if fault:
             return self.fail(fault)
         with _rare_collections(), _Interrupts() as interrupts:
             try:
@@ -75,19 +82,26 @@ class Parser(argparse.ArgumentParser):
                     return self.fail("stopped by SIGTERM", 143)
                 return self.fail("interrupted", 130)
 
-    def _missing_run(self, options):
-        """What is wrong with the first of the arguments `reads` that is no run directory, if any: a
-        mistyped path should not wait for the import of TensorFlow."""
-        for name in self.reads:
-            given = getattr(options, name) or []
-            for path in given if isinstance(given, list) else [given]:
-                try:
-                    if not path.is_dir():
-                        return f"{path} is no directory"
-                    if not (path / "config.json").exists():
-                        return f"{path} is no run directory: it has no config.json"
-                except OSError as error:  # a name that is too long, or a folder of another user
-                    return str(error)
+    def _wrong_path(self, options):
+        """What is wrong with the first path of `reads`, `files` and `new`, if anything: a mistyped
+        one should not wait for the import of TensorFlow."""
+
+        def given(names):
+            for name in names:
+                paths = getattr(options, name) or []
+                yield from paths if isinstance(paths, list) else [paths]
+
+        for path in given(self.reads):
+            if not path.is_dir():
+                return f"{path} is no directory"
+            if not (path / "config.json").exists():
+                return f"{path} is no run directory: it has no config.json"
+        for path in given(self.files):
+            if reason := unreadable(path):
+                return f"cannot read {path}: {reason}"
+        for name, shown in self.new.items():
+            if os.path.lexists(getattr(options, name)):
+                return f"{shown} must not exist yet, got {getattr(options, name)}"
         return None
 
     def _written(self, command, options):
@@ -115,6 +129,18 @@ class Parser(argparse.ArgumentParser):
         fault = (sys.stdout and _flush()) or fault
         if fault is not None and not isinstance(fault, BrokenPipeError) and sys.stderr is not None:
             print(f"{self.prog}: warning: standard output: {fault}", file=sys.stderr)
+
+
+def unreadable(path):
+    """Why a file cannot be read, in words, or None. It is not opened: it may be a pipe."""
+    for wrong, number in (
+        (not os.path.exists(path), errno.ENOENT),
+        (os.path.isdir(path), errno.EISDIR),
+        (not os.access(path, os.R_OK), errno.EACCES),
+    ):
+        if wrong:
+            return os.strerror(number)
+    return None
 
 
 @contextlib.contextmanager

@@ -30,6 +30,7 @@ from pathlib import Path
 
 from export.command import Parser, count, without_its_package
 from export.saved_model import add_option, check_name, export_service, tell
+from export.verification.errors import UsageError, one_line
 
 SENTENCES = 32  # that are made up to measure with
 OF_SEARCH = without_its_package("tfformer.search.options")
@@ -213,11 +214,19 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    preset = arguments.preset
+    if "/" in preset and "://" not in preset and not Path(preset).is_dir():
+        error = f"PRESET must be a folder, or a preset that KerasHub has, got {preset!r}"
+        return command.fail(error)
+    try:
+        check_name(arguments.directory)
+    except (UsageError, OSError) as error:
+        return command.fail(error, 2 if isinstance(error, UsageError) else 1)
+
     import tensorflow as tf
 
     from export.bar import Bar
     from export.capi.library import ServingError
-    from export.verification.errors import UsageError, one_line
 
     # A flag that is not there is False.
     given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}

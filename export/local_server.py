@@ -30,7 +30,9 @@ import sys
 import threading
 from pathlib import Path
 
-from export.command import Number, Parser, count
+from export.command import Number, Parser, count, unreadable
+from export.verification.errors import UsageError
+from export.verification.paths import require_model
 
 LONGEST_TIMEOUT = 7 * 24 * 3600
 MOST_THREADS = 4096
@@ -177,9 +179,24 @@ class Signals:
 def _run(command, options):
     if (options.directory is None) == (options.config is None):
         command.error("give a directory or --config, one of them")
+    try:
+        require_paths(options)
+    except UsageError as error:
+        return command.fail(error, 2)
     with Signals() as signals:
         return _serve(command, options, signals)
     return 0  # it was ended before it was loaded
+
+
+def require_paths(options):
+    """Raises a UsageError for a path that is not there."""
+    if options.config and (reason := unreadable(options.config)):
+        raise UsageError(f"the models' configuration cannot be read: {options.config}: {reason}")
+    if options.batching and (reason := unreadable(options.batching)):
+        raise UsageError(f"--batching cannot be read: {options.batching}: {reason}")
+    if options.directory:
+        directory = os.path.realpath(options.directory)
+        require_model(options.name or os.path.basename(directory), directory)
 
 
 def _serve(command, options, signals):
@@ -187,7 +204,6 @@ def _serve(command, options, signals):
     from export.capi.library import ServingError
     from export.serving.batching import BatchingParameters
     from export.serving.versions import one_model, read_config, warn
-    from export.verification.graph import UsageError
 
     try:
         if options.config:

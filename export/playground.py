@@ -29,6 +29,8 @@ import threading
 from pathlib import Path
 
 from export.command import Number, Parser
+from export.verification.errors import UsageError
+from export.verification.paths import require_model
 
 PAGE = Path(__file__).with_name("templates") / "playground.html"
 # A page forwards what a person types.
@@ -61,6 +63,12 @@ def _run(command, options):
         command.error("--url and --model, the name of the model there, come together")
     from export.local_server import Signals
 
+    if options.directory is not None:
+        directory = os.path.realpath(options.directory)
+        try:
+            require_model(os.path.basename(directory), directory)
+        except UsageError as error:
+            return command.fail(error, 2)
     with Signals() as signals, contextlib.ExitStack() as open_ones:
         return _serve(command, options, signals, open_ones)
     return 0  # it was ended before it was loaded
@@ -71,7 +79,6 @@ def _serve(command, options, signals, open_ones):
     from export.capi.library import ServingError
     from export.client import RestClient
     from export.serving.versions import warn
-    from export.verification.graph import UsageError
 
     try:
         name, url = options.model, options.url

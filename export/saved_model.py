@@ -41,8 +41,9 @@ import re
 import sys
 from pathlib import Path
 
-from export.command import Parser, count, option_number, without_its_package
+from export.command import Parser, count, option_number, unreadable, without_its_package
 from export.forms import FORMS, compared, measured, other_forms
+from export.verification.errors import UsageError, one_line
 
 # What `--quick` leaves out here; `export.verify` names its own part.
 NOT_COMPARED = (
@@ -240,14 +241,15 @@ def export_service(
 
 
 def check_name(directory):
-    """Raises a UsageError unless the last part of the directory can be a model's name."""
-    from export.verification.graph import UsageError
-
+    """Raises a UsageError unless the last part of the directory can be a model's name, and an
+    OSError for a file in its place."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", directory.resolve().name):
         raise UsageError(
             f"directory must have a name of letters, digits, '.', '_' and '-', which the model "
             f"takes, got {directory.resolve().name!r}"
         )
+    if directory.exists() and not directory.is_dir():
+        raise NotADirectoryError(f"directory must be a folder, got the file {str(directory)!r}")
 
 
 def write(service, names, model):
@@ -319,11 +321,18 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    try:
+        check_name(arguments.directory)
+    except (UsageError, OSError) as error:
+        return command.fail(error, 2 if isinstance(error, UsageError) else 1)
+    shortlist = arguments.shortlist
+    if shortlist is not None and (reason := unreadable(shortlist)):
+        return command.fail(f"{shortlist} cannot be read: {reason}")
+
     import tensorflow as tf
 
     from export.bar import Bar
     from export.capi.library import ServingError
-    from export.verification.errors import UsageError, one_line
 
     try:
         with Bar("exporting", unit="steps") as bar:
@@ -341,7 +350,6 @@ def _run(command, arguments):
 
 def _options(arguments):
     """What was given on the command line besides the two directories."""
-    from export.verification.errors import UsageError
     from tfformer.run import load_translator
     from tfformer.shortlist import Shortlist
 

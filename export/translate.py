@@ -11,8 +11,11 @@ Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 or 143 int
 
 import sys
 
+from export.capi.library import ServingError
 from export.command import Parser, close_stdout, count
 from export.lines import as_line, read_lines
+from export.verification.errors import BrokenModel, UsageError
+from export.verification.paths import find_saved_model
 
 
 def parser():
@@ -44,12 +47,9 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    lines = list(read_lines(sys.stdin.buffer))
-
-    from export.capi.library import ServingError
-    from export.verification.graph import BrokenModel, UsageError
-
     try:
+        find_saved_model(options.directory)
+        lines = list(read_lines(sys.stdin.buffer))
         for translation in translate(options.directory, lines, options.batch_size):
             print(as_line(translation))
         sys.stdout.flush()

@@ -233,11 +233,14 @@ def _run(command, options):
     if not open_ones:
         return 0
 
-    from export.bulk import BulkTranslator
     from export.capi.library import ServingError
-    from export.verification.graph import BrokenModel, UsageError
+    from export.verification.errors import BrokenModel, UsageError
+    from export.verification.paths import find_saved_model
 
     try:
+        find_saved_model(options.directory)
+        from export.bulk import BulkTranslator  # brings TensorFlow with it
+
         options.output.mkdir(parents=True, exist_ok=True)
         with BulkTranslator(options.directory, options.batch_size, options.document) as model:
             identity = model_identity(model.path, options.document)

@@ -26,6 +26,7 @@ from pathlib import Path
 from export.capi.library import ServingError
 from export.command import Parser
 from export.verification.errors import BrokenModel, UsageError
+from export.verification.paths import find_saved_model, read_requests
 from export.verification.report import Report, show
 
 
@@ -46,7 +47,7 @@ def verify(
     """
     # Here, not above: they bring TensorFlow with them.
     from export.verification.compare import compare_python
-    from export.verification.graph import find_saved_model, read_files, read_graph
+    from export.verification.graph import read_files, read_graph
     from export.verification.requests import to_feeds
     from export.verification.serve import serve, serve_in_python
 
@@ -144,9 +145,9 @@ def _run(parser: Parser, options) -> int:
         return parser.fail(error, 2)
 
     from export.bar import Bar
-    from export.verification.requests import read_requests
 
     try:
+        find_saved_model(options.directory)
         requests = read_requests(options.requests) if options.requests else None
         with Bar("verifying", unit="steps") as bar:
             report = verify(

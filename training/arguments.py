@@ -9,6 +9,7 @@ from pathlib import Path
 
 from training import options_file
 from training.command import LARGEST, Number, Parser, without_its_package
+from training.data.reader import SOURCE_NAMES, TARGET_NAMES
 from training.families import FAMILY_TASKS
 from training.recipe import CHOSEN, SEARCH, Recipe, options, recipe_names, tokens
 from training.rules import AUTO
@@ -23,7 +24,7 @@ def parser(text):
     Args:
         text: the help's first part.
     """
-    parser = _Parser("training.train", text)
+    parser = _Parser("training.train", text, reads=RUNS)
     parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
     parser.add_argument("--run", type=Path, help="the run directory")
     parser.add_argument("--config", type=Path, metavar="FILE", help="options in TOML")
@@ -71,8 +72,10 @@ def _add_files(corpus):
     corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
     corpus.add_argument(
         "--source", type=Path, nargs="+", metavar="FILE",
-        help="a text file, or a TSV without --target; or several, one after the other",
+        help="a text file; a TSV without --target; for a tagger also a CoNLL file; or several, one "
+        "after the other",
     )  # fmt: skip
+    add_columns(corpus)
     corpus.add_argument(
         "--target", type=Path, nargs="+", metavar="FILE", help="its translation, line by line"
     )
@@ -87,7 +90,7 @@ def _add_files(corpus):
     corpus.add_argument("--val-target", type=Path)
     corpus.add_argument(
         "--labels", type=Path, nargs="+", metavar="FILE",
-        help="the labels of each line of --source, for a classifier; or a TSV has them",
+        help="the labels of each line of --source, for a classifier or a tagger; or a TSV has them",
     )  # fmt: skip
     corpus.add_argument("--val-labels", type=Path)
     corpus.add_argument(
@@ -97,6 +100,29 @@ def _add_files(corpus):
     corpus.add_argument(
         "--val-text", type=Path, help="for validation; default: 1 line in 20 is held out"
     )
+
+
+def add_columns(parser):
+    """The option that says which columns of a TSV, or of a CoNLL file, are read."""
+    parser.add_argument(
+        "--columns", type=_columns, metavar="A,B",
+        help="of a TSV the columns of source (or text) and target (or label), by number or by the "
+        "name that the first line has: 2,1 or review,stars; a third is the group. Of a CoNLL file "
+        "the numbers of word and tag. Default: the first and second; CoNLL-U 2,4, other CoNLL the "
+        "first and the last",
+    )  # fmt: skip
+
+
+def _columns(text):
+    """What reads --columns; the first line of a file says whether it has them."""
+    names = [name.strip() for name in text.split(",")]
+    if not 2 <= len(names) == len(set(names)) <= 3 or "" in names or "0" in names:
+        rule = "be two or three different columns, such as 2,1 or review,stars"
+        raise argparse.ArgumentTypeError(f"must {rule}, got {text}")
+    if names[0].lower() in TARGET_NAMES and names[1].lower() in SOURCE_NAMES:
+        rule = f"name the source's (or text's) column first: {names[1]},{names[0]}"
+        raise argparse.ArgumentTypeError(f"must {rule}; got {text}")
+    return ",".join(names)
 
 
 def _add_tables(parser):
@@ -147,6 +173,8 @@ class _Parser(Parser):
                 "it on the command line too"
             )
         found.recipe = found.recipe or recipe
+        if found.print_config:
+            self.reads = ()  # nothing is read of other runs
         return found
 
 

@@ -28,7 +28,7 @@ DROPOUT = ("dropout", "attention_dropout", "activation_dropout")
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.average", __doc__, reads=["runs"])
+    parser = Parser("training.average", __doc__, reads=["runs"], new={"out": "--out"})
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="at least two")
     parser.add_argument("--out", type=Path, required=True, help="the new run, which must not exist")
     return parser

@@ -26,6 +26,7 @@ from pathlib import Path
 
 import numpy as np
 
+from training.arguments import add_columns
 from training.command import Parser
 from training.evaluate import add_languages, evaluate, read_test_set
 from training.recipe import recipe_names
@@ -290,7 +291,9 @@ def show(found, means):
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.compare", __doc__, prints=True, reads=["runs"])
+    parser = Parser(
+        "training.compare", __doc__, prints=True, reads=["runs"], files=["source", "target"]
+    )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="two or more")
     parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
@@ -299,6 +302,7 @@ def parser():
     )
     parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
     parser.add_argument("--target", type=Path, help="its reference, line by line")
+    add_columns(parser)
     add_languages(parser)
     parser.add_argument("--out", type=Path, help="a folder for compare.json and curves.png")
     return parser

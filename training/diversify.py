@@ -31,7 +31,8 @@ CHUNK = 1024  # texts between two writes
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.diversify", __doc__, prints=True)
+    runs, files = ["forward", "backward"], ["source", "target"]
+    parser = Parser("training.diversify", __doc__, prints=True, reads=runs, files=files)
     parser.add_argument("--source", type=Path, required=True, help="a text file")
     parser.add_argument("--target", type=Path, required=True, help="its translation, line by line")
     for name, side in (("forward", "source"), ("backward", "target")):

@@ -26,9 +26,10 @@ import sys
 import time
 from pathlib import Path
 
+from training.arguments import add_columns
 from training.command import Parser, count
-from training.recipe import load_recipe, recipe_names
-from training.searching import add_search, load_searched, others, search_options
+from training.recipe import load_recipe, recipe_names, require_recipe
+from training.searching import SEARCHED_RUNS, add_search, load_searched, others, search_options
 
 # More groups are none: the third column is something else, such as Tatoeba's attribution.
 MOST_GROUPS = 100
@@ -36,15 +37,20 @@ MOST_GROUPS = 100
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.evaluate", __doc__, prints=True, reads=["run", "ensemble"])
+    runs, files = ["run", *SEARCHED_RUNS], ["source", "target", "labels", "text"]
+    parser = Parser("training.evaluate", __doc__, prints=True, reads=runs, files=files)
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
     parser.add_argument(
         "--split", default="test", choices=("test", "val"), help="of the recipe; default test"
     )
-    parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
+    parser.add_argument(
+        "--source", type=Path,
+        help="a text file; a TSV without --target; for a tagger also a CoNLL file",
+    )  # fmt: skip
     parser.add_argument("--target", type=Path, help="its reference, line by line")
+    add_columns(parser)
     parser.add_argument("--labels", type=Path, help="in place of --target, for labelled texts")
     parser.add_argument("--text", type=Path, help="plain text, for a language model")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
@@ -90,8 +96,8 @@ def read_texts(arguments):
     """
     from training.data.reader import CorpusError, Pair, is_blank, read_lines
 
-    others = ("recipe", "data", "source", "target", "labels", "greedy", "translations", "language")
-    others += ("picture",)
+    others = ("recipe", "data", "source", "target", "columns", "labels", "greedy", "translations")
+    others += ("language", "picture")
     for name in others:
         if getattr(arguments, name):
             raise ValueError(f"--text is for a language model, and --{name} is not: give one")
@@ -112,8 +118,6 @@ def read_test_set(arguments, run):
         ValueError: for arguments that make no sense.
         CorpusError: for a corpus that cannot be read.
     """
-    from training.data.reader import CorpusError, read_pairs
-
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
     labels = getattr(arguments, "labels", None)  # a comparison has no such option
@@ -122,15 +126,29 @@ def read_test_set(arguments, run):
     for side, given in (("target", arguments.target), ("labels", labels)):
         if arguments.recipe and given:
             raise ValueError(f"--{side} is for --source, and a recipe has its own")
+    if arguments.columns and not arguments.source:
+        raise ValueError("--columns is for --source, and a recipe has its own")
     if arguments.source and (arguments.data or arguments.source_language):
         raise ValueError("--data and --source-language are for --recipe, got --source")
+    if arguments.recipe:
+        require_recipe(arguments.recipe)
+
+    from tfformer.models import TAGGER
+    from tfformer.run import read_config
+    from training.data.reader import CorpusError
+    from training.own_files import pairs_of
+
     spoken = languages(arguments, run)
     language = spoken.get("language", "")
     if arguments.recipe:
         recipe = dataclasses.replace(load_recipe(arguments.recipe), **spoken)
         pairs, language = list(recipe.read(arguments.split, arguments.data)), recipe.language
     else:
-        pairs = list(read_pairs(arguments.source, arguments.target or labels))
+        target, columns = arguments.target or labels, arguments.columns
+        if columns and target:
+            raise ValueError("--columns is of a --source without --target or --labels")
+        tagged = read_config(run).get("family") == TAGGER
+        pairs = list(pairs_of(arguments.source, target, columns=columns, tagged=tagged))
     if not pairs:
         raise CorpusError(f"{arguments.source or arguments.recipe} has no pair to be scored")
     return pairs, language
@@ -282,6 +300,10 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    for name in ("output", "translations", "picture"):
+        path = getattr(arguments, name)
+        if path and not os.access(path.parent, os.W_OK):
+            return command.fail(f"--{name}: {path.parent} is no folder that can be written")
     try:
         options = search_options(arguments)
         if arguments.text:
@@ -296,12 +318,6 @@ def _run(command, arguments):
     from tfformer.run import read_config
     from training.report.card import update_card
     from training.report.scores import add_scores
-
-    # Before the work, not after it.
-    for name in ("output", "translations", "picture"):
-        path = getattr(arguments, name)
-        if path and not os.access(path.parent, os.W_OK):
-            return command.fail(f"--{name}: {path.parent} is no folder that can be written")
 
     def say(line):
         print(line, file=sys.stderr)

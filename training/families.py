@@ -16,6 +16,8 @@ FAMILY_TASKS = {
 # Those whose corpus is plain text, and those of texts and labels.
 PLAIN_TASKS = {"language-model", "masked-language-model"}
 LABELLED_TASKS = {"classifier", "tagger", "multi-label-classifier"}
+# Those whose --source may be a file in CoNLL style.
+TAGGED_TASKS = {"tagger"}
 # The task of a family whose texts have any number of labels: `--multi-label`.
 MULTI_LABEL_TASKS = {"classifier": "multi-label-classifier"}
 
@@ -36,4 +38,6 @@ def files_of(task):
         return "--source, a TSV of question, text and answer"
     if task in PLAIN_TASKS:
         return "--text"
+    if task in TAGGED_TASKS:
+        return "--source, a CoNLL file or a TSV, or --source and --labels"
     return "--source and --labels" if task in LABELLED_TASKS else "--source and --target"

@@ -21,11 +21,12 @@ import sys
 from pathlib import Path
 
 from training.command import Parser
+from training.importers.hub import folder_of, require_folder
 
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.import_marian", __doc__)
+    parser = Parser("training.import_marian", __doc__, new={"run": "RUN"})
     parser.add_argument("folder", metavar="FOLDER", help="the model; or its name on the hub")
     parser.add_argument("run", metavar="RUN", type=Path, help="the run directory to make")
     return parser
@@ -38,14 +39,16 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    from tfformer.run import require_new
-    from training.importers.hub import folder_of
+    try:
+        require_folder(options.folder)
+    except ValueError as error:
+        return command.fail(error)
+
     from training.importers.imported import write
     from training.importers.marian import NEEDED, OTHERS, read_marian
     from training.importers.weights import READERS
 
     try:
-        require_new("RUN", options.run)
         folder = folder_of(options.folder, (*NEEDED, *OTHERS), READERS)
         print(f"reading {folder} ...", file=sys.stderr)
         imported = read_marian(folder)

@@ -21,15 +21,20 @@ counterpart here, which is named: nothing is written; 2 wrong usage; 130 or 143 
 """
 
 import argparse
+import glob
 import sys
 from pathlib import Path
 
 from training.command import Parser, count
 
+# Of both sides, and of each.
+WHAT = ("vocabulary", "sentencepiece")
+VOCABULARIES = [f"{side}{what}" for what in WHAT for side in ("", "source_", "target_")]
+
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.import_opennmt", __doc__)
+    parser = Parser("training.import_opennmt", __doc__, files=VOCABULARIES, new={"run": "RUN"})
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the model, or a checkpoint")
     parser.add_argument("run", metavar="RUN", type=Path, help="the run directory to make")
     for what, metavar, help in (
@@ -65,19 +70,19 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    vocabularies, models = (
-        _both(command, options, what) for what in ("vocabulary", "sentencepiece")
-    )
+    vocabularies, models = (_both(command, options, what) for what in WHAT)
     if None in vocabularies:
         command.error("--vocabulary, or one for each side, must be given")
     if (models[0] is None) != (models[1] is None):
         command.error("--sentencepiece must be given for both sides or for none")
-    from tfformer.run import require_new
+    folder = options.folder
+    if not (folder.exists() or [*folder.parent.glob(f"{glob.escape(folder.name)}.*")]):
+        return command.fail(f"{folder} must be a model directory or a checkpoint, got neither")
+
     from training.importers.imported import write
     from training.importers.opennmt import Files, read_opennmt
 
     try:
-        require_new("RUN", options.run)
         print(f"reading {options.folder} ...", file=sys.stderr)
         files = Files(*vocabularies, *models)
         known = options.num_heads, options.source_eos, options.activation

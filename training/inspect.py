@@ -80,7 +80,8 @@ def to_dict(findings):
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.inspect", __doc__, prints=True)
+    files = ["source", "target", "val", "test"]
+    parser = Parser("training.inspect", __doc__, prints=True, reads=["run"], files=files)
     parser.add_argument("source", type=Path, help="a text file, or a TSV alone")
     parser.add_argument("target", type=Path, nargs="?", help="its translation, line by line")
     for name in ("val", "test"):

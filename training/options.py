@@ -7,16 +7,17 @@ from pathlib import Path
 from training import options_file
 from training.arguments import RUNS, fields_of, groups, model_options, search_options
 from training.command import without_its_package
-from training.data.reader import require_files, require_pairs, require_readable
+from training.data.reader import require_files, require_lengths
 from training.families import (
     FAMILY_TASKS,
     LABELLED_TASKS,
     PLAIN_TASKS,
     QUESTION_TASKS,
+    TAGGED_TASKS,
     files_of,
     task_of,
 )
-from training.own_files import file_pairs, origin_of, plain_texts
+from training.own_files import file_pairs, origin_of, pairs_of, plain_texts
 from training.recipe import (
     CHOSEN,
     FOR_SMALL,
@@ -27,6 +28,7 @@ from training.recipe import (
     load_recipe,
     options,
     recipe_names,
+    require_recipe,
 )
 from training.rules import require_teachable
 
@@ -40,7 +42,7 @@ def as_file(recipe, arguments):
     if not arguments.teachers:
         left_out.add("teacher_weight")
     paths = ("run", *RUNS, "data", "source", "target", "val_source", "val_target")
-    paths += ("alignments", "labels", "val_labels", "text", "val_text")
+    paths += ("columns", "alignments", "labels", "val_labels", "text", "val_text")
     values = {"files": {"recipe": arguments.recipe, "family": arguments.family}}
     values["files"] |= {name: getattr(arguments, name) for name in paths}
     values["model"] = {} if arguments.init else recipe.model_changes
@@ -65,6 +67,8 @@ def require_usage(arguments):
         raise ValueError("--alignments needs --source")
     if arguments.val_source and not arguments.source:
         raise ValueError("--val-source needs --source")
+    if arguments.columns and (arguments.target or arguments.labels or not arguments.source):
+        raise ValueError("--columns is of a --source that has both, without --target or --labels")
     if arguments.val_text and not arguments.text:
         raise ValueError("--val-text needs --text")
     own = [name for name in ("source", "text") if getattr(arguments, name)]
@@ -76,6 +80,8 @@ def require_usage(arguments):
         )
     if not (own or arguments.recipe or _goes_on(arguments)):
         raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
+    if arguments.recipe:
+        require_recipe(arguments.recipe)
     if own and not _goes_on(arguments):
         task = FAMILY_TASKS[arguments.family or "transformer"]
         if arguments.recipe is None:
@@ -108,13 +114,15 @@ def _second_side(arguments):
     return "target", arguments.target, arguments.val_target
 
 
-def require_corpus(arguments):
-    """Raises a CorpusError if a file of the user's own corpus cannot be read, or if two files that
-    belong together have different numbers of lines."""
-    require_readable(corpus_files(arguments))
+def require_corpus(arguments, task):
+    """Raises a CorpusError if a file of the user's own corpus, for a model of a `task`, has no such
+    lines, or if two files that belong together have different numbers of lines."""
     files, val_files = _files(arguments)
     for source, target, *_ in (*files, *([val_files] if val_files else ())):
-        require_pairs(source, target)
+        if target is not None:
+            require_lengths(source, target)
+        else:
+            next(pairs_of(source, **_columns(arguments, task)), None)
 
 
 def corpus_files(arguments):
@@ -140,6 +148,11 @@ def _files(arguments):
     return list(zip(sources, *sides, strict=True)), val_files
 
 
+def _columns(arguments, task):
+    """How a file of columns is read, as `pairs_of` has it."""
+    return {"columns": arguments.columns, "tagged": task in TAGGED_TASKS}
+
+
 def read_recipe(arguments):
     """The recipe that the arguments describe. Raises ValueError."""
     require_usage(arguments)
@@ -148,8 +161,8 @@ def read_recipe(arguments):
     if arguments.family:
         task = {"task": task_of(arguments.family, arguments.multi_label)}
     if arguments.source or arguments.text:
-        corpus = {**_own_corpus(arguments), **task}
-        named = corpus.get("task", recipe.task if recipe else None)
+        named = task.get("task", recipe.task if recipe else None)
+        corpus = {**_own_corpus(arguments, named), **task}
         if recipe and (named in PLAIN_TASKS) != bool(arguments.text):
             raise ValueError("--text is for a language model (--family), --source for all others")
         if recipe:
@@ -194,8 +207,8 @@ def _require_use_of_links(recipe, arguments):
             raise ValueError(f"--alignments is of the pairs as they are, without {option}")
 
 
-def _own_corpus(arguments):
-    """The fields of a recipe for the user's own files."""
+def _own_corpus(arguments, task):
+    """The fields of a recipe for the user's own files, of a `task`."""
     if arguments.text:
         pairs = functools.partial(plain_texts, arguments.text, arguments.val_text)
         named = [(path,) for path in arguments.text], arguments.val_text and (arguments.val_text,)
@@ -203,7 +216,9 @@ def _own_corpus(arguments):
     else:
         files = _files(arguments)
         side, *_ = _second_side(arguments)
-        pairs, origin = functools.partial(file_pairs, *files, side=side), origin_of(*files)
+        read_as = _columns(arguments, task)
+        pairs = functools.partial(file_pairs, *files, side=side, **read_as)
+        origin = origin_of(*files)
     # The languages of a recipe's own corpus are not theirs.
     return {"pairs": pairs, "origin": origin, "source_language": "", "language": ""}
 

@@ -5,6 +5,7 @@ import itertools
 import zlib
 
 from training.data.alignment import with_links
+from training.data.conll import is_conll, read_conll
 from training.data.reader import CorpusError, Pair, is_blank, read_lines, read_pairs
 
 HELD_OUT = 1000
@@ -63,27 +64,44 @@ def _split(read, read_val, options, split, report, plain=False):
     return (pair for pair in read(report) if pair.source not in sources)
 
 
-def file_pairs(files, val_files, split, data, report=None, side="target"):
+def pairs_of(source, target=None, links=None, *, report=None, columns=None, tagged=False):
+    """The pairs of one part of the user's corpus.
+
+    Args:
+        source, target, links: files; the target is None of a file of columns, and so are links
+            where there are none.
+        report: a `CorpusReport`, or None.
+        columns: of a file of columns those to read, as `read_pairs` has them. Default: its own.
+        tagged: whether the task is a tagger's: a file of columns may be in CoNLL style.
+    """
+    if tagged and target is None and is_conll(source, columns):
+        return read_conll(source, report, columns)
+    pairs = read_pairs(source, target, report=report, columns=columns)
+    return with_links(pairs, links) if links else pairs
+
+
+def file_pairs(
+    files, val_files, split, data, report=None, side="target", columns=None, tagged=False
+):
     """The pairs of the user's files.
 
     `files` are (source, target, links) each; the target is None of a TSV, and so are links where
     there are none. `val_files` are (source, target), or None.
 
     Without validation files 1 pair in 20, at most 1,000, is held out of the corpus. `side` is what
-    the option of a second file is called after.
+    the option of a second file is called after; `columns` and `tagged` are those of `pairs_of`.
     """
 
-    def pairs_of(source, target, links=None, *, report):
-        pairs = read_pairs(source, target, report=report)
-        return with_links(pairs, links) if links else pairs
-
     def read(files, report):
-        return itertools.chain.from_iterable(pairs_of(*paths, report=report) for paths in files)
+        options = {"report": report, "columns": columns, "tagged": tagged}
+        return itertools.chain.from_iterable(pairs_of(*paths, **options) for paths in files)
 
     corpus = functools.partial(read, files)
     val = functools.partial(read, [val_files]) if val_files else None
     is_tsv = files[0][1] is None
-    options = "--val-source" if is_tsv else f"--val-source and --val-{side}"
+    options = f"--val-source and --val-{side}"
+    if is_tsv:
+        options = "--val-source, or --columns 2,1 if the texts are the second column"
     return _split(corpus, val, options, split, report)
 
 

@@ -267,15 +267,23 @@ def recipe_names():
     return sorted(path.stem for path in RECIPES.glob("[!_]*.py"))
 
 
+def require_recipe(name):
+    """Raises a ValueError unless a recipe of this project has the name, or a Python file does."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise ValueError(f"recipe must be a Python file or a name, got {name}: no such file")
+    elif name not in recipe_names():
+        raise ValueError(f"recipe must be one of {recipe_names()} or a path, got {name!r}")
+
+
 def load_recipe(name):
     """The `RECIPE` of a recipe of this project by name, or of any Python file by path.
 
     Raises:
         ValueError: there is none.
     """
+    require_recipe(name)
     if name.endswith(".py"):
-        if not Path(name).is_file():
-            raise ValueError(f"recipe must be a Python file or a name, got {name}: no such file")
         spec = importlib.util.spec_from_file_location("recipe", name)
         module = importlib.util.module_from_spec(spec)
         try:
@@ -283,10 +291,8 @@ def load_recipe(name):
         except Exception as error:
             # Whatever is wrong with a file that the user wrote.
             raise ValueError(f"recipe {name}: {type(error).__name__}: {error}") from error
-    elif name in recipe_names():
-        module = importlib.import_module(f"training.recipes.{name}")
     else:
-        raise ValueError(f"recipe must be one of {recipe_names()} or a path, got {name!r}")
+        module = importlib.import_module(f"training.recipes.{name}")
     if not isinstance(getattr(module, "RECIPE", None), Recipe):
         raise ValueError(f"recipe {name} must define RECIPE = Recipe(...)")
     return module.RECIPE

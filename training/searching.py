@@ -13,6 +13,8 @@ RERANKERS = {
     "backward": "that translates the other way",
     "right-to-left": "whose targets have their words in reverse order",
 }
+# The arguments of `add_search` that are runs.
+SEARCHED_RUNS = ("ensemble", "backward", "right_to_left")
 WEIGHT = 1.0  # of a reranker, where nothing else is said
 
 

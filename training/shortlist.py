@@ -36,7 +36,7 @@ CHUNK = 1024  # pairs whose links are unpacked at once
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.shortlist", __doc__, reads=["run"])
+    parser = Parser("training.shortlist", __doc__, reads=["run"], files=["source", "target"])
     parser.add_argument("run", type=Path, help="the run directory, whose tokenizer is used")
     parser.add_argument("--source", type=Path, required=True, help="a text file, or a TSV alone")
     parser.add_argument("--target", type=Path, help="its translation, line by line")
@@ -221,12 +221,12 @@ def _run(command, arguments):
 
 
 def _learn(command, arguments):
+    if not arguments.out.parent.is_dir():
+        raise OSError(f"--out must be in a folder that exists, got {arguments.out}")
+
     from tfformer.models import ENCODER_DECODER
     from tfformer.run import load_tokenizer, read_config, require_family
     from training.data.reader import CorpusReport, clean_pairs, read_pairs
-
-    if not arguments.out.parent.is_dir():
-        raise OSError(f"--out must be in a folder that exists, got {arguments.out}")
 
     def progress(line):
         print(line, file=sys.stderr)

@@ -8,6 +8,8 @@ option gives them:
     python -m training.train --source train.en --target train.de --run runs/mine
     python -m training.train small --source train.en --target train.de --run runs/well
     python -m training.train multi30k --source train.en --target train.fr --run runs/french
+    python -m training.train --family classifier --source a.tsv --columns 2,1 --run runs/topics
+    python -m training.train --family tagger --source train.conll --run runs/tags
     python -m training.train --run runs/mine --resume
     python -m training.train --config mine.toml --epochs 7
 
@@ -33,7 +35,7 @@ from training import options
 from training.arguments import RUNS, flag
 from training.arguments import parser as parser_of
 from training.command import CLOSED
-from training.data.reader import CorpusError
+from training.data.reader import CorpusError, require_readable
 from training.lock import alone
 from training.options import changed_settings, given_search, given_sizes, read_recipe
 from training.rules import AUTO
@@ -82,7 +84,16 @@ def _run(command, arguments):
         options.require_usage(arguments)
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
-    return (_print_config if arguments.print_config else _begin)(command, arguments)
+    if arguments.print_config:
+        return _print_config(command, arguments)
+    if arguments.run.exists() and not arguments.run.is_dir():
+        return command.fail(f"--run must be a folder, got the file {arguments.run}")
+    if not (arguments.run / "prepared").exists():
+        try:
+            require_readable(options.corpus_files(arguments))
+        except CorpusError as error:
+            return command.fail(error)
+    return _begin(command, arguments)
 
 
 def _begin(command, arguments):
@@ -136,7 +147,7 @@ def _begin(command, arguments):
     if not begun:
         try:
             # What is missing of its corpus is said now, before any work.
-            options.require_corpus(arguments)
+            options.require_corpus(arguments, recipe.task)
             recipe.read("val", arguments.data)
         except (ValueError, OSError) as error:
             at_fault = isinstance(error, (CorpusError, OSError))

@@ -16,12 +16,12 @@ import sys
 from pathlib import Path
 
 from training.command import Parser, close_stdout, count
-from training.searching import add_search, load_searched, search_options
+from training.searching import SEARCHED_RUNS, add_search, load_searched, search_options
 
 
 def parser():
     """The command's arguments."""
-    parser = Parser("training.translate", __doc__, prints=True, reads=["run", "ensemble"])
+    parser = Parser("training.translate", __doc__, prints=True, reads=["run", *SEARCHED_RUNS])
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
     add_search(parser)
@@ -46,6 +46,9 @@ def _run(command, arguments):
         options = search_options(arguments)
     except ValueError as error:
         return command.fail(error, 2)
+    if arguments.picture and not arguments.picture.parent.is_dir():
+        error = f"--picture must be in a folder that exists, got {arguments.picture}"
+        return command.fail(error)
 
     from tfformer.models import ENCODER_DECODER
     from tfformer.run import read_config, require_family

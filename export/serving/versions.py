@@ -24,7 +24,8 @@ from tensorflow_serving.config import model_server_config_pb2
 from export.capi.library import CODES, ServingError
 from export.serving.metrics import Metrics
 from export.serving.model import Model, Unloaded
-from export.verification.graph import UsageError
+from export.verification.errors import UsageError
+from export.verification.paths import require_model
 from export.verification.warmup import WARMUP_FILE
 
 States = get_model_status_pb2.ModelVersionStatus.State
@@ -80,13 +81,7 @@ class Versions:
         """Takes another ModelServerConfig: `HandleReloadConfigRequest`."""
         models = list(config.model_config_list.config)
         for model in models:
-            # Not `Path`: of nothing it makes the working directory, and asks the system whether a
-            # name that is too long is one.
-            if not model.name or not os.path.isdir(model.base_path):
-                raise UsageError(
-                    f"a model needs a name and a base_path that is a folder, got name "
-                    f"{model.name!r} and base_path {model.base_path!r}"
-                )
+            require_model(model.name, model.base_path)
             if model.model_platform != "tensorflow":
                 raise UsageError(
                     f"model_platform of {model.name!r} must be 'tensorflow', got "

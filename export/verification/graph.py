@@ -90,25 +90,6 @@ def _plain(default: np.ndarray):
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
-def find_saved_model(directory) -> Path:
-    """The SavedModel itself: `directory`, or the newest version in a base directory of versions."""
-    path = Path(directory)
-    if not path.exists():
-        raise UsageError(f"directory must exist, got {str(path)!r}")
-    if not path.is_dir():
-        raise UsageError(f"directory must be a folder, got the file {str(path)!r}")
-    if (path / "saved_model.pb").is_file():
-        return path
-    versions = [file.parent for file in path.glob("*/saved_model.pb")]
-    versions = [version for version in versions if version.name.isdecimal()]
-    if not versions:
-        raise UsageError(
-            "directory must hold a saved_model.pb or numbered versions with one,"
-            f" {str(path)!r} holds neither"
-        )
-    return max(versions, key=lambda version: int(version.name))
-
-
 def read_graph(directory) -> Graph:
     """The MetaGraph tagged `serve`: its signatures, and every op of the graph and its functions."""
     try:

@@ -4,9 +4,6 @@
 server does. A signature that nobody asks anything gets requests made up from its inputs alone.
 """
 
-import json
-from pathlib import Path
-
 import numpy as np
 import tensorflow as tf
 
@@ -90,13 +87,3 @@ def _to_array(value, dtype: str, what: str) -> np.ndarray:
     if not right:
         raise UsageError(complaint)
     return array
-
-
-def read_requests(path) -> Requests:
-    try:
-        requests = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"--requests must be a JSON file, {path!r}: {error}") from error
-    if not isinstance(requests, dict):
-        raise UsageError(f"--requests must hold {{signature: [request, ...]}}, {path!r} does not")
-    return requests

@@ -21,6 +21,7 @@ from tfformer import Tokenizer, Translator
 from tfformer.config import ACTIVATIONS, EOS
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.norm import LayerNorm
+from tfformer.text.sides import SentencePieceModel
 from tfformer.text.vocabulary import learn_table
 
 ctranslate2 = pytest.importorskip("ctranslate2")
@@ -36,6 +37,18 @@ def run(tokenizers, tmp_path_factory):
     directory = tmp_path_factory.mktemp("run") / "run"
     tfformer.save(directory, random_model(tokenizers[1], **CASES["gated"]), tokenizers[1])
     return directory
+
+
+def test_scores_that_leave_ties_to_rounding_are_warned_of(run, tokenizers, tmp_path, capsys):
+    assert command.main([str(run), str(tmp_path / "exact")]) == 0
+    assert "warning" not in capsys.readouterr().out
+    content = ModelProto.FromString(tokenizers[1].source.content)
+    for piece in content.pieces:
+        piece.score *= 1.1
+    tokenizer = Tokenizer(SentencePieceModel(content.SerializeToString()))
+    tfformer.save(tmp_path / "run", random_model(tokenizer, **CASES["gated"]), tokenizer)
+    assert command.main([str(tmp_path / "run"), str(tmp_path / "model")]) == 0
+    assert "pip install 'sentencepiece<0.2.2'" in capsys.readouterr().out
 
 
 def test_layer_norm_has_our_epsilon(tokenizers, tmp_path):

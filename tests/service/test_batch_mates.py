@@ -10,7 +10,8 @@ import tiny
 from paths import ROOT
 
 from export.serving.worker import Worker
-from export.verification.graph import find_saved_model, read_graph
+from export.verification.graph import read_graph
+from export.verification.paths import find_saved_model
 
 TOLERANCE = 1e-4  # of a score
 

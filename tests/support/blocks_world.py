@@ -36,10 +36,11 @@ OTHERS = {
     "stories": ("language-model", {}),
     "reads": ("masked-language-model", {}),
     "topics": ("classifier", {"num_labels": len(LABELS)}),
+    "tags": ("tagger", {"num_labels": len(LABELS)}),
     "student": ("non-autoregressive", {}),
     "recurrent": ("recurrent", {}),
 }
-READING = ("reads", "topics")  # they write nothing, so they have no longest target
+READING = ("reads", "topics", "tags")  # they write nothing, so they have no longest target
 # {a file: (page, the language and the beginning of the block that it is)}
 WRITTEN = {
     "mine.toml": ("docs/guide/recipes.md", "toml", "source = "),
@@ -103,6 +104,9 @@ def make_texts(folder):
     for split in ("train", "test"):
         labels = (LABELS[n % len(LABELS)] for n in range(LINES))
         (folder / f"{split}.labels").write_text("".join(f"{label}\n" for label in labels))
+    for split in ("train", "val", "test"):
+        sentence = "".join(f"word {label}\n" for label in LABELS)
+        (folder / f"{split}.conll").write_text(f"{sentence}\n" * LINES)
     (folder / "train.links").write_text("0-0\n" * LINES)
     (folder / "settings.py").write_text(
         "from training.recipe import Recipe\n\nRECIPE = Recipe(epochs=3)\n"
@@ -142,6 +146,6 @@ def make_runs(folder):
         tfformer.save(
             runs / name,
             FAMILIES[family].model(config),
-            labelled if name == "topics" else known,
+            labelled if "num_labels" in fields else known,
             limits if name in READING else LIMITS,
         )

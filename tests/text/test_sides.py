@@ -120,6 +120,19 @@ def test_ids_are_the_oracle_s(side, oracle):
     assert side.encode(tf.constant([], tf.string)).to_list() == []
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_of_equal_scores_every_version_of_sentencepiece_chooses_the_same(kind):
+    """That of the server and the one installed here: "00" and "0", say, or "0" and "00"."""
+    side = learn_model([[f"{'0' * (n % 9)}1{'!' * (n % 7)} f{'f' * (n % 5)}e" for n in range(400)]],
+                       300, kind)  # fmt: skip
+    texts = [f"{b}{c * n}" for b in ("", "e", "1", "!e") for c in "0!f" for n in range(1, 120)]
+    processor = sentencepiece.SentencePieceProcessor(model_proto=side.content)
+    assert [row[:-1] for row in side.encode(tf.constant(texts)).to_list()] == processor.encode(
+        texts
+    )
+    assert side.has_exact_scores
+
+
 def test_texts_of_ids_are_the_oracle_s(side, oracle):
     rng = random.Random(3)
     rows = [rng.choices(range(4, side.size), k=k) for k in (1, 5, 0, 17)]

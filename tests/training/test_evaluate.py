@@ -177,8 +177,8 @@ def test_exact_match_counts_what_is_equal_to_the_letter():
     ("arguments", "code"),
     [
         (["{run}"], 2),
-        (["{run}", "--recipe", "dates", "--source", "x"], 2),
-        (["{run}", "--recipe", "dates", "--target", "x"], 2),
+        (["{run}", "--recipe", "dates", "--source", "{test_set}"], 2),
+        (["{run}", "--recipe", "dates", "--target", "{test_set}"], 2),
         (["{run}", "--source", "{test_set}", "--data", "x"], 2),
         (["{run}", "--source", "{test_set}", "--greedy", "--beam-width", "3"], 2),
         (["{run}", "--recipe", "no-such-recipe"], 2),

@@ -108,16 +108,17 @@ def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
     [
         ("--ensemble-mean probabilities", "--ensemble-mean needs --ensemble"),
         ("--samples 3", "--samples needs --utility"),
-        ("--backward r --samples 3", "--samples needs --utility"),
+        ("--backward RUN --samples 3", "--samples needs --utility"),
         ("--backward-weight 1", "--backward-weight needs --backward"),
-        ("--utility bleu --backward r", "--utility and --backward both choose: give one"),
+        ("--utility bleu --backward RUN", "--utility and --backward both choose: give one"),
         ("--utility bleu --greedy", "--greedy finds one translation"),
         ("--utility bleu --picture p.png", "--picture is of the run alone"),
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(words, message, tmp_path, capsys):
     (tmp_path / "config.json").touch()  # of a run that nobody reads before
-    assert translate.main([str(tmp_path), *words.split()]) == 2
+    words = [str(tmp_path) if word == "RUN" else word for word in words.split()]
+    assert translate.main([str(tmp_path), *words]) == 2
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
 

@@ -304,7 +304,11 @@ def test_the_plain_search_would_see_other_candidates(run, learned):
         (["{run}", "--source", "{source}", "--out", "{out}"], 1, "1 column, but"),
         (["{tmp}", "--source", "{source}", "--out", "{out}"], 1, "is no run directory"),
         (["{run}", *["--source", "{source}", "--target", "{target}", "--out", "{tmp}"]], 1, ""),
-        (["{run}", "--source", "x", "--out", "{tmp}/no/such"], 1, "--out must be in a folder"),
+        (
+            ["{run}", "--source", "{source}", "--out", "{tmp}/no/such"],
+            1,
+            "--out must be in a folder",
+        ),
         (["{run}", "--source", "x", "--out", "x", "--candidates", "0"], 2, "[1, 10000], got 0"),
         (["{run}", "--source", "x", "--out", "x", "--frequent", "10001"], 2, "got 10001"),
     ],

@@ -131,6 +131,8 @@ def test_held_out_sources_are_on_one_side_alone(tmp_path):
         (["multi30k", "--val-source", "a.en"], "--source"),
         (["multi30k", "--source", "a.en", "--data", "folder"], "--data"),
         (["multi30k"], "needs --data"),
+        (["multi30k", "--columns", "2,1"], "--columns is of a --source"),
+        (["--source", "a", "--target", "b", "--columns", "2,1"], "--columns is of a --source"),
         (["multi30k", "--data", "folder", "--language", "xx"], "language must be one of"),
     ],
 )
@@ -165,6 +167,12 @@ def test_awkward_text_trains(files, tmp_path, capsys):
         ),
         ("classifier", "good\tnice\ngood\twell\nbad\tpoor\n" * 40, "of 2 different texts: have te"),
         ("tagger", "N V\ta dog\nN V\tthe cat\n" * 40, "4 labels of 2 different words: have texts"),
+        (
+            "tagger",
+            "a\tDET\ndog\tNOUN\n" * 40,
+            "must have an empty line after each sentence, got 80",
+        ),
+        ("tagger", "a dog\nthe big cat\n", "line 2: must have 2 columns, .* got 3: .* --labels"),
     ],
 )
 def test_columns_that_do_not_fit_are_said(family, text, message, tmp_path, capsys):
@@ -174,6 +182,48 @@ def test_columns_that_do_not_fit_are_said(family, text, message, tmp_path, capsy
     command += ["--val-source", str(path), "--vocabulary-size", "280"]
     assert re.search(message, fails(command, capsys, 1))
     assert not (tmp_path / "run" / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ("1", "must be two or three different columns, such as 2,1 or review,stars, got 1"),
+        ("0,1", "must be two or three different"),
+        ("2,2", "must be two or three different"),
+        (
+            "label,text",
+            "must name the source's (or text's) column first: text,label; got label,text",
+        ),
+    ],
+)
+def test_columns_are_two_or_three(columns, message, capsys):
+    with pytest.raises(SystemExit):
+        train.main(["--source", "a.tsv", "--columns", columns, "--run", "run"])
+    assert message in capsys.readouterr().err
+
+
+def test_labels_before_texts_are_said_before_validation(tmp_path, capsys):
+    path = tmp_path / "corpus.tsv"
+    path.write_text("".join(f"{'good' if n % 2 else 'bad'}\ttext {n}\n" for n in range(200)))
+    command = ["--family", "classifier", "--source", str(path), "--run", str(tmp_path / "run")]
+    assert "--columns 2,1 if the texts are the second column" in fails(command, capsys, 1)
+    folder = prepared_by([*command, "--columns", "2,1", "--vocabulary-size", "280"])
+    texts, labels = Corpus(folder / "train").texts(slice(None))
+    assert {*labels} == {b"good", b"bad"}
+    assert {*texts} <= {b"text %d" % n for n in range(200)}
+
+
+def test_columns_are_kept_in_a_file_of_options(tmp_path, capsys):
+    path = tmp_path / "corpus.tsv"
+    path.write_text("good\tnice\n")
+    command = ["--family", "classifier", "--columns", "2,1"]
+    command += ["--source", str(path), "--val-source", str(path)]
+    assert train.main([*command, "--print-config"]) == 0
+    options = tmp_path / "options.toml"
+    options.write_text(capsys.readouterr().out)
+    parsed = train.parser().parse_args(["--config", str(options), "--run", str(tmp_path / "run")])
+    for split in ("train", "val"):
+        assert list(train.read_recipe(parsed).pairs(split, None)) == [Pair("nice", "good")]
 
 
 @pytest.mark.parametrize("side", ["target", "val_target"])

@@ -89,6 +89,11 @@ class Side(tf.Module, abc.ABC):
         """The number of ids."""
         return len(self.pieces)
 
+    @property
+    def has_exact_scores(self):
+        """Whether every version of SentencePiece finds the same pieces of a text."""
+        return True
+
     @abc.abstractmethod
     def encode(self, text):
         """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos."""
@@ -147,6 +152,8 @@ class SentencePieceModel(Side):
 
     suffix = ".model"
 
+    SCORE_STEP = 1 / 1024  # of the scores that `learn_model` gives
+
     def __init__(self, content, name="content"):
         super().__init__(content, "sentencepiece")
         try:
@@ -187,6 +194,11 @@ class SentencePieceModel(Side):
     @property
     def size(self):
         return self._processor.vocab_size()
+
+    @property
+    def has_exact_scores(self):
+        scores = (self._processor.get_score(n) for n in range(self.size))
+        return all((score / self.SCORE_STEP).is_integer() for score in scores)
 
     def encode(self, text):
         text = self.clean(text)

@@ -12,6 +12,7 @@ from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.sides import SPECIAL, LabelTable, PieceTable, SentencePieceModel, clean
 
 KINDS = ("unigram", "bpe", "char")
+SCORE_STEP = SentencePieceModel.SCORE_STEP
 MOST_TEXTS = 1_000_000  # of an iterable, of which pieces are learned
 
 
@@ -65,7 +66,22 @@ def learn_model(texts, vocabulary_size, kind="unigram", split_digits=False):
             f"no {kind} vocabulary of vocabulary_size={vocabulary_size} can be learned from "
             f"these texts: {str(error).strip().splitlines()[-1]}"
         ) from error
-    return SentencePieceModel(model.getvalue())
+    return SentencePieceModel(_with_exact_scores(model.getvalue()))
+
+
+def _with_exact_scores(content):
+    """A SentencePiece model with each score rounded to a multiple of `SCORE_STEP`.
+
+    "ff" and "f" score what "f" and "ff" do. Before SentencePiece 0.2.2, and in TensorFlow Text, the
+    rounding errors of float32 decide such a tie; later versions have others. Sums of rounded scores
+    have none down to -16,384, about 1,500 pieces: all versions find the same pieces.
+    """
+    from sentencepiece.sentencepiece_model_pb2 import ModelProto
+
+    model = ModelProto.FromString(content)
+    for piece in model.pieces:
+        piece.score = round(piece.score / SCORE_STEP) * SCORE_STEP
+    return model.SerializeToString()
 
 
 def learn_table(texts, vocabulary_size):

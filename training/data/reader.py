@@ -1,7 +1,8 @@
 r"""Reads parallel text: what a line is, which pairs are used, and how many are not.
 
 A corpus is two files, line N of the one being the translation of line N of the other, or one file
-of two or three columns with tabs between (TSV). So all depends on one question: what is a line?
+of columns with tabs between (TSV); `training.data.conll` reads a third kind, for taggers. So all
+depends on one question: what is a line?
 Readers disagree. For the same file, `tf.data.TextLineDataset`, Python's text mode and
 `str.splitlines` give three different numbers, because U+2028, vertical tab, NEL (U+0085) or a lone
 carriage return end a line for the one and not for the other; and a pair of files cut by two
@@ -24,6 +25,7 @@ the tokenizer's task, and has to be the same when a model is served.
 import gzip
 import itertools
 import os
+import re
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
@@ -53,6 +55,11 @@ RATIO_FREE_CHARACTERS = 60
 # Categories of the Unicode characters that show nothing: control, format (zero-width spaces and
 # joiners, soft hyphen, byte order mark), and the separators of words, lines and paragraphs.
 INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
+
+
+# The names by which the first line of a TSV is certainly a header.
+SOURCE_NAMES = frozenset({"source", "text", "sentence"})
+TARGET_NAMES = frozenset({"target", "label", "labels", "tag", "tags", "class", "category"})
 
 
 class CorpusError(ValueError):
@@ -87,6 +94,7 @@ class CorpusReport:
             between blanks.
         invalid_utf8: lines (not pairs) in which U+FFFD stands for invalid bytes.
         unit: what is counted, `"pair"` or `"text"`.
+        read_as: what the file was taken for, where its content has decided; else "".
     """
 
     kept: int = 0
@@ -99,6 +107,7 @@ class CorpusReport:
     unlinked: int = 0
     invalid_utf8: int = 0
     unit: str = "pair"
+    read_as: str = ""
 
     def __str__(self) -> str:
         counts = {
@@ -117,6 +126,8 @@ class CorpusReport:
             text += f"; {_count(self.unlinked, self.unit)} {words}, without their links"
         if self.invalid_utf8:
             text += f"; {_count(self.invalid_utf8, 'line')} with invalid UTF-8, replaced by U+FFFD"
+        if self.read_as:
+            text += f"; read as {self.read_as}"
         return text
 
     def require_some(self, what: str) -> None:
@@ -153,20 +164,30 @@ def read_lines(
 
 
 def read_pairs(
-    source: StrPath, target: StrPath | None = None, *, report: CorpusReport | None = None
+    source: StrPath,
+    target: StrPath | None = None,
+    *,
+    report: CorpusReport | None = None,
+    columns: str | None = None,
 ) -> Iterator[Pair]:
     """Yields the pairs of two parallel files, or of one TSV file if `target` is None.
 
     A TSV line has the columns source, target and perhaps group. Nothing is quoted or escaped in
-    it: each tab ends a column.
+    it: each tab ends a column. If the first line names a source (`SOURCE_NAMES`) and a target
+    (`TARGET_NAMES`), it is a header: it is skipped, and says which columns these are.
+
+    Args:
+        columns: of a TSV with other columns, those to read, in the order source, target and perhaps
+            group: their numbers, `"2,1"`, or their names in the first line, `"review,stars"`.
 
     Raises:
-        CorpusError: a file cannot be read; a TSV line has another number of columns; or the two
-            files differ in length. That is known only at the end, after the pairs that they have
-            in common: trust none of them before the iteration has ended.
+        CorpusError: a file cannot be read; a TSV line has another number of columns, or the first
+            has not those of `columns`; or the two files differ in length. That is known only at
+            the end, after the pairs that they have in common: trust none of them before the
+            iteration has ended.
     """
     if target is None:
-        return _read_columns(source, report)
+        return _read_columns(source, report, columns)
     return _read_parallel(source, target, report)
 
 
@@ -187,15 +208,9 @@ def require_readable(paths: Iterable[StrPath]) -> None:
         lines.close()
 
 
-def require_pairs(source: StrPath, target: StrPath | None = None) -> None:
-    """Raises `CorpusError`, before any work, for two files that differ in length, or for one whose
-    first line has no columns."""
-    if target is None:
-        columns = _read_columns(source, None)
-        next(columns, None)
-        columns.close()
-    else:
-        _require_lengths(source, target, *(sum(1 for _ in read_lines(p)) for p in (source, target)))
+def require_lengths(source: StrPath, target: StrPath) -> None:
+    """Raises `CorpusError`, before any work, for two files that differ in length."""
+    _require_lengths(source, target, *(sum(1 for _ in read_lines(p)) for p in (source, target)))
 
 
 def clean_pairs(
@@ -314,17 +329,83 @@ def _require_lengths(source: StrPath, target: StrPath, sources: int, targets: in
         )
 
 
-def _read_columns(path: StrPath, report: CorpusReport | None) -> Iterator[Pair]:
+def _read_columns(
+    path: StrPath, report: CorpusReport | None, columns: str | None
+) -> Iterator[Pair]:
+    chosen, width = None, None
     for number, line in enumerate(read_lines(path, report=report), start=1):
-        columns = line.split("\t")
-        if len(columns) not in (2, 3):
-            hint = "" if len(columns) > 1 else "; or give a second file, --target or --labels"
+        cells = line.split("\t")
+        if number == 1:
+            chosen, is_header = _chosen(path, cells, columns)
+            width = len(cells) if chosen else None
+            if is_header:
+                if report is not None:
+                    names = (repr(cells[place]) for place in chosen)
+                    report.read_as = f"a TSV with a header, columns {' and '.join(names)}"
+                continue
+        if len(cells) not in ((2, 3) if width is None else (width,)):
+            raise CorpusError(_another_number(path, number, cells, width))
+        yield Pair(*([cells[place] for place in chosen] if chosen else cells))
+
+
+def _chosen(path: StrPath, first: list[str], columns: str | None) -> tuple[list[int] | None, bool]:
+    """The places of the columns to read, or None for all; and whether the first line, its cells
+    `first`, is a header."""
+    names = [cell.strip().lower() for cell in first]
+    sides = [
+        [place for place, name in enumerate(names) if name in known]
+        for known in (SOURCE_NAMES, TARGET_NAMES, {"group"})
+    ]
+    is_header = len(sides[0]) == len(sides[1]) == 1
+    if columns is None:
+        return (sum(sides, []) if is_header else None), is_header
+    if numbers := column_numbers(columns):
+        if max(numbers) > len(first):
             raise CorpusError(
-                f"{os.fspath(path)}, line {number:,}: {_count(len(columns), 'column')}, but a line "
-                "must be source (or text), target (or labels) and perhaps group, with tabs "
-                f"between{hint}"
+                f"{os.fspath(path)}, line 1: --columns {columns} needs {max(numbers):,} columns, "
+                f"got {_count(len(first), 'column')}: {_shown(first)}"
             )
-        yield Pair(*columns)
+        return [number - 1 for number in numbers], is_header
+    found = [cell.strip() for cell in first]
+    for name in columns.split(","):
+        if name not in found:
+            raise CorpusError(
+                f"{os.fspath(path)}, line 1: --columns {columns} needs a header with {name!r}, got "
+                f"{_shown(first)}; without a header give numbers, such as --columns 2,1"
+            )
+    return [found.index(name) for name in columns.split(",")], True
+
+
+def column_numbers(columns: str | None) -> list[int]:
+    """The numbers that `--columns` gives, from 1; none if it gives names, or nothing."""
+    words = columns.split(",") if columns else []
+    return (
+        [int(word) for word in words]
+        if all(re.fullmatch("0*[1-9][0-9]{0,5}", w) for w in words)
+        else []
+    )
+
+
+def _another_number(path: StrPath, number: int, cells: list[str], width: int | None) -> str:
+    """What is wrong with a line of a TSV that has another number of columns."""
+    found = f"{os.fspath(path)}, line {number:,}: {_count(len(cells), 'column')}, but "
+    if width is not None:
+        return f"{found}the first line has {width:,}; got {_shown(cells)}"
+    hint = "or give a second file, --target or --labels"
+    if len(cells) > 1:
+        hint = "--columns 1,2 reads the first two"
+        if number == 1:
+            hint += f", and if this line is a header, --columns {cells[0]},{cells[1]}"
+    return (
+        f"{found}a line must be source (or text), target (or labels) and perhaps group, with tabs "
+        f"between, got {_shown(cells)}; {hint}"
+    )
+
+
+def _shown(cells: list[str]) -> str:
+    """The first columns of a line, the beginning of each."""
+    shown = [repr(cell if len(cell) <= 30 else f"{cell[:30]}...") for cell in cells[:5]]
+    return ", ".join([*shown, "..."] if len(cells) > 5 else shown)
 
 
 def _count(number: int, noun: str) -> str:

@@ -7,6 +7,16 @@ from pathlib import Path
 NAME = r"([\w.-]+/[\w.-]+)(?:@([\w.-]+))?"
 
 
+def require_folder(name):
+    """Raises a ValueError for what is no folder, and no name on the hub either."""
+    folder = Path(name)
+    # (A mistyped folder is not fetched.)
+    if not folder.is_dir() and (not re.fullmatch(NAME, str(name)) or folder.parent.is_dir()):
+        raise ValueError(
+            f"FOLDER must be a folder or a name on the hub, as ORGANISATION/MODEL, got {name}"
+        )
+
+
 def folder_of(name, files, weights):
     """The folder that is meant: one that is there, or one that is fetched by its name on the hub.
 
@@ -19,14 +29,10 @@ def folder_of(name, files, weights):
     Raises:
         ValueError: there is no such folder, and it cannot be fetched.
     """
+    require_folder(name)
     folder = Path(name)
     if folder.is_dir():
         return folder
-    named = re.fullmatch(NAME, str(name))
-    if not named or folder.parent.is_dir():  # a mistyped folder is not fetched
-        raise ValueError(
-            f"FOLDER must be a folder or a name on the hub, as ORGANISATION/MODEL, got {name}"
-        )
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
@@ -34,7 +40,7 @@ def folder_of(name, files, weights):
             f"FOLDER must be a folder, got {name}; to fetch that from the hub, huggingface_hub is "
             f"needed: pip install huggingface_hub ({error})"
         ) from error
-    repository, revision = named.groups()
+    repository, revision = re.fullmatch(NAME, str(name)).groups()
     print(f"fetching {name} from the hub of Hugging Face ...", file=sys.stderr)
     try:
         for one in weights:

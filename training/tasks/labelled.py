@@ -125,7 +125,7 @@ class LabelledTask(Task):
             raise CorpusError(
                 f"labels must not be more different ones than {self.labelled}s, got "
                 f"{len(table.labels):,} labels of {len(units):,} different {self.labelled}s: have "
-                "texts and labels changed places?"
+                "texts and labels changed places? Of a TSV, --columns 2,1 exchanges them"
             )
         return Tokenizer(side, table)
 

@@ -239,6 +239,61 @@ def test_another_number_of_columns_is_refused(write, line, columns):
 
 
 @pytest.mark.parametrize(
+    ("text", "columns", "pairs"),
+    [
+        ("good\tnice\nbad\tpoor\n", "2,1", [("nice", "good"), ("poor", "bad")]),
+        ("1\tnice\tgood\tx\n2\t\tbad\ty\n", "2,3", [("nice", "good"), ("", "bad")]),
+        ("1\tnice\tgood\tx\n", "2,3,4", [("nice", "good", "x")]),
+        ("id\tReview\tstars\n1\tnice\t5\n", "Review,stars", [("nice", "5")]),
+        ("stars\tReview\n5\tnice\n", "Review,stars", [("nice", "5")]),
+        # A header that certainly is one, with and without --columns.
+        ("sentence\tlabel\nnice\tgood\n", None, [("nice", "good")]),
+        ("Label\tText\ngood\tnice\n", None, [("nice", "good")]),
+        ("id\ttext\tlabel\tsplit\n1\tnice\tgood\tx\n", None, [("nice", "good")]),
+        ("source\ttarget\tgroup\na\tb\tde\n", None, [("a", "b", "de")]),
+        ("text\tlabel\nnice\tgood\n", "1,2", [("nice", "good")]),
+        # Two columns that may be a pair, and a header further down.
+        ("review\tstars\nnice\t5\n", None, [("review", "stars"), ("nice", "5")]),
+        ("text\tText\nnice\tgut\n", None, [("text", "Text"), ("nice", "gut")]),
+        ("nice\tgood\ntext\tlabel\n", None, [("nice", "good"), ("text", "label")]),
+    ],
+)
+def test_columns_are_chosen(write, text, columns, pairs):
+    path = write("pairs.tsv", text)
+    assert list(read_pairs(path, columns=columns)) == [Pair(*pair) for pair in pairs]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        ("good\tnice\n", "1,3", "line 1: --columns 1,3 needs 3 columns, got 2 columns: 'good', 'n"),
+        ("good\tnice\n", "text,label", "needs a header with 'text', got 'good', 'nice'; without a"),
+        ("a\tb\tc\nd\te\n", "3,1", "line 2: 2 columns, but the first line has 3; got 'd', 'e'"),
+        (
+            "id\tfilm\tstars\tx\n",
+            None,
+            "line 1: 4 columns, .* 'x'; --columns 1,2 .* --columns id,f",
+        ),
+        (
+            "-DOCSTART- -X- O O\n",
+            None,
+            "line 1: 1 column, .* got '-DOCSTART- -X- O O'; or give a s",
+        ),
+    ],
+)
+def test_columns_that_are_not_there_are_refused(write, text, columns, message):
+    path = write("pairs.tsv", text)
+    with pytest.raises(CorpusError, match=message):
+        list(read_pairs(path, columns=columns))
+
+
+def test_a_header_is_reported(write):
+    report = CorpusReport()
+    assert len(list(read_pairs(write("a.tsv", "text\tlabel\na\tb\n"), report=report))) == 1
+    assert str(report).endswith("; read as a TSV with a header, columns 'text' and 'label'")
+
+
+@pytest.mark.parametrize(
     "text",
     ["", " ", "\t\r\x0b", "\u00a0", "\u3000", "\u2009\u202f", "\u2028\u2029\u0085"]
     + ["\ufeff", "\u200b\u200c\u200d\u2060", "\u00ad", "\x00\x01\x7f", " \ufeff\u3000 "],

@@ -141,9 +141,9 @@ def test_a_sentencepiece_model_that_is_none_is_named(tmp_path, refused):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--vocabulary", "a"], "--vocabulary is for both sides: give it alone"),
+        (["--vocabulary", __file__], "--vocabulary is for both sides: give it alone"),
         (
-            ["--source-sentencepiece", "a"],
+            ["--source-sentencepiece", __file__],
             "--sentencepiece must be given for both sides or for none",
         ),
         (["--num-heads", "0"], "--num-heads"),

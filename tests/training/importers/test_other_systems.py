@@ -26,7 +26,7 @@ def test_another_family_is_named_with_what_reads_it(config, said, tmp_path, caps
     assert import_marian.main([str(tmp_path), str(tmp_path / "run")]) == 1
     assert said in (error := capsys.readouterr().err.splitlines()[-1])
     assert error.startswith("python -m training.import_marian: error: ")
-    words = [str(tmp_path), str(tmp_path / "run"), "--vocabulary", "none"]
+    words = [str(tmp_path), str(tmp_path / "run"), "--vocabulary", __file__]
     assert import_opennmt.main(words) == 1
     assert said in capsys.readouterr().err.splitlines()[-1]
 

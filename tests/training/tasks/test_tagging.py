@@ -11,6 +11,8 @@ from stopped import assert_goes_on
 
 from tfformer import run as runs
 from training import evaluate, train
+from training.data.corpus import Corpus
+from training.prepare import prepare
 from training.tasks import TASKS
 from training.tasks.tagging import FIRST
 
@@ -52,6 +54,38 @@ def test_what_is_published_is_counted_by_hand(folder, tmp_path):
     assert scores["macro_f1"] == pytest.approx(np.mean(f1)) and picture.exists()
     hits = sum(a == b for a, b in zip(found, given, strict=True))
     assert scores["accuracy"] == pytest.approx(hits / len(given))
+
+
+def test_a_conll_file_is_the_same_corpus(folder, tmp_path):
+    """Prepared and scored as the two files are that hold the same words."""
+    for name in ("train", "val"):
+        rows = zip(lines(folder / f"{name}.txt"), lines(folder / f"{name}.labels"), strict=True)
+        with open(tmp_path / f"{name}.conll", "w") as file:
+            file.write("-DOCSTART- -X- O\n\n")
+            for text, labels in rows:
+                words = [*filter(None, text.split(" "))]
+                for word, label in zip(words, labels.split(), strict=True):
+                    file.write(f"{word} _ {label}\n")
+                file.write("\n")
+    command = ["--family", "tagger", "--run", str(tmp_path / "run"), *labelled.SIZES]
+    command += ["--source", str(tmp_path / "train.conll")]
+    command += ["--val-source", str(tmp_path / "val.conll")]
+    parsed = train.parser().parse_args(command)
+    prepare(tmp_path / "prepared", train.read_recipe(parsed), None, print)
+    for split in ("train", "val"):
+        found, given = (
+            Corpus(prepared / split).texts(slice(None))
+            for prepared in (tmp_path / "prepared", folder / "run" / "prepared")
+        )
+        assert [text.split() for text in found[0]] == [text.split() for text in given[0]]
+        assert found[1] == given[1]
+    scores = []
+    for name in (tmp_path / "val.conll", folder / "val.tsv"):
+        out = tmp_path / "found.json"
+        test = ["--source", str(name), "--output", str(out)]
+        assert evaluate.main([str(folder / "run"), *test]) == 0
+        scores.append(json.loads(out.read_text()))
+    assert scores[0]["labels"] == scores[1]["labels"]
 
 
 def test_labels_of_a_batch_stand_at_first_pieces(folder):
