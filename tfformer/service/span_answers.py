@@ -71,8 +71,7 @@ class SpanAnswers(TextService):
 
 def found(service, forward, question, text):
     """The outputs for questions and texts, string [B] each."""
-    question, text = service.checked_rows(question), tf.ensure_shape(text, [None])
-    text = valid_utf8(text)
+    question, text = service.checked_rows(question), valid_utf8(text)
     sides = whole_characters(question), whole_characters(text)
     read = encode_question(service.tokenizer.source, *sides, service.max_source_length)
     begin, end = tf.unstack(tf.nn.log_softmax(forward()(read.ids)), axis=1)  # [B, S] each
@@ -127,7 +126,6 @@ def serving_default(service, forward):
 
     @graph(texts("text"))
     def serving_default(text):
-        text = tf.ensure_shape(text, [None])
         return found(service, forward, *split_at_tab(text))
 
     def examples(samples):
