@@ -163,9 +163,9 @@ class RestClient(Client):
         defaults, declared = self._signatures.get(signature, ({}, {}))
         body = {"signature_name": signature, "inputs": {**defaults, **inputs}}
         outputs = self._ask(":predict", json.dumps(body).encode(), "outputs")
-        if not isinstance(outputs, dict):  # one output comes without its name
-            outputs = {"outputs": outputs}
-            declared = dict(zip(outputs, declared.values(), strict=False))
+        if not isinstance(outputs, dict):  # the only output of a signature comes without its name
+            name, *_ = declared or ["outputs"]
+            outputs = {name: outputs}
         check_outputs(outputs, declared)
         return outputs
 

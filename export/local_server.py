@@ -12,13 +12,16 @@ server's own command is `model_servers/main.cc`; `export.serving` names the rest
 DIRECTORY is what `export.saved_model` wrote into, a base directory of numbered versions; the model
 takes the directory's name. What it loads, and in how many seconds, is on standard error; when it is
 ready it prints a `curl` line that works. Metrics for Prometheus are at the REST port's
-/monitoring/prometheus/metrics, under the server's own names. Ctrl-C ends it.
+/monitoring/prometheus/metrics, under the server's own names.
+
+Ctrl-C or SIGTERM ends it: requests that run have 10 seconds to end, new ones are refused. A second
+one ends it at once.
 
 With --config, a base_path in `/models` that does not exist here stands for the same path in the
 parent of the folder that holds the file, as docker-compose.yml mounts it.
 
 Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 no version could be loaded, with the reason; 2 wrong
-usage.
+usage; 130 or 143 ended at once by a second Ctrl-C or SIGTERM.
 """
 
 import contextlib
@@ -36,6 +39,7 @@ from export.verification.paths import require_model
 
 LONGEST_TIMEOUT = 7 * 24 * 3600
 MOST_THREADS = 4096
+DRAIN = 10  # seconds in which the requests that run may end
 
 
 def parser():
@@ -99,13 +103,17 @@ class LocalServer:
         self.versions.watch()
 
     def close(self):
-        """Stops listening and unloads everything."""
+        """Stops listening, lets the requests that run end for `DRAIN` seconds, unloads all."""
+        from export.serving.deadline import Deadline
+
+        deadline = Deadline(DRAIN)
+        stopped = self._grpc.stop(grace=DRAIN) if hasattr(self, "_grpc") else None
         if hasattr(self, "_http"):
             self._http.shutdown()
             self._http.server_close()
-        if hasattr(self, "_grpc"):
-            self._grpc.stop(grace=1).wait()
-        self.versions.close()
+        if stopped:
+            stopped.wait(deadline.left())
+        self.versions.close(deadline)
 
     def __enter__(self):
         return self
@@ -139,7 +147,8 @@ class _Ended(BaseException):
 
 
 class Signals:
-    """Ctrl-C and SIGTERM, from its entering on: the first one ends the command in order.
+    """Ctrl-C and SIGTERM, from its entering on: the first one ends the command in order, a second
+    one at once, as the system has it.
 
     Attributes:
         loading: whether a signal is to interrupt what the main thread does, by `_Ended`.
@@ -170,9 +179,10 @@ class Signals:
             pass
 
     def _handle(self, *_):
-        first = not self.ended.is_set()
+        for number in self.NUMBERS:
+            signal.signal(number, signal.SIG_DFL)
         self.ended.set()
-        if first and self.loading:  # a second one must not interrupt the end
+        if self.loading:
             raise _Ended
 
 
@@ -213,6 +223,12 @@ def _serve(command, options, signals):
             config = one_model(options.name or directory.name, directory)
         batching = None
         if options.batching:
+            if not options.batching.is_file():
+                raise UsageError(
+                    f"--batching must be a batching_parameters.txt, which `python -m "
+                    f"export.saved_model RUN DIRECTORY --batching` writes into DIRECTORY, got "
+                    f"{options.batching}, which is no file"
+                )
             batching = BatchingParameters.parse(options.batching.read_text(encoding="utf-8"))
         with Bar("loading the models"):
             server = LocalServer(
@@ -239,6 +255,7 @@ def _serve(command, options, signals):
             return command.fail(error.message)
         warn(f"gRPC at 127.0.0.1:{server.port}, REST at 127.0.0.1:{server.rest_port}")
         signals.wait()
+        warn(f"ending, within {DRAIN} seconds; a second Ctrl-C ends it at once")
     return 0
 
 

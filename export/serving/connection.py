@@ -1,20 +1,22 @@
 """What stands between a socket and the routes: the clock, bodies, and who may ask.
 
 The stock server's own (`util/net_http/server/internal/evhttp_server.cc`) is libevent's `http.c`:
-it reads chunked bodies, and answers a Content-Length that is no number with 400 and one that is
-over its limit with 413. What it has no status for is after RFC 9112. A connection on which nobody
-can tell where the next request begins is closed.
+it reads chunked bodies, unpacks those of gzip, and answers a Content-Length that is no number with
+400 and one that is over its limit with 413. What it has no status for is after RFC 9112. A
+connection on which nobody can tell where the next request begins is closed.
 """
 
+import gzip
 import http.server
 import io
 import json
 import re
+import zlib
 
 from export.serving.deadline import LONGEST, Deadline
 from export.serving.rpc import cut
+from export.serving.tensors import MOST_BYTES
 
-MOST_BYTES = 2**28  # of a body
 MOST_LINE, MOST_TRAILERS = 2**12, 100  # bytes of a chunk's line; lines after the last chunk
 PIECE = 2**20  # bytes that are read at once
 WRITING = 30  # seconds that an answer may take to be written, at least
@@ -59,6 +61,8 @@ class Connection(http.server.BaseHTTPRequestHandler):
         try:
             self._require_here()
             body = self._body()
+            if self.headers.get("Content-Encoding", "").strip().lower() == "gzip":
+                body = _unpacked(body)
         except TimeoutError:
             self._refuse(408, "the request was not received in time")
         except Refused as error:
@@ -180,6 +184,18 @@ class _Bytes(io.RawIOBase):
             raise TimeoutError
         self._socket.settimeout(left)
         return self._socket.recv_into(buffer)
+
+
+def _unpacked(body):
+    """What gzip has packed; it is given up at the first byte over the limit."""
+    try:
+        with gzip.open(io.BytesIO(body)) as file:
+            plain = file.read(MOST_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise Refused(400, f"the body must be whole gzip: {error}") from error
+    if len(plain) > MOST_BYTES:
+        raise _too_large("more from gzip")
+    return plain
 
 
 def _too_large(size):

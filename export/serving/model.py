@@ -23,6 +23,7 @@ from export.verification.graph import BrokenModel, one_line, read_graph
 from export.verification.warmup import WARMUP_FILE, of_warmup, read_warmup
 
 DEFAULT_SIGNATURE = "serving_default"
+PATIENCE = 30  # seconds in which the requests to a version that is unloaded may end
 
 
 class Unloaded(Exception):
@@ -131,11 +132,12 @@ class Model:
             response.outputs[alias].CopyFrom(tf.make_tensor_proto(array, shape=array.shape))
         return response
 
-    def close(self, patience=30):
-        """Unloads it, once what runs has ended or after `patience` seconds."""
+    def close(self, deadline=None):
+        """Unloads it, once what runs has ended, or at the `Deadline`. Default: in 30 seconds."""
+        deadline = deadline or Deadline(PATIENCE)
         with self._idle:
             self._closed = True
-            self._idle.wait_for(lambda: not self._running, patience)
+            self._idle.wait_for(lambda: not self._running, deadline.left())
         if self._batcher:
             self._batcher.close()
         self._worker.close()
@@ -145,10 +147,24 @@ class Model:
         requests = _recorded(self.directory)
         for number, request in enumerate(requests):
             try:
+                if self._batcher:
+                    self._require_joinable(request.model_spec.signature_name)
                 self.predict(request)
             except ServingError as error:
                 raise of_warmup(number, error) from error
         return requests
+
+    def _require_joinable(self, name):
+        """Raises INVALID_ARGUMENT if a signature has an input that is one value for all rows."""
+        signature = self.graph.signatures.get(name or DEFAULT_SIGNATURE)
+        for alias, info in signature.inputs.items() if signature else ():
+            if info.shape == ():
+                raise ServingError(
+                    "INVALID_ARGUMENT",
+                    f"signature {name} must have no input of one value for all rows when requests "
+                    f"are joined, got {alias}; `python -m export.saved_model RUN DIRECTORY "
+                    f"--batching` writes an export for that",
+                )
 
 
 def warmup_calls(directory, graph):

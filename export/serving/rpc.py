@@ -18,6 +18,7 @@ from tensorflow_serving.apis import (
 )
 
 from export.capi.library import CODES, ServingError
+from export.serving.tensors import MOST_BYTES
 from export.verification.graph import UsageError
 
 MOST_CALLS = 128  # at once; the others wait
@@ -40,7 +41,7 @@ def serve(versions, port):
     server = grpc.server(
         concurrent.futures.ThreadPoolExecutor(MOST_CALLS),
         options=[
-            ("grpc.max_receive_message_length", -1),
+            ("grpc.max_receive_message_length", MOST_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),
         ],
@@ -135,9 +136,10 @@ def cut(message):
 def _answer(respond, context):
     try:
         return respond()
-    except ServingError as found:
-        error = found
-    except Exception as found:  # whoever asked must get an answer, and no traceback
-        error = ServingError("INTERNAL", f"{type(found).__name__}: {found}")
-    code = next(c for c in grpc.StatusCode if c.value[0] == CODES.index(error.code_name))
-    context.abort(code, cut(error.message))
+    # Only the words of an error are kept: its traceback would keep the request in memory.
+    except ServingError as error:
+        name, message = error.code_name, error.message
+    except Exception as error:  # whoever asked must get an answer, and no traceback
+        name, message = "INTERNAL", f"{type(error).__name__}: {error}"
+    code = next(c for c in grpc.StatusCode if c.value[0] == CODES.index(name))
+    context.abort(code, cut(message))

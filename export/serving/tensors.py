@@ -10,8 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from export.capi.fields import values_of
-from export.capi.library import NUMBERS, ServingError
+from export.capi.library import DTYPES, ServingError
 
+# Of a request, unpacked: by REST a body, by gRPC a message.
+MOST_BYTES = 2**26
 # Rows of a request to a model of which it is not known how many it takes.
 MOST_ROWS = 100_000
 # Strings of a tensor, and numbers of one that does not carry each of them.
@@ -37,23 +39,27 @@ def to_array(alias, info, proto, most_rows):
     if dtype.name != info.dtype:
         message = f"Expects {info.name} to be {info.dtype} but {dtype.name} is provided"
         raise ServingError("INVALID_ARGUMENT", message)
+    if proto.dtype not in DTYPES:  # what `ServingSession` cannot feed, no signature here wants
+        raise _invalid(alias, f"{dtype.name} is not served")
     shape = _shape(alias, proto, most_rows)
     size, carried = math.prod(shape), len(values_of(proto, dtype.name))
+    if carried > size:
+        raise _invalid(alias, f"at most {size:,} values for its shape {shape}, got {carried:,}")
     if dtype != tf.string:
         carried = max(carried, len(proto.tensor_content) // dtype.size)
-    if size > MOST_ELEMENTS and (dtype == tf.string or carried < size):
-        raise _invalid(alias, f"at most {MOST_ELEMENTS:,} elements, got {size:,}")
+    # NumPy counts the sizes other than 0 even of a tensor without elements.
+    claimed = math.prod(filter(None, shape))
+    if claimed > MOST_ELEMENTS and (dtype == tf.string or carried < claimed):
+        raise _invalid(alias, f"at most {MOST_ELEMENTS:,} elements, got the shape {shape}")
     if not carried and not proto.tensor_content:  # `FromProtoField` fills it with T()
         strings = dtype == tf.string
         return np.full(shape, b"", object) if strings else np.zeros(shape, dtype.as_numpy_dtype)
     try:
         array = tf.make_ndarray(proto)
     except (TypeError, ValueError, AttributeError, OverflowError, MemoryError) as error:
-        raise _invalid(alias) from error
+        raise _invalid(alias, f"its values do not fit its shape {shape}") from error
     if dtype == tf.string:
         return np.array(array, object).reshape(array.shape)
-    if array.dtype not in NUMBERS:  # what `ServingSession` cannot feed, no signature here wants
-        raise _invalid(alias, f"{dtype.name} is not served")
     return array
 
 
@@ -75,7 +81,6 @@ def _shape(alias, proto, most_rows):
     return shape
 
 
-def _invalid(alias, why=""):
+def _invalid(alias, why):
     """The words of `predict_util.cc`, and why."""
-    message = f"tensor parsing error: {alias}" + (f": {why}" if why else "")
-    return ServingError("INVALID_ARGUMENT", message)
+    return ServingError("INVALID_ARGUMENT", f"tensor parsing error: {alias}: {why}")

@@ -205,12 +205,22 @@ class Versions:
         response.model_version_status.extend(reversed(statuses))
         return response
 
-    def close(self):
-        """Unloads everything."""
+    def close(self, deadline=None):
+        """Unloads everything.
+
+        Args:
+            deadline: the `Deadline` of the requests that run. Default: that of `Model.close`. A
+                version that is still being loaded then is left to the end of this process.
+        """
         self._closed.set()
-        with self._refreshing:
+        left = deadline.left() if deadline else -1
+        if not self._refreshing.acquire(timeout=left):
+            return
+        try:
             for name, versions in self._models.items():
-                self._unload(name, versions, {})
+                self._unload(name, versions, {}, deadline)
+        finally:
+            self._refreshing.release()
 
     def _wanted(self, config):
         """{number: folder} of the versions that a model's policy wants loaded."""
@@ -272,13 +282,13 @@ class Versions:
             raise ServingError("ABORTED", "its folder was changed while it was loaded")
         return model
 
-    def _unload(self, name, versions, wanted):
+    def _unload(self, name, versions, wanted, deadline=None):
         """Unloads what is not wanted; the status goes on to say that it has come to its END."""
         for number in set(versions) - set(wanted):
             model = versions[number].model
             if model:
                 versions[number] = Version(States.END)
-                model.close()
+                model.close(deadline)
                 self._say(f"{name} version {number} is unloaded")
 
 

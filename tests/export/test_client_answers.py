@@ -176,3 +176,24 @@ def test_a_later_answer_that_is_wrong_leaves_what_was_translated(monkeypatch, ca
         code, output, [line] = command(monkeypatch, capfdbinary, b"x\ny\nz\n", *where)
     assert (code, output) == (1, b"Haus\nSee\n") and line.endswith(NO_TEXTS)
     assert json.dumps("\udfff") == '"\\udfff"'  # as it was sent
+
+
+ONE = {"dtype": "DT_STRING", "tensor_shape": {"dim": [{"size": "-1"}]}}
+ONE = {"signature_def": {"serving_default": {"outputs": {"translation": ONE}}}}
+
+
+@pytest.mark.parametrize("outputs", [["Haus"], {"translation": ["Haus"]}])
+def test_the_only_output_comes_with_or_without_its_name(outputs):
+    """A server leaves the name out."""
+    metadata = (200, {"metadata": {"signature_def": ONE}})
+    with Told(metadata, (200, {"outputs": outputs})) as told:
+        asking = RestClient("tiny", told.url, retries=0)
+        assert asking.predict({"text": ["house"]}) == {"translation": ["Haus"]}
+        assert list(asking.translate(["house"])) == ["Haus"]
+
+
+def test_an_only_output_is_compared_with_what_is_declared():
+    metadata = (200, {"metadata": {"signature_def": ONE}})
+    with Told(metadata, (200, {"outputs": [3]})) as told:
+        with pytest.raises(RequestError, match="output translation must be DT_STRING of shape"):
+            RestClient("tiny", told.url, retries=0).predict({"text": ["house"]})

@@ -53,20 +53,59 @@ def test_the_best_span_stands_where_it_says(reader):
     for row, text in enumerate(TEXTS):
         answer = found["answer"][row].decode()
         start, end = found["start"][row], found["end"][row]
-        given = "".join(" " if c in "\x00\t" else c for c in text)
-        assert given[start:end] == answer == answer.strip()
+        assert text[start:end] == answer == answer.strip()
         if not text:
             assert (answer, start, end, found["score"][row]) == ("", 0, 0, 0)
             continue
         score, first, last = by_hand(reader, text)
         np.testing.assert_allclose(found["score"][row], score, rtol=1e-4)
-        assert given.encode()[first:last].decode().strip() == answer
+        assert text.encode()[first:last].decode().strip() == answer
         alone = ask(reader, [text])
         for key, value in alone.items():
             np.testing.assert_allclose(value[0], found[key][row], rtol=1e-4) if (
                 value.dtype != object
             ) else np.testing.assert_array_equal(value[0], found[key][row])
     assert not found["truncated"].any()
+
+
+ODD = {
+    "control characters": [*map(chr, range(32)), "\x7f", "\x80", "\x85", "\x9f", "\r\n"],
+    "spaces": ["\xa0", "\u1680", "\u2003", "\u2028", "\u2029", "\u202f", "\u3000"],
+    "of no width": ["\u200b", "\u200c", "\u200d", "\u200e", "\u2060", "\ufeff", "\xad"],
+    "changed by NFKC": ["ﬁ", "½", "ﷺ", "①", "Å", "ｶﾞ", "e\u0301", "\u0301", "\u3099"],
+    "outside the vocabulary": ["日本", "🎉", "👩\u200d🚀", "\ue000", "\U0010ffff", "\ufffd"],
+}
+
+
+@pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
+def test_the_answer_is_those_characters_of_the_text(reader, odd):
+    texts = [
+        made.replace("?", one)
+        for one in odd
+        for made in ("a?house", "?a house?", "a house ?? by?the", "?\ta\n?lake", "日本?🎉", "?")
+    ]
+    inside = 0
+    for start in range(0, len(texts), 7):
+        some = texts[start : start + 7]
+        found = ask(reader, some)
+        default = reader.functions["serving_default"](
+            tf.constant([f"{QUESTION}\t{text}" for text in some])
+        )
+        for row, text in enumerate(some):
+            first, last = found["start"][row], found["end"][row]
+            answer = found["answer"][row].decode()
+            assert answer == text[first:last]
+            assert default["answer"].numpy()[row].decode() == answer
+            inside += any(one in answer for one in odd)
+    assert inside > len(odd) / 2  # what is odd was answered, not only passed by
+
+
+def test_bytes_that_are_no_utf8_count_as_the_characters_that_replace_them(reader):
+    texts = [b"a\xffhouse\n\xc3", b"\x80a\xffb lake\xf0"]
+    found = ask(reader, texts)
+    for row, text in enumerate(texts):
+        start, end = found["start"][row], found["end"][row]
+        assert found["answer"][row].decode() == text.decode(errors="replace")[start:end]
 
 
 def test_every_span_gives_back_its_characters(reader):

@@ -134,6 +134,7 @@ def by_rows(single, several):
 
     @tf.function(input_signature=several.input_signature, autograph=False)
     def serving_default(text):
+        text = tf.ensure_shape(text, [None])  # here: a branch would not name the input
         one = tf.equal(tf.size(text), 1)
         return tf.cond(one, lambda: single(text), lambda: several(text))
 

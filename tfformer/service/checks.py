@@ -3,16 +3,6 @@
 import tensorflow as tf
 
 
-def option_in(name, value, least, most):
-    """`require_in` for a scalar. The server checks no ranks, and a vector would broadcast."""
-    return require_in(name, scalar(value), least, most)
-
-
-def scalar(value):
-    """`value`; INVALID_ARGUMENT on the server, which names the input, unless it is one number."""
-    return tf.ensure_shape(value, [])
-
-
 def require_in(name, value, least, most):
     """`value`; INVALID_ARGUMENT on the server unless every number of it is in [least, most]."""
     inside = tf.reduce_all((value >= least) & (value <= most))

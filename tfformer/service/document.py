@@ -47,7 +47,7 @@ def translate_document(generation):
 
 def _translate(generation, text):
     """The outputs of `translate_document`; see `tfformer.text.document`."""
-    text = generation.checked_rows("texts", tf.ensure_shape(text, [None]))
+    text = generation.checked_rows("texts", text)
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
     limits = document_limits(generation.max_source_length, generation.max_batch_size)
     kept = tf.strings.substr(text, 0, limits["max_document_characters"], unit="UTF8_CHAR")

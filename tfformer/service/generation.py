@@ -117,7 +117,7 @@ class Generation(FromSource):
 
     def checked_ids(self, source_ids):
         """Source ids that somebody else made: inside the vocabulary and not too long."""
-        source_ids = self.checked_rows("source_ids", tf.ensure_shape(source_ids, [None, None]))
+        source_ids = self.checked_rows("source_ids", source_ids)
         size, longest = self.config.source_vocabulary_size, self.max_source_length
         length = require_in("the length of source_ids", tf.shape(source_ids)[1], 0, longest)
         return require_in("source_ids", source_ids[:, :length], 0, size - 1)
@@ -202,8 +202,7 @@ def encode_texts(text, encode, length, clean=clean):
     `clean` is that of the side which encodes. A text is cut before it is tokenised: the tokenizer
     needs 6 seconds for 8 MB.
     """
-    # The server does not check ranks; this makes a wrong one INVALID_ARGUMENT.
-    text = clean(tf.ensure_shape(text, [None]))
+    text = clean(text)
     kept = tf.strings.substr(text, 0, length * CHARACTERS_PER_TOKEN, unit="UTF8_CHAR")
     ids = encode(kept)
     truncated = (ids.row_lengths() > length) | (tf.strings.length(kept) < tf.strings.length(text))

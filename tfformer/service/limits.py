@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from tfformer.service.checks import counted, option_in
+from tfformer.service.checks import counted, require_in
 
 # A piece of SentencePiece has at most 16 characters: more than this many for each token are cut
 # before they are tokenised, which takes 6 seconds for 8 MB.
@@ -52,7 +52,7 @@ class Limited:
         most = self.max_target_length
         if not tf.is_tensor(max_length):
             return max_length or most
-        max_length = option_in("max_length", max_length, 0, most)
+        max_length = require_in("max_length", max_length, 0, most)
         return tf.where(tf.equal(max_length, 0), most, max_length)
 
 

@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.service.checks import option_in
+from tfformer.service.checks import require_in
 from tfformer.service.generation import finite
 from tfformer.service.signature import Signature, graph_with_options, texts
 
@@ -65,7 +65,7 @@ def checked_options(generation, asked):
     """What a request says of the beam, {name: number}; INVALID_ARGUMENT out of its bounds."""
     bounds = {option.name: (option.least, option.most) for option in generation.asked}
     bounds["min_length"] = 0, generation.max_target_length
-    return {name: option_in(name, asked[name], *bounds[name]) for name in bounds}
+    return {name: require_in(name, asked[name], *bounds[name]) for name in bounds}
 
 
 def _n_best(generation, source_ids, asked):

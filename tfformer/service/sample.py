@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer import search
 from tfformer.search.options import SAMPLING
-from tfformer.service.checks import option_in, scalar
+from tfformer.service.checks import require_in
 from tfformer.service.signature import Signature, graph_with_options, texts
 
 OPTIONS = {"seed": 0, **{o.name: o.default for o in SAMPLING.values()}, "max_length": 0}
@@ -15,8 +15,8 @@ def asked_sampling(asked, vocabulary_size):
     breaks its rule. {name: scalar}, `seed` among them."""
     bounds = {name: (option.least, option.most) for name, option in SAMPLING.items()}
     bounds["top_k"] = 0, vocabulary_size
-    found = {name: option_in(name, asked[name], *bounds[name]) for name in bounds}
-    return {"seed": scalar(asked["seed"]), **found}
+    found = {name: require_in(name, asked[name], *bounds[name]) for name in bounds}
+    return {"seed": asked["seed"], **found}
 
 
 def sample(generation):

@@ -1,6 +1,7 @@
 """A served signature: a `tf.function` of tensors, and the requests that show what it is asked."""
 
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable
 
@@ -62,8 +63,21 @@ class Samples:
 
 
 def graph(inputs):
-    """`tf.function` of these inputs. The loops are `tf.while_loop`s, so AutoGraph has no work."""
-    return tf.function(input_signature=inputs, autograph=False)
+    """A decorator: `tf.function` of these inputs, each of the shape that its spec says.
+
+    A server does not compare shapes, and an operation may take another one for its own; the check
+    in the graph is INVALID_ARGUMENT. The loops are `tf.while_loop`s, so AutoGraph has no work.
+    """
+
+    def make(function):
+        @functools.wraps(function)
+        def checked(*values):
+            pairs = zip(values, inputs, strict=True)
+            return function(*[tf.ensure_shape(value, spec.shape) for value, spec in pairs])
+
+        return tf.function(checked, input_signature=inputs, autograph=False)
+
+    return make
 
 
 def graph_with_options(name, inputs, options, answer):

@@ -7,7 +7,7 @@ from tfformer.models.span_reader import IMPOSSIBLE, SpanReader
 from tfformer.service.checks import require_equal_batches
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import TextService, warmup
-from tfformer.text.question import encode_question, split_at_tab, whole_characters
+from tfformer.text.question import encode_question, split_at_tab, valid_utf8, whole_characters
 from tfformer.text.sides import SentencePieceModel
 
 SPACES = r"[\s\p{Z}]+"
@@ -71,9 +71,9 @@ class SpanAnswers(TextService):
 
 def found(service, forward, question, text):
     """The outputs for questions and texts, string [B] each."""
-    question, text = service.checked_rows(question), tf.ensure_shape(text, [None])
-    question, text = whole_characters(question), whole_characters(text)
-    read = encode_question(service.tokenizer.source, question, text, service.max_source_length)
+    question, text = service.checked_rows(question), valid_utf8(text)
+    sides = whole_characters(question), whole_characters(text)
+    read = encode_question(service.tokenizer.source, *sides, service.max_source_length)
     begin, end = tf.unstack(tf.nn.log_softmax(forward()(read.ids)), axis=1)  # [B, S] each
     inside = tf.sequence_mask(read.starts.row_lengths() + tf.cast(read.first, tf.int64))
     size = tf.shape(read.ids)[1]
@@ -95,7 +95,7 @@ def found(service, forward, question, text):
         for offsets, place in ((read.starts, first), (read.ends, first + more))
     )
     return {
-        **_answer(text, starts, tf.maximum(starts, ends)),
+        **_answer(text, sides[1], starts, tf.maximum(starts, ends)),
         "score": tf.where(has, tf.exp(tf.reduce_max(scores, axis=1)), 0.0),
         "truncated": read.truncated,
     }
@@ -107,16 +107,17 @@ def _at(offsets, place):
     return tf.gather(dense, place, batch_dims=1)
 
 
-def _answer(text, start, end):
-    """What stands between these bytes of texts, without white space around; and between which of
-    their characters."""
-    answer = tf.strings.substr(text, start, end - start)
-    inner = tf.strings.regex_replace(answer, f"^{SPACES}", "")
-    start += tf.strings.length(answer) - tf.strings.length(inner)
-    answer = tf.strings.regex_replace(inner, f"{SPACES}$", "")
-    before = tf.strings.substr(text, tf.zeros_like(start), start)
+def _answer(text, read, start, end):
+    """What of texts stands at the characters that are between these bytes of `read`, which is the
+    texts by `whole_characters`; without white space around. And which characters these are."""
+    found = tf.strings.substr(read, start, end - start)
+    inner = tf.strings.regex_replace(found, f"^{SPACES}", "")
+    start += tf.strings.length(found) - tf.strings.length(inner)
+    inner = tf.strings.regex_replace(inner, f"{SPACES}$", "")
+    before = tf.strings.substr(read, tf.zeros_like(start), start)
     first = tf.strings.length(before, unit="UTF8_CHAR")
-    size = tf.strings.length(answer, unit="UTF8_CHAR")
+    size = tf.strings.length(inner, unit="UTF8_CHAR")
+    answer = tf.strings.substr(text, first, size, unit="UTF8_CHAR")
     return {"answer": answer, "start": first, "end": first + size}
 
 
@@ -125,7 +126,6 @@ def serving_default(service, forward):
 
     @graph(texts("text"))
     def serving_default(text):
-        text = tf.ensure_shape(text, [None])
         return found(service, forward, *split_at_tab(text))
 
     def examples(samples):

@@ -59,7 +59,7 @@ def tag(service, forward, name):
 
     @graph(texts("text"))
     def tag(text):
-        words = words_of(service.checked_rows(tf.ensure_shape(text, [None])))
+        words = words_of(service.checked_rows(text))
         # A word has a piece at least: those behind so many are never read.
         ids, places = encode_words(source, words[:, :longest], longest)
         ids = ids[:, :-1][:, : longest - 1]

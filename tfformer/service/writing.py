@@ -7,7 +7,7 @@ from tfformer.config import BOS, EOS, PAD
 from tfformer.inference.language_model import LanguageModelInference
 from tfformer.inference.masks import behind_bos, padding_mask
 from tfformer.search.options import OPTIONS, SAMPLING
-from tfformer.service.checks import option_in, scalar
+from tfformer.service.checks import require_in
 from tfformer.service.generation import encode_texts, finite
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.service.sample import asked_sampling
@@ -32,7 +32,7 @@ class Writing(Limited):
 
         A text is cut before it is tokenised, at its beginning: what follows depends on its end.
         """
-        text = self.checked_rows("texts", tf.ensure_shape(text, [None]))
+        text = self.checked_rows("texts", text)
         text = self.tokenizer.source.clean(text)
         longest = self.max_source_length - 1
         size = tf.strings.length(text, unit="UTF8_CHAR")
@@ -133,13 +133,13 @@ def generate(writing):
     def answer(text, asked):
         options = asked_sampling(asked, writing.config.vocabulary_size)
         options["max_length"] = asked["max_length"]
-        options["min_length"] = option_in(
+        options["min_length"] = require_in(
             "min_length", asked["min_length"], 0, writing.max_target_length
         )
         for name in RULES:
             option = OPTIONS[name]
-            options[name] = option_in(name, asked[name], option.least, option.most)
-        stop = scalar(asked["stop"])
+            options[name] = require_in(name, asked[name], option.least, option.most)
+        stop = asked["stop"]
         on = [tf.not_equal(options[name], off) for name, off in OFF.items()]
         # The rules cost something at each step: where they are on, a loop of its own.
         return tf.cond(
@@ -166,7 +166,7 @@ def beam_search(writing):
     def answer(text, asked):
         bounds = {name: (OPTIONS[name].least, OPTIONS[name].most) for name in OF_BEAM}
         bounds["min_length"] = 0, writing.max_target_length
-        options = {name: option_in(name, asked[name], *bounds[name]) for name in OF_BEAM}
+        options = {name: require_in(name, asked[name], *bounds[name]) for name in OF_BEAM}
         width = options["beam_width"]
         prompt, truncated = writing.prompts(text)
         prompt = writing.checked_rows("texts", prompt, width)

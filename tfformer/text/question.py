@@ -27,16 +27,20 @@ class QuestionIds(NamedTuple):
     truncated: tf.Tensor
 
 
+def valid_utf8(text):
+    """Any bytes, string [B] -> valid UTF-8: what is none is U+FFFD."""
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+
 def whole_characters(text):
     """Any bytes, string [B] -> valid UTF-8 of as many characters, in which each control character
     is a blank."""
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
-    return tf.strings.regex_replace(text, r"\p{Cc}", " ")
+    return tf.strings.regex_replace(valid_utf8(text), r"\p{Cc}", " ")
 
 
 def split_at_tab(text):
     """string [B] -> what stands before the first tab, and what behind it."""
-    text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+    text = valid_utf8(text)
     question = tf.strings.regex_replace(text, r"(?s)\t.*$", "")
     return question, tf.strings.regex_replace(text, r"(?s)^[^\t]*\t?", "")
 

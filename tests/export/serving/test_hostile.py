@@ -1,13 +1,17 @@
 """Clients that mean harm: each gets a status in time, and the next one is served."""
 
 import concurrent.futures
+import gc
+import gzip
 import json
 import os
 import re
 import signal
 import socket
 import threading
+import time
 import types
+import weakref
 
 import grpc
 import pytest
@@ -16,7 +20,7 @@ from serving import PREDICT, Asked, make_request, predict_spec, refused, wait_un
 
 from export.capi.library import ServingError
 from export.local_server import LocalServer
-from export.serving import connection, rest, tensors, worker
+from export.serving import connection, rest, rpc, tensors, worker
 from export.serving.deadline import Deadline
 from export.serving.model import _most_rows
 from export.serving.versions import one_model
@@ -60,7 +64,18 @@ def claim(sizes, values=(b"a",), dtype=tf.string, name="text"):
     ("request_", "match"),
     [
         (claim([5_000_000]), "tensor parsing error: text: at most 100,000 rows, got 5,000,000"),
-        (claim([3, 2**40]), "text: at most 1,000,000 elements, got 3,298,534,883,328"),
+        (claim([3, 2**40]), "text: at most 1,000,000 elements, got the shape [3, 1099511627776]"),
+        (
+            claim([0, 2**62], []),
+            "text: at most 1,000,000 elements, got the shape [0, 4611686018427",
+        ),
+        (claim([0, 2**62, 2**62], []), "text: at most 1,000,000 elements, got the shape [0, 4611"),
+        (claim([3, 2**62, 2**62]), "text: at most 1,000,000 elements, got the shape [3, 46116860"),
+        (claim([0, -1], []), "tensor parsing error: text: its shape is not known"),
+        (claim([-(2**63)]), "tensor parsing error: text: its shape is not known"),
+        (claim([2], [b"a", b"b", b"c"]), "text: at most 2 values for its shape [2], got 3"),
+        (claim([], [b"a", b"b"]), "text: at most 1 values for its shape [], got 2"),
+        (claim([0, 5]), "text: at most 0 values for its shape [0, 5], got 1"),
         (claim([1] * 33), "tensor parsing error: text: at most 32 dimensions, got 33"),
         (claim([-1]), "tensor parsing error: text: its shape is not known"),
         (claim([2, -1]), "tensor parsing error: text: its shape is not known"),
@@ -86,6 +101,62 @@ def test_a_tensor_without_values_has_those_of_the_type(asked):
     number = claim([2], [], tf.int32).inputs["text"]
     array = tensors.to_array("x", TensorInfo("x:0", "int32", None), number, 5)
     assert array.dtype == "int32" and array.tolist() == [0, 0]
+
+
+def test_numbers_must_fit_their_shape():
+    request = claim([2], [1], tf.int32).inputs["text"]
+    info = TensorInfo("x:0", "int32", None)
+    assert tensors.to_array("x", info, request, 5).tolist() == [1, 1]
+    request.tensor_content = b"12345"
+    with pytest.raises(ServingError, match=r"^INVALID_ARGUMENT: .* x: its values do not fit .*2]"):
+        tensors.to_array("x", info, request, 5)
+    request.dtype = tf.complex64.as_datatype_enum
+    with pytest.raises(ServingError, match="^INVALID_ARGUMENT: .* x: complex64 is not served"):
+        tensors.to_array("x", TensorInfo("x:0", "complex64", None), request, 5)
+
+
+@pytest.mark.parametrize("compression", grpc.Compression)
+def test_a_message_by_grpc_has_a_greatest_size(asked, compression):
+    """It is that of what is unpacked: 70 MB of one letter are 70 kB by gzip."""
+    with refused("RESOURCE_EXHAUSTED", "essage larger than max"):
+        asked.prediction.Predict(
+            make_request("tiny", [b"a" * 70_000_000]), timeout=20, compression=compression
+        )
+    found = asked.prediction.Predict(
+        make_request("tiny", ["a house"]), timeout=20, compression=compression
+    )
+    assert found.outputs["translation"].string_val
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ServingError("INVALID_ARGUMENT", "no"), ("INVALID_ARGUMENT", "no")),
+        (ValueError("no"), ("INTERNAL", "ValueError: no")),
+    ],
+)
+def test_a_refused_request_is_not_kept(error, told):
+    """An error has a traceback, and that has the request, until the garbage is collected."""
+
+    class Request:
+        pass
+
+    def ask(request):
+        def refuse():
+            assert request
+            raise type(error)(*error.__reduce__()[1])
+
+        rpc._answer(refuse, context)
+        return weakref.ref(request)
+
+    said = []
+    context = types.SimpleNamespace(abort=lambda code, details: said.append((code.name, details)))
+    gc.disable()
+    try:
+        kept = ask(Request())()
+    finally:
+        gc.enable()
+    assert kept is None and said == [told]
 
 
 def test_the_rows_of_a_report_are_the_limit(asked, monkeypatch):
@@ -168,6 +239,38 @@ def test_what_follows_a_body_is_no_request_unless_the_body_ends(
     answer = talk(asked.server.rest_port, POST + head + b"\r\n\r\n" + body + second)
     assert statuses(answer) == expected + [200] * (expected == [200])
     assert b"Traceback" not in answer and b"<html" not in answer.lower()
+
+
+PACKED = gzip.compress(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "match"),
+    [
+        (PACKED, 200, b'"predictions"'),
+        (gzip.compress(GOOD[:9]) + gzip.compress(GOOD[9:]), 200, b'"predictions"'),
+        (GOOD, 400, b"the body must be whole gzip: Not a gzipped file"),
+        (PACKED[:-9], 400, b"the body must be whole gzip: Compressed file ended before"),
+        (PACKED[:-8] + b"1234" + PACKED[-4:], 400, b"whole gzip: CRC check failed"),
+        (PACKED[:12] + b"\xff\xff" + PACKED[14:], 400, b"the body must be whole gzip: "),
+        (PACKED + b"x", 400, b"the body must be whole gzip: Not a gzipped file"),
+        (gzip.compress(b""), 400, b"The document is empty"),
+        (gzip.compress(bytes(2**26 + 1)), 413, b"at most 67,108,864 bytes, got more from gzip"),
+    ],
+)
+def test_a_body_of_gzip(asked, monkeypatch, body, status, match):
+    """The stock server unpacks it. The last is a bomb: 65 kB that are 64 MiB and a byte."""
+    monkeypatch.setattr(connection, "LINGER", 0.1)
+    head = b"Content-Encoding: GZip\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body)
+    start = time.monotonic()
+    answer = talk(asked.server.rest_port, POST + head + body)
+    assert statuses(answer) == [status] and match in answer
+    assert time.monotonic() - start < 10
+    chunk = (
+        b"Transfer-Encoding: chunked\r\nConnection: close\r\nContent-Encoding: gzip\r\n\r\n%x\r\n"
+    )
+    answer = talk(asked.server.rest_port, POST + chunk % len(body) + body + b"\r\n0\r\n\r\n")
+    assert statuses(answer) == [status] and match in answer
 
 
 def test_the_body_of_a_get_is_no_request(asked):

@@ -106,15 +106,12 @@ def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
     assert wait_until(lambda: not [child for child in children if Path("/proc", child).exists()])
 
 
-def test_sigterm_interrupts_the_loading_once_and_later_only_ends():
+def test_sigterm_interrupts_the_loading_and_later_only_ends():
     before = signal.getsignal(signal.SIGTERM)
     with local_server.Signals() as signals:
-        try:
-            signal.raise_signal(signal.SIGTERM)
-        finally:
-            signal.raise_signal(signal.SIGINT)  # in the midst of the end: it goes on
-            signals.second = True
-    assert signals.ended.is_set() and signals.second
+        signal.raise_signal(signal.SIGTERM)
+        raise AssertionError("it goes on")
+    assert signals.ended.is_set()
     with local_server.Signals() as signals:
         signals.loading = False
         signal.raise_signal(signal.SIGTERM)
@@ -182,7 +179,8 @@ def test_a_taken_port_is_one_line(option, tmp_path, capsys):
         (["none"], "a base_path that is a folder"),
         (["loop"], "a base_path that is a folder"),
         (["--config", "none"], "the models' configuration cannot be read"),
-        (["x", "--batching", "none"], "No such file"),
+        (["x", "--batching", "none"], "`python -m export.saved_model RUN DIRECTORY --batching`"),
+        (["x", "--batching", "x"], "--batching` writes into DIRECTORY, got x, which is no file"),
         (["x", "--batching", "wrong"], "batching parameters do not parse"),
     ],
 )
@@ -207,3 +205,41 @@ def test_the_time_of_a_request_by_rest(short):
         start = time.monotonic()
         status, found = asked.ask(PREDICT, body)
         assert status == 504 and time.monotonic() - start < 30
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("second", [False, True])
+def test_what_runs_has_some_seconds_to_end_and_a_second_signal_none(short, second):
+    """A request takes seconds, and 16 of them wait for two processors."""
+    script = "from export import local_server; local_server.DRAIN = 2; local_server.main()"
+    command = [sys.executable, "-c", script, short.parent, "--name", "tiny", "--port", "0"]
+    process = subprocess.Popen(
+        [*map(str, command), "--rest-port", "0"],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    document = ". ".join([" ".join(text.capitalize() for text in tiny.sentences(40))] * 20)
+    body = {"signature_name": "translate_document", "inputs": {"text": [document] * 20}}
+    body = json.dumps(body).encode()
+    try:
+        url = shlex.split(process.stdout.readline())[-1]
+        asking = [socket.create_connection(("127.0.0.1", int(re.findall(r":(\d+)/", url)[0])))
+                  for _ in range(16)]  # fmt: skip
+        head = b"POST /v1/models/tiny:predict HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+        for one in asking:
+            one.sendall(head + body)
+        listed = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        [worker] = listed.read_text().split()
+        time.sleep(1)  # they are read
+        start = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        if second:
+            wait_until(lambda: "ending" in process.stderr.readline())
+            process.send_signal(signal.SIGINT)
+        code, seconds = process.wait(SECONDS), time.monotonic() - start
+        assert (code, seconds < 2) == ((-signal.SIGINT, True) if second else (0, False))
+        assert seconds < 8
+        wait_until(lambda: not Path("/proc", worker).exists())
+        for one in asking:
+            one.close()
+    finally:
+        process.kill()

@@ -9,7 +9,10 @@ import tensorflow as tf
 import tiny
 from serving import PREDICT, Asked, make_request, predict_spec, refused, wait_until
 
+from export.client import GrpcClient, RestClient
 from export.examples import sample_requests
+from export.local_server import LocalServer
+from export.serving.versions import one_model
 from export.verification.compare import answer
 from export.verification.graph import read_graph
 
@@ -43,6 +46,15 @@ def test_every_signature_answers_as_the_translator_by_grpc_and_by_rest(asked, tr
                         found[key],
                         rtol=1e-6,
                     )
+
+
+def test_a_text_in_place_of_a_list_is_told_the_shape(asked):
+    """TensorFlow's words, from the graph: a stock server compares no shapes either."""
+    said = "Shape of tensor _arg_serving_default_text_0_0 [] is not compatible with expected shape"
+    with refused("INVALID_ARGUMENT", said):
+        asked.predict(make_request("tiny", "a house"))
+    status, found = asked.ask(PREDICT, {"inputs": "a house"})
+    assert status == 400 and said in found["error"]
 
 
 def test_defaults_are_filled_in_for_grpc_and_not_for_rest(asked):
@@ -214,3 +226,30 @@ def test_concurrent_requests_get_their_own_answers(asked, translator_served):
     with concurrent.futures.ThreadPoolExecutor(31) as threads:
         found = list(threads.map(asked.translate, texts))
     assert [text for [text] in found] == translator_served.translate(texts)
+
+
+@pytest.mark.slow
+def test_an_only_output_comes_by_rest_without_its_name(tmp_path):
+    """As `MakeJsonFromTensors` of the stock server has it; the clients give it its name back."""
+    root = tf.Module()
+    text = tf.TensorSpec([None], tf.string, "text")
+    root.upper = tf.function(
+        lambda text: {"translation": tf.strings.upper(text)}, input_signature=[text]
+    )
+    root.size = tf.function(lambda text: {"size": tf.size(text)}, input_signature=[text])
+    signatures = {"serving_default": root.upper, "size": root.size}
+    tf.saved_model.save(root, str(tmp_path / "1"), signatures=signatures)
+    with LocalServer(one_model("tiny", tmp_path)) as server:
+        asked = Asked(server)
+        rows = {"instances": [{"text": "a"}, {"text": "b"}]}
+        assert asked.ask(PREDICT, rows) == (200, {"predictions": ["A", "B"]})
+        for inputs in ({"text": ["a", "b"]}, ["a", "b"]):
+            assert asked.ask(PREDICT, {"inputs": inputs}) == (200, {"outputs": ["A", "B"]})
+        body = {"signature_name": "size", "inputs": ["a", "b"]}
+        assert asked.ask(PREDICT, body) == (200, {"outputs": 2})
+        clients = [RestClient("tiny", asked.url), GrpcClient("tiny", f"127.0.0.1:{server.port}")]
+        for client in clients:
+            assert list(client.translate(["a", "b", "c"], batch_size=2)) == ["A", "B", "C"]
+            assert client.predict({"text": ["a", "b"]}, "size") == {"size": 2}
+            client.close()
+        asked.close()

@@ -1,0 +1,97 @@
+"""A server compares no shapes: the graph of each signature of each family says what it expects."""
+
+import hub
+import numpy as np
+import pytest
+import tiny
+
+from export.capi.library import ServingError
+from export.capi.session import ServingSession
+from export.examples import sample_requests
+from export.verification.graph import read_graph
+from export.verification.requests import to_feeds
+from tfformer import (
+    Classifier,
+    GapFiller,
+    LanguageModel,
+    LanguageModelConfig,
+    MaskedLanguageModel,
+    NonAutoregressive,
+    NonAutoregressiveConfig,
+    ParallelTranslator,
+    SpanAnswers,
+    SpanReader,
+    Tagger,
+    TextClassifier,
+    TextGenerator,
+    TextTagger,
+    Tokenizer,
+)
+from tfformer.config import ClassifierConfig, MaskedLanguageModelConfig, SpanConfig, TaggerConfig
+from tfformer.service.keras_hub import KerasHubTranslator
+from tfformer.service.keras_hub_generator import KerasHubGenerator
+from tfformer.text.sides import LabelTable
+
+SMALL = {"max_source_length": 17, "max_batch_size": 7}
+WRITING = {**SMALL, "max_target_length": 13}
+
+
+def of(service, model, config, labels=None, limits=SMALL, **sizes):
+    """A service of a model with random weights."""
+
+    def make():
+        tokenizer = Tokenizer.train(tiny.sentences(97), vocabulary_size=331)
+        if labels:
+            tokenizer = Tokenizer(tokenizer.source, LabelTable(labels))
+            sizes["num_labels"] = len(labels)
+        size = tokenizer.source_vocabulary_size
+        return service(model(config.preset("test", size, **sizes)), tokenizer, **limits)
+
+    return make
+
+
+SERVICES = {
+    "translator": lambda: tiny.make_translator(**tiny.SERVED, explain=True),
+    "low latency": lambda: tiny.make_translator(**tiny.SERVED, low_latency=True),
+    "language model": of(TextGenerator, LanguageModel, LanguageModelConfig, limits=WRITING),
+    "non-autoregressive": of(
+        ParallelTranslator, NonAutoregressive, NonAutoregressiveConfig, limits=WRITING
+    ),
+    "classifier": of(TextClassifier, Classifier, ClassifierConfig, ["a", "b"]),
+    "tagger": of(TextTagger, Tagger, TaggerConfig, ["a", "b"]),
+    "span": of(SpanAnswers, SpanReader, SpanConfig),
+    "masked language model": of(GapFiller, MaskedLanguageModel, MaskedLanguageModelConfig),
+    "T5 of KerasHub": lambda: KerasHubTranslator(hub.t5(), **WRITING),
+    "Llama of KerasHub": lambda: KerasHubGenerator(hub.CAUSAL["llama"](), **WRITING),
+}
+
+
+def wrong(array):
+    """The array with one axis less, if it has any, and with one and two more."""
+    fewer = [array[0]] if array.ndim else []
+    return [np.array(one, array.dtype) for one in (*fewer, array[None], array[None, None])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", SERVICES.values(), ids=SERVICES)
+def test_an_input_of_another_rank_is_named_with_the_shape_it_must_have(make, tmp_path):
+    service = make()
+    service.save(str(tmp_path / "1"))
+    graph = read_graph(tmp_path / "1")
+    asked = to_feeds(graph, sample_requests(service))
+    with ServingSession(tmp_path / "1") as session:
+        for name, signature in graph.signatures.items():
+            fetches = [info.name for info in signature.outputs.values()]
+            given = asked[name][-1]
+            for alias in signature.inputs:
+                expected = f"expected shape [{','.join('?' * given[alias].ndim)}]."
+                for array in wrong(given[alias]):
+                    feeds = {
+                        signature.inputs[key].name: value
+                        for key, value in {**given, alias: array}.items()
+                    }
+                    with pytest.raises(ServingError) as error:
+                        session.run(feeds, fetches)
+                    said = str(error.value)
+                    assert said.startswith("INVALID_ARGUMENT: Shape of tensor"), (name, alias)
+                    assert f"_{alias}_" in said and expected in said, (name, alias, said)
