@@ -68,7 +68,6 @@ CASES = [
     ("training.translate typo", 1, "typo is no directory"),
     (f"training.translate {'long' * 100}", 1, "File name too long"),
     (f"export.saved_model {'long' * 100} out", 1, "File name too long"),
-    (f"training.inspect {'long' * 100}", 1, "File name too long"),
     ("training.translate run --picture typo/x.png", 1, "--picture must be in a folder that exi"),
 ]
 # Runs them one after the other: [[exit code, standard error, whether TensorFlow is there], ...].
