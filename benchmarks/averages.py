@@ -13,8 +13,8 @@ Exit codes: 0 measured; 1 the run or the corpus is at fault; 2 wrong usage; 130 
 import sys
 from pathlib import Path
 
-from training.command import Parser
 from training.evaluate import evaluate, read_test_set
+from training.terminal.command import Parser
 
 
 def parser():
@@ -59,8 +59,8 @@ def measure(run, pairs, language):
         language: of the targets, or "".
     """
     from tfformer.run import load_translator, set_weights
-    from training.checkpoint import EpochWeights
     from training.report.history import read_history
+    from training.trainer.checkpoint import EpochWeights
 
     history = read_history(run)
     kept = EpochWeights(run / "checkpoints", len(history))

@@ -20,8 +20,8 @@ import time
 import urllib.request
 from pathlib import Path
 
-from export import transport
-from export.command import Parser
+from export.remote import transport
+from export.terminal.command import Parser
 
 SECONDS = 300  # that a request may take: a document is as long as 64 of the longest sources
 OK, INVALID = ("OK", 200), ("INVALID_ARGUMENT", 400)

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from export.command import Parser
+from export.terminal.command import Parser
 
 
 def parser():
@@ -68,7 +68,7 @@ def _run(command, options):
 
 def measure(exports, sources, options):
     """{name: translations} and {(name, sentences of a request): milliseconds of each round}."""
-    from export.bulk import BulkTranslator
+    from export.serving.bulk import BulkTranslator
 
     models, found, times = {}, {}, {}
     try:
@@ -97,8 +97,8 @@ def measure(exports, sources, options):
 
 def table(found, times, references, batch):
     """The rows of the table, Markdown."""
-    from training.bleu import bleu
     from training.evaluate import repeated_words
+    from training.metrics.bleu import bleu
 
     first = next(iter(found))
     medians = {key: statistics.median(rounds) for key, rounds in times.items()}

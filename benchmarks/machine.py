@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from training.report.machine import describe, lines, sentence
+from training.step.machine import describe, lines, sentence
 
 __all__ = ["anonymous_mib", "describe", "processor_seconds", "resident_mib", "sentence"]
 

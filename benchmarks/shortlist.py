@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from export.command import Parser
+from export.terminal.command import Parser
 from training.data.reader import Pair, read_pairs
 from training.shortlist import CANDIDATES, FREQUENT, coverage, learn, split, tokenise
 
@@ -156,7 +156,7 @@ def measure(vocabulary, text, options):
 def compare(options):
     """A trained run with and without a shortlist, on `val`: a dict."""
     from tfformer.run import load_translator
-    from training.bleu import bleu
+    from training.metrics.bleu import bleu
 
     print("translating val with and without a shortlist", file=sys.stderr)
     folder, whole = options.data, load_translator(options.run)

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import machine, work
-from export.command import Parser
+from export.terminal.command import Parser
 
 LENGTHS = (3, 19)  # words of a sentence
 WORDS = 50_000
@@ -111,7 +111,7 @@ def cleaned(folder, report):
 
 
 def vocabulary(folder, *_):
-    """Learns a vocabulary from all sentences, as `training.prepare` does."""
+    """Learns a vocabulary from all sentences, as `training.preparation.prepare` does."""
     from tfformer.text.tokenizer import Tokenizer
     from training.data.reader import CorpusReport
 

@@ -4,7 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
-from export.command import Parser
+from export.terminal.command import Parser
 
 
 def commands(folder):

@@ -28,8 +28,8 @@ import time
 import urllib.parse
 import urllib.request
 
-from export import tensors, transport
-from export.answers import (
+from export.remote import tensors, transport
+from export.remote.answers import (
     CODES,
     RequestError,
     check_outputs,
@@ -40,8 +40,7 @@ from export.answers import (
     texts_of,
     without_graph,
 )
-from export.command import Number, Parser, close_stdout, count
-from export.credentials import (
+from export.remote.credentials import (
     channel_credentials,
     check_token,
     check_transport,
@@ -49,7 +48,8 @@ from export.credentials import (
     read_token,
     tls_context,
 )
-from export.lines import as_line, batches, read_lines
+from export.terminal.command import Number, Parser, close_stdout, count
+from export.terminal.lines import as_line, batches, read_lines
 
 FIRST_WAIT = 0.2
 LONGEST_TIMEOUT = 7 * 24 * 3600  # a socket takes no more than 24 days

@@ -47,7 +47,7 @@ agree: nothing is written; 2 wrong usage; 130 or 143 interrupted.
 import sys
 from pathlib import Path
 
-from export.command import Parser
+from export.terminal.command import Parser
 
 SINUSOIDS = 1024  # CTranslate2 cuts a source at as many tokens unless told otherwise
 SENTENCES = 5
@@ -94,7 +94,7 @@ def largest_difference(directory, model, tokenizer):
     import ctranslate2
     import numpy as np
 
-    from export.specification import vocabularies
+    from export.artifacts.specification import vocabularies
     from export.verification.reference import log_softmax
     from tfformer.config import BOS, EOS
 
@@ -143,8 +143,8 @@ def export(run, directory, progress=print):
         ) from error
 
     import tfformer
-    from export.publish import scratch
-    from export.specification import specification
+    from export.artifacts.publish import scratch
+    from export.artifacts.specification import specification
     from export.verification.compare import TOLERANCE
     from tfformer.files import sync
     from tfformer.models import ENCODER_DECODER
@@ -185,7 +185,7 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
-    from export.bar import Bar
+    from export.terminal.bar import Bar
 
     try:
         with Bar("exporting", unit="steps") as bar:

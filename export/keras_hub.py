@@ -28,8 +28,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from export.command import Parser, count, without_its_package
 from export.saved_model import add_option, check_name, export_service, tell
+from export.terminal.command import Parser, count, without_its_package
 from export.verification.errors import UsageError, one_line
 
 SENTENCES = 32  # that are made up to measure with
@@ -225,8 +225,8 @@ def _run(command, arguments):
 
     import tensorflow as tf
 
-    from export.bar import Bar
     from export.capi.library import ServingError
+    from export.terminal.bar import Bar
 
     # A flag that is not there is False.
     given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}

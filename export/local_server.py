@@ -33,7 +33,7 @@ import sys
 import threading
 from pathlib import Path
 
-from export.command import Number, Parser, count, unreadable
+from export.terminal.command import Number, Parser, count, unreadable
 from export.verification.errors import UsageError
 from export.verification.paths import require_model
 
@@ -210,10 +210,10 @@ def require_paths(options):
 
 
 def _serve(command, options, signals):
-    from export.bar import Bar
     from export.capi.library import ServingError
     from export.serving.batching import BatchingParameters
     from export.serving.versions import one_model, read_config, warn
+    from export.terminal.bar import Bar
 
     try:
         if options.config:

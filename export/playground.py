@@ -28,7 +28,7 @@ import sys
 import threading
 from pathlib import Path
 
-from export.command import Number, Parser
+from export.terminal.command import Number, Parser
 from export.verification.errors import UsageError
 from export.verification.paths import require_model
 
@@ -75,9 +75,9 @@ def _run(command, options):
 
 
 def _serve(command, options, signals, open_ones):
-    from export.answers import RequestError
     from export.capi.library import ServingError
     from export.client import RestClient
+    from export.remote.answers import RequestError
     from export.serving.versions import warn
 
     try:
@@ -103,9 +103,9 @@ def _serve(command, options, signals, open_ones):
 
 def _load(directory, open_ones):
     """Loads the model of a directory; its name, and the URL where it is asked."""
-    from export.bar import Bar
     from export.local_server import LocalServer
     from export.serving.versions import one_model, warn
+    from export.terminal.bar import Bar
 
     directory = Path(os.path.realpath(directory))
     with Bar("loading the model"):
@@ -189,7 +189,7 @@ def _security_headers():
 
 def _handler():
     """The class that answers the page's requests."""
-    from export.answers import RequestError
+    from export.remote.answers import RequestError
     from export.serving.connection import Connection
 
     headers = _security_headers()

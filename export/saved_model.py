@@ -41,8 +41,8 @@ import re
 import sys
 from pathlib import Path
 
-from export.command import Parser, count, option_number, unreadable, without_its_package
-from export.forms import FORMS, compared, measured, other_forms
+from export.artifacts.forms import FORMS, compared, measured, other_forms
+from export.terminal.command import Parser, count, option_number, unreadable, without_its_package
 from export.verification.errors import UsageError, one_line
 
 # What `--quick` leaves out here; `export.verify` names its own part.
@@ -213,13 +213,13 @@ def export_service(
             compared the answers with.
         texts: as from `typical_texts`.
         others: a function of a folder, texts and `progress` that measures other forms, as
-            `export.forms.measured`. Default: none is measured.
+            `export.artifacts.forms.measured`. Default: none is measured.
 
     Returns:
         As `export`.
     """
-    from export.deployment import facts
-    from export.publish import scratch
+    from export.artifacts.deployment import facts
+    from export.artifacts.publish import scratch
 
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -254,7 +254,7 @@ def check_name(directory):
 
 def write(service, names, model):
     """Writes the SavedModel of these signatures, with its warm-up requests."""
-    from export.examples import warmup_requests
+    from export.artifacts.examples import warmup_requests
     from export.verification.warmup import write_warmup
 
     service.save(str(model), names)
@@ -264,7 +264,7 @@ def write(service, names, model):
 
 def check(service, names, model, compare, progress, quick=False):
     """The report of the SavedModel: that it serves, and unless `quick`, what its answers are."""
-    from export.examples import sample_requests
+    from export.artifacts.examples import sample_requests
     from export.verification.compare import compare_in_process
     from export.verify import verify
 
@@ -300,8 +300,8 @@ def typical_texts(run, service):
 
 def release(model, report, directory, batching, xla, progress):
     """Publishes the SavedModel, and writes what its deployment needs; returns the version."""
-    from export.deployment import write_deployment
-    from export.publish import publish
+    from export.artifacts.deployment import write_deployment
+    from export.artifacts.publish import publish
     from tfformer.files import sync
 
     sync(*model.rglob("*"), model)
@@ -331,8 +331,8 @@ def _run(command, arguments):
 
     import tensorflow as tf
 
-    from export.bar import Bar
     from export.capi.library import ServingError
+    from export.terminal.bar import Bar
 
     try:
         with Bar("exporting", unit="steps") as bar:

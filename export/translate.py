@@ -12,8 +12,8 @@ Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 or 143 int
 import sys
 
 from export.capi.library import ServingError
-from export.command import Parser, close_stdout, count
-from export.lines import as_line, read_lines
+from export.terminal.command import Parser, close_stdout, count
+from export.terminal.lines import as_line, read_lines
 from export.verification.errors import BrokenModel, UsageError
 from export.verification.paths import find_saved_model
 
@@ -34,7 +34,7 @@ def translate(directory, texts, batch_size=32):
         UsageError: `directory` holds no SavedModel, or one without that signature.
         BrokenModel, ServingError: the model cannot be served.
     """
-    from export.bulk import BulkTranslator
+    from export.serving.bulk import BulkTranslator
 
     with BulkTranslator(directory, batch_size) as model:
         return model.translate(list(texts))

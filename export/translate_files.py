@@ -30,8 +30,8 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from export.command import Parser, count
-from export.lines import as_line, batches, read_lines
+from export.terminal.command import Parser, count
+from export.terminal.lines import as_line, batches, read_lines
 
 CHUNK = 2048  # lines between two records of the progress
 LONGEST_RECORD = 10_000  # bytes
@@ -239,7 +239,7 @@ def _run(command, options):
 
     try:
         find_saved_model(options.directory)
-        from export.bulk import BulkTranslator  # brings TensorFlow with it
+        from export.serving.bulk import BulkTranslator  # brings TensorFlow with it
 
         options.output.mkdir(parents=True, exist_ok=True)
         with BulkTranslator(options.directory, options.batch_size, options.document) as model:
@@ -259,7 +259,7 @@ def _run(command, options):
 @contextlib.contextmanager
 def _progress(source):
     """A function that is told how many lines there are, and says so on standard error."""
-    from export.bar import Bar
+    from export.terminal.bar import Bar
 
     start, first, last = time.monotonic(), None, 0
 

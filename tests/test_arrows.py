@@ -34,64 +34,45 @@ ARROWS = {
     "tfformer/loss tfformer/metrics tfformer/models tfformer/run tfformer/schedule "
     "tfformer/shortlist",
     # What makes weights.
-    "training/command": "",
-    "training/lock": "training/command",
-    "training/bar": "",
-    "training/translating": "training/bar",
+    "training/terminal": "",
     "training/data": "tfformer",
-    "training/reader": "training/data",
-    "training/interrupt": "",
-    "training/bleu": "",
-    "training/families": "",
-    "training/measures": "",
-    "training/methods": "tfformer training/bleu",
-    "training/tasks": "tfformer training/bleu training/data training/measures training/methods "
-    "training/translating",
-    "training/rules": "tfformer training/tasks",
-    "training/recipe": "training/data training/families training/rules",
-    "training/report": "tfformer training/bar training/data training/methods training/recipe "
-    "training/prepare training/tasks",
-    "training/pictures": "tfformer training/report",
-    "training/checkpoint": "tfformer",
-    "training/plan": "training/recipe training/rules",
-    "training/inherited": "tfformer training/rules training/tasks",
-    "training/distillation": "tfformer",
-    "training/teachers": "tfformer training/families training/inherited training/tasks",
-    "training/prepare": "tfformer training/bar training/data training/distillation "
-    "training/inherited training/plan training/recipe training/rules training/tasks "
-    "training/teachers",
-    "training/step": "tfformer training/methods training/report training/rules",
-    "training/state": "training/checkpoint training/report",
-    "training/validation": "training/bar",
-    "training/selection": "tfformer training/report",
-    "training/setup": "tfformer training/bar training/data training/inherited training/prepare "
-    "training/report training/rules training/state training/step training/tasks training/teachers "
-    "training/validation",
-    "training/fit": "tfformer training/inherited training/plan training/prepare training/step "
-    "training/report training/checkpoint training/interrupt training/selection training/setup "
-    "training/state",
+    "training/metrics": "",
+    "training/methods": "tfformer",
     "training/importers": "tfformer",
-    "training/embedded": "training/command",
-    "training/dates": "training/embedded",
-    "training/names": "training/embedded",
-    "training/facts": "training/embedded",
-    "training/rooms": "training/embedded",
-    "training/multi30k": "training/bar training/command training/data",
-    "training/recipes": "training/data training/recipe training/dates training/facts "
-    "training/multi30k training/names training/rooms",
-    "training": "tfformer training/bar training/translating training/command training/lock "
-    "training/checkpoint "
-    "training/data training/families training/recipe training/rules training/tasks "
-    "training/report training/bleu training/inherited training/prepare training/step "
-    "training/importers training/interrupt "
-    "training/fit training/pictures",
+    "training/reader": "training/data",
+    "training/corpora": "training/terminal",
+    "training/dates": "training/corpora",
+    "training/names": "training/corpora",
+    "training/facts": "training/corpora",
+    "training/rooms": "training/corpora",
+    "training/multi30k": "training/data training/terminal",
+    "training/tasks": "tfformer training/data training/methods training/metrics training/terminal",
+    "training/recipe": "tfformer training/data training/tasks",
+    "training/recipes": "training/data training/dates training/facts training/multi30k "
+    "training/names training/recipe training/rooms",
+    "training/command_line": "training/data training/recipe training/terminal",
+    "training/preparation": "tfformer training/data training/recipe training/tasks "
+    "training/terminal",
+    "training/step": "tfformer training/methods training/recipe",
+    "training/report": "tfformer training/data training/methods training/preparation "
+    "training/recipe training/step training/tasks training/terminal",
+    "training/pictures": "tfformer training/report",
+    "training/evaluation": "tfformer training/data training/report training/tasks "
+    "training/terminal",
+    "training/trainer": "tfformer training/data training/preparation training/recipe "
+    "training/report training/step training/tasks training/terminal",
+    "training": "tfformer training/command_line training/data training/evaluation "
+    "training/importers training/metrics training/pictures training/preparation training/recipe "
+    "training/report training/step training/tasks training/terminal training/trainer",
     # What makes a service.
-    "export/command": "",
-    "export/bar": "",
-    "export/capi": "export/command",
+    "export/terminal": "",
+    "export/remote": "export/capi",
+    "export/capi": "export/terminal",
     "export/verification": "tfformer export/capi",
-    "export/serving": "export/capi export/verification",
-    "export": "tfformer export/bar export/command export/capi export/verification export/serving",
+    "export/serving": "tfformer export/capi export/remote export/terminal export/verification",
+    "export/artifacts": "tfformer export/serving export/verification",
+    "export": "tfformer export/artifacts export/capi export/remote export/serving "
+    "export/terminal export/verification",
     # What people build with it.
     "examples": "tfformer",
 }

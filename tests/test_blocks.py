@@ -20,12 +20,12 @@ from google.protobuf import json_format
 from paths import ROOT
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2
 
-import export.command
-import training.command
+import export.terminal.command
+import training.terminal.command
 from export.serving import http
-from training.choosing import reversed_words
+from training.command_line.options import corpus_files
 from training.data.reader import CorpusError, require_readable
-from training.options import corpus_files
+from training.evaluation.reranking import reversed_words
 
 TEMPLATES = ROOT / "export" / "templates"
 VARIABLE = re.compile(r"\$[A-Z]+")

@@ -57,7 +57,7 @@ runpy.run_module({words[0]!r}, run_name="__main__")
 
 @pytest.mark.parametrize("package", ["training", "export"])
 def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(package, capfd):
-    command = importlib.import_module(f"{package}.command")
+    command = importlib.import_module(f"{package}.terminal.command")
     [finder] = [f for f in sys.meta_path if type(f).__name__ == "_Quietly"]
     assert type(finder).__module__.endswith(".command")
     said = [
@@ -79,7 +79,7 @@ def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(package, capfd
 
 
 def test_what_an_import_writes_before_it_fails_is_not_lost(capfd):
-    from training.command import _Quietly
+    from training.terminal.command import _Quietly
 
     def failing():
         os.write(2, b"why\n")
@@ -94,7 +94,7 @@ def test_what_an_import_writes_before_it_fails_is_not_lost(capfd):
 def test_an_abort_says_why_and_a_closed_standard_error_stops_nothing(package):
     program = f"""
 import os, sys
-from {package}.command import _Quietly
+from {package}.terminal.command import _Quietly
 def aborting():
     os.write(2, b"the processor has no AVX\\n")
     os.abort()
@@ -102,7 +102,8 @@ _Quietly().held(aborting)
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True)
     assert done.returncode < 0 and b"the processor has no AVX" in done.stderr
-    program = f"from {package}.command import _Quietly; _Quietly().held(lambda: print('run'))"
+    held = "_Quietly().held(lambda: print('run'))"
+    program = f"from {package}.terminal.command import _Quietly; {held}"
     command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True)
     assert (done.returncode, done.stdout) == (0, b"run\n")
@@ -116,7 +117,7 @@ _Quietly().held(aborting)
 def test_an_interrupt_ends_a_command_also_where_nothing_can_be_raised(package, name, code, line):
     program = f"""
 import gc, os, signal, sys, time
-from {package}.command import Parser
+from {package}.terminal.command import Parser
 def callback(phase, info):
     if phase == "start":
         os.kill(os.getpid(), signal.{name})
@@ -136,7 +137,7 @@ sys.exit(Parser("a.command", "").run(work))
 
 @pytest.mark.parametrize("package", ["training", "export"])
 def test_while_a_command_runs_garbage_is_looked_for_less_often(package):
-    command = importlib.import_module(f"{package}.command")
+    command = importlib.import_module(f"{package}.terminal.command")
     before = gc.get_threshold()
     try:
         gc.set_threshold(701, 11, 13)
@@ -161,7 +162,7 @@ def test_a_result_that_cannot_be_printed_is_an_error_and_a_remark_on_one_is_none
     """In one process each; a buffer is written by the command, not when Python ends."""
     program = f"""
 import sys
-from {package}.command import Parser
+from {package}.terminal.command import Parser
 parser = Parser("a.command", "", prints={{}})
 def work(options):
     with parser.remarks():
@@ -187,8 +188,9 @@ def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(leve
     environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
     if level:
         environment["TF_CPP_MIN_LOG_LEVEL"] = level
+    imports = "tensorflow, tensorflow_text, keras"
     done = subprocess.run(
-        [sys.executable, "-c", "import export.command, tensorflow, tensorflow_text, keras"],
+        [sys.executable, "-c", f"import export.terminal.command, {imports}"],
         cwd=ROOT,
         env=environment,
         capture_output=True,

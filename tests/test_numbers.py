@@ -8,9 +8,9 @@ import re
 import pytest
 from paths import ROOT
 
-import export.command
-import training.command
-from export.command import Number
+import export.terminal.command
+import training.terminal.command
+from export.terminal.command import Number
 
 BIG, LONG = "1" + "0" * 30, "9" * 5000
 # What no option of a kind can be. One of recipes may be infinite.
@@ -36,7 +36,7 @@ def commands():
 def parser_of(name, monkeypatch):
     """The parser that a command's `main` makes."""
     module = importlib.import_module(name)
-    shared = importlib.import_module(f"{name.split('.')[0]}.command")
+    shared = importlib.import_module(f"{name.split('.')[0]}.terminal.command")
 
     def seen(self, *_):
         raise Seen(self)
@@ -95,7 +95,7 @@ def test_every_number_of_a_command_is_checked(monkeypatch):
     for name in commands():
         for action in parser_of(name, monkeypatch)._actions:
             assert action.type not in (int, float), (name, action.option_strings)
-            found += isinstance(action.type, training.command.Number | Number)
+            found += isinstance(action.type, training.terminal.command.Number | Number)
     assert found > 50
 
 
@@ -123,6 +123,7 @@ def test_a_number(number, good, bad):
 
 def test_both_packages_have_the_same():
     """Neither may import the other."""
-    texts = [inspect.getsource(module) for module in (training.command, export.command)]
+    modules = training.terminal.command, export.terminal.command
+    texts = [inspect.getsource(module) for module in modules]
     texts = [re.sub(r'^"""What the commands of .*\n', "", text) for text in texts]
     assert texts[0] == texts[1]

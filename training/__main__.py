@@ -4,7 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
-from training.command import Parser
+from training.terminal.command import Parser
 
 
 def commands(folder):

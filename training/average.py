@@ -20,7 +20,7 @@ Exit codes: 0 written; 1 a run or the disk is at fault, nothing is written; 2 wr
 import sys
 from pathlib import Path
 
-from training.command import Parser
+from training.terminal.command import Parser
 
 # Fields of a model that change nothing of what its weights are.
 DROPOUT = ("dropout", "attention_dropout", "activation_dropout")
@@ -87,7 +87,7 @@ def _run(command, options):
         return command.fail("RUN must be given at least twice, got 1", 2)
 
     from tfformer.run import load, require_new, save_new, set_weights
-    from training.checkpoint import average
+    from training.trainer.checkpoint import average
 
     try:
         require_new("--out", options.out)

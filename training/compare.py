@@ -26,11 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
-from training.arguments import add_columns
-from training.command import Parser
+from training.command_line.arguments import add_columns
 from training.evaluate import add_languages, evaluate, read_test_set
 from training.recipe import recipe_names
 from training.report.history import read_history
+from training.terminal.command import Parser
 
 SAMPLES = 1000
 # Settings that change nothing of what is learned, but for rounding and what dropout draws.
@@ -167,7 +167,7 @@ def _without_seed(run):
     """(the seed of a run, all else that makes it what it is), or None if that is not known."""
     from tfformer.files import read_json
     from tfformer.run import read_config
-    from training.prepare import CORPUS, PREPARED, SETTINGS
+    from training.preparation.prepare import CORPUS, PREPARED, SETTINGS
     from training.report.session import read_sessions
 
     prepared = Path(run) / PREPARED
@@ -189,7 +189,7 @@ def _without_seed(run):
 def validated_on(run):
     """What tells a run's validation corpus from others, or None if that is not known."""
     from tfformer.files import read_json
-    from training.prepare import CORPUS, PREPARED
+    from training.preparation.prepare import CORPUS, PREPARED
 
     try:
         return read_json(Path(run) / PREPARED / CORPUS).get("val", {}).get("sha256")

@@ -44,8 +44,8 @@ from typing import NamedTuple
 from babel import Locale
 from babel.dates import format_date, tokenize_pattern
 
-from training import embedded
-from training.embedded import SPLITS, require_numbers, require_split
+from training.corpora import embedded
+from training.corpora.embedded import SPLITS, require_numbers, require_split
 
 # Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
 # Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and
@@ -278,7 +278,7 @@ def _names(field: str, language: str) -> dict[str, int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints pairs: source, target and language, with tabs; see `training.embedded.main`."""
+    """Prints pairs: source, target and language; see `training.corpora.embedded.main`."""
     description = (
         "Print date pairs, one a line: source, target, language, with tabs between.\n\n"
         "example: python -m training.dates --split test --count 5 --seed 1"

@@ -22,9 +22,9 @@ import os
 import sys
 from pathlib import Path
 
-from training.bar import Bar
-from training.command import Parser, count
-from training.lock import alone
+from training.terminal.bar import Bar
+from training.terminal.command import Parser, count
+from training.trainer.lock import alone
 
 CHUNK = 1024  # texts between two writes
 

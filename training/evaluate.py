@@ -26,10 +26,16 @@ import sys
 import time
 from pathlib import Path
 
-from training.arguments import add_columns
-from training.command import Parser, count
+from training.command_line.arguments import add_columns
+from training.evaluation.search_options import (
+    SEARCHED_RUNS,
+    add_search,
+    load_searched,
+    others,
+    search_options,
+)
 from training.recipe import load_recipe, recipe_names, require_recipe
-from training.searching import SEARCHED_RUNS, add_search, load_searched, others, search_options
+from training.terminal.command import Parser, count
 
 # More groups are none: the third column is something else, such as Tatoeba's attribution.
 MOST_GROUPS = 100
@@ -76,7 +82,7 @@ def add_languages(parser):
 def languages(arguments, run):
     """Those that are given, or that a run was trained in, by the names of the recipe's fields."""
     from tfformer.files import read_json
-    from training.prepare import PREPARED, SETTINGS
+    from training.preparation.prepare import PREPARED, SETTINGS
 
     settings = Path(run) / PREPARED / SETTINGS
     trained = read_json(settings) if settings.exists() else {}
@@ -135,8 +141,8 @@ def read_test_set(arguments, run):
 
     from tfformer.models import TAGGER
     from tfformer.run import read_config
+    from training.command_line.own_files import pairs_of
     from training.data.reader import CorpusError
-    from training.own_files import pairs_of
 
     spoken = languages(arguments, run)
     language = spoken.get("language", "")
@@ -178,7 +184,7 @@ def repeated_words(translations):
 
 def forced_perplexity(translator, pairs, batch_size):
     """exp(total -log P(target | source) / total tokens), each target under teacher forcing."""
-    from training.perplexity import scored
+    from training.evaluation.perplexity import scored
 
     rows = [(pair.source, pair.target) for pair in pairs]
     return scored(translator, rows, batch_size, "scoring the references").perplexity
@@ -199,8 +205,8 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     """
     import tensorflow as tf
 
-    from training.bleu import bleu, bleu_multi30k, chrf
-    from training.translating import translations_of
+    from training.metrics.bleu import bleu, bleu_multi30k, chrf
+    from training.tasks.translating import translations_of
 
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
@@ -247,7 +253,7 @@ def _by_group(pairs, translations):
 
 
 def _group_scores(found, references):
-    from training.bleu import bleu
+    from training.metrics.bleu import bleu
 
     return {
         "pairs": len(found),
@@ -349,8 +355,13 @@ def _scored(arguments, pairs, language, options, say):
     """
     from tfformer.models import LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL, TRANSLATING
     from tfformer.run import read_config, read_family, require_family
-    from training.judging import draw_confusion, evaluate_labels, print_labels, task_of
-    from training.perplexity import evaluate_masked, evaluate_texts, print_perplexity
+    from training.evaluation.labelled_texts import (
+        draw_confusion,
+        evaluate_labels,
+        print_labels,
+        task_of,
+    )
+    from training.evaluation.perplexity import evaluate_masked, evaluate_texts, print_perplexity
 
     run, size = arguments.run, arguments.batch_size
     config = read_config(run)

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from training import embedded
-from training.embedded import require_numbers, require_split, split_of
+from training.corpora import embedded
+from training.corpora.embedded import require_numbers, require_split, split_of
 
 # Questions of a split at most: of two and three of 20 syllables there are 8,400 names.
 MOST = 1_000_000
@@ -87,7 +87,7 @@ def _name(split: str, chosen: random.Random) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints questions: question, text and answer, with tabs; see `training.embedded.main`."""
+    """Prints question, text and answer; see `training.corpora.embedded.main`."""
     description = (
         "Print questions, one a line: question, text, answer, with tabs between.\n\n"
         "example: python -m training.facts --split test --count 5 --seed 1"

@@ -33,9 +33,9 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from training.bar import Bar
-from training.command import Parser, without_its_package
 from training.data.reader import CorpusError
+from training.terminal.bar import Bar
+from training.terminal.command import Parser, without_its_package
 
 BASE_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from training import embedded
-from training.embedded import require_numbers, require_split, split_of
+from training.corpora import embedded
+from training.corpora.embedded import require_numbers, require_split, split_of
 
 # What is said, the answer, and the kind of both. {a} and {b} are names; the answer uses both in the
 # same or in the other order, or one of them.
@@ -103,7 +103,7 @@ def _new_name(split: str, chance: random.Random, named: set[str]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints pairs: source, target and kind, with tabs; see `training.embedded.main`."""
+    """Prints pairs: source, target and kind, with tabs; see `training.corpora.embedded.main`."""
     description = (
         "Print dialogues about unknown people, one a line: what is said, the answer, the kind, "
         "with tabs between.\n\n"

@@ -25,7 +25,7 @@ interrupted.
 import sys
 from pathlib import Path
 
-from training.command import Parser, close_stdout
+from training.terminal.command import Parser, close_stdout
 
 FORMATS = ("png", "svg")
 # Pieces a side: of more, no picture can be read.
@@ -95,7 +95,7 @@ def drawn(run, translator, source, target):
     import numpy as np
 
     from training.pictures import attention, beams, curves, inside, masks, positions, probabilities
-    from training.prepare import PREPARED, read_settings
+    from training.preparation.prepare import PREPARED, read_settings
     from training.recipe import Recipe
     from training.report.history import read_history
     from training.tasks import TASKS

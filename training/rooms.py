@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from training import embedded
-from training.embedded import require_numbers, require_split, split_of
+from training.corpora import embedded
+from training.corpora.embedded import require_numbers, require_split, split_of
 
 # Stories of a split at most; each is one of a number without end.
 MOST = 1_000_000
@@ -89,7 +89,7 @@ def _sentence(room: str | None, chosen: random.Random) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints stories: text and room, with a tab between; see `training.embedded.main`."""
+    """Prints stories: text and room, with a tab between; see `training.corpora.embedded.main`."""
     description = (
         "Print stories, one a line: the story and the room, with a tab between.\n\n"
         "example: python -m training.rooms --split test --count 5 --seed 1"

@@ -31,16 +31,16 @@ import gc
 import os
 import sys
 
-from training import options
-from training.arguments import RUNS, flag
-from training.arguments import parser as parser_of
-from training.command import CLOSED
+from training.command_line import options
+from training.command_line.arguments import RUNS, flag
+from training.command_line.arguments import parser as parser_of
+from training.command_line.options import changed_settings, given_search, given_sizes, read_recipe
 from training.data.reader import CorpusError, require_readable
-from training.lock import alone
-from training.options import changed_settings, given_search, given_sizes, read_recipe
-from training.rules import AUTO
+from training.recipe.rules import AUTO
 from training.step.allocator import take_huge_pages
 from training.step.worker import WorkerError, is_chief
+from training.terminal.command import CLOSED
+from training.trainer.lock import alone
 
 # oneDNN's products of matrices, which TensorFlow has but uses by itself only on processors with
 # AVX-512. It asks once, when it is loaded.
@@ -118,7 +118,7 @@ def _begin(command, arguments):
         recipe = read_recipe(arguments)
         if begun and not arguments.strategy:
             # The command that a run is resumed with need not repeat it.
-            from training.prepare import read_settings
+            from training.preparation.prepare import read_settings
 
             strategy = read_settings(arguments.run, recipe).strategy
             recipe = dataclasses.replace(recipe, strategy=strategy)
@@ -188,7 +188,7 @@ def _refuse(command, recipe, error, code):
 
 def _runs(arguments):
     """The other runs that are given, as `Runs`."""
-    from training.inherited import Runs
+    from training.preparation.inherited import Runs
 
     return Runs(*[getattr(arguments, name) for name in RUNS])
 
@@ -199,7 +199,7 @@ def _began_with_these(arguments):
     Raises:
         RunError: a file of one of them is damaged or missing.
     """
-    from training.prepare import read_taken
+    from training.preparation.prepare import read_taken
 
     return read_taken(arguments.run) == _runs(arguments).facts()
 
@@ -215,7 +215,7 @@ def _goes_on_with(arguments, recipe):
         _Fixed: what it was prepared with is another.
         RunError: a file of the run is damaged.
     """
-    from training.prepare import read_origin, read_settings, read_sizes
+    from training.preparation.prepare import read_origin, read_settings, read_sizes
 
     changes, stored = changed_settings(arguments), read_settings(arguments.run, recipe)
     if arguments.family and recipe.task != stored.task:
@@ -251,10 +251,10 @@ def _train(command, arguments, recipe, begun):
     import tensorflow as tf
 
     from tfformer.files import RunError
-    from training import fit
-    from training.interrupt import Interrupted
-    from training.prepare import write_settings
+    from training.preparation.prepare import write_settings
     from training.report.progress import Diverged
+    from training.trainer import fit
+    from training.trainer.interrupt import Interrupted
 
     try:
         if begun:

@@ -4,7 +4,7 @@
         --target val.de --language de
 
 Candidates are found once, by the beam and by draws, and each row of the table is another choice
-among them, by `training.choosing`. The last row is no choice, but the best that
+among them, by `training.evaluation.reranking`. The last row is no choice, but the best that
 any choice could come to: of each text the candidate of the greatest BLEU.
 
 Exit codes: 0 printed; 1 a run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from training.command import LARGEST, Number, Parser, count
-from training.searching import UTILITIES
+from training.evaluation.search_options import UTILITIES
+from training.terminal.command import LARGEST, Number, Parser, count
 
 # Of another model, to the 1 of the search.
 WEIGHTS = (0.25, 0.5, 1.0, 2.0)
@@ -47,7 +47,7 @@ def parser():
 
 def choices(options, backward, right_to_left):
     """The rows: {name: (a `Choice`, whether what was drawn counts)}."""
-    from training.choosing import Choice
+    from training.evaluation.reranking import Choice
 
     rows = {"the score of the search": (Choice(), False)}
     for utility in UTILITIES:
@@ -76,9 +76,10 @@ def _run(command, options):
     import numpy as np
 
     from tfformer.run import load_translator
-    from training import choosing, utility
-    from training.bleu import bleu, bleu_multi30k, chrf
     from training.data.reader import read_pairs
+    from training.evaluation import reranking as choosing
+    from training.evaluation import utility
+    from training.metrics.bleu import bleu, bleu_multi30k, chrf
 
     try:
         others = [load_translator(run) for run in options.ensemble]

@@ -16,7 +16,7 @@ import functools
 import sys
 from pathlib import Path
 
-from training.command import Number, Parser, count
+from training.terminal.command import Number, Parser, count
 
 
 def parser():
@@ -46,8 +46,8 @@ def nearest(translator, texts, references, batch_size=None):
     """
     import tensorflow as tf
 
-    from training.bleu import sentence_bleu
-    from training.choosing import candidates_of
+    from training.evaluation.reranking import candidates_of
+    from training.metrics.bleu import sentence_bleu
 
     def hypotheses(texts):
         """Those of each text of a batch, string [B] both, a line each, best first."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from tfformer.files import RunError
 from tfformer.text.sampling import SubwordSampler
-from training.report.machine import cores
+from training.step.machine import cores
 
 CHUNK = 2000  # texts of a process at once
 NAMES = {

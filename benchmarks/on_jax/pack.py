@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from training.command import Parser
-from training.families import TRANSLATION
+from training.recipe.families import TRANSLATION
+from training.terminal.command import Parser
 
 # What `benchmarks.on_jax.train` has one way for.
 ONE_WAY = {
@@ -65,7 +65,7 @@ def pack(run, files=None):
     from tfformer.text.sides import clean
     from training.data.corpus import Corpus
     from training.data.reader import CorpusReport, read_pairs
-    from training.prepare import PREPARED
+    from training.preparation.prepare import PREPARED
 
     prepared = run / PREPARED
     recipe, task, tokenizer, begun = read_begun(run)
@@ -89,8 +89,8 @@ def pack(run, files=None):
 
 def read_begun(run):
     """Recipe, task, tokenizer and `Beginning` of a run that was begun. Raises RunError."""
-    from training.inherited import beginning
-    from training.prepare import PREPARED, read_settings, read_tokenizer
+    from training.preparation.inherited import beginning
+    from training.preparation.prepare import PREPARED, read_settings, read_tokenizer
     from training.recipe import Recipe
     from training.tasks import TASKS
 

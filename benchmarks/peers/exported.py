@@ -4,7 +4,7 @@ from benchmarks.peers.protocol import Peer, serve
 
 
 def load(job):
-    from export.bulk import BulkTranslator
+    from export.serving.bulk import BulkTranslator
 
     sizes = {len(batch["texts"]) for batches in job["batches"].values() for batch in batches}
     models = {

@@ -25,7 +25,7 @@ class Report:
     files: dict[str, dict] = field(default_factory=dict)  # path -> bytes, sha256
     weights: dict[str, int] = field(default_factory=dict)  # variables, parameters
     graph: object | None = None  # an `export.verification.graph.Graph`
-    deployment: dict | None = None  # limits, FLOPs, latency: `export.deployment.facts`
+    deployment: dict | None = None  # limits, FLOPs, latency: `export.artifacts.deployment.facts`
     served: dict[str, list[Answer | None]] = field(default_factory=dict)  # None: it failed
     not_compared: list[str] = field(default_factory=list)  # what `--quick` left out
 

@@ -20,9 +20,9 @@ from benchmarks.learning.trainings import file_name
 from tfformer.files import read_arrays, read_json
 from tfformer.run import read_config
 from training.data.reader import Pair
-from training.fit import Training
 from training.recipe import load_recipe
 from training.report.history import read_history
+from training.trainer.fit import Training
 
 PATH = str(SUPPORT / "killing_recipe.py")
 MULTI30K = load_recipe("multi30k")

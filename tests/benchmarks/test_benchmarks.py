@@ -23,7 +23,7 @@ from benchmarks import (
 )
 from benchmarks.peers import protocol
 from benchmarks.workers import Worker, WorkerError
-from training.report import machine
+from training.step import machine
 
 TEXT = work.Text(
     "toy",

@@ -22,7 +22,7 @@ class Model:
 
 
 def test_exports_take_turns_and_the_first_round_only_warms_up(monkeypatch):
-    monkeypatch.setattr("export.bulk.BulkTranslator", Model)
+    monkeypatch.setattr("export.serving.bulk.BulkTranslator", Model)
     Model.asked.clear()
     options = exports.parser().parse_args(
         ["x=a", "y=b", "--source", "s", "--target", "t", "--singles", "2", "--rounds", "3"]

@@ -6,7 +6,7 @@ import tiny
 
 from benchmarks.learning.nearest import main
 from tfformer import load_translator
-from training.bleu import sentence_bleu
+from training.methods.reward import sentence_bleu
 
 FAR = "nothing like it"
 

@@ -10,7 +10,7 @@ from paths import ROOT, SUPPORT
 from benchmarks.learning import picture, study
 from tfformer.files import read_json
 from tfformer.run import read_config
-from training.options import read_recipe
+from training.command_line.options import read_recipe
 from training.train import parser as train_parser
 
 RECIPE = SUPPORT / "killing_recipe.py"

@@ -7,7 +7,8 @@ import tiny
 from serving import Asked, add_version
 
 import tfformer
-from export import examples, saved_model
+from export import saved_model
+from export.artifacts import examples
 from export.local_server import LocalServer
 from export.serving.versions import one_model
 

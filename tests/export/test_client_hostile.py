@@ -10,8 +10,8 @@ from hostile import METADATA, Raw, command, http, predicted, raw_grpc
 from told import ANSWER, Told
 from told import METADATA as TOLD_METADATA
 
-from export import transport
 from export.client import GrpcClient, RequestError, RestClient
+from export.remote import transport
 
 HAUS = {"outputs": {"translation": ["Haus"]}}
 LATE = "DEADLINE_EXCEEDED: no answer from .* within 0.3 seconds$"

@@ -5,8 +5,8 @@ import pytest
 from hostile import predicted, raw_grpc
 from told import ANSWER, METADATA, Told
 
-from export import transport
 from export.client import GrpcClient, RestClient
+from export.remote import transport
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import tensorflow as tf
 from paths import ROOT
 from serving import SECONDS, predict_spec
 
-from export.deployment import _peak, memory_limit, write_deployment
+from export.artifacts.deployment import _peak, memory_limit, write_deployment
 
 yaml = pytest.importorskip("yaml")
 

@@ -13,7 +13,7 @@ from pairs import CASES, SOURCES, make_tokenizers, random_model
 
 import tfformer
 from export import ctranslate2 as command
-from export.specification import vocabularies
+from export.artifacts.specification import vocabularies
 from export.verification import reference
 from tfformer import Transformer
 from tfformer.config import BOS, EOS, PAD

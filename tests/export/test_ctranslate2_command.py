@@ -15,8 +15,8 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 import tfformer
 from export import ctranslate2 as command
-from export import specification as spec
-from export.specification import specification
+from export.artifacts import specification as spec
+from export.artifacts.specification import specification
 from tfformer import Tokenizer, Translator
 from tfformer.config import ACTIVATIONS, EOS
 from tfformer.layers.feed_forward import FeedForward

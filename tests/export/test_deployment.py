@@ -19,8 +19,8 @@ from paths import ROOT
 from serving import SECONDS, Asked, predict_spec
 from tensorflow_serving.config import model_server_config_pb2
 
-from export import deployment
-from export.deployment import write_deployment
+from export.artifacts import deployment
+from export.artifacts.deployment import write_deployment
 from export.local_server import LocalServer, curl_line
 from export.serving import metrics
 from export.serving.batching import BatchingParameters

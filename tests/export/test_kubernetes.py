@@ -5,7 +5,7 @@ import re
 import pytest
 from serving import predict_spec
 
-from export.deployment import cluster_label, write_deployment
+from export.artifacts.deployment import cluster_label, write_deployment
 from export.serving.versions import read_config
 
 yaml = pytest.importorskip("yaml")

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import tiny
 
+from export.artifacts.examples import sample_requests
 from export.capi.job import serve_calls
 from export.capi.library import ServingError
-from export.examples import sample_requests
 from export.verification.compare import differences
 from export.verification.graph import read_graph
 from export.verification.requests import to_feeds

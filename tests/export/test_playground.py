@@ -12,10 +12,10 @@ import tiny
 from browser import PROGRAM, Browser
 
 from export import playground
-from export.answers import RequestError
 from export.client import RestClient
 from export.local_server import LocalServer
 from export.playground import PAGE, Playground
+from export.remote.answers import RequestError
 from export.serving.versions import one_model
 
 

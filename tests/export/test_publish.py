@@ -8,8 +8,8 @@ import sys
 import pytest
 from paths import ROOT
 
-from export import publish
-from export.publish import scratch, sweep
+from export.artifacts import publish
+from export.artifacts.publish import scratch, sweep
 
 
 def names(folder):
@@ -30,7 +30,7 @@ def test_nothing_is_left(tmp_path):
 LEAVES = """
 import os, signal, sys
 from pathlib import Path
-from export.publish import scratch
+from export.artifacts.publish import scratch
 with scratch(sys.argv[1]) as folder:
     (folder / "model").mkdir()
     (folder / "xla").mkdir()

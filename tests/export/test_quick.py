@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from export import deployment, forms, saved_model
+from export import saved_model
+from export.artifacts import deployment, forms
 from export.verification import compare, families, serve
 from tfformer.service.score import score
 from tfformer.service.translation import serving_default

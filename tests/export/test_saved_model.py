@@ -16,10 +16,11 @@ import tiny
 from few_texts import prove_by_few
 
 import tfformer
-from export import examples, saved_model, translate, verify
+from export import saved_model, translate, verify
+from export.artifacts import examples
+from export.artifacts.publish import publish
 from export.capi.job import serve_calls
 from export.capi.library import ServingError
-from export.publish import publish
 from export.verification import reference, serve, translation
 from export.verification.graph import read_graph
 from tfformer import Tokenizer, Translator

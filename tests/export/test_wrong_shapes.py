@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import tiny
 
+from export.artifacts.examples import sample_requests
 from export.capi.library import ServingError
 from export.capi.session import ServingSession
-from export.examples import sample_requests
 from export.verification.graph import read_graph
 from export.verification.requests import to_feeds
 from tfformer import (

@@ -205,7 +205,7 @@ for name in ("recursive_create_dir_v2", "write_string_to_file", "rename_v2", "co
 # It is not measured again.
 MEASURED = """
 import json
-from export import deployment
+from export.artifacts import deployment
 facts = json.loads({!r})
 deployment.facts = lambda *_: facts
 """

@@ -1,6 +1,6 @@
 """An export that is proved by few texts, for tests of what is exported rather than of the proof."""
 
-from export import deployment, examples
+from export.artifacts import deployment, examples
 
 
 def prove_by_few(patch):

@@ -171,7 +171,7 @@ def _serve():
     import killing_recipe  # noqa: F401
     from traces import share_one_stack
 
-    from training import bleu, evaluate, translate  # noqa: F401
+    from training.metrics import bleu  # noqa: F401
     from training.report import card, picture  # noqa: F401
 
     share_one_stack()

@@ -16,10 +16,10 @@ import time
 import tensorflow as tf
 
 from tfformer.service.translator import Translator
-from training import fit
 from training.data.reader import Pair
 from training.recipe import Recipe
-from training.state import Keeper
+from training.trainer import fit
+from training.trainer.state import Keeper
 
 if devices := int(os.environ.get("DEVICES", 0)):
     tf.config.set_logical_device_configuration(

@@ -71,7 +71,7 @@ def translator_served():
 
 def save_version(translator, base, version, signatures=None):
     """Writes a version with its warm-up requests, without the minute that verifying it takes."""
-    from export.examples import warmup_requests
+    from export.artifacts.examples import warmup_requests
     from export.verification.warmup import write_warmup
 
     translator.save(str(base / str(version)), signatures)

@@ -72,7 +72,7 @@ def plain_fit(folder, strategy):
 
 
 def our_fit(folder, strategy, make):
-    """As `training.fit` does; gradients are clipped in every step."""
+    """As `training.trainer.fit` does; gradients are clipped in every step."""
     with strategy.scope():
         model = compiled(make, Adam(0.01, epsilon=1e-4, global_clipnorm=0.1))
     dataset, history = strategy.dataset(Shards()), {}

@@ -8,7 +8,7 @@ import pytest
 from workers import fails
 
 from tfformer.files import RunError, read_json, write_json
-from training.prepare import CORPUS, PREPARED, SETTINGS, prepare, require_undamaged
+from training.preparation.prepare import CORPUS, PREPARED, SETTINGS, prepare, require_undamaged
 from training.train import parser, read_recipe
 
 

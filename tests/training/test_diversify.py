@@ -8,7 +8,7 @@ import tiny
 
 from tfformer import RunError, load_translator
 from training import diversify
-from training.lock import alone
+from training.trainer.lock import alone
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 PAIRS = [("a", "x"), ("b", "y"), ("c", "x")]

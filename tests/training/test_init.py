@@ -14,8 +14,8 @@ import tfformer
 from tfformer import Tokenizer, run
 from training import train
 from training.data.reader import Pair
-from training.fit import Training
-from training.inherited import Runs
+from training.preparation.inherited import Runs
+from training.trainer.fit import Training
 
 # Minutes, all together.
 pytestmark = pytest.mark.slow

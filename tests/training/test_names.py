@@ -11,9 +11,9 @@ import pytest
 from paths import ROOT
 
 from training import names, train
-from training.embedded import SPLITS
+from training.command_line.options import read_recipe
+from training.corpora.embedded import SPLITS
 from training.names import DIALOGUES, NamesPair, pairs, split_of
-from training.options import read_recipe
 from training.recipes.names import COUNTS, RECIPE
 
 NAME = r"[A-Z][a-z]+"

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from training import rooms
-from training.embedded import SPLITS
+from training.corpora.embedded import SPLITS
 from training.recipes.rooms import COUNTS, RECIPE
 
 KEY = re.compile("took the key to the ([a-z]+)|to the ([a-z]+) with the key|"

@@ -13,8 +13,8 @@ from few_texts import prove_by_few
 
 import tfformer
 from export import saved_model, verify
+from export.artifacts.examples import sample_requests
 from export.capi.job import serve_calls
-from export.examples import sample_requests
 from export.verification.graph import read_graph
 from export.verification.translation import compare_reference
 from tfformer import Tokenizer

@@ -15,8 +15,8 @@ from tfformer.text.sides import PieceTable
 from tfformer.text.vocabulary import learn_table
 from training.data.noise import Noise
 from training.data.reader import Pair
-from training.inherited import Runs
-from training.prepare import prepare, read_tokenizer
+from training.preparation.inherited import Runs
+from training.preparation.prepare import prepare, read_tokenizer
 from training.shortlist import _same_pieces
 from training.tasks import TASKS
 

@@ -7,10 +7,11 @@ import re
 import pytest
 from workers import fails
 
-from training import own_files, train
+from training import train
+from training.command_line import own_files
 from training.data.corpus import Corpus
 from training.data.reader import Pair
-from training.prepare import PREPARED, prepare
+from training.preparation.prepare import PREPARED, prepare
 
 
 def prepared_by(arguments):

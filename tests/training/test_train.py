@@ -8,12 +8,13 @@ from workers import RECIPE, fails, last_state
 
 import tfformer
 from tfformer.run import read_config
-from training import fit, train
+from training import train
 from training.data.batches import Batches
 from training.data.corpus import Corpus
 from training.recipe import load_recipe
-from training.report import machine
+from training.step import machine
 from training.tasks import TASKS
+from training.trainer import fit
 
 
 def test_a_run_holds_what_it_promises(finished):

@@ -12,15 +12,17 @@ likelihoods are those of another model. With dropout in the pass that learns, th
 model itself. And an eos that stands at the limit was not drawn: it has no weight.
 """
 
+import functools
+
 import numpy as np
 import tensorflow as tf
+from sacrebleu.metrics import BLEU
 
 from tfformer.config import PAD
 from tfformer.inference.fuse import fuse
 from tfformer.inference.masks import behind_bos
 from tfformer.inference.transformer import Inference
 from tfformer.search import State, greedy_search, sample_search
-from training.bleu import sentence_bleu
 from training.methods.method import note
 
 REWARD = "reward"
@@ -107,6 +109,17 @@ def bleus(texts, references):
     """BLEU of texts against their references, byte strings both, in [0, 1]: NumPy's float32."""
     pairs = zip(texts, references, strict=True)
     return np.array([sentence_bleu(*(x.decode() for x in pair)) / 100 for pair in pairs], "float32")
+
+
+def sentence_bleu(hypothesis, reference):
+    """BLEU of one sentence in 0 ... 100, cased, 13a: sacreBLEU's, whose n-grams are as long as the
+    sentence has them, and whose counts of 0 are smoothed away exponentially."""
+    return _of_sentences().sentence_score(hypothesis, [reference]).score
+
+
+@functools.cache
+def _of_sentences():
+    return BLEU(effective_order=True)
 
 
 def risk_weights(log_probs, rewards, known=None):

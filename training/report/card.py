@@ -23,7 +23,7 @@ import numpy as np
 from tfformer.files import RunError, read_json, write_atomically
 from tfformer.run import read_config
 from training.data.reader import CorpusReport
-from training.prepare import CORPUS, PREPARED, SETTINGS
+from training.preparation.prepare import CORPUS, PREPARED, SETTINGS
 from training.recipe import TRANSLATION, options
 from training.report.history import read_history
 from training.report.scores import read_scores

@@ -8,8 +8,8 @@ update of the weights waits for all parts.
 
 import tensorflow as tf
 
-from training.report import machine
-from training.rules import AUTO
+from training.recipe.rules import AUTO
+from training.step import machine
 from training.step.budget import has_gpu
 
 # Each part is a copy of the graph and has gradients of its own, which are as large as all weights.

@@ -6,7 +6,7 @@ import tensorflow as tf
 from tfformer.config import EOS, PAD, ClassifierConfig
 from tfformer.loss import LabelCrossEntropy
 from tfformer.models import CLASSIFIER
-from training import measures
+from training.metrics import labels as measures
 from training.tasks.labelled import (
     LabelledTask,
     Reading,

@@ -12,9 +12,9 @@ from tfformer.loss import PlaceCrossEntropy
 from tfformer.metrics import PlaceAccuracy, PlacePerplexity
 from tfformer.models import SPAN
 from tfformer.text.question import encode_question, split_at_tab, whole_characters
-from training import measures
 from training.data.corpus import BATCH, Corpus, write_corpus
 from training.data.reader import Pair, is_blank
+from training.metrics import labels as measures
 from training.tasks.labelled import LabelledTask, Reading
 from training.tasks.task import source_tokenizer
 

@@ -14,7 +14,7 @@ from training.methods.method import METHODS, Methods
 from training.methods.reward import REWARD, Reward
 from training.methods.scheduled_sampling import REPLACED, ScheduledSampling
 from training.tasks.task import Task, require_defaults
-from training.translating import translations_of
+from training.tasks.translating import translations_of
 
 # Texts that are translated at once.
 BATCH = 128
@@ -151,7 +151,7 @@ class Translation(Task):
 
     def score(self, served, sources, references):
         """BLEU by greedy search, and sacreBLEU's signature of it."""
-        from training.bleu import bleu
+        from training.metrics.bleu import bleu
 
         return bleu(translations_of(served, sources, BATCH, True, "validation"), references)
 

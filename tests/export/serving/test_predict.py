@@ -9,8 +9,8 @@ import tensorflow as tf
 import tiny
 from serving import PREDICT, Asked, make_request, predict_spec, refused, wait_until
 
+from export.artifacts.examples import sample_requests
 from export.client import GrpcClient, RestClient
-from export.examples import sample_requests
 from export.local_server import LocalServer
 from export.serving.versions import one_model
 from export.verification.compare import answer

@@ -6,7 +6,6 @@ import sacrebleu
 import tensorflow as tf
 
 from tfformer import Tokenizer, Transformer, TransformerConfig
-from training.bleu import sentence_bleu
 from training.methods.method import Methods
 from training.methods.reward import (
     SHARPNESS,
@@ -15,6 +14,7 @@ from training.methods.reward import (
     candidates,
     first_of_equal,
     risk_weights,
+    sentence_bleu,
     with_last,
 )
 from training.recipe import Recipe

@@ -18,7 +18,7 @@ from training import train
 from training.methods.guided_attention import GuidedAttention
 from training.methods.method import Methods
 from training.methods.teachers import Teachers
-from training.prepare import read_settings
+from training.preparation.prepare import read_settings
 from training.recipe import Recipe
 from training.step.adam import Adam
 from training.step.parallel import in_parts

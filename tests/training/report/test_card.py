@@ -19,19 +19,19 @@ from powercap import zone
 import tfformer
 from tfformer import Tokenizer, run
 from tfformer.files import unpack
-from training import fit
-from training.bleu import bleu
+from training.command_line.own_files import origin_of
 from training.data.corpus import TOKENS, Corpus
 from training.data.reader import Pair
 from training.evaluate import forced_perplexity
-from training.interrupt import Interrupted
-from training.own_files import origin_of
+from training.metrics.bleu import bleu
 from training.report import card, session
 from training.report.energy import Energy
 from training.report.history import read_history
-from training.report.machine import CHECKOUT, commit
-from training.state import Keeper
+from training.step.machine import CHECKOUT, commit
 from training.tasks import TASKS
+from training.trainer import fit
+from training.trainer.interrupt import Interrupted
+from training.trainer.state import Keeper
 
 TRANSLATION = TASKS["translation"]
 BLANK, LONG = 3, 2  # pairs that are dropped

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import tensorflow as tf
 
-from training.report import machine
+from training.step import machine
 
 
 def test_the_machine_is_one_line_with_its_gpus():

@@ -7,8 +7,9 @@ import pytest
 import tensorflow as tf
 from workers import RECIPE, last_state
 
-from training import fit, setup, train
+from training import train
 from training.step import budget
+from training.trainer import fit, setup
 
 
 def out_of_memory():

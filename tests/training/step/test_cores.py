@@ -12,12 +12,12 @@ from paths import ROOT, SUPPORT
 from workers import RECIPE
 
 from tfformer.files import read_json
-from training import fit, train
-from training.interrupt import Interrupted
+from training import train
 from training.recipe import AUTO, load_recipe
-from training.report import machine
-from training.step import cores
+from training.step import cores, machine
 from training.step.cores import LEAST_TOKENS, MOST, cores_of
+from training.trainer import fit
+from training.trainer.interrupt import Interrupted
 
 
 def recipe(**changes):
@@ -89,7 +89,7 @@ def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(monkeypatch, tmp_path
 def test_each_part_gets_its_share_of_the_threads_while_that_can_be_said():
     program = """
 import tensorflow as tf
-from training.report import machine
+from training.step import machine
 from training.step.cores import share_threads
 threads = tf.config.threading
 machine.cores = lambda: 7

@@ -14,7 +14,8 @@ from stopped import assert_goes_on
 
 from tfformer import run as runs
 from tfformer.files import unpack
-from training import evaluate, measures, train, translate
+from training import evaluate, train, translate
+from training.metrics import labels as measures
 from training.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("loaded_once")

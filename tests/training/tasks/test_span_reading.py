@@ -14,12 +14,14 @@ from stopped import assert_goes_on
 from tfformer import PlaceCrossEntropy
 from tfformer import run as runs
 from tfformer.metrics import PlaceAccuracy, PlacePerplexity
-from training import evaluate, facts, fit, measures, train
+from training import evaluate, facts, train
+from training.corpora.embedded import SPLITS, split_of
 from training.data.reader import CorpusReport, Pair
-from training.embedded import SPLITS, split_of
-from training.interrupt import Interrupted
+from training.metrics import labels as measures
 from training.tasks import TASKS
 from training.tasks.span import place_of
+from training.trainer import fit
+from training.trainer.interrupt import Interrupted
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 TASK = TASKS["span"]

@@ -12,7 +12,7 @@ from stopped import assert_goes_on
 from tfformer import run as runs
 from training import evaluate, train
 from training.data.corpus import Corpus
-from training.prepare import prepare
+from training.preparation.prepare import prepare
 from training.tasks import TASKS
 from training.tasks.tagging import FIRST
 

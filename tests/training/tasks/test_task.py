@@ -11,12 +11,12 @@ from killing_recipe import RECIPE
 
 from tfformer.files import RunError
 from tfformer.run import read_config
-from training.fit import Training
-from training.prepare import read_settings
+from training.preparation.prepare import read_settings
 from training.report.card import write_card
 from training.report.history import read_history
 from training.tasks import TASKS
 from training.tasks.translation import Translation
+from training.trainer.fit import Training
 
 
 class Lengths(Translation):

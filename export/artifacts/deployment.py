@@ -1,0 +1,324 @@
+"""What a deployment needs besides the SavedModel, written beside its versions.
+
+    exported/dates/
+        1/                         the SavedModel, with its warm-up requests
+        1.report.json              what was checked and measured
+        README.md                  of this model: commands, signatures, limits; new at each export
+        models.config              which versions are served; yours to change
+        monitoring.config          metrics for Prometheus; yours
+        batching_parameters.txt    with --batching; yours
+        docker-compose.yml         the stock server with all of them; yours
+        docker-compose.gpu.yml     what differs on a GPU; yours
+        kubernetes.yaml            the same server in a cluster; yours
+
+What is yours is written once and never again. The texts are in `export/templates`.
+"""
+
+import json
+import os
+import platform
+import re
+import shlex
+import statistics
+import time
+from datetime import date
+from pathlib import Path
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+PAGE = "README.md"
+COMPOSE, KUBERNETES = "docker-compose.yml", "kubernetes.yaml"
+FILES = ("models.config", "monitoring.config", COMPOSE, "docker-compose.gpu.yml", KUBERNETES)
+# Where a file that is not changed says how much memory there is, in MiB.
+MEMORY_LIMITS = {COMPOSE: r"memory: \$\{MEMORY:-(\d+)m\}", KUBERNETES: r"limits: .*memory: (\d+)Mi"}
+BATCH_ROWS = 32  # that a server joins at most
+LATENCY_BATCHES, LATENCY_ROUNDS = (1, 8, 32), 5
+BATCHING = (
+    "It was exported to be batched: the server joins the requests of several clients, as\n"
+    "`batching_parameters.txt` says. Only signatures whose inputs are all texts are in it."
+)
+NO_BATCHING = (
+    "It does not join the requests of several clients; an export with `--batching` is for a\n"
+    "server that does."
+)
+BATCHING_FLAGS = (
+    "--enable_batching=true",
+    "--batching_parameters_file=/models/@name@/batching_parameters.txt",
+)
+XLA_FLAGS = ("--xla_cpu_compilation_enabled=true",)
+MEMORY_STEP = 2**28  # limits of memory are multiples of it
+DEFAULT_PEAK = 2**31  # bytes of memory of a version, where the kernel does not tell its peak
+
+
+def write_deployment(directory, report, batching=False, xla=False, folder=None):
+    """Writes the page of the newest version, and what is missing of the other files.
+
+    Args:
+        directory: the base directory of the versions; its name is the model's.
+        report: the version's, as JSON has it, with what `facts` gives under "deployment".
+        batching: whether the server is to join requests. Default False.
+        xla: whether the server must have XLA on. Default False.
+        folder: where a file is until it is whole. Default: the directory.
+
+    Returns:
+        What does not fit this version in files that were there already, a line each.
+    """
+    from tfformer.files import write_atomically
+
+    directory = Path(directory)
+    name = directory.resolve().name
+    # A batch of more rows than the model takes would be refused, with all that are in it.
+    limit = report["deployment"]["limits"]["max_batch_size"]
+    values = {
+        "name": name,
+        "label": cluster_label(name),
+        "rows": str(min(BATCH_ROWS, limit)),
+        "memory": str(memory_limit(report["deployment"])),
+    }
+    flags = (BATCHING_FLAGS if batching else ()) + (XLA_FLAGS if xla else ())
+    for file in [*FILES, "batching_parameters.txt"] if batching else FILES:
+        if not (directory / file).exists():
+            text = _with_flags((TEMPLATES / file).read_text(encoding="utf-8"), flags)
+            write_atomically(directory / file, _fill(text, values).encode(), folder)
+    page, template = directory / PAGE, (TEMPLATES / PAGE).read_text(encoding="utf-8")
+    mark = template.splitlines()[0]
+    if not page.exists() or page.read_bytes().startswith(mark.encode()):
+        values = page_values(name, report, batching, xla)
+        write_atomically(page, _fill(template, values).encode(), folder)
+    return list(_misfits(directory, report["deployment"], batching, xla))
+
+
+def cluster_label(name):
+    """The model's name as Kubernetes lets things be called: a DNS label of RFC 1035."""
+    label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return (label if label[:1].isalpha() else f"model-{label}")[:63].rstrip("-")
+
+
+def memory_needed(known):
+    """Bytes of memory for a server, from what is known of the version under "deployment".
+
+    The measured peak twice, for a new version is loaded and warmed up while the old one answers;
+    and one request that is as large as it may be. Where the kernel told no peak, `DEFAULT_PEAK`.
+    """
+    return 2 * (known["memory"]["peak_bytes"] or DEFAULT_PEAK) + known["limits"].get(
+        "largest_request_bytes", 0
+    )
+
+
+def memory_limit(known):
+    """MiB that a server is allowed: what it needs, rounded up to 256."""
+    return -(-memory_needed(known) // MEMORY_STEP) * MEMORY_STEP // 2**20
+
+
+def _misfits(directory, known, batching, xla):
+    """What the files that somebody may have changed say that this version cannot have."""
+    limit = known["limits"]["max_batch_size"]
+    flags = {"--enable_batching": batching, "--xla_cpu_compilation_enabled": xla}
+    for file in (COMPOSE, KUBERNETES):
+        text = (directory / file).read_text(encoding="utf-8", errors="replace")
+        for flag, wanted in flags.items():
+            if (flag in text) != wanted:
+                must = "must" if wanted else "must not"
+                yield f"{file} {must} have {flag} for this version; it is yours to change"
+        match = re.search(MEMORY_LIMITS[file], text)
+        if match and int(match[1]) * 2**20 < memory_needed(known):
+            yield (
+                f"the limit of memory in {file} must be at least {memory_limit(known)} MiB for "
+                f"this version, it is {match[1]}; it is yours to change"
+            )
+    if batching:
+        text = (directory / "batching_parameters.txt").read_text(encoding="utf-8", errors="replace")
+        match = re.search(r"max_batch_size\s*{\s*value\s*:\s*(\d+)", text)
+        if match and int(match[1]) > limit:
+            yield (
+                f"max_batch_size in batching_parameters.txt must be at most {limit} for this "
+                f"version, it is {match[1]}; it is yours to change"
+            )
+
+
+def facts(service, directory, texts, reference):
+    """What the report says of a version besides what was checked.
+
+    Args:
+        service: the `Service` that was saved.
+        directory: the SavedModel.
+        texts: what latency is measured with; the first of them is what its page asks.
+        reference: what belongs to the first text, for requests that have both.
+
+    Returns:
+        A dict that JSON can have.
+    """
+    import tensorflow as tf
+
+    import tfformer
+
+    ids = service.tokenizer.encode_source(tf.constant(texts))
+    latency = measure_latency(directory, texts, service.max_batch_size, service.xla)
+    return {
+        "exported": str(date.today()),
+        "tfformer": tfformer.__version__,
+        "tensorflow": tf.__version__,
+        "dtype": service.dtype or "float32",
+        "limits": service.limits(),
+        "flops": service.flops(),
+        "page": service.page()._asdict(),
+        "memory": {"peak_bytes": latency.pop("peak_bytes")},
+        "latency": latency,
+        "sample": texts[0],
+        "sample_reference": reference,
+        "sample_source_ids": ids[0, : service.max_source_length].numpy().tolist(),
+        "sample_source_tokens": len(ids.flat_values) / len(texts),
+    }
+
+
+def measure_latency(directory, texts, most, xla=False):
+    """Milliseconds of a request through the server's loader, by its number of rows, and memory.
+
+    With the threads of docker-compose.yml: one for an operation, and as many operations side by
+    side as there are cores.
+
+    Returns:
+        {"milliseconds": {rows: median}, "machine": what it was measured on, "peak_bytes": of
+        memory, that the process of the model has had at most, None where nobody can tell}.
+    """
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow_serving.apis import predict_pb2
+
+    from export.serving.model import Model
+
+    cores, medians = os.cpu_count(), {}
+    model = Model(
+        "model", 1, directory, None, intra_op_threads=1, inter_op_threads=cores, xla=xla,
+        warm_up=False,  # only `serving_default` is asked, and its first request is not counted
+    )  # fmt: skip
+    try:
+        for rows in sorted({min(rows, most) for rows in LATENCY_BATCHES}):
+            request = predict_pb2.PredictRequest()
+            texts_of = np.resize(np.array(texts, object), rows)
+            request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts_of, tf.string))
+            times = []
+            for _ in range(1 + LATENCY_ROUNDS):  # the first only warms up
+                start = time.perf_counter()
+                model.predict(request)
+                times.append(1e3 * (time.perf_counter() - start))
+            medians[str(rows)] = round(statistics.median(times[1:]), 1)
+        peak = model.peak_bytes
+    finally:
+        model.close()
+    machine = f"{platform.machine()}, {cores} cores, {platform.system()}, {date.today()}"
+    return {"milliseconds": medians, "machine": machine, "peak_bytes": peak}
+
+
+def page_values(name, report, batching, xla):
+    """What stands where `templates/README.md` has a name between two @."""
+    known, signatures = report["deployment"], report["graph"]["signatures"]
+    page, latency, text = known["page"], known["latency"]["milliseconds"], known["sample"]
+    reference = known["sample_reference"]
+    first, *others = reference.split(" ")
+    # Of an input of another name, the text.
+    said = {
+        "target": [reference],
+        # Of a single word half: a whole translation as prefix would show nothing.
+        "prefix": [first if others else first[: len(first) // 2]],
+        "source_ids": [known["sample_source_ids"]],
+    }
+    rows, curls = [], []
+    for signature, parts in signatures.items():
+        inputs = [_described(key, info, parts["defaults"]) for key, info in parts["inputs"].items()]
+        outputs = [_described(key, info) for key, info in parts["outputs"].items()]
+        rows.append(f"| `{signature}` | {'; '.join(inputs)} | {'; '.join(outputs)} |")
+        if signature == "serving_default":
+            continue
+        asked, given = {}, said
+        if "question" in parts["inputs"]:  # with a tab between, where the text has both
+            question, _, rest = text.partition("\t")
+            given = {**said, "question": [question], "text": [rest or text]}
+        for key in parts["inputs"]:
+            value = parts["defaults"].get(key, given.get(key, [text]))
+            asked[key] = float(f"{value:g}") if isinstance(value, float) else value
+        curls.append(curl(name, {"signature_name": signature, "inputs": asked}))
+    return {
+        "name": name,
+        "version": Path(report["directory"]).name,
+        "exported": known["exported"],
+        "tfformer": known["tfformer"],
+        "tensorflow": known["tensorflow"],
+        "batching": BATCHING if batching else NO_BATCHING,
+        "server": "a TensorFlow Serving that is started with XLA on, as\n`docker-compose.yml` does"
+        if xla
+        else "a stock\nTensorFlow Serving",
+        "xla": " --xla" if xla else "",
+        "curl": curl(name, {"instances": [text]}),
+        "curls": "\n".join(curls),
+        "signatures": "\n".join(rows),
+        "about": page["about"],
+        "command": page["command"],
+        "asked": _fill("\n".join(page["asked"]), {"text": shlex.quote(text), "name": name}),
+        "inputs": page["inputs"],
+        "max_batch_size": f"{known['limits']['max_batch_size']:,}",
+        "limits": _table(page["limits"]),
+        "costs": _table(page["costs"]),
+        "size": f"{sum(file['bytes'] for file in report['files'].values()) / 2**20:.1f}",
+        "parameters": f"{report['weights']['parameters']:,}",
+        "operations": f"{sum(report['graph']['ops'].values()):,}",
+        "batches": " / ".join(latency),
+        "milliseconds": " / ".join(f"{value:g}" for value in latency.values()),
+        "sample": f"{known['sample_source_tokens']:.0f} tokens in the mean",
+        "machine": known["latency"]["machine"],
+        "memory": f"{memory_limit(known):,}",
+        "peak": _peak(known["memory"]["peak_bytes"]),
+        "largest": f"{known['limits'].get('largest_request_bytes', 0) / 2**20:,.0f}",
+        "checks": str(len(report["checks"])),
+        "quick": _not_compared(report["not_compared"]),
+    }
+
+
+def _peak(measured):
+    """MiB, as the page says them; without a measurement, that they are assumed."""
+    assumed = "" if measured else " (assumed: the kernel told no peak)"
+    return f"{(measured or DEFAULT_PEAK) / 2**20:,.0f}{assumed}"
+
+
+def _not_compared(left_out):
+    """What the page says of an export by `--quick`; nothing of another."""
+    if not left_out:
+        return ""
+    items = "".join(f"\n- {what}" for what in left_out)
+    return f"\nIt was exported with `--quick`: it loads and answers, but not compared were{items}\n"
+
+
+def _table(rows):
+    """Rows of a Markdown table of two columns."""
+    return "\n".join(f"| {what} | {words} |" for what, words in rows.items())
+
+
+def curl(name, body, host="localhost:8501"):
+    """A command that asks a model by REST."""
+    quoted = shlex.quote(json.dumps(body, ensure_ascii=False))
+    return f"curl -d {quoted} http://{host}/v1/models/{name}:predict"
+
+
+def _described(key, info, defaults=None):
+    """An input or output: its name, type, shape and default value."""
+    sizes = ["B" if n == 0 else "?" if size is None else str(size)
+             for n, size in enumerate(info["shape"] or [])]  # fmt: skip
+    default = f" = {_shown(defaults[key])}" if defaults and key in defaults else ""
+    return f"`{key}` {info['dtype']} [{', '.join(sizes)}]{default}"
+
+
+def _with_flags(template, flags):
+    """The template with these flags as items of the list whose last line is `@flags@`."""
+
+    def items(match):
+        return "".join(f"{match[1]}- {flag}\n" for flag in flags)
+
+    return re.sub(r"(?m)^( *)@flags@\n", items, template)
+
+
+def _fill(template, values):
+    """The template with each @name@ replaced, once: a value may hold what looks like one."""
+    return re.sub("@([a-z_]+)@", lambda match: values[match[1]], template)
+
+
+def _shown(value):
+    return json.dumps(value) if isinstance(value, str) else f"{value:g}"

@@ -1,0 +1,94 @@
+"""What goes to a server and comes from it by gRPC, as Python's values; needs its protocol buffers.
+
+A size that a server claims is held against what it sent before room is made for it.
+"""
+
+import itertools
+import math
+
+from export.capi.fields import values_of
+from export.remote.answers import AnswerError, RequestError, as_text
+
+EMPTY_LISTS = 2**16
+
+
+def tensor(name, value, dtype):
+    """The TensorProto of an input; a `RequestError` if it cannot be of the type that is asked."""
+    import tensorflow as tf
+
+    try:
+        return tf.make_tensor_proto(value, None if dtype is None else tf.as_dtype(dtype))
+    except (TypeError, ValueError) as error:
+        message = f"input {name} cannot be of the server's type {dtype}: {error}"
+        raise RequestError("INVALID_ARGUMENT", message) from error
+
+
+def signatures_of(response):
+    """{signature: (types, outputs)}: {input: type}, and `check_outputs`'s declaration.
+
+    A number alone does not say which type it is.
+    """
+    from google.protobuf.message import DecodeError
+    from tensorflow_serving.apis import get_model_metadata_pb2
+
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    try:
+        fits = response.metadata["signature_def"].Unpack(signatures)
+    except DecodeError as error:
+        raise AnswerError("the metadata of the model is damaged") from error
+    if not fits:
+        raise AnswerError("the metadata of the model has no signature_def")
+    return {
+        name: (
+            {key: info.dtype for key, info in definition.inputs.items()},
+            {key: _declared(info) for key, info in definition.outputs.items()},
+        )
+        for name, definition in signatures.signature_def.items()
+    }
+
+
+def _declared(info):
+    shape = info.tensor_shape
+    sizes = [None if dim.size < 0 else dim.size for dim in shape.dim]
+    return _type_of(info.dtype), None if shape.unknown_rank else sizes
+
+
+def _type_of(number):
+    from tensorflow.core.framework import types_pb2
+
+    kinds = types_pb2.DataType
+    return kinds.Name(number) if number in kinds.values() else str(number)
+
+
+def outputs_of(response):
+    """{name: nested lists} of an answer; an `AnswerError` if a tensor is not what it says."""
+    return {name: _values(name, proto) for name, proto in response.outputs.items()}
+
+
+def _values(name, proto):
+    import tensorflow as tf
+
+    sizes = [dim.size for dim in proto.tensor_shape.dim]
+    fits = not proto.tensor_shape.unknown_rank and min(sizes, default=0) >= 0
+    if fits and not proto.tensor_content:
+        # Fewer values would be filled up with the last one, to any size.
+        fits = math.prod(sizes) == _count(proto)
+    # Nested lists of no value take room too.
+    lists = math.prod(itertools.takewhile(bool, sizes))
+    if not fits or lists > max(proto.ByteSize(), EMPTY_LISTS):
+        raise AnswerError(f"the server's output {name} has not the values of its shape {sizes}")
+    try:
+        return as_text(tf.make_ndarray(proto).tolist())
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
+        raise AnswerError(f"the server's output {name} is no tensor: {error}") from error
+
+
+def _count(proto):
+    """How many values a TensorProto lists; None if there is no such type."""
+    import tensorflow as tf
+
+    try:
+        dtype = tf.as_dtype(proto.dtype)
+    except TypeError:
+        return None
+    return len(values_of(proto, dtype.name)) // (2 if dtype.is_complex else 1)

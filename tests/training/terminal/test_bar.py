@@ -1,0 +1,63 @@
+"""The bar: what stands on a terminal, and that a log gets nothing of it."""
+
+import re
+
+import pytest
+from paths import ROOT
+from terminal import terminal
+
+from training.terminal.bar import Bar, console, fitting
+
+TIME = r"(-:--:--|\d+:\d\d:\d\d)"
+
+
+@pytest.mark.parametrize(("width", "shown"), [(80, 1), (140, 3)])
+def test_count_and_time_are_kept_and_as_many_figures_as_there_is_room_for(width, shown):
+    output, figures = terminal(width), ["loss 5.123", "accuracy 12.3 %", "lr 1.23e-03, and more"]
+    with Bar("epoch 12/20 of a [red]long[/red] training", 67_890, 7, output=output) as bar:
+        bar.to(12_345, figures)
+    last = output.file.rows()[-1]
+    assert re.search(rf" 12,345/67,890 .* {TIME}$", last)
+    assert len(last) <= width
+    assert [figure in last for figure in figures] == [n < shown for n in range(3)]
+    assert "of a [red]"[: width // 3 - 13] in last
+
+
+def test_a_total_that_is_not_known():
+    output = terminal(80)
+    with Bar("learning", unit="texts", output=output) as bar:
+        assert list(bar.over(iter(range(1000)))) == list(range(1000))
+        bar.advance(24)
+    assert bar.done == 1024
+    assert re.search(rf"^learning .* 1,024 texts .*{TIME}$", output.file.rows()[-1])
+
+
+def test_a_total_that_is_known_when_the_work_has_begun():
+    output = terminal(80)
+    with Bar("train.en.gz", 0, unit="kB", output=output) as bar:
+        bar.expect(1234)
+        bar.to(617)
+    assert re.search(rf"^train.en.gz ━*╸?╺?━* +617/1,234 kB .*{TIME}$", output.file.rows()[-1])
+
+
+def test_a_log_gets_lines_alone(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # of those who want colours in their logs
+    with Bar("exporting", unit="steps") as bar:
+        bar.step("writing ...")
+        bar.step("warning: a file was there")
+        bar.to(bar.done + 5, ["a figure"])
+    assert not bar.shown and bar.done == 1 + 5
+    assert capsys.readouterr() == ("", "writing ...\nwarning: a file was there\n")
+    assert not Bar("", output=console(quiet=True)).shown
+    assert not Bar("", output=terminal(80, "dumb")).shown and Bar("", output=terminal(80)).shown
+
+
+def test_fitting():
+    assert fitting(["abc", "de", "f"], 10) == "abc  de  f"
+    assert fitting(["abc", "de", "f"], 9) == "abc  de"
+    assert fitting(["abc"], 2) == fitting([], -1) == ""
+
+
+def test_both_packages_have_the_same():
+    ours, theirs = (ROOT / top / "terminal/bar.py" for top in ("training", "export"))
+    assert ours.read_text() == theirs.read_text()

@@ -1,0 +1,48 @@
+"""A directory for one process at a time; no link in it leads to a file of somebody else."""
+
+import os
+
+import pytest
+
+from training.trainer.lock import LOCK, alone
+
+
+def test_one_process_is_inside_at_a_time(tmp_path):
+    with alone(tmp_path / "run"):
+        (tmp_path / "run" / "file").touch()
+        with pytest.raises(OSError, match="run is in use already"), alone(tmp_path / "run", "use"):
+            raise AssertionError
+    with alone(tmp_path / "run"):
+        pass
+    assert (tmp_path / "run" / LOCK).stat().st_mode & 0o111 == 0
+    with alone(tmp_path / "other"):
+        pass
+    assert not (tmp_path / "other").exists(), "nothing was put into it"
+
+
+def test_a_lock_that_is_a_link_leads_to_no_file_of_the_user(tmp_path):
+    precious, run = tmp_path / "precious", tmp_path / "run"
+    precious.write_text("precious")
+    run.mkdir()
+    for link in (run / LOCK).symlink_to, (run / LOCK).hardlink_to:
+        link(precious)
+        if (run / LOCK).is_symlink():
+            with pytest.raises(OSError, match=f"{LOCK} must be a file of its own, got a link"):
+                with alone(run):
+                    raise AssertionError
+        else:
+            with alone(run):
+                pass
+        assert precious.read_text() == "precious"
+        (run / LOCK).unlink(missing_ok=True)
+        run.mkdir(exist_ok=True)
+    (run / LOCK).symlink_to(tmp_path / "new")
+    with pytest.raises(OSError, match="got a link"), alone(run):
+        raise AssertionError
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
+    os.mkfifo(tmp_path / LOCK)
+    with pytest.raises(OSError), alone(tmp_path):
+        raise AssertionError

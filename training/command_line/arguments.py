@@ -1,0 +1,241 @@
+"""The arguments of `training.train`: every setting of a recipe is one of them."""
+
+import argparse
+import dataclasses
+import math
+import sys
+import typing
+from pathlib import Path
+
+from training.command_line import options_file
+from training.data.reader import SOURCE_NAMES, TARGET_NAMES
+from training.recipe import CHOSEN, SEARCH, Recipe, options, recipe_names, tokens
+from training.recipe.families import FAMILY_TASKS
+from training.recipe.rules import AUTO
+from training.terminal.command import LARGEST, Number, Parser, without_its_package
+
+# The options that name other runs, in the order of `training.preparation.inherited.Runs`.
+RUNS = ("init", "init_encoder", "init_decoder", "distill", "teachers")
+
+
+def parser(text):
+    """The command's arguments.
+
+    Args:
+        text: the help's first part.
+    """
+    parser = _Parser("training.train", text, reads=RUNS)
+    parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
+    parser.add_argument("--run", type=Path, help="the run directory")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="options in TOML")
+    parser.add_argument(
+        "--print-config", action="store_true", help="write all options in TOML; train nothing"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on where the run was stopped, if it was begun"
+    )
+    _add_runs(parser)
+    parser.add_argument(
+        "--family", choices=FAMILY_TASKS, help="of the model; default the recipe's, or transformer"
+    )
+    _add_files(parser.add_argument_group("corpus"))
+    _add_tables(parser)
+    return parser
+
+
+def _add_runs(parser):
+    """The options that name other runs."""
+    parser.add_argument(
+        "--init", type=Path, metavar="RUN",
+        help="fine-tuning: begin with the sizes, the vocabulary and the weights of this run",
+    )  # fmt: skip
+    for half in ("encoder", "decoder"):
+        parser.add_argument(
+            f"--init-{half}", type=Path, metavar="RUN",
+            help=f"begin with the {half} of this run, also of one of another family, and with its "
+            "vocabulary",
+        )  # fmt: skip
+    parser.add_argument(
+        "--distill", type=Path, metavar="RUN",
+        help="learn this translator's vocabulary, and what it says of the sources in place of the "
+        "targets",
+    )  # fmt: skip
+    parser.add_argument(
+        "--teachers", type=Path, nargs="+", metavar="RUN",
+        help="learn the vocabulary of these translators and, beside the targets, the mean of what "
+        "they expect of each next token, see --teacher-weight",
+    )  # fmt: skip
+
+
+def _add_files(corpus):
+    """The options that name the files of a corpus."""
+    corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
+    corpus.add_argument(
+        "--source", type=Path, nargs="+", metavar="FILE",
+        help="a text file; a TSV without --target; for a tagger also a CoNLL file; or several, one "
+        "after the other",
+    )  # fmt: skip
+    add_columns(corpus)
+    corpus.add_argument(
+        "--target", type=Path, nargs="+", metavar="FILE", help="its translation, line by line"
+    )
+    corpus.add_argument(
+        "--alignments", type=Path, nargs="+", metavar="FILE",
+        help="which words of each pair belong together, in Pharaoh format (0-0 1-2), for "
+        "--guided-attention",
+    )  # fmt: skip
+    corpus.add_argument(
+        "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
+    )
+    corpus.add_argument("--val-target", type=Path)
+    corpus.add_argument(
+        "--labels", type=Path, nargs="+", metavar="FILE",
+        help="the labels of each line of --source, for a classifier or a tagger; or a TSV has them",
+    )  # fmt: skip
+    corpus.add_argument("--val-labels", type=Path)
+    corpus.add_argument(
+        "--text", type=Path, nargs="+", metavar="FILE",
+        help="plain text, for a language model: a line is a text, however long; or several files",
+    )  # fmt: skip
+    corpus.add_argument(
+        "--val-text", type=Path, help="for validation; default: 1 line in 20 is held out"
+    )
+
+
+def add_columns(parser):
+    """The option that says which columns of a TSV, or of a CoNLL file, are read."""
+    parser.add_argument(
+        "--columns", type=_columns, metavar="A,B",
+        help="of a TSV the columns of source (or text) and target (or label), by number or by the "
+        "name that the first line has: 2,1 or review,stars; a third is the group. Of a CoNLL file "
+        "the numbers of word and tag. Default: the first and second; CoNLL-U 2,4, other CoNLL the "
+        "first and the last",
+    )  # fmt: skip
+
+
+def _columns(text):
+    """What reads --columns; the first line of a file says whether it has them."""
+    names = [name.strip() for name in text.split(",")]
+    if not 2 <= len(names) == len(set(names)) <= 3 or "" in names or "0" in names:
+        rule = "be two or three different columns, such as 2,1 or review,stars"
+        raise argparse.ArgumentTypeError(f"must {rule}, got {text}")
+    if names[0].lower() in TARGET_NAMES and names[1].lower() in SOURCE_NAMES:
+        rule = f"name the source's (or text's) column first: {names[1]},{names[0]}"
+        raise argparse.ArgumentTypeError(f"must {rule}; got {text}")
+    return ",".join(names)
+
+
+def _add_tables(parser):
+    """The options of the model, of the search and of the recipe, each of its table."""
+    model = parser.add_argument_group(
+        "model", "Each replaces the preset's value, and the recipe's own. A run keeps its own."
+    )
+    for name, kind, help in model_options():
+        _add_option(model, name, kind, f"{help}; default the preset's")
+    search = parser.add_argument_group(SEARCH, "What the model is served with.")
+    for name, kind, help in search_options():
+        _add_option(search, name, kind, help)
+    shown, titles = {SEARCH: search}, groups()
+    for name, kind, help, default in options():
+        title = titles[name]
+        if title not in shown:
+            text = "Settings: each replaces the recipe's own value."
+            shown[title] = parser.add_argument_group(title, text)
+        default = "none" if default == "" else default
+        if name in CHOSEN:
+            default = f"{default}; without a recipe, chosen from the corpus"
+        _add_option(shown[title], name, kind, f"{help}; default {default}")
+
+
+class _Parser(Parser):
+    """A parser whose arguments may stand in a file, `--config`, before those of the line."""
+
+    def parse_args(self, arguments=None, namespace=None):
+        words = sys.argv[1:] if arguments is None else list(arguments)
+        config = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+        config.add_argument("--config", type=Path)
+        try:
+            path = config.parse_known_args(words)[0].config
+        except SystemExit:
+            path = None  # without a value: the whole parser says so, in one line
+        recipe = None
+        if path is not None:
+            try:
+                before, recipe = options_file.arguments_of(path, self)
+            except ValueError as error:
+                self.error(str(error))
+            # (What follows a list of files is none of them.)
+            words = [*before, f"--config={path}", *words]
+        found = super().parse_args(words, namespace)
+        if recipe and recipe.endswith(".py") and found.recipe is None:
+            self.error(
+                f"--config {path} names the recipe {recipe}, which is a program: to run it, give "
+                "it on the command line too"
+            )
+        found.recipe = found.recipe or recipe
+        if found.print_config:
+            self.reads = ()  # nothing is read of other runs
+        return found
+
+
+def flag(name):
+    """The option of a setting or of a field of the model."""
+    return f"--{name.replace('_', '-')}"
+
+
+def _add_option(group, name, kind, help):
+    if kind is bool:
+        group.add_argument(
+            flag(name), action=argparse.BooleanOptionalAction, default=None, help=help
+        )
+    else:
+        kind_of = _type(name, kind)
+        group.add_argument(flag(name), type=kind_of, metavar=kind.__name__.upper(), help=help)
+
+
+def _type(name, kind):
+    """What reads an option: any number that fits a machine's; its own bounds the recipe checks."""
+    most = 2**32 - 1 if name == "seed" else LARGEST  # as NumPy's seeds
+    whole = Number(int, -most, most)
+    if kind is tokens:
+        return lambda text: text if text == AUTO else whole(text)
+    if kind is float:
+        return Number(float, -math.inf, math.inf, nan=True)
+    return whole if kind is int else kind
+
+
+def groups():
+    """{name of a setting: the group of the help that it stands in}"""
+    fields = dataclasses.fields(Recipe)
+    return {f.name: f.metadata["group"] for f in fields if "group" in f.metadata}
+
+
+def model_options():
+    """The fields of the models' configurations that are options too: (name, type, help)."""
+    config, found = without_its_package("tfformer.config"), {}
+    for kind in vars(config).values():
+        if isinstance(kind, type) and issubclass(kind, config.StackOptions):
+            for name, *rest in fields_of(kind):
+                found.setdefault(name, (name, *rest))
+    return list(found.values())
+
+
+def fields_of(configuration):
+    """Yields (name, type, help) of a configuration's fields, but for its vocabularies."""
+    kinds = typing.get_type_hints(configuration)
+    for field in dataclasses.fields(configuration):
+        if field.name != "num_labels" and not field.name.endswith("vocabulary_size"):
+            # Of `int | None`, int.
+            kind = next(iter(typing.get_args(kinds[field.name])), kinds[field.name])
+            help, choices = field.metadata.get("help", ""), field.metadata.get("choices")
+            yield field.name, kind, f"{help}: {', '.join(choices)}" if choices else help
+
+
+def search_options():
+    """The options of the search that are no settings of their own: (name, type, help)."""
+    settings = {field.name for field in dataclasses.fields(Recipe)}
+    return [
+        (option.name, option.kind, f"{option.help}; default {option.default}")
+        for option in without_its_package("tfformer.search.options").KEPT.values()
+        if option.name not in settings
+    ]

@@ -1,0 +1,98 @@
+"""A file of options: `python -m training.train --config FILE`, and `--print-config` writes one.
+
+TOML, each key an option of the command without its two hyphens. What is in the file stands before
+the command line, so an option that is given there wins.
+"""
+
+import difflib
+import json
+import math
+import tomllib
+
+from training.terminal.command import without_its_package
+
+# Of the command line alone.
+NOT_IN_A_FILE = ("help", "config", "print-config", "resume")
+
+
+def arguments_of(path, parser):
+    """The command line that a file stands for.
+
+    Args:
+        path: the file.
+        parser: an `argparse.ArgumentParser`.
+
+    Returns:
+        (arguments, recipe): a list of words, and the value of the key "recipe" or None, which
+        stands first on the command line and has no option.
+
+    Raises:
+        ValueError: it is no such file, or a key is no option.
+    """
+    files = without_its_package("tfformer.files")
+    try:
+        values = tomllib.loads(files.read_bytes(path, files.LONGEST_TEXT).decode())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"--config {path}: {error}") from error
+    recipe = values.pop("recipe", None)
+    if not isinstance(recipe, str | None):
+        raise ValueError(f"--config {path}: recipe must be a word, got {recipe!r}")
+    options = {
+        name[2:]: action
+        for action in parser._actions
+        for name in action.option_strings
+        if name[2:] not in NOT_IN_A_FILE and not name.startswith("--no-")
+    }
+    arguments = []
+    for key, value in values.items():
+        name = key.replace("_", "-")
+        if name not in options:
+            near = difflib.get_close_matches(name, options, 1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise ValueError(f"--config {path}: {key} is no option{hint}")
+        arguments += _words(path, name, value, options[name])
+    return arguments, recipe
+
+
+def _words(path, name, value, action):
+    """What stands on the command line for a key and its value."""
+    if f"--no-{name}" in action.option_strings:
+        kind, fits = "true or false", isinstance(value, bool)
+    elif action.nargs == "+":
+        # A hyphen would start an option, with a file after it perhaps that is executed.
+        kind = "a list of words without a hyphen at the start"
+        fits = isinstance(value, list) and value and all(_is_value(v) for v in value)
+    else:
+        kind = "a number or a word"
+        fits = isinstance(value, int | float | str) and not isinstance(value, bool)
+    if not fits:
+        raise ValueError(f"--config {path}: {name} must be {kind}, got {value!r}")
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    return [f"--{name}", *value] if isinstance(value, list) else [f"--{name}={value}"]
+
+
+def _is_value(word):
+    return isinstance(word, str) and not word.startswith("-")
+
+
+def written(values):
+    """Options as TOML: {title: {name: value}} -> text. What is None is left out."""
+    lines = []
+    for title, options in values.items():
+        lines += [f"# {title}"] if options else []
+        for name, value in options.items():
+            if value is not None:
+                lines.append(f"{name.replace('_', '-')} = {_literal(value)}")
+        lines += [""] if options else []
+    return "\n".join(lines)
+
+
+def _literal(value):
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    return json.dumps(str(value), ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""What the corpora that are made from a seed share."""

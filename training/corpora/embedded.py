@@ -1,0 +1,82 @@
+"""What the embedded corpora share: pairs made from a seed, in three splits, and their command."""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Callable, Iterable
+
+from training.terminal.command import Number, Parser
+
+SPLITS = ("train", "val", "test")
+
+
+def split_of(key: str) -> str:
+    """The split that a text belongs to: of ten about eight are "train", one "val", one "test".
+
+    It depends on the text alone, so whatever the seeds and the counts, none is in two splits.
+    """
+    digest = hashlib.sha256(key.encode()).digest()  # hash() differs between processes
+    return {0: "test", 1: "val"}.get(int.from_bytes(digest[:8], "big") % 10, "train")
+
+
+def require_split(split: str) -> None:
+    """Raises a ValueError unless it is one of `SPLITS`."""
+    if split not in SPLITS:
+        raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
+
+
+def require_numbers(count: int, most: int, why: str, seed: int) -> None:
+    """Raises a ValueError unless a corpus may be asked for so many pairs, by this seed.
+
+    Args:
+        count: of the pairs.
+        most: that there are.
+        why: there are so many, in words.
+        seed: of the pairs.
+    """
+    if type(count) is not int or not 0 <= count <= most:
+        raise ValueError(f"count must be a whole number from 0 to {most} ({why}), got {count!r}")
+    if type(seed) is not int:
+        raise ValueError(f"seed must be a whole number, got {seed!r}")
+
+
+def main(
+    name: str,
+    description: str,
+    pairs: Callable[[str, int, int], Iterable[tuple[str, ...]]],
+    arguments: list[str] | None = None,
+) -> int:
+    """The command of a corpus, which prints pairs as tab-separated lines.
+
+    Args:
+        name: of the command.
+        description: of the command, for its help.
+        pairs: a function of split, count and seed that gives them, and raises a ValueError by
+            itself where it cannot.
+        arguments: the command line, without the program's name; by default that of the process.
+
+    Returns:
+        The exit status: 0; 1 or 130 after one line on stderr; wrong arguments leave by
+        `SystemExit(2)` with one line.
+    """
+    codes = (
+        "Exit codes: 0 printed; 1 the output is at fault; 2 wrong usage; 130 or 143 interrupted."
+    )
+    parser = Parser(name, f"{description}\n\n{codes}", prints=True)
+    parser.add_argument("--count", type=Number(int), default=20, help="pairs to print (default 20)")
+    parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
+    parser.add_argument(
+        "--seed", type=Number(int, 1 - 2**63, 2**63 - 1), default=0, help="default 0"
+    )
+
+    def run(options: argparse.Namespace) -> int:
+        try:
+            chosen = pairs(options.split, options.count, options.seed)
+        except ValueError as error:
+            parser.error(str(error))
+        sys.stdout.reconfigure(encoding="utf-8")
+        for pair in chosen:
+            print(*pair, sep="\t")
+        return 0
+
+    return parser.run(run, arguments)

@@ -1,0 +1,1 @@
+"""What the commands compute with a finished run: perplexity, scores of labels, reranking."""

@@ -1,0 +1,135 @@
+"""How the commands that ask a run let it search: the options of the search, an ensemble, and what
+chooses among several translations."""
+
+from pathlib import Path
+
+from training.terminal.command import LARGEST, Number, count, option_number, without_its_package
+
+# The options of how a run is served that the commands take which ask it.
+SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
+# The names of `training.evaluation.utility.UTILITIES`, without its packages.
+UTILITIES = ("bleu", "chrf")
+RERANKERS = {
+    "backward": "that translates the other way",
+    "right-to-left": "whose targets have their words in reverse order",
+}
+# The arguments of `add_search` that are runs.
+SEARCHED_RUNS = ("ensemble", "backward", "right_to_left")
+WEIGHT = 1.0  # of a reranker, where nothing else is said
+
+
+def add_search(parser):
+    """The options of a search, or of decoding at once; by default what the run is served with."""
+    known = without_its_package("tfformer.search.options")
+    for name in SEARCHED:
+        option = known.KEPT[name]
+        text = f"{option.help}; default: the run's own"
+        parser.add_argument(option.flag, type=option_number(option), help=text)
+    parser.add_argument(
+        "--ensemble",
+        type=Path,
+        nargs="+",
+        default=[],
+        metavar="RUN",
+        help="more runs of the same vocabulary, searched with this one as one",
+    )
+    mean = known.ENSEMBLE_MEAN
+    parser.add_argument(
+        mean.flag, choices=mean.choices, help=f"{mean.help}; default: {mean.default}"
+    )
+    parser.add_argument(
+        "--utility",
+        choices=UTILITIES,
+        help="minimum Bayes risk: of the hypotheses of the beam that which is most like all of "
+        "them, by this",
+    )
+    parser.add_argument(
+        "--samples",
+        type=count(),
+        metavar="INT",
+        help="with --utility: like so many translations that are drawn; default: none is",
+    )
+    for name, what in RERANKERS.items():
+        parser.add_argument(
+            f"--{name}", type=Path, metavar="RUN", help=f"rerank the hypotheses by a run {what}"
+        )
+        parser.add_argument(
+            f"--{name}-weight",
+            type=Number(float, 0, LARGEST),
+            metavar="FLOAT",
+            help=f"of what it says, to the 1 of the search; default {WEIGHT}",
+        )
+
+
+def search_options(arguments):
+    """The options of `SEARCHED` that were given, by name.
+
+    Raises:
+        ValueError: what was given does not go together.
+    """
+    given = {name: getattr(arguments, name) for name in SEARCHED}
+    given = {name: value for name, value in given.items() if value is not None}
+    if arguments.greedy and {"beam_width", "length_penalty"} & set(given):
+        raise ValueError("--beam-width and --length-penalty are of beam search, got --greedy")
+    if arguments.ensemble_mean and not arguments.ensemble:
+        raise ValueError("--ensemble-mean needs --ensemble")
+    rerankers = [name for name in RERANKERS if _of(arguments, name)]
+    if rerankers and arguments.utility:
+        raise ValueError(f"--utility and --{rerankers[0]} both choose: give one")
+    if arguments.samples and not arguments.utility:
+        raise ValueError("--samples needs --utility")
+    for name in RERANKERS:
+        if _of(arguments, f"{name}-weight") is not None and name not in rerankers:
+            raise ValueError(f"--{name}-weight needs --{name}")
+    if chooses(arguments) and arguments.greedy:
+        raise ValueError("--greedy finds one translation, and there is nothing to choose from")
+    if chooses(arguments) and getattr(arguments, "picture", None):
+        raise ValueError("--picture is of the run alone, not of what is chosen")
+    return given
+
+
+def chooses(arguments):
+    """Whether one of several translations is asked for."""
+    return bool(arguments.utility or any(_of(arguments, name) for name in RERANKERS))
+
+
+def others(arguments):
+    """The runs that take part besides the run itself."""
+    return [*arguments.ensemble, *filter(None, (_of(arguments, name) for name in RERANKERS))]
+
+
+def load_searched(arguments, options):
+    """What serves the run, by these options, or it and those of --ensemble as one; and chooses, if
+    it is to.
+
+    Raises:
+        ValueError: an option breaks its rule.
+        RunError: a run cannot be loaded, or is of another family.
+    """
+    from tfformer.models import ENCODER_DECODER
+    from tfformer.run import load_service, load_translator, read_config, require_family
+
+    if chooses(arguments) or arguments.ensemble:
+        require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
+    if arguments.ensemble:
+        options = {**options, "ensemble": [load_translator(run) for run in arguments.ensemble]}
+        if arguments.ensemble_mean:
+            options["ensemble_mean"] = arguments.ensemble_mean
+    service = load_service(arguments.run, **options)
+    if not chooses(arguments):
+        return service
+
+    from training.evaluation.reranking import BestOf, Choice
+
+    asked = {"utility": arguments.utility, "samples": arguments.samples or 0}
+    for name in RERANKERS:
+        if run := _of(arguments, name):
+            weight = _of(arguments, f"{name}-weight")
+            field = name.replace("-", "_")
+            asked[field] = load_translator(run)
+            asked[f"{field}_weight"] = WEIGHT if weight is None else weight
+    return BestOf(service, Choice(**asked))
+
+
+def _of(arguments, name):
+    return getattr(arguments, name.replace("-", "_"))

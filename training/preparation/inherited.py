@@ -1,0 +1,358 @@
+"""What a training takes over from other runs: all of one (`--init`), a half each (`--init-encoder`,
+`--init-decoder`), or what others say (`--distill`, `--teachers`).
+
+`init.json` in the prepared folder is the configuration of a model that begins with another's
+weights; `init.npz` has all of them, `halves.npz` those of its halves, and the others begin random.
+"""
+
+import dataclasses
+from pathlib import Path
+from typing import NamedTuple
+
+from tfformer import run
+from tfformer.config import NumberedOptions
+from tfformer.files import (
+    RunError,
+    pack,
+    read_arrays,
+    read_json,
+    unpack,
+    write_atomically,
+    write_json,
+)
+from tfformer.models import FAMILIES, RECURRENT
+from tfformer.text.tokenizer import Tokenizer
+from training.recipe.rules import require_positions
+from training.tasks import TASKS
+
+# The weights with a row, a column or a number for each piece of the vocabulary.
+BY_PIECE = (
+    "source_embedding/embeddings",
+    "target_embedding/embeddings",
+    "output_projection/kernel",
+    "output_projection/bias",
+)
+WHOLE, HALVES, CONFIGURATION = "init.npz", "halves.npz", "init.json"
+# The residual connection of self-attention: in a decoder, and in a language model.
+IN_A_DECODER, IN_A_LANGUAGE_MODEL = "/self_residual/", "/attention_residual/"
+# Numbers that no weight depends on.
+WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "activation_dropout")
+
+
+class Runs(NamedTuple):
+    """Other runs that a training takes something from, as run directories; None: of none.
+
+    init: its sizes, vocabulary and weights.
+    encoder, decoder: the sizes, the vocabulary and the weights of one half.
+    teacher: its vocabulary, and its translations as targets.
+    teachers: several, whose vocabulary is one, and what they expect of each next token.
+    """
+
+    init: Path | None = None
+    encoder: Path | None = None
+    decoder: Path | None = None
+    teacher: Path | None = None
+    teachers: tuple | None = None
+
+    @property
+    def halves(self):
+        """{the half: its run} of those that are given."""
+        given = {"encoder": self.encoder, "decoder": self.decoder}
+        return {half: directory for half, directory in given.items() if directory is not None}
+
+    def facts(self):
+        """{what: the name and the weights of a run, of several, or None}, for the model card."""
+        return {name: _named(given) for name, given in self._asdict().items()}
+
+    @property
+    def told_by(self):
+        """The runs whose vocabulary it must have, to learn what they say."""
+        return [directory for directory in (self.teacher, *(self.teachers or ())) if directory]
+
+
+NO_RUNS = Runs()
+
+
+def _named(directory):
+    if directory is None:
+        return None
+    if isinstance(directory, list | tuple):
+        return [_named(each) for each in directory]
+    return {
+        "run": Path(directory).resolve().name,
+        "weights": run.read_config(directory)["weights"],
+    }
+
+
+def take_over(folder, runs, recipe, side, learn):
+    """Writes what a training begins with into `folder`, if it is not random; returns the tokenizer.
+
+    Args:
+        folder: where it is prepared.
+        runs: a `Runs`.
+        recipe: a `Recipe`.
+        side: a function of `"source"` or `"target"` that gives the texts of the corpus.
+        learn: a function that gives the tokenizer of a training without other runs.
+
+    Raises:
+        RunError, ValueError: the runs do not fit each other or the recipe.
+    """
+    if runs.init is not None:
+        tokenizer = _begin_with(folder, runs.init, recipe, side)
+    elif runs.halves:
+        tokenizer = _begin_with_halves(folder, runs.halves, recipe, side, learn)
+    elif runs.told_by:
+        tokenizer = run.load_tokenizer(runs.told_by[0])
+    else:
+        return learn()
+    begins = runs.init is not None or runs.halves
+    for directory in runs.told_by:
+        if run.load_tokenizer(directory).sha256 != tokenizer.sha256:
+            whose = "the run to begin with" if begins else runs.told_by[0]
+            raise RunError(f"{directory} must have the vocabulary of {whose}, got another")
+    return tokenizer
+
+
+def _begin_with(folder, init, recipe, side):
+    """Writes a run's sizes and weights into `folder`; returns its tokenizer.
+
+    With new pieces, the embedding of each begins as the mean of those of the pieces that its text
+    was before. Dropout has no weights: where the recipe's model has one of its own, it is that.
+    """
+    # Read, not built: a model would draw from the generators that the run's own is made of.
+    known, old = run.read_config(init), run.load_tokenizer(init)
+    task = TASKS[recipe.task]
+    run.require_family(init, known, task.family)
+    config = read_configuration_of(task, known["model"], Path(init) / "config.json")
+    config = dataclasses.replace(
+        config, dropout=recipe.model_changes.get("dropout", config.dropout)
+    )
+    require_positions(config, recipe.max_tokens)
+    if recipe.new_pieces and config.one_vocabulary and not old.is_shared:
+        raise RunError(
+            f"new_pieces must be 0 with {config.one_vocabulary} of {init}, whose sides cut texts "
+            f"differently: they would learn other pieces, got {recipe.new_pieces}"
+        )
+    weights = unpack(run.read_checked(init, known, known["weights"]))
+    tokenizer = old
+    if recipe.new_pieces:
+        tokenizer = old.extended(side("source"), side("target"), recipe.new_pieces)
+        sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+        config = dataclasses.replace(
+            config, source_vocabulary_size=sizes[0], target_vocabulary_size=sizes[1]
+        )
+        made_of = {"source": tokenizer.made_of(old, "source")}
+        made_of["target"] = tokenizer.made_of(old, "target")
+        weights = {name: _longer(name, weight, made_of) for name, weight in weights.items()}
+    write_json(folder / CONFIGURATION, config.to_dict())
+    write_atomically(folder / WHOLE, pack(weights))
+    return tokenizer
+
+
+def _longer(name, weight, made_of):
+    """A weight with a row (or, in the output projection, a column) for each new piece."""
+    import numpy as np
+
+    if name not in BY_PIECE:
+        return weight
+    layer = name.split("/")[0]
+    side = "source" if layer == "source_embedding" else "target"
+    rows = weight.T if layer == "output_projection" else weight  # of a bias, numbers
+    new = [rows[ids].mean(axis=0) for ids in made_of[side]]
+    rows = np.concatenate([rows, np.array(new, rows.dtype).reshape(-1, *rows.shape[1:])])
+    return rows.T if layer == "output_projection" else rows
+
+
+# The halves.
+
+
+def _begin_with_halves(folder, halves, recipe, side, learn):
+    """Writes sizes and weights of one half, or of both, into `folder`; returns the tokenizer.
+
+    A side has the vocabulary of the run that its half is from; the other side has the same, or
+    learns its own with `shared_vocabulary=False`, or where it is of labels. Both embeddings come
+    with their halves, so two runs need two of them. Cross-attention begins random, unless both
+    halves are of one run. A model of one stack takes that half which its stack is.
+    """
+    task = TASKS[recipe.task]
+    kind = FAMILIES[task.family].configuration
+    if wrong := sorted(set(halves) - {getattr(kind, "HALF", half) for half in halves}):
+        raise RunError(
+            f"--init-{wrong[0]} is for a model that has one, got the family {task.family!r}"
+        )
+    if task.family == RECURRENT:
+        raise RunError(
+            "--init-encoder and --init-decoder are for Transformers, got a recurrent model"
+        )
+    found = {half: _Half(half, directory, kind) for half, directory in halves.items()}
+    labels = task.label_table(side("target"))
+    tokenizer = _tokenizer(found, recipe, labels, learn)
+    sizes = {}
+    for half in found.values():
+        for name, value in half.sizes().items():
+            if sizes.setdefault(name, value) != value:
+                raise RunError(
+                    f"{name} of both halves must be one, got {sizes[name]!r} of the encoder's run "
+                    f"and {value!r} of the decoder's"
+                )
+    is_one = len({Path(directory).resolve() for directory in halves.values()}) == 1
+    changes = dict(recipe.model_changes)
+    if len(found) == 2 and not is_one:
+        changes.setdefault("tie_embeddings", "target")
+    recipe = dataclasses.replace(recipe, model_changes={**changes, **sizes})
+    vocabularies = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size
+    config = task.configuration(recipe, *vocabularies, tokenizer.is_shared)
+    if len(found) == 2 and not is_one and config.tie_embeddings == "all":
+        raise RunError(
+            "tie_embeddings must be 'target' or 'none' with halves of two runs, whose embeddings "
+            "are two, got 'all'"
+        )
+    require_positions(config, recipe.max_tokens)
+    weights = {}
+    for half in found.values():
+        weights |= half.weights(config, with_cross_attention=is_one and len(found) == 2)
+    write_json(folder / CONFIGURATION, config.to_dict())
+    write_atomically(folder / HALVES, pack(weights))
+    return tokenizer
+
+
+def _tokenizer(halves, recipe, labels, learn):
+    """The tokenizer of a model with these halves; `labels` are its target's side, or None."""
+    sides = {half.into: half.vocabulary for half in halves.values()}
+    if labels is not None:
+        sides["target"] = labels
+    elif len(sides) == 1 and not recipe.shared_vocabulary:
+        learned = learn()
+        sides = {"source": learned.source, "target": learned.target, **sides}
+    source = sides.get("source") or sides["target"]
+    return Tokenizer(source, sides.get("target") or source)
+
+
+class _Half:
+    """The encoder or the decoder of a run, for a model whose configuration is of class `kind`."""
+
+    def __init__(self, half, directory, kind):
+        self.half, self.directory = half, directory
+        self.side = "source" if half == "encoder" else "target"
+        # A model of one side reads the tokenizer's source.
+        self.alone = hasattr(kind, "HALF")
+        self.into = "source" if self.alone else self.side
+        self.known = run.read_config(directory)
+        self.family = run.read_family(directory, self.known)
+        path = Path(directory) / "config.json"
+        self.config = read_configuration_of(FAMILIES[self.family], self.known["model"], path)
+        self.has_two = hasattr(self.config, "num_encoder_layers")
+        if self.family == RECURRENT:
+            raise RunError(f"{directory} is a run of the family {self.family!r}: it has no halves")
+        if half == "decoder" and getattr(self.config, "share_halves", False):
+            raise RunError(
+                f"{directory} has no decoder of its own, but its encoder's layers: share_halves is "
+                "True"
+            )
+        self._weights = unpack(run.read_checked(directory, self.known, self.known["weights"]))
+        if not any(name.startswith(f"{half}/") for name in self._weights):
+            raise RunError(f"{directory} is a run of the family {self.family!r}: it has no {half}")
+        tokenizer = run.load_tokenizer(directory)
+        self.vocabulary = getattr(tokenizer, self.side if self.has_two else "source")
+
+    def sizes(self):
+        """The options that its weights depend on, by name."""
+        options = dataclasses.fields(NumberedOptions)
+        found = {f.name: getattr(self.config, f.name) for f in options}
+        layers = f"num_{self.half}_layers"
+        number = getattr(self.config, layers if self.has_two else "num_layers")
+        found["num_layers" if self.alone else layers] = number
+        return {name: value for name, value in found.items() if name not in WITHOUT_WEIGHTS}
+
+    def weights(self, config, with_cross_attention):
+        """Its weights by the names that they have in a model of this configuration."""
+        found = {}
+        for name, weight in self._weights.items():
+            if name.startswith(f"{self.half}/") and ("/cross_" not in name or with_cross_attention):
+                found[self._named(name)] = weight
+        side = "" if self.alone else f"{self.side}_"
+        shared = not self.alone and config.tie_embeddings == "all"
+        found[f"{'target_' if shared else side}embedding/embeddings"] = self._of_side("embedding")
+        if config.positions == "learned":
+            found[f"{side}positions/embeddings"] = self._of_side("positions")
+        kernel, bias = "output_projection/kernel", "output_projection/bias"
+        untied = getattr(config, "tie_embeddings", "all") == "none"
+        if self.half == "decoder" and untied and kernel in self._weights:
+            found[kernel] = self._weights[kernel]
+        if self.half == "decoder" and getattr(config, "output_bias", False):
+            if bias in self._weights:
+                found[bias] = self._weights[bias]
+        return found
+
+    def _named(self, name):
+        """What a weight of the half is called there; a language model is a decoder whose layers are
+        those of an encoder."""
+        if self.half == "encoder" or self.alone != self.has_two:
+            return name
+        renamed = (IN_A_DECODER, IN_A_LANGUAGE_MODEL)
+        return name.replace(*(renamed if self.alone else renamed[::-1]))
+
+    def _of_side(self, what):
+        """The embedding, or the positions, of its side."""
+        names = [f"{self.side}_{what}", f"target_{what}"] if self.has_two else [what]
+        return next(
+            self._weights[n] for name in names if (n := f"{name}/embeddings") in self._weights
+        )
+
+
+# What was written.
+
+
+class Beginning(NamedTuple):
+    """What a training begins with.
+
+    config: the model's configuration.
+    weights: by name; None: random ones.
+    partly: whether these are some of its weights, and the others random.
+    """
+
+    config: object
+    weights: dict | None = None
+    partly: bool = False
+
+
+def beginning(prepared, task, recipe, tokenizer):
+    """The `Beginning` of a training.
+
+    Args:
+        prepared: the folder of what a training was prepared with.
+        task: a `Task`.
+        recipe: a `Recipe`, which says how large the model is unless it begins with another run.
+        tokenizer: the `Tokenizer` of that folder.
+    """
+    if (begun := read_init(prepared, task)) is not None:
+        return begun
+    sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
+    return Beginning(task.configuration(recipe, *sizes, tokenizer.is_shared))
+
+
+def read_init(folder, task):
+    """The `Beginning` that was taken over from other runs, or None.
+
+    Raises:
+        RunError: it is damaged.
+    """
+    config, partly = read_init_configuration(folder, task), (folder / HALVES).exists()
+    if config is None:
+        return None
+    return Beginning(config, read_arrays(folder / (HALVES if partly else WHOLE)), partly)
+
+
+def read_init_configuration(folder, task):
+    """The configuration of what a training begins with, or None. Raises RunError."""
+    path = folder / CONFIGURATION
+    return read_configuration_of(task, read_json(path), path) if path.exists() else None
+
+
+def read_configuration_of(reader, fields, path):
+    """The configuration of the fields that a file has, as a task or a family reads them. Raises
+    RunError, which names the file."""
+    try:
+        return reader.read_configuration(fields)
+    except (TypeError, ValueError) as error:
+        raise RunError(f"{path} is damaged: {error}") from error

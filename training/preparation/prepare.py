@@ -1,0 +1,259 @@
+"""What a training prepares once, before its first step: settings, tokenizer, corpus, beginning.
+
+They are written beside and renamed, so that a run has all of them or none. They do not change when
+it is resumed. `corpus.json` says where all of it is from, for the model card.
+"""
+
+import dataclasses
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+from tfformer.files import (
+    CHECKSUM,
+    RunError,
+    read_bytes,
+    read_json,
+    sync,
+    write_atomically,
+    write_json,
+)
+from tfformer.text.tokenizer import FILES, SIDES, Tokenizer
+from training.data.noise import Noise
+from training.data.reader import CorpusReport
+from training.preparation.distillation import distilled
+from training.preparation.inherited import (
+    NO_RUNS,
+    WHOLE,
+    beginning,
+    read_init_configuration,
+    take_over,
+)
+from training.preparation.teachers import keep_teachers
+from training.recipe import SETTLED_BY_INIT, TRANSLATION, options, plan
+from training.recipe.rules import require_vocabulary
+from training.tasks import TASKS
+from training.terminal.bar import Bar
+
+PREPARED = "prepared"
+CORPUS = "corpus.json"
+SETTINGS = "recipe.json"
+# What is done with another run, in words.
+DOES = {
+    "init": "beginning with {} ...",
+    "encoder": "beginning with the encoder of {} ...",
+    "decoder": "beginning with the decoder of {} ...",
+    "teacher": "the targets are translations by {} ...",
+    "teachers": "beside the targets it learns how likely each token is to {} ...",
+}
+# All texts of a split; their sha256 is the one that older runs know.
+TEXT = {"train": "train/text.bin", "val": "val/text.bin"}
+
+
+def prepare(folder, recipe, data, say, runs=NO_RUNS):
+    """Writes settings, tokenizer and corpus, and what other runs bring.
+
+    Args:
+        folder: where; it appears when all is there.
+        recipe: the `Recipe`.
+        data: the folder of its corpus, or None.
+        say: called with a line for each step.
+        runs: other runs that the training takes something from. Default: none.
+
+    Raises:
+        RunError, CorpusError, ValueError: nothing is left behind.
+    """
+    task, partial = TASKS[recipe.task], folder.with_name(f"{PREPARED}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+
+        def cleaned(split, report):
+            return task.clean(recipe.read(split, data, report), report, recipe)
+
+        def side(name):
+            report = CorpusReport(unit=task.unit)
+            yield from (getattr(pair, name) for pair in cleaned("train", report))
+            report.require_some("the training corpus")
+
+        def learn():
+            say("learning the vocabulary ...")
+            with Bar("learning the vocabulary", unit="texts") as bar:
+                sides = (bar.over(side(name)) for name in SIDES)
+                return task.vocabulary(*sides, recipe)
+
+        for what, named in runs._asdict().items():
+            if named:
+                names = named if what == "teachers" else [named]
+                say(DOES[what].format(", ".join(map(str, names))))
+        tokenizer = take_over(partial, runs, recipe, side, learn)
+        # A vocabulary that came with `init` may not allow what the recipe asks for.
+        require_vocabulary(recipe, tokenizer.is_shared)
+        if runs.teachers:
+            config = beginning(partial, task, recipe, tokenizer).config
+            keep_teachers(partial, runs.teachers, config, recipe)
+        Noise(tokenizer, recipe.subword_sampling)
+        for name in SIDES:
+            own = getattr(tokenizer, name)
+            write_atomically(partial / f"{name}{own.suffix}", own.content)
+        facts = {"origin": recipe.origin, **runs.facts()}
+        for split in ("train", "val"):
+            report = CorpusReport(unit=task.unit)
+            pairs = cleaned(split, report)
+            if split == "train" and runs.teacher is not None:
+                pairs = distilled(pairs, runs.teacher, report)
+            with Bar(f"preparing {split}", unit=f"{task.unit}s") as bar:
+                pairs = bar.over(pairs)
+                task.write_corpus(
+                    partial / split, pairs, tokenizer, recipe.max_tokens, report, split
+                )
+            say(f"{split}: {report}")
+            facts[split] = dataclasses.asdict(report)
+        if recipe.choose:
+            corpus = task.corpus(partial / "train")
+            names, recipe = recipe.choose, plan.chosen(recipe, task, corpus, tokenizer)
+            found = (f"--{name.replace('_', '-')} {getattr(recipe, name)}" for name in names)
+            say(f"chosen from the corpus: {', '.join(found)}")
+        write_json(partial / SETTINGS, _settings(partial, recipe), checked=True)
+        facts["files"] = _checksums(partial)
+        for split in ("train", "val"):
+            facts[split]["sha256"] = facts["files"][f"{split}/{task.corpus.content}"]
+        write_json(partial / CORPUS, facts, checked=True)
+        sync(*partial.rglob("*"), partial)
+        os.replace(partial, folder)
+        sync(folder.parent)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def require_undamaged(folder):
+    """Compares each prepared file with its checksum, and makes those that an older run lacks.
+
+    Older runs know the checksums of their texts alone. `recipe.json` and `corpus.json` have their
+    own, which reading them compares.
+
+    Raises:
+        RunError: a file is damaged or missing, which is named.
+    """
+    try:
+        facts = read_json(folder / CORPUS)
+    except FileNotFoundError as error:
+        if CHECKSUM.encode() in (folder / SETTINGS).read_bytes():
+            raise RunError(f"{folder / CORPUS} is missing") from error
+        return  # begun before there was one
+    try:
+        known = facts.get("files") or {TEXT[split]: facts[split]["sha256"] for split in TEXT}
+        expected = {name: str(digest) for name, digest in known.items()}
+    except (AttributeError, KeyError, TypeError) as error:
+        raise RunError(f"{folder / CORPUS} is damaged: {error!r}") from error
+    found = _checksums(folder)
+    for name, digest in expected.items():
+        if found.get(name) != digest:
+            what = "is damaged" if name in found else "is missing"
+            raise RunError(
+                f"{folder / name} {what}: its sha256 must be {digest}, got {found.get(name)}"
+            )
+    if "files" not in facts:
+        settings = read_json(folder / SETTINGS)
+        write_json(folder / SETTINGS, settings, checked=True)
+        write_json(folder / CORPUS, {**facts, "files": found}, checked=True)
+
+
+def _checksums(folder):
+    """{path in the folder: sha256} of all prepared files but the two that have their own."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    names = [path.relative_to(folder).as_posix() for path in paths if path.suffix != ".partial"]
+    return {name: _sha256(folder, name) for name in names if name not in (SETTINGS, CORPUS)}
+
+
+def _sha256(folder, name):
+    with open(folder / name, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_tokenizer(folder):
+    """The tokenizer that was prepared; each side has a file, also where both are one.
+
+    Raises:
+        RunError: a file is missing or damaged.
+    """
+    paths = [path for name in FILES if (path := Path(folder) / name).exists()]
+    files = {path.name: read_bytes(path) for path in paths}
+    try:
+        if missing := [side for side in SIDES if not any(name.startswith(side) for name in files)]:
+            raise ValueError(f"there is no file of the {missing[0]}'s vocabulary")
+        return Tokenizer.from_files(files)
+    except ValueError as error:
+        raise RunError(f"{folder} is damaged: {error}") from error
+
+
+def read_settings(directory, recipe):
+    """The recipe with the settings that a run was begun with.
+
+    Those that were not there yet when it was begun do nothing, whatever the recipe has now.
+
+    Raises:
+        RunError: it was never begun.
+    """
+    path = Path(directory) / PREPARED / SETTINGS
+    try:
+        settings = read_json(path)
+    except FileNotFoundError as error:
+        raise RunError(f"{directory} has no training to resume") from error
+    later = {name: value for name, *_, value in options() if name not in SETTLED_BY_INIT}
+    later |= {"cores": 1, "task": TRANSLATION, "search": {}}
+    try:
+        return dataclasses.replace(recipe, **{**later, **settings})
+    except TypeError as error:
+        raise RunError(f"{path} is of another version: {error}") from error
+
+
+def read_sizes(directory, recipe):
+    """The fields of the model that a run was begun with, by name: what cannot be another any more.
+
+    Args:
+        directory: the run directory.
+        recipe: its `Recipe`, of `read_settings`.
+
+    Raises:
+        RunError: a file of the run is damaged.
+    """
+    task = TASKS[recipe.task]
+    config = read_init_configuration(Path(directory) / PREPARED, task)
+    if config is None:
+        config = task.configuration(recipe, recipe.vocabulary_size, shared=recipe.shared_vocabulary)
+    return config.to_dict()
+
+
+def read_origin(directory):
+    """Where a run's corpus is from, in words; None if that is not known.
+
+    Raises:
+        RunError: the file that says it is damaged.
+    """
+    path = Path(directory) / PREPARED / CORPUS
+    return read_json(path).get("origin") if path.exists() else None
+
+
+def read_taken(directory):
+    """What a run that was begun has taken from other runs, as `Runs.facts` says it.
+
+    Raises:
+        RunError: the file that says it is damaged.
+    """
+    path = Path(directory) / PREPARED / CORPUS
+    facts = read_json(path) if path.exists() else {}
+    return {name: facts.get(name) for name in NO_RUNS.facts()}
+
+
+def write_settings(directory, recipe):
+    """Remembers settings that were changed when a run was resumed."""
+    folder = Path(directory) / PREPARED
+    write_json(folder / SETTINGS, _settings(folder, recipe), checked=True)
+
+
+def _settings(folder, recipe):
+    """The recipe's, but for those that a run which was begun with has settled."""
+    settled = SETTLED_BY_INIT if (folder / WHOLE).exists() else ()
+    return {name: value for name, value in recipe.settings().items() if name not in settled}

@@ -1,0 +1,298 @@
+"""A recipe: every number of a training, each with its reason in the file that sets it."""
+
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from training.data.reader import Pair
+from training.recipe.families import TRANSLATION
+from training.recipe.rules import AUTO, check
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+# What a tokenizer brings with it that is learned already, and what the run of --init does.
+VOCABULARY = {"vocabulary_size", "vocabulary_kind", "shared_vocabulary", "split_digits"}
+SETTLED_BY_INIT = {"preset", "model_changes"} | VOCABULARY
+# What is chosen where neither a recipe nor an option has, see `training.recipe.plan`: for a small
+# corpus nearly what the recipe multi30k has; `FOR_LARGE`, below, for a large one.
+FOR_SMALL = {
+    "preset": "tiny",
+    "batch_tokens": 2048,
+    "optimizer": "muon",
+    "weight_decay": 0.7,
+    "cooldown": 0.2,
+}
+CHOSEN = (*FOR_SMALL, "warmup_steps", "learning_rate_scale")
+
+
+# The groups of settings, as the command's help shows them.
+CORPUS, TRAINING = "corpus and vocabulary", "training"
+REGULARISATION, DEVICES, SEARCH = "regularisation", "devices and precision", "search"
+METHODS = "training methods"
+
+
+def setting(group, default, help, kind=None):
+    """A field of a recipe that is an option of the command as well, of the default's type."""
+    metadata = {"group": group, "help": help, "kind": kind}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def tokens(text):
+    """A number of tokens, or `AUTO`."""
+    return AUTO if text == AUTO else int(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    """What `python -m training.train` needs to know.
+
+    Args:
+        pairs: a function of a split (`"train"`, `"val"` or `"test"`) and the folder given with
+            `--data` (or None) that gives the split's pairs. Parameters that it may have besides:
+            `source_language` and `language`, for a corpus of several; `report`, a `CorpusReport`
+            or None, for `read_pairs` to count in. Default: the recipe has no corpus of its own,
+            and is for the files of `--source` and `--target`.
+        model_changes: fields of the model's configuration that replace the preset's.
+        search: options of the search that the model is served with, by the names of
+            `tfformer.search.options`, besides `beam_width` and `length_penalty`.
+        origin: where the pairs are from, in words, for the model card.
+        task: a name in `training.tasks.TASKS`.
+        choose: names of settings that are chosen from the corpus when a run is prepared, see
+            `training.recipe.plan`. No setting of a run.
+    """
+
+    pairs: Callable[[str, Path | None], Iterable[Pair]] | None = None
+    model_changes: dict = dataclasses.field(default_factory=dict)
+    search: dict = dataclasses.field(default_factory=dict)
+    origin: str = ""
+    task: str = TRANSLATION
+    choose: tuple = ()
+    preset: str = setting(TRAINING, "base", "the model's size: tiny, base or big")
+    vocabulary_size: int = setting(CORPUS, 8000, "ids a SentencePiece model has at most")
+    vocabulary_kind: str = setting(CORPUS, "unigram", "unigram, bpe or char")
+    shared_vocabulary: bool = setting(CORPUS, True, "one SentencePiece model for both sides")
+    split_digits: bool = setting(CORPUS, False, "every digit is a piece of its own")
+    max_characters: int = setting(CORPUS, 1000, "a pair with a longer side is dropped")
+    max_tokens: int = setting(CORPUS, 128, "a pair with a longer side is dropped")
+    max_length_ratio: float = setting(
+        CORPUS, 9.0, "a pair with a larger ratio is dropped; inf: none"
+    )
+    batch_tokens: int | str = setting(
+        TRAINING,
+        4096,
+        "tokens of one side in a batch, padding counted; auto: as many as a GPU holds",
+        tokens,
+    )
+    accumulate: int = setting(
+        DEVICES, 1, "parts that a device computes its rows in, to need less memory"
+    )
+    cores: int = setting(
+        DEVICES,
+        0,
+        "parts that a CPU computes a batch in, side by side; 0: one for each core, up to 8, "
+        "that gets 512 tokens, and one with a strategy",
+    )
+    strategy: str = setting(DEVICES, "none", "of the devices: none, mirrored, multiworker or tpu")
+    epochs: int = setting(TRAINING, 20, "passes over the corpus at most")
+    max_minutes: float = setting(
+        TRAINING, 0.0, "stop after the epoch that passes this time; 0 is no limit"
+    )
+    optimizer: str = setting(
+        TRAINING, "adam", "adam, the paper's, or muon, which learns in fewer steps"
+    )
+    warmup_steps: int = setting(TRAINING, 4000, "steps in which the learning rate rises")
+    warmup: bool = setting(
+        TRAINING, True, "the learning rate rises; without, it is at its peak from the first step"
+    )
+    learning_rate_scale: float = setting(TRAINING, 1.0, "factor of the paper's learning rate")
+    cooldown: float = setting(
+        TRAINING, 0.0, "share of the steps, at the end, in which it falls to zero"
+    )
+    source_language: str = setting(CORPUS, "", "of the source: en, de, ...")
+    language: str = setting(
+        CORPUS, "", "of the target, for BLEU as the Multi30K literature counts it"
+    )
+    smoothing: float = setting(REGULARISATION, 0.1, "label smoothing")
+    class_weights: str = setting(
+        REGULARISATION, "none", "of a classifier's labels: none, or balanced: rare ones weigh more"
+    )
+    r_drop: float = setting(
+        REGULARISATION, 0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once"
+    )
+    r_drop_from: int = setting(REGULARISATION, 0, "epochs, the first, without R-Drop")
+    both_ways: int = setting(
+        REGULARISATION, 0, "epochs, the first, in which half of the pairs are turned round"
+    )
+    subword_sampling: float = setting(
+        REGULARISATION,
+        0.0,
+        "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none",
+    )
+    subword_sampling_from: int = setting(
+        REGULARISATION, 0, "epochs, the first, without subword sampling"
+    )
+    word_dropout: float = setting(
+        REGULARISATION, 0.0, "share of the pieces that both sides see as unk"
+    )
+    glancing: float = setting(
+        METHODS,
+        0.0,
+        "of mask-predict: what a first pass gets wrong, this share of it is shown to the second; "
+        "0: any number of tokens is shown, in one pass",
+    )
+    objective: str = setting(
+        METHODS,
+        "cross-entropy",
+        "to the smoothed target: cross-entropy, kl (the same gradient) or squared distance",
+    )
+    scheduled_sampling: float = setting(
+        METHODS,
+        0.0,
+        "share of the target's tokens, at the end, that the decoder reads from a first pass of its "
+        "own; 0: none, teacher forcing",
+    )
+    scheduled_sampling_decay: str = setting(
+        METHODS, "linear", "how the share rises: linear, exponential or inverse-sigmoid"
+    )
+    scheduled_sampling_by: str = setting(
+        METHODS, "argmax", "what is read: argmax, sampled, or mixed embeddings of the likeliest"
+    )
+    scheduled_sampling_passes: int = setting(METHODS, 2, "passes over a batch, the last learns")
+    guided_attention: float = setting(
+        METHODS,
+        0.0,
+        "weight of a penalty that pulls heads of the cross-attention to the diagonal, or to "
+        "--alignments",
+    )
+    guided_heads: int = setting(
+        METHODS, 1, "heads of each decoder layer that are guided, the first; 0: all"
+    )
+    reward: str = setting(
+        METHODS,
+        "none",
+        "BLEU of drawn translations as a reward, with --init, and without smoothing: minimum-risk "
+        "or self-critical",
+    )
+    reward_samples: int = setting(METHODS, 8, "translations that are drawn for each source")
+    teacher_weight: float = setting(
+        METHODS, 0.5, "of --teachers: share of the loss that is theirs; the targets have the rest"
+    )
+    weight_decay: float = setting(
+        REGULARISATION,
+        0.0,
+        "share of a matrix that a step takes away, as a multiple of the learning rate",
+    )
+    clip_norm: float = setting(
+        TRAINING, 1.0, "global norm of the gradient at most; 0 does not clip"
+    )
+    dtype: str = setting(
+        DEVICES,
+        "float32",
+        "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16; auto: mixed_bfloat16 where "
+        "the machine has it",
+    )
+    seed: int = setting(TRAINING, 0, "of the weights, the dropout and the order of the data")
+    validate_every: int = setting(TRAINING, 1, "epochs from one validation to the next")
+    patience: int = setting(
+        TRAINING, 0, "stop after so many validations without a better model; 0 never"
+    )
+    average: int = setting(
+        TRAINING, 5, "checkpoints of the last epochs whose average is tried at the end"
+    )
+    checkpoint_steps: int = setting(
+        TRAINING, 500, "steps from one checkpoint to the next inside an epoch"
+    )
+    freeze: str = setting(
+        TRAINING, "", "parts that do not learn: encoder, decoder, embeddings; with commas"
+    )
+    new_pieces: int = setting(
+        TRAINING, 0, "with --init: pieces that the vocabulary is extended by at most"
+    )
+    beam_width: int = setting(SEARCH, 4, "of the search that the model is served with")
+    length_penalty: float = setting(SEARCH, 0.6, "of the search that the model is served with")
+
+    def __post_init__(self):
+        check(self)
+
+    def read(self, split, data, report=None):
+        """The pairs of a split; `pairs` gets of languages and report what it asks for."""
+        if self.pairs is None:
+            raise ValueError(
+                "the recipe has no corpus of its own: give --source and --target beside it"
+            )
+        known = {
+            "source_language": self.source_language,
+            "language": self.language,
+            "report": report,
+        }
+        asked = known.keys() & inspect.signature(self.pairs).parameters.keys()
+        return self.pairs(split, data, **{name: known[name] for name in asked})
+
+    def frozen(self):
+        """The parts that do not learn, by name."""
+        return [part.strip() for part in self.freeze.split(",") if part.strip()]
+
+    def settings(self):
+        """All that is a number or a word, by name: what a run is resumed with.
+
+        Without a task it is translation, without a search it is the usual one, as of the runs of
+        before there were others.
+        """
+        fields = dataclasses.fields(self)
+        others = ("pairs", "origin", "choose")
+        found = {f.name: getattr(self, f.name) for f in fields if f.name not in others}
+        if self.task == TRANSLATION:
+            del found["task"]
+        if not self.search:
+            del found["search"]
+        return found
+
+
+def options():
+    """The fields that are options of the command: (name, type, help, default)."""
+    for field in dataclasses.fields(Recipe):
+        if "help" in field.metadata:
+            kind = field.metadata["kind"] or type(field.default)
+            yield field.name, kind, field.metadata["help"], field.default
+
+
+# The defaults, which are the paper's.
+FOR_LARGE = {name: default for name, *_, default in options() if name in FOR_SMALL}
+
+
+def recipe_names():
+    """The recipes of this folder by name."""
+    return sorted(path.stem for path in RECIPES.glob("[!_]*.py"))
+
+
+def require_recipe(name):
+    """Raises a ValueError unless a recipe of this project has the name, or a Python file does."""
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise ValueError(f"recipe must be a Python file or a name, got {name}: no such file")
+    elif name not in recipe_names():
+        raise ValueError(f"recipe must be one of {recipe_names()} or a path, got {name!r}")
+
+
+def load_recipe(name):
+    """The `RECIPE` of a recipe of this project by name, or of any Python file by path.
+
+    Raises:
+        ValueError: there is none.
+    """
+    require_recipe(name)
+    if name.endswith(".py"):
+        spec = importlib.util.spec_from_file_location("recipe", name)
+        module = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            # Whatever is wrong with a file that the user wrote.
+            raise ValueError(f"recipe {name}: {type(error).__name__}: {error}") from error
+    else:
+        module = importlib.import_module(f"training.recipes.{name}")
+    if not isinstance(getattr(module, "RECIPE", None), Recipe):
+        raise ValueError(f"recipe {name} must define RECIPE = Recipe(...)")
+    return module.RECIPE

@@ -1,0 +1,1 @@
+"""The training itself: set-up, `fit`, validation, checkpoints, resume."""

@@ -1,0 +1,306 @@
+"""The training itself: a plain `compile` and `fit`, epoch by epoch, that can be killed anywhere.
+
+A run directory of a training holds, beside what `tfformer.run` describes (the best model):
+
+    prepared/                 settings, tokenizer and corpus: made once, there whole or not at all
+    checkpoints/last.npz      the whole state, to go on from
+    checkpoints/epoch-7.npz   the weights after an epoch, to average
+    log.csv, curve.png, tensorboard/
+    sessions.json             when, where and for how long it trained
+    README.md                 the model card
+"""
+
+import contextlib
+import dataclasses
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from tfformer import run
+from tfformer.config import PAD
+from tfformer.files import RunError, sweep
+from tfformer.text.tokenizer import FILES
+from training.preparation.inherited import NO_RUNS
+from training.preparation.prepare import PREPARED, read_settings
+from training.recipe import plan
+from training.report.card import CARD
+from training.report.history import LOG, read_history, write_history
+from training.report.progress import EpochProgress, Forecast, write_curve
+from training.report.session import SESSIONS, Session
+from training.step.budget import LEAST_STEPS, largest_batch_tokens, training_step
+from training.trainer.checkpoint import EpochWeights
+from training.trainer.interrupt import Signals
+from training.trainer.selection import Selection
+from training.trainer.setup import Setup, make_folders, take_devices
+from training.trainer.state import Keeper, State
+
+CURVE = "curve.png"
+# What a training writes while it is alone in its run directory; an evaluation may write others.
+WRITTEN = (
+    "checkpoints/*",
+    f"{PREPARED}/*",
+    "config.json",
+    "weights-*",
+    *FILES,
+    LOG,
+    CURVE,
+    SESSIONS,
+    CARD,
+)
+
+
+class Training:
+    """A training in a run directory.
+
+    Args:
+        directory: the run directory. A new one is prepared from the recipe; one that was begun
+            goes on with what it has prepared.
+        recipe: a `Recipe`. Of a run that goes on, only the settings are used.
+        data: the folder that the recipe's corpus is read from, if it needs one.
+        runs: other runs that it takes something from, see `training.preparation.inherited`.
+            Default: none; it begins with random weights.
+
+    Attributes:
+        setup: a `Setup`: the model, its batches, its validation.
+        state: a `State`: where it stands.
+
+    Raises:
+        RunError, CorpusError: what is wrong with the directory or the corpus, before a step is
+            made.
+        WorkerError: the chief of several workers could not begin.
+        ValueError: Keras runs on another backend than TensorFlow, or the strategy needs what is
+            not here.
+    """
+
+    def __init__(self, directory, recipe, data=None, runs=NO_RUNS):
+        self.directory = Path(directory)
+        self.recipe, self.strategy, self.console = take_devices(recipe)
+        self.say = self.console.print
+        with self.strategy.together():
+            self.strategy.chief_first(
+                lambda: make_folders(self.directory, self.recipe, data, self.say, runs)
+            )
+            # One seed for the initial weights and the generators of dropout: after a teacher, which
+            # has drawn some, and before there is a tokenizer. Seeding clears TensorFlow's kernels,
+            # and with them SentencePiece's models.
+            keras.utils.set_random_seed(recipe.seed)
+            if self.recipe.choose:
+                # What is chosen from the corpus stands in what was prepared.
+                stored = read_settings(self.directory, self.recipe)
+                self.recipe = dataclasses.replace(stored, choose=())
+            self.setup = setup = Setup(self.directory, self.recipe, self.strategy, self.say)
+        self.task, self.model, self.batches = setup.task, setup.model, setup.batches
+        self.state = State(self.directory, self.model, self.strategy, self.say)
+        self.signals = Signals(self.strategy)
+        self.forecast = Forecast(self.recipe.epochs, len(self.batches), self.say)
+        self.epoch_weights = EpochWeights(self.directory / "checkpoints", recipe.average)
+        self.selection = Selection(
+            self.state, setup.validation, self.epoch_weights, setup.tokenizer, setup.search
+        )
+
+    def largest_batch(self):
+        """Of a training with batch_tokens="auto": what it should be. It cannot train afterwards.
+
+        Raises:
+            MemoryError: there is no room for any.
+        """
+        least = self.recipe.max_tokens
+        # As in the last epoch: with R-Drop, if it is ever in use.
+        self._set_r_drop(self.recipe.epochs - 1)
+        _, longest = self.batches.shape(self.batches.buckets[-1])
+        step = training_step(self.model, self.task, longest, self.batches.passes)
+        most = self.batches.padded_tokens // LEAST_STEPS
+        found = largest_batch_tokens(step, least, max(least, most))
+        self.say(f"batch_tokens: {found:,}, the most that fit")
+        return found
+
+    def resume(self):
+        """Puts the last checkpoint back. A run that was killed before its first one starts.
+
+        Raises:
+            RunError: the checkpoint is damaged, missing, or not the same for all workers; or the
+                model that it has published is missing.
+            ValueError: the recipe has fewer epochs than the run has begun.
+        """
+        if self.state.last.exists():
+            with self.strategy.together():
+                # The first step makes the variables of optimizer and metrics; without one, they
+                # are made here, from a batch that is not learned from.
+                with self.strategy.scope():
+                    self.model.test_on_batch(*self.task.uniform(1, 2, PAD))
+                self.state.restore()
+                self.strategy.spread_dropout(self.model)
+        elif len(read_history(self.directory)) > 1:  # the first is logged before it is saved
+            raise RunError(f"{self.state.last} is missing, to go on from: {LOG} has its epochs")
+        config = self.directory / "config.json"
+        if self.state.progress["best"] and not config.is_file():
+            raise RunError(f"{config} is missing, the best model of the training so far")
+        place = self.state.step()
+        if self.strategy.any(place != self.strategy.chiefs(place)):
+            raise RunError(
+                f"the workers do not see one and the same {self.state.last}: --run must be a "
+                "folder that all of them share"
+            )
+        ended, epochs = self.state.progress["epoch"], self.recipe.epochs
+        if self.state.progress["batch"] and ended >= epochs:
+            raise ValueError(
+                f"epochs must be at least {ended + 1}, in whose middle the run is, got {epochs}"
+            )
+
+    def run(self):
+        """Trains to the end of the recipe; leaves the best model in the run directory.
+
+        Returns:
+            The history, a dict an epoch.
+
+        Raises:
+            Interrupted: by SIGINT or SIGTERM, the state saved.
+            Diverged: naming the step; the last good checkpoint stays.
+        """
+        recipe, state = self.recipe, self.state
+        state.start()
+        if self.strategy.is_chief:
+            writer = tf.summary.create_file_writer(str(self.directory / "tensorboard"))
+        else:
+            writer = tf.summary.create_noop_writer()
+        with (
+            self.signals.noted(),
+            self.strategy.together(),
+            writer.as_default(),
+            self._session() as state.session,
+        ):
+            self._sweep()
+            self.selection.update_search()
+            what = f"{len(self.batches.corpus):,} {self.task.unit}s"
+            if labels := getattr(self.selection.tokenizer.target, "labels", None):
+                shown = [*labels[:5], "..."] if len(labels) > 5 else labels
+                what += f", {len(labels):,} labels ({', '.join(shown)})"
+            for line in plan.lines(recipe, what, len(self.batches), self.model.count_params()):
+                self.say(line)
+            # A half epoch is brought to its end, whatever the time.
+            while state.progress["epoch"] < recipe.epochs:
+                if not state.progress["batch"] and (why := self._why_stop()):
+                    self.say(f"no further epoch: {why}")
+                    break
+                row = self._train_epoch()
+                self.signals.obey()
+                last = row["epoch"] == recipe.epochs or self._out_of_time()
+                if last or row["epoch"] % recipe.validate_every == 0:
+                    row.update(self.selection.validate(row["epoch"]))
+                self._finish_epoch(row)
+                writer.flush()
+                self.signals.obey()
+            self._validate_last()
+            self.selection.average()
+        return state.progress["history"]
+
+    def _sweep(self):
+        """Removes what a training that was killed has left behind, of all files that it writes."""
+        if self.strategy.is_chief:
+            for name in WRITTEN:
+                sweep(self.directory / name)
+
+    def _session(self):
+        """What this session costs; None where another worker counts."""
+        if not self.strategy.is_chief:
+            return contextlib.nullcontext()
+        strategy, dtype = self.strategy, self.model.dtype_policy.name
+        return Session(
+            self.directory, self.state.step(), strategy.replicas, strategy.several, dtype
+        )
+
+    def _why_stop(self):
+        """What has run out, patience or time; "" if nothing has."""
+        since_best, patience = self.selection.since_best(), self.recipe.patience
+        if since_best is None:
+            return ""
+        if patience and since_best >= patience:
+            return f"{since_best} validations without a better model (--patience {patience})"
+        if self._out_of_time():
+            return f"the time is up (--max-minutes {self.recipe.max_minutes:g})"
+        return ""
+
+    def _out_of_time(self):
+        minutes = self.recipe.max_minutes
+        return bool(minutes) and self.strategy.chiefs(self.state.clock()) > 60 * minutes
+
+    def _set_r_drop(self, epoch):
+        """In its epochs every batch holds its rows twice, and the loss compares the two."""
+        recipe, loss = self.recipe, self.model.loss
+        weight = recipe.r_drop if epoch >= recipe.r_drop_from else 0.0
+        if weight == loss.r_drop:
+            return
+        loss.r_drop = weight
+        self.batches.passes = self.model.passes = 2 if weight else 1
+        # The step was traced with the weight that was.
+        with self.strategy.scope():
+            self.model.make_train_function(force=True)
+
+    def _train_epoch(self):
+        """The rest of the epoch; what to log of it."""
+        recipe, progress, epoch = self.recipe, self.state.progress, self.state.progress["epoch"]
+        self._set_r_drop(epoch)
+        first, batches = progress["batch"], len(self.batches)
+        bar = EpochProgress(
+            epoch + 1,
+            recipe.epochs,
+            batches,
+            first,
+            self.batches.tokens(epoch, first),
+            self.task.figures,
+            self.console,
+            progress["fit"] if first else None,
+        )
+        keeper = Keeper(self.state, self.signals, bar, recipe.checkpoint_steps)
+        if first < batches:
+            with bar.shown():
+                # The bar first: it refuses a NaN before the keeper could save it.
+                self.model.fit(
+                    self.strategy.dataset(self.batches, epoch, first),
+                    steps_per_epoch=batches - first,
+                    initial_epoch=epoch,
+                    epochs=epoch + 1,
+                    verbose=0,
+                    shuffle=False,
+                    callbacks=[bar, keeper, self.forecast],
+                )
+            # Killed from here on, the run goes on with the validation.
+            self.state.save()
+        return {"epoch": epoch + 1, "step": self.state.step(), **progress["fit"]}
+
+    def _validate_last(self):
+        """Validates the last epoch, if it was not known to be the last when it ended."""
+        row = self.state.progress["history"][-1]
+        if self.task.figure not in row:
+            row.update(self.selection.validate(row["epoch"]))
+            self._write_epoch(row["epoch"])
+            self.state.save()
+
+    def _finish_epoch(self, row):
+        """Logs the epoch, keeps its weights, and steps into the next."""
+        progress = self.state.progress
+        row["seconds"] = round(self.state.clock(), 1)
+        for name, value in row.items():
+            tf.summary.scalar(name, value, step=row["step"])
+        progress["history"].append(row)
+        line = (
+            f"epoch {row['epoch']}/{self.recipe.epochs}: loss {row['loss']:.3f}, "
+            f"accuracy {100 * row['accuracy']:.1f} %, {row['tokens_per_second']:,.0f} tokens/s"
+        )
+        if self.task.figure in row:
+            line += f"; validation: {self.task.sentence(row)}"
+        self.say(line)
+        self._write_epoch(row["epoch"])
+        progress["epoch"], progress["batch"] = row["epoch"], 0
+        self.state.save()
+
+    def _write_epoch(self, epoch):
+        """The curves so far, and the weights after the epoch, to average."""
+        if not self.strategy.is_chief:
+            return
+        history = self.state.progress["history"]
+        write_history(self.directory, history)
+        if self.state.progress["best"]:
+            write_curve(self.directory / CURVE, history, self.task)
+        self.epoch_weights.write(epoch, run.model_weights(self.model))

@@ -1,0 +1,189 @@
+"""What a training needs before its first step: devices, folders, corpus, model, validation."""
+
+import dataclasses
+
+import keras
+
+from tfformer.files import RunError
+from training.data.noise import Noise
+from training.preparation.inherited import beginning
+from training.preparation.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
+from training.preparation.teachers import has_teachers, read_teachers
+from training.recipe.rules import AUTO, require_model, require_teachable, require_vocabulary
+from training.step import machine
+from training.step.allocator import keep_freed_memory
+from training.step.budget import has_gpu
+from training.step.cores import cores_of, keep_operations_apart, share_threads
+from training.step.model import compiled_model
+from training.step.strategy import Strategy
+from training.tasks import TASKS
+from training.tasks.task import require_defaults
+from training.terminal.bar import console
+from training.trainer.state import LAST
+from training.trainer.validation import Validation
+
+
+def take_devices(recipe):
+    """The recipe with its number of parts, the `Strategy`, and the console that the chief has.
+
+    To be called before TensorFlow computes anything: threads can be shared, and workers joined,
+    only then.
+
+    Raises:
+        ValueError: Keras runs on another backend than TensorFlow, or the recipe needs what is not
+            here.
+    """
+    if (backend := keras.backend.backend()) != "tensorflow":
+        raise ValueError(
+            f"training.train needs KERAS_BACKEND=tensorflow, got {backend}: with another "
+            "backend train by the model's own fit"
+        )
+    if recipe.batch_tokens == AUTO and not has_gpu():
+        raise ValueError(
+            f"batch_tokens={AUTO} fills the memory of a GPU, and there is none: give a number"
+        )
+    recipe = dataclasses.replace(recipe, cores=cores_of(recipe))
+    in_time = recipe.cores == 1 or share_threads(recipe.cores)
+    if recipe.strategy != "tpu" and not has_gpu():
+        keep_operations_apart()
+    strategy = Strategy(recipe.strategy)
+    output = console(quiet=not strategy.is_chief)
+    if not in_time:
+        output.print("TensorFlow was at work before and keeps its threads: it will take longer")
+    return recipe, strategy, output
+
+
+def make_folders(directory, recipe, data, say, runs):
+    """What one worker does for all: the folders of a run, with all that is prepared once.
+
+    Raises:
+        RunError, CorpusError: what is wrong with the directory or the corpus.
+    """
+    prepared, checkpoints = directory / PREPARED, directory / "checkpoints"
+    if not prepared.is_dir():
+        if (directory / "config.json").exists() or (checkpoints / LAST).exists():
+            raise RunError(
+                f"{directory} holds a model, and not what it was trained with "
+                f"({PREPARED}): choose another run directory"
+            )
+        prepare(prepared, recipe, data, say, runs)
+    else:
+        require_undamaged(prepared)
+    checkpoints.mkdir(exist_ok=True)
+
+
+class Setup:
+    """All that the first step needs, of a run whose folders are there.
+
+    Args:
+        directory: the run directory.
+        recipe: a `Recipe`.
+        strategy: a `Strategy`.
+        say: called with a line of what was decided here.
+
+    Attributes:
+        task: the recipe's `Task`.
+        taught: whether it learns beside teachers.
+        tokenizer: of the run.
+        batches: those of the training corpus.
+        model: compiled, with the weights that it begins with.
+        search: how it is to be served.
+        validation: a `Validation`.
+    """
+
+    def __init__(self, directory, recipe, strategy, say):
+        self.recipe, self.strategy, task = recipe, strategy, TASKS[recipe.task]
+        prepared = directory / PREPARED
+        self.tokenizer = read_tokenizer(prepared)
+        begun = beginning(prepared, task, recipe, self.tokenizer)
+        self.taught = has_teachers(prepared)
+        self.task = task.of(begun.config)
+        require_model(recipe, begun.config)
+        self.task.require_methods(recipe)
+        if self.taught:
+            require_teachable(recipe)
+        else:
+            require_defaults(self.task, recipe, ["teacher_weight"], "without --teachers")
+        require_vocabulary(recipe, self.tokenizer.is_shared)
+        train, val = (self.task.corpus(prepared / split) for split in ("train", "val"))
+        keep_freed_memory()
+        tokens = recipe.max_tokens if recipe.batch_tokens == AUTO else recipe.batch_tokens
+        self.batches = self._batches(train, tokens)
+        self.model = self._model(begun, say, read_teachers(prepared))
+        strategy.spread_dropout(self.model)
+        self.search = self.task.search(recipe)
+        # Validation takes no batch apart: there each of those that follow one another is a batch,
+        # and where no GPU compiles it, without its padding.
+        self.validation = Validation(
+            self.task,
+            val,
+            self.model,
+            self.tokenizer,
+            self.task.served(self.model, self.tokenizer, self.search),
+            strategy,
+            tokens // recipe.accumulate,
+            recipe.max_tokens,
+            packed=self._can_pack() and strategy.is_none and not has_gpu(),
+        )
+
+    def _batches(self, corpus, tokens):
+        recipe = self.recipe
+        noise = Noise(
+            self.tokenizer,
+            recipe.subword_sampling,
+            recipe.word_dropout,
+            sampling_from=recipe.subword_sampling_from,
+        )
+        linked = bool(recipe.guided_attention) and corpus.has_links
+        if linked and recipe.reward != "none":
+            raise ValueError(f"reward must be 'none' with alignments, got {recipe.reward!r}")
+        return self.task.batches(
+            corpus,
+            self.tokenizer,
+            tokens,
+            recipe.max_tokens,
+            seed=recipe.seed,
+            parts=recipe.accumulate * recipe.cores,
+            # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
+            packed=self._packs() and self._is_simple(),
+            noise=noise,
+            both_ways=recipe.both_ways,
+            **({"linked": True} if linked else {}),
+        )
+
+    def _model(self, begun, say, teachers):
+        recipe, dtype = self.recipe, self.recipe.dtype
+        if dtype == AUTO:
+            slow = self.strategy.any(not machine.has_bfloat16())
+            dtype = "float32" if slow else "mixed_bfloat16"
+            say(f"dtype: {dtype}")
+        with self.strategy.scope():
+            return compiled_model(
+                begun,
+                self.task,
+                dataclasses.replace(recipe, dtype=dtype),
+                steps=len(self.batches),
+                simple=self._is_simple(),
+                packed=self._packs(),
+                corpus=self.batches.corpus,
+                tokenizer=self.tokenizer,
+                teachers=teachers,
+            )
+
+    def _is_simple(self):
+        """Whether one device computes a batch at once, in one pass, and has nobody to ask."""
+        one = self.recipe.accumulate == self.recipe.cores == 1
+        methods = self.task.methods(self.recipe, tokenizer=self.tokenizer)
+        return self.strategy.is_none and one and not (any(methods) or self.taught)
+
+    def _can_pack(self):
+        """Whether the task's model computes without padding."""
+        return self.task.without_padding is not None
+
+    def _packs(self):
+        """Whether padding is left out: where no compiler wants few shapes.
+
+        Keras compiles by XLA what one GPU computes, and everything on a TPU.
+        """
+        alone_on_gpu = self._is_simple() and has_gpu()
+        return self._can_pack() and self.recipe.strategy != "tpu" and not alone_on_gpu
