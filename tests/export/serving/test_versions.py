@@ -208,7 +208,7 @@ class Loaded:
     def beat(self):
         """It lives as long as it lives."""
 
-    def close(self):
+    def close(self, deadline=None):
         self.closed = True
 
 
