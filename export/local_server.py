@@ -203,7 +203,10 @@ def require_paths(options):
     if options.config and (reason := unreadable(options.config)):
         raise UsageError(f"the models' configuration cannot be read: {options.config}: {reason}")
     if options.batching and (reason := unreadable(options.batching)):
-        raise UsageError(f"--batching cannot be read: {options.batching}: {reason}")
+        raise UsageError(
+            "--batching must be a batching_parameters.txt, which `python -m export.saved_model RUN "
+            f"DIRECTORY --batching` writes into DIRECTORY, got {options.batching}: {reason}"
+        )
     if options.directory:
         directory = os.path.realpath(options.directory)
         require_model(options.name or os.path.basename(directory), directory)
@@ -223,12 +226,6 @@ def _serve(command, options, signals):
             config = one_model(options.name or directory.name, directory)
         batching = None
         if options.batching:
-            if not options.batching.is_file():
-                raise UsageError(
-                    f"--batching must be a batching_parameters.txt, which `python -m "
-                    f"export.saved_model RUN DIRECTORY --batching` writes into DIRECTORY, got "
-                    f"{options.batching}, which is no file"
-                )
             batching = BatchingParameters.parse(options.batching.read_text(encoding="utf-8"))
         with Bar("loading the models"):
             server = LocalServer(

@@ -172,9 +172,8 @@ def parsed(world, monkeypatch):
     """Gives what a command's own parser makes of its arguments; nothing is done."""
     monkeypatch.chdir(world)
     for package in (training, export):
-        monkeypatch.setattr(
-            package.command.Parser, "run", lambda self, _, given=None: self.parse_args(given)
-        )
+        parser = package.terminal.command.Parser
+        monkeypatch.setattr(parser, "run", lambda self, _, given=None: self.parse_args(given))
 
     return lambda command: main_of(command)(arguments_of(command, world))
 

@@ -25,7 +25,7 @@ CASES = [
     ("export.ctranslate2 run folder", 1, "directory must not exist yet, got folder"),
     ("export.local_server typo", 2, "a base_path that is a folder, got name 'typo'"),
     ("export.local_server --config typo", 2, "configuration cannot be read: typo: No such file"),
-    ("export.local_server saved --batching typo", 2, "--batching cannot be read: typo: No such"),
+    ("export.local_server saved --batching typo", 2, "--batching must be a batching_para"),
     ("export.playground typo", 2, "a base_path that is a folder, got name 'typo'"),
     ("export.client --model m --token-file typo", 2, "the token cannot be read"),
     ("training.average run typo --out new", 1, "typo is no directory"),

@@ -47,7 +47,7 @@ def nearest(translator, texts, references, batch_size=None):
     import tensorflow as tf
 
     from training.evaluation.reranking import candidates_of
-    from training.metrics.bleu import sentence_bleu
+    from training.methods.reward import sentence_bleu
 
     def hypotheses(texts):
         """Those of each text of a batch, string [B] both, a line each, best first."""

@@ -46,7 +46,7 @@ def options(arguments):
 
 
 def test_it_starts_what_compose_starts(pod, compose):
-    [server] = pod["containers"]
+    server = pod["containers"][0]
     assert server["image"] == compose["image"]
     ours, theirs = options(server["args"]), options(compose["command"])
     assert ours.pop("tensorflow_inter_op_parallelism") == "2"
@@ -58,7 +58,7 @@ def test_it_starts_what_compose_starts(pod, compose):
 
 
 def test_resources_are_those_of_compose(pod, compose):
-    [server] = pod["containers"]
+    server = pod["containers"][0]
     limits = server["resources"]["limits"]
     allowed = compose["deploy"]["resources"]["limits"]
     assert limits == server["resources"]["requests"]
@@ -68,7 +68,7 @@ def test_resources_are_those_of_compose(pod, compose):
 
 
 def test_paths_are_those_of_models_config(written, pod):
-    [server] = pod["containers"]
+    server = pod["containers"][0]
     [volume] = pod["volumes"]
     [mount] = server["volumeMounts"]
     assert mount["name"] == volume["name"] and mount["readOnly"]
@@ -94,6 +94,17 @@ def test_its_claim_is_made(manifest, pod):
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
 
 
+def test_versions_are_copied_through_the_second_container(written, manifest, pod):
+    server, files = pod["containers"]
+    [mount], [of_server] = files["volumeMounts"], server["volumeMounts"]
+    assert {**mount, "readOnly": True} == of_server
+    comment = (written / "kubernetes.yaml").read_text().partition("apiVersion")[0]
+    assert f'"$POD:{mount["mountPath"]}/.new" -c {files["name"]}' in comment
+    # A second pod could not mount the claim on another node.
+    assert manifest["PersistentVolumeClaim"]["spec"]["accessModes"] == ["ReadWriteOnce"]
+    assert manifest["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
+
+
 def test_grpc_is_open_to_labelled_pods_alone(manifest, pod):
     """Whoever reaches it can make a stock server load another SavedModel."""
     policy = manifest["NetworkPolicy"]["spec"]
@@ -105,11 +116,11 @@ def test_grpc_is_open_to_labelled_pods_alone(manifest, pod):
     assert policy["policyTypes"] == ["Ingress"]
 
 
-def test_the_server_runs_without_rights(pod):
-    [server] = pod["containers"]
+def test_its_containers_run_without_rights(pod):
     assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] > 0
-    assert server["securityContext"]["allowPrivilegeEscalation"] is False
-    assert server["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    for container in pod["containers"]:
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
     assert pod["automountServiceAccountToken"] is False
 
 
@@ -131,7 +142,7 @@ def test_names_agree(manifest, pod):
     assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"] == app
     assert manifest["Service"]["spec"]["selector"] == app
     assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == label
-    [server] = pod["containers"]
+    server = pod["containers"][0]
     ports = {port["name"]: port["containerPort"] for port in server["ports"]}
     assert ports == {"grpc": 8500, "rest": 8501}
     for port in manifest["Service"]["spec"]["ports"]:
@@ -149,7 +160,7 @@ def test_a_label_is_one_that_dns_takes(name):
 
 def test_the_probes_tell_a_served_model_from_others(pod, asked):
     """Kubernetes takes 200 to 399 for yes."""
-    [server] = pod["containers"]
+    server = pod["containers"][0]
     probes = {kind: server[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")}
     for kind, probe in probes.items():
         get = probe["httpGet"]

@@ -204,6 +204,7 @@ def test_links_pull_the_guided_head_to_them(rng, randomise):
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_one_line(files, tmp_path, capsys, options, message):
+    options = [aligned(files).partition("=")[2] if word == "x" else word for word in options]
     if "classifier" in options:
         files = [files[0], "--labels", files[1].split("=")[1]]
     assert train.main([*files, "--run", str(tmp_path / "run"), *options]) == 2
