@@ -105,7 +105,8 @@ def main(arguments=None):
 def _run():
     from tfformer.models import FAMILIES
 
-    formats = [name for name in FORMATS if name != "onnx" or importlib.util.find_spec("onnx")]
+    has_onnx = all(map(importlib.util.find_spec, ("onnx", "onnxruntime", "tf2onnx")))
+    formats = [name for name in FORMATS if name != "onnx" or has_onnx]
     print("| family | format | any shape | a fixed shape |\n|---|---|---|---|")
     for family in FAMILIES:
         for format in formats:

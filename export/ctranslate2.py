@@ -52,8 +52,8 @@ from export.terminal.command import Parser
 SINUSOIDS = 1024  # CTranslate2 cuts a source at as many tokens unless told otherwise
 SENTENCES = 5
 OLDER = (
-    "pip install 'sentencepiece<0.2.2' finds the server's pieces; later versions find others of "
-    "the same score in some texts, for the scores of source.model are not rounded"
+    "the scores of source.model are not rounded: pip install 'sentencepiece<0.2.2', because later "
+    "versions split some texts differently from the server"
 )
 
 

@@ -14,8 +14,8 @@ takes the directory's name. What it loads, and in how many seconds, is on standa
 ready it prints a `curl` line that works. Metrics for Prometheus are at the REST port's
 /monitoring/prometheus/metrics, under the server's own names.
 
-Ctrl-C or SIGTERM ends it: requests that run have 10 seconds to end, new ones are refused. A second
-one ends it at once.
+Ctrl-C or SIGTERM ends it: running requests have 10 seconds to end, new connections are refused. A
+second one ends it at once.
 
 With --config, a base_path in `/models` that does not exist here stands for the same path in the
 parent of the folder that holds the file, as docker-compose.yml mounts it.

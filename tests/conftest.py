@@ -41,8 +41,8 @@ TOGETHER = {
     "tests/export/verification/test_verify": "the process that is forked",
     "tests/training/step/test_cores": "the process that is forked",
     "tests/training/step/test_strategy": "the process that is forked",
-    "tests/training/test_model_options": "the process that is forked",
-    "tests/training/test_resume": "the process that is forked",
+    "tests/training/command_line/test_model_options": "the process that is forked",
+    "tests/training/trainer/test_resume": "the process that is forked",
     "tests/training/test_train": "the process that is forked",
 }
 

@@ -54,7 +54,7 @@ def significance(translations, references):
     size = len(references)
     drawn = np.random.default_rng(0).multinomial(size, [1 / size] * size, SAMPLES)
     # How often each pair is drawn, [1 + SAMPLES, N]. In the first row it is once: as measured.
-    drawn = np.concatenate([np.ones((1, size), int), drawn])
+    drawn = np.concatenate([np.ones((1, size), "int32"), drawn.astype("int32")])
     counts = [_counts(texts, references) for texts in translations.values()]
     first, *others = (_scores(drawn @ one) for one in counts)
     values = []
@@ -82,7 +82,10 @@ def _scores(sums):
     found = []
     for length, reference_length, *counts in sums.tolist():
         matches, totals = counts[:4], counts[4:]
-        found.append(BLEU.compute_bleu(matches, totals, length, reference_length).score)
+        score = BLEU.compute_bleu(
+            matches, totals, length, reference_length, smooth_method=BLEU().smooth_method
+        )
+        found.append(score.score)
     return np.array(found)
 
 

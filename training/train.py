@@ -88,7 +88,8 @@ def _run(command, arguments):
         return _print_config(command, arguments)
     if arguments.run.exists() and not arguments.run.is_dir():
         return command.fail(f"--run must be a folder, got the file {arguments.run}")
-    if not (arguments.run / "prepared").exists():
+    # Of several workers only the first one reads the corpus, and tells the others if it cannot.
+    if not (arguments.run / "prepared").exists() and "TF_CONFIG" not in os.environ:
         try:
             require_readable(options.corpus_files(arguments))
         except CorpusError as error:

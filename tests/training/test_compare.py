@@ -62,6 +62,19 @@ def test_a_difference_by_chance_is_not_significant():
     assert compare.significance(better, references)["second"] < 0.01
 
 
+def test_texts_without_a_common_4_gram_differ_too():
+    """Their BLEU is smoothed, in the table as in the resamples."""
+    references = ["a red bird flies far away", "the old man walks home now"] * 30
+    good = ["a red bird sings far away", "the old man runs home now"] * 30
+    bad = ["red a flies bird away far", "old the walks man now home"] * 30
+    found = compare.significance({"good": good, "bad": bad}, references)
+    assert found["bad"] < 0.01
+    for texts in (good, bad):
+        measured = compare._counts(texts, references).sum(axis=0)[None]
+        expected = sacrebleu.corpus_bleu(texts, [references]).score
+        assert compare._scores(measured)[0] == pytest.approx(expected) and expected > 0
+
+
 def test_systems_that_say_the_same_do_not_differ():
     references = ["red north blue", "south west", "north"] * 20
     said = ["red north", "south", "north"] * 20

@@ -189,11 +189,12 @@ def test_columns_that_do_not_fit_are_said(family, text, message, tmp_path, capsy
     ("columns", "message"),
     [
         ("1", "must be two or three different columns, such as 2,1 or review,stars, got 1"),
+        ("1,01", "must be two or three different columns, such as 2,1 or review,stars, got 1,01"),
         ("0,1", "must be two or three different"),
         ("2,2", "must be two or three different"),
         (
             "label,text",
-            "must name the source's (or text's) column first: text,label; got label,text",
+            "must name the column of the text first: text,label; got label,text",
         ),
     ],
 )

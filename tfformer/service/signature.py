@@ -63,10 +63,11 @@ class Samples:
 
 
 def graph(inputs):
-    """A decorator: `tf.function` of these inputs, each of the shape that its spec says.
+    """A decorator that makes a `tf.function` with these inputs and checks their shapes.
 
-    A server does not compare shapes, and an operation may take another one for its own; the check
-    in the graph is INVALID_ARGUMENT. The loops are `tf.while_loop`s, so AutoGraph has no work.
+    TensorFlow Serving does not compare shapes with those of the signature. Without this check an
+    operation could accept a wrong shape and return a wrong answer. With it the server answers
+    INVALID_ARGUMENT. All loops are `tf.while_loop`s, so AutoGraph is off.
     """
 
     def make(function):

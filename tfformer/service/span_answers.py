@@ -108,8 +108,16 @@ def _at(offsets, place):
 
 
 def _answer(text, read, start, end):
-    """What of texts stands at the characters that are between these bytes of `read`, which is the
-    texts by `whole_characters`; without white space around. And which characters these are."""
+    """The part of each text that an answer is, without white space around it.
+
+    Args:
+        text: string [B].
+        read: the same texts after `whole_characters`, in which bytes are counted.
+        start, end: bytes of `read`, integers [B].
+
+    Returns:
+        {"answer": string [B], "start", "end": its characters, integers [B]}.
+    """
     found = tf.strings.substr(read, start, end - start)
     inner = tf.strings.regex_replace(found, f"^{SPACES}", "")
     start += tf.strings.length(found) - tf.strings.length(inner)

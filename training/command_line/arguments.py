@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import math
+import os
 import sys
 import typing
 from pathlib import Path
@@ -24,7 +25,8 @@ def parser(text):
     Args:
         text: the help's first part.
     """
-    parser = _Parser("training.train", text, reads=RUNS)
+    # Of several workers only the first one reads other runs.
+    parser = _Parser("training.train", text, reads=() if "TF_CONFIG" in os.environ else RUNS)
     parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
     parser.add_argument("--run", type=Path, help="the run directory")
     parser.add_argument("--config", type=Path, metavar="FILE", help="options in TOML")
@@ -114,13 +116,14 @@ def add_columns(parser):
 
 
 def _columns(text):
-    """What reads --columns; the first line of a file says whether it has them."""
+    """Parses --columns. Whether a file has these columns is known when its first line is read."""
     names = [name.strip() for name in text.split(",")]
-    if not 2 <= len(names) == len(set(names)) <= 3 or "" in names or "0" in names:
+    different = {int(name) if name.isdecimal() else name for name in names}
+    if not 2 <= len(names) == len(different) <= 3 or different & {"", 0}:
         rule = "be two or three different columns, such as 2,1 or review,stars"
         raise argparse.ArgumentTypeError(f"must {rule}, got {text}")
-    if names[0].lower() in TARGET_NAMES and names[1].lower() in SOURCE_NAMES:
-        rule = f"name the source's (or text's) column first: {names[1]},{names[0]}"
+    if names[0].lower() in TARGET_NAMES - {"target"} and names[1].lower() in SOURCE_NAMES:
+        rule = f"name the column of the text first: {names[1]},{names[0]}"
         raise argparse.ArgumentTypeError(f"must {rule}; got {text}")
     return ",".join(names)
 

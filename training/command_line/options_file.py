@@ -31,7 +31,9 @@ def arguments_of(path, parser):
     """
     files = without_its_package("tfformer.files")
     try:
-        values = tomllib.loads(files.read_bytes(path, files.LONGEST_TEXT).decode())
+        with open(path, "rb") as file:  # or a pipe
+            content = file.read(files.LONGEST_TEXT)
+        values = tomllib.loads(content.decode())
     except (OSError, ValueError) as error:
         raise ValueError(f"--config {path}: {error}") from error
     recipe = values.pop("recipe", None)

@@ -6,7 +6,7 @@ import zlib
 
 from training.data.alignment import with_links
 from training.data.conll import is_conll, read_conll
-from training.data.reader import CorpusError, Pair, is_blank, read_lines, read_pairs
+from training.data.reader import CorpusError, Pair, is_blank, read_columns, read_lines, read_pairs
 
 HELD_OUT = 1000
 
@@ -68,14 +68,19 @@ def pairs_of(source, target=None, links=None, *, report=None, columns=None, tagg
     """The pairs of one part of the user's corpus.
 
     Args:
-        source, target, links: files; the target is None of a file of columns, and so are links
-            where there are none.
+        source: a file.
+        target: a second file, or None if the source is a file of columns.
+        links: a file of alignments, or None.
         report: a `CorpusReport`, or None.
-        columns: of a file of columns those to read, as `read_pairs` has them. Default: its own.
-        tagged: whether the task is a tagger's: a file of columns may be in CoNLL style.
+        columns: which columns of a file of columns to read, see `read_pairs`.
+        tagged: whether the task is a tagger's. Then a file of columns may be in CoNLL style.
     """
-    if tagged and target is None and is_conll(source, columns):
-        return read_conll(source, report, columns)
+    if tagged and target is None:
+        # A pipe can be read once, so the lines that `is_conll` has read are kept.
+        first, lines = itertools.tee(read_lines(source, report=report))
+        if is_conll(first, columns):
+            return read_conll(source, report, columns, lines)
+        return read_columns(source, lines, report, columns)
     pairs = read_pairs(source, target, report=report, columns=columns)
     return with_links(pairs, links) if links else pairs
 

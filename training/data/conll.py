@@ -8,8 +8,7 @@ Two kinds, known by their content:
                 the tag the last.
 
 `--columns WORD,TAG` names other columns by their numbers. Lines that begin with `-DOCSTART-` are
-skipped, and so are comments: what begins with `#` before the first word of a sentence, and has no
-tab.
+skipped, and so are comments: lines that begin with `#` and have other columns than a word has.
 """
 
 import os
@@ -19,22 +18,25 @@ from training.data.reader import CorpusError, Pair, column_numbers, is_blank, re
 
 UNIVERSAL = 10  # columns of CoNLL-U
 WORD, UPOS = 2, 4  # of them
+# Comments that may have as many columns as a word: "# sent_id = 3", "# id 5".
+COMMENT = r"#\s*(\w+\s*=|id\s)"
 
 
-def is_conll(path, columns=None):
-    """Whether a file is in CoNLL style; if not, it is a TSV, of texts and their labels.
+def is_conll(lines, columns=None):
+    """Whether the lines of a file are in CoNLL style. If not, it is a TSV of texts and labels.
 
-    It is if a line without a tab or an empty line comes before a text of several words; or if no
-    text of it has several words, as in a CoNLL file that lacks its empty lines.
+    They are if a line without a tab or an empty line comes before a text of several words; or if no
+    text has several words, as in a CoNLL file without its empty lines.
 
-    Raises:
-        CorpusError: the file cannot be read.
+    Args:
+        lines: an iterable of strings, read as far as needed.
+        columns: as of `read_conll`.
     """
     numbers = column_numbers(columns)
     if columns and len(numbers) != 2:
         return False
     place, empty = (numbers[0] if numbers else 1) - 1, True
-    for _, line in _lines(path, None):
+    for _, line in _words(lines):
         if line is None:
             if not empty:
                 return True
@@ -42,17 +44,18 @@ def is_conll(path, columns=None):
         cells, empty = line.split("\t"), False
         if len(cells) == 1 or _is_universal(cells):
             return True
-        if len(cells[min(place, len(cells) - 1)].split()) > 1:
+        if len(cells[min(place, len(cells) - 1)].strip(" ").split(" ")) > 1:
             return False
     return not empty
 
 
-def read_conll(path, report=None, columns=None):
+def read_conll(path, report=None, columns=None, lines=None):
     """Yields the sentences of a file as pairs: its words, and as many tags, with spaces between.
 
     Args:
         path: the file.
         report: a `CorpusReport`, or None.
+        lines: its lines, if they are read already. Default: they are read from `path`.
         columns: the numbers of the columns of word and tag, such as "1,3". Default: those that the
             module names.
 
@@ -61,7 +64,7 @@ def read_conll(path, report=None, columns=None):
             or no word or tag, or there is no empty line.
     """
     words, tags, first, ended = [], [], None, False
-    for number, line in _lines(path, report):
+    for number, line in _words(read_lines(path, report=report) if lines is None else lines):
         if line is None:
             if words:
                 yield Pair(" ".join(words), " ".join(tags))
@@ -81,7 +84,7 @@ def read_conll(path, report=None, columns=None):
             )
         if _is_universal(first) and not cells[0].isdecimal():
             continue
-        pair = cells[word].strip(), cells[tag].strip()
+        pair = cells[word].strip(" "), cells[tag].strip(" ")
         if not all(pair) or " " in pair[1]:
             raise CorpusError(f"{where}: must have a word and a tag of one word, got {pair}")
         # (A word of CoNLL-U may have a space, and stays one word.)
@@ -90,22 +93,42 @@ def read_conll(path, report=None, columns=None):
     if first and not ended:
         raise CorpusError(
             f"{os.fspath(path)} must have an empty line after each sentence, got {len(words):,} "
-            "lines of a word and its tag, and no empty line"
+            "lines of a word and its tag, and no empty line; if each line is a text, give its "
+            "labels in a second file, --labels"
         )
     if words:
         yield Pair(" ".join(words), " ".join(tags))
 
 
-def _lines(path, report):
-    """Yields (number, line) without what is skipped; an empty line is None."""
-    inside = False
-    for number, line in enumerate(read_lines(path, report=report), start=1):
+def _words(lines):
+    """Yields (number, line) of the lines of words; an empty line is None.
+
+    A line that begins with `#` may be a comment or a word, such as a hashtag. It is a word if it
+    has as many columns as the first line that does not begin so, and does not look like a comment
+    of a known kind.
+    """
+    width, waiting = None, []
+    for number, line in enumerate(lines, start=1):
         if is_blank(line):
-            inside = False
-            yield number, None
-        elif not line.startswith("-DOCSTART-") and (inside or "\t" in line or line[0] != "#"):
-            inside = True
-            yield number, line if "\t" in line else " ".join(filter(None, line.split(" ")))
+            found = None
+        elif line.startswith("-DOCSTART-") or re.match(COMMENT, line):
+            continue
+        else:
+            found = line if "\t" in line else " ".join(filter(None, line.split(" ")))
+        if width is None and (found is None or found[0] == "#"):
+            waiting.append((number, found))
+            continue
+        if width is None:
+            width = _width(found)
+            yield from (one for one in waiting if one[1] is None or _width(one[1]) == width)
+        if found is None or found[0] != "#" or _width(found) == width:
+            yield number, found
+    if width is None:
+        yield from waiting
+
+
+def _width(line):
+    return len(line.split("\t") if "\t" in line else line.split(" "))
 
 
 def _places(where, first, columns):

@@ -187,7 +187,7 @@ def read_pairs(
             iteration has ended.
     """
     if target is None:
-        return _read_columns(source, report, columns)
+        return read_columns(source, read_lines(source, report=report), report, columns)
     return _read_parallel(source, target, report)
 
 
@@ -329,11 +329,12 @@ def _require_lengths(source: StrPath, target: StrPath, sources: int, targets: in
         )
 
 
-def _read_columns(
-    path: StrPath, report: CorpusReport | None, columns: str | None
+def read_columns(
+    path: StrPath, lines: Iterable[str], report: CorpusReport | None, columns: str | None
 ) -> Iterator[Pair]:
+    """Yields the pairs of a TSV, whose lines are read already; see `read_pairs`."""
     chosen, width = None, None
-    for number, line in enumerate(read_lines(path, report=report), start=1):
+    for number, line in enumerate(lines, start=1):
         cells = line.split("\t")
         if number == 1:
             chosen, is_header = _chosen(path, cells, columns)
@@ -354,11 +355,16 @@ def _chosen(path: StrPath, first: list[str], columns: str | None) -> tuple[list[
     names = [cell.strip().lower() for cell in first]
     sides = [
         [place for place, name in enumerate(names) if name in known]
-        for known in (SOURCE_NAMES, TARGET_NAMES, {"group"})
+        for known in (SOURCE_NAMES, TARGET_NAMES)
     ]
-    is_header = len(sides[0]) == len(sides[1]) == 1
+    is_header = len(sides[0]) == len(sides[1]) == 1 and "question" not in names
+    if columns is None and is_header:
+        chosen = [*sides[0], *sides[1]]
+        # Of three columns the one that is left is the group.
+        others = [place for place in range(len(names)) if place not in chosen]
+        return chosen + others * (len(names) == 3), True
     if columns is None:
-        return (sum(sides, []) if is_header else None), is_header
+        return None, False
     if numbers := column_numbers(columns):
         if max(numbers) > len(first):
             raise CorpusError(

@@ -1,9 +1,13 @@
 """Files in CoNLL style: which they are, and the pairs that they hold."""
 
+import os
+import threading
+
 import pytest
 
+from training.command_line.own_files import pairs_of
 from training.data.conll import is_conll, read_conll
-from training.data.reader import CorpusError, CorpusReport, Pair
+from training.data.reader import CorpusError, CorpusReport, Pair, read_lines
 
 CONLL_2003 = """\
 -DOCSTART- -X- -X- O
@@ -56,12 +60,30 @@ def write(tmp_path):
         (CONLL_U, "3,5", [("de le 10\u00a0000 mot", "P D N N"), ("#", "S")]),
         ("a\tX\nb\tY\n\t\nc\tX\n", None, [("a b", "X Y"), ("c", "X")]),
         ("a X\r\n\r\n\r\nb  Y\r\n", None, [("a", "X"), ("b", "Y")]),
+        # A hashtag or a number sign is a word, also at the start of a sentence and of the file.
+        ("#wow UH\n\n#fail NN\nis VB\n", None, [("#wow", "UH"), ("#fail is", "NN VB")]),
+        ("# # B-NP\n5 CD I-NP\n\n", None, [("# 5", "B-NP I-NP")]),
+        ("# a comment of it\na X\n\n# id 5\n# another one\nb Y\n", None, [("a", "X"), ("b", "Y")]),
+        ("a\u00a0b\tX\nc\tY\n\n\u3000\tZ\n", None, [("a\u00a0b c", "X Y"), ("\u3000", "Z")]),
     ],
 )
 def test_sentences_are_pairs_of_words_and_tags(write, text, columns, pairs):
     path = write(text)
-    assert is_conll(path, columns)
+    assert is_conll(read_lines(path), columns)
     assert list(read_conll(path, columns=columns)) == [Pair(*pair) for pair in pairs]
+
+
+@pytest.mark.parametrize("ending", ["\tX\n", " X\n\n"])
+def test_a_pipe_is_read_once_and_whole(ending, tmp_path):
+    """As `<(zcat test.gz)` is, of a TSV and of CoNLL."""
+    os.mkfifo(tmp_path / "pipe")
+    words = ["some words" if "\t" in ending else "word"] + [f"word{n}" for n in range(50_000)]
+    text = "".join(f"{word}{ending}" for word in words)
+    writing = threading.Thread(target=(tmp_path / "pipe").write_text, args=[text])
+    writing.start()
+    found = [pair.source for pair in pairs_of(tmp_path / "pipe", tagged=True)]
+    writing.join()
+    assert found == words
 
 
 def test_the_columns_that_were_read_are_reported(write):
@@ -81,7 +103,7 @@ def test_the_columns_that_were_read_are_reported(write):
     ],
 )
 def test_a_tsv_is_none(write, text, columns):
-    assert not is_conll(write(text), columns)
+    assert not is_conll(read_lines(write(text)), columns)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +120,6 @@ def test_a_tsv_is_none(write, text, columns):
 )
 def test_what_is_no_sentence_is_refused(write, text, columns, message):
     path = write(text)
-    assert is_conll(path, columns)
+    assert is_conll(read_lines(path), columns)
     with pytest.raises(CorpusError, match=message):
         list(read_conll(path, columns=columns))

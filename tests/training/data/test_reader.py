@@ -251,6 +251,12 @@ def test_another_number_of_columns_is_refused(write, line, columns):
         ("Label\tText\ngood\tnice\n", None, [("nice", "good")]),
         ("id\ttext\tlabel\tsplit\n1\tnice\tgood\tx\n", None, [("nice", "good")]),
         ("source\ttarget\tgroup\na\tb\tde\n", None, [("a", "b", "de")]),
+        ("language\tsource\ttarget\nde\ta\tb\n", None, [("a", "b", "de")]),
+        (
+            "question\ttext\tlabel\nq\ta\tb\n",
+            None,
+            [("question", "text", "label"), ("q", "a", "b")],
+        ),
         ("text\tlabel\nnice\tgood\n", "1,2", [("nice", "good")]),
         # Two columns that may be a pair, and a header further down.
         ("review\tstars\nnice\t5\n", None, [("review", "stars"), ("nice", "5")]),

@@ -17,6 +17,7 @@ from workers import (
     train,
 )
 
+from training import train as command
 from training.step.strategy import Strategy
 from training.step.worker import is_chief
 
@@ -94,6 +95,16 @@ def test_one_process_agrees_with_itself():
     assert done == [1]
     with pytest.raises(OSError, match="full"):
         strategy.chief_first(lambda: (_ for _ in ()).throw(OSError("full")))
+
+
+def test_only_the_first_of_several_workers_needs_the_corpus_and_other_runs(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "_begin", lambda *_: 7)
+    words = ["--source", "only-there", "--target", "only-there", "--init", "only-there"]
+    words += ["--run", str(tmp_path / "run"), "--strategy", "multiworker"]
+    assert command.main(words) == 1
+    config = {"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+    assert command.main(words) == 7
 
 
 # ---------------------------------------------------------------- the same weights
