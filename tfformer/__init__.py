@@ -1,8 +1,8 @@
 """tfformer: the Transformer in Keras layers, from `model.fit` to TensorFlow Serving.
 
-What needs Keras alone is imported here, so that a `.keras` file that names it loads after a plain
-`import tfformer`. Tokenizer, search and translator need TensorFlow and tensorflow-text, and load on
-first use.
+This file imports everything that needs only Keras, so a `.keras` file loads after a plain
+`import tfformer`. Tokenizer, search and translator need TensorFlow and tensorflow-text, and are
+imported on first use.
 """
 
 import importlib

@@ -1,9 +1,9 @@
-"""Connectionist temporal classification (Graves et al. 2006): a sequence of labels against the
-probabilities of more places than it has.
+"""Connectionist temporal classification, CTC (Graves et al. 2006): the loss of a label sequence,
+for a model that predicts more positions than labels.
 
-Each place says a label or the blank, pad (id 0). Labels that stand side by side are one, and blanks
-are left out: of 4 4 0 4 5 5 remain 4 4 5. The probability of a sequence is the sum over all ways to
-say it, which dynamic programming finds in one pass over the places.
+Each position holds a label or the blank, pad (id 0). Equal neighbours count as one label, and
+blanks are removed: 4 4 0 4 5 5 becomes 4 4 5. The probability of a sequence is the sum over all
+position sequences that become it. Dynamic programming computes the sum in one pass.
 """
 
 import keras
@@ -14,13 +14,13 @@ from tfformer.config import PAD
 from tfformer.loss import MeanOfLabels, normalised, token_weights
 from tfformer.metrics import TokenAccuracy
 
-# What stands for log 0: minus infinity would make the gradients of sums NaN.
+# Replaces log 0: minus infinity would make the gradients of sums NaN.
 IMPOSSIBLE = -1e30
 
 
 def collapse(ids):
-    """What the places say, integers [B, P] -> [B, P]: side by side equal ids are one, blanks are
-    left out, and padding follows.
+    """Turn the ids of positions into labels, integers [B, P] -> [B, P]: merge equal neighbours,
+    remove blanks, and pad at the end.
 
     Example:
         >>> np.array(collapse(np.array([[4, 4, 0, 4, 5, 5]]))).tolist()
@@ -29,7 +29,7 @@ def collapse(ids):
     ids = ops.convert_to_tensor(ids)
     before = ops.pad(ids[:, :-1], ((0, 0), (1, 0)), constant_values=PAD)
     kept = ops.not_equal(ids, PAD) & ops.not_equal(ids, before)
-    # To the place of its number; what is left out goes to one behind all, which is cut off.
+    # Scatter each kept id to its index among the kept ones; the rest to an extra, removed column.
     length = ops.shape(ids)[1]
     number = ops.cumsum(ops.cast(kept, "int32"), axis=1) - 1
     places = ops.where(kept, number, length)
@@ -42,7 +42,7 @@ def collapse(ids):
 def log_probs_of(ids, logits):
     """log softmax(logits) at some ids of each row: integers [N, S], float32 [N, V] -> [N, S].
 
-    The gradient is written out: what comes back is scattered, less p times its sum.
+    The gradient is explicit: the scattered upstream gradient, minus p times its sum.
     """
     size = logits.shape[-1]
 
@@ -68,19 +68,19 @@ def log_probs_of(ids, logits):
 
 
 def ctc_log_likelihood(labels, logits):
-    """log P(labels) of each row, summed over all ways to say them.
+    """log P(labels) of each row, summed over all position sequences that become the labels.
 
     Args:
         labels: integers [B, T]; 0 is padding after them.
-        logits: [B, P, V], those of the blank in [:, :, 0].
+        logits: [B, P, V]; [:, :, 0] are those of the blank.
 
     Returns:
-        float32 [B], in nats; `IMPOSSIBLE` or less where there is no way, for too few places.
+        float32 [B], in nats; `IMPOSSIBLE` or less if there are too few positions.
     """
     labels = ops.cast(ops.convert_to_tensor(labels), "int32")
     batch, length = ops.shape(labels)
     places = ops.shape(logits)[1]
-    # What is said in order: blank, label, blank, label, ... blank; 2 T + 1 states.
+    # The states, in order: blank, label, blank, label, ... blank; 2 T + 1 of them.
     states = ops.stack([ops.zeros_like(labels), labels], axis=-1)
     states = ops.reshape(states, (batch, 2 * length))  # [B, 2 T]
     states = ops.pad(states, ((0, 0), (0, 1)))
@@ -90,7 +90,7 @@ def ctc_log_likelihood(labels, logits):
     emitted = log_probs_of(said, flat)
     emitted = ops.reshape(emitted, (batch, places, count))  # [B, P, 2 T + 1]
     emitted = ops.transpose(emitted, (1, 0, 2))  # [P, B, 2 T + 1]
-    # A blank may be left out between two labels, unless they are the same.
+    # The blank between two labels may be skipped, unless the labels are equal.
     differ = ops.not_equal(states[:, 2:], states[:, :-2]) & ops.not_equal(states[:, 2:], PAD)
     may_skip = ops.pad(differ, ((0, 0), (2, 0)))
     first = ops.where(ops.arange(count) < 2, emitted[0], IMPOSSIBLE)
@@ -102,7 +102,7 @@ def ctc_log_likelihood(labels, logits):
         return alpha, alpha
 
     alpha, _ = ops.scan(step, first, emitted[1:])
-    # The last label, or the blank behind it.
+    # A path ends in the last label or in the blank after it.
     number = ops.sum(ops.cast(ops.not_equal(labels, PAD), "int32"), axis=1)  # [B]
     at_end = ops.one_hot(2 * number, count) + ops.one_hot(2 * number - 1, count)
     return ops.logsumexp(ops.where(at_end > 0, alpha, IMPOSSIBLE), axis=1)
@@ -110,30 +110,31 @@ def ctc_log_likelihood(labels, logits):
 
 @keras.saving.register_keras_serializable("tfformer")
 class CTCLoss(MeanOfLabels):
-    """-log P(labels) by CTC, divided by the labels of a batch (Graves et al. 2006, equation 8).
+    """-log P(labels) by CTC, divided by the number of labels in a batch (Graves et al. 2006,
+    equation 8).
 
     Call arguments:
-        y_true: integers [B, T]; 0 is padding after them, and the blank of the places.
-        y_pred: logits [B, P, V]. A row with fewer places than its labels need counts 0.
+        y_true: integers [B, T]; 0 is padding after the labels. At positions, 0 is the blank.
+        y_pred: logits [B, P, V]. A row with too few positions for its labels counts 0.
         sample_weight: optional [B] or [B, T].
 
     Returns:
-        A scalar, in nats a label. A batch without labels gives 0.
+        A scalar, in nats per label. A batch without labels gives 0.
 
-    Example, two places that say 4 or the blank with equal probability: 4 4, 4 0 and 0 4 are 4:
+    Example, two positions, each 4 or the blank with equal probability: 4 4, 4 0 and 0 4 become 4:
         >>> logits = [[[0.0, -99.0, -99.0, -99.0, 0.0]] * 2]
         >>> round(float(CTCLoss()([[4]], keras.ops.array(logits))), 4)  # -log 3/4
         0.2877
     """
 
-    # The weight of R-Drop, which compares tokens: there is none.
+    # The weight of R-Drop, which compares tokens; CTC has no R-Drop.
     r_drop = 0.0
 
     def __init__(self, name="ctc_loss", **kwargs):
         super().__init__(name, **kwargs)
 
     def call(self, y_true, y_pred):
-        """The loss of each row in equal parts for its labels: float32 [B, T]."""
+        """The loss of each row, divided equally among its labels: float32 [B, T]."""
         found = ctc_log_likelihood(y_true, y_pred)
         found = ops.where(found > IMPOSSIBLE / 2, found, 0.0)
         number = ops.sum(token_weights(y_true), axis=1)
@@ -146,7 +147,7 @@ class CTCLoss(MeanOfLabels):
 
 @keras.saving.register_keras_serializable("tfformer")
 class CTCAccuracy(TokenAccuracy):
-    """The share of labels that stand at their place in what the likeliest ids collapse to.
+    """The share of correct labels. The most probable ids are collapsed, then compared by position.
 
     Call arguments of `update_state`: those of `CTCLoss`.
 

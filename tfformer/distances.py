@@ -1,4 +1,4 @@
-"""Losses that a course puts beside cross-entropy: other distances of what a model says from the
+"""Alternatives to cross-entropy for teaching: other distances between a prediction and the
 target."""
 
 import math
@@ -13,12 +13,12 @@ from tfformer.loss import SmoothedCrossEntropy, label_logits, normalised
 class KLDivergence(SmoothedCrossEntropy):
     """KL(q || p) = sum_v q_v log(q_v / p_v) with q = (1 - a) onehot(y) + a / V.
 
-    It is the cross-entropy less the entropy of q, which no weight of the model changes: their
-    gradients are the same.
+    It is the cross-entropy minus the entropy of q. That entropy does not depend on the model, so
+    the gradients are the same.
 
     Args, call arguments, returns, raises: see `SmoothedCrossEntropy`.
 
-    Example, in which the model says what the target is:
+    Example, in which the prediction equals the target:
         >>> q = np.array([[[0.025, 0.925, 0.025, 0.025]]], "float32")
         >>> round(float(KLDivergence(smoothing=0.1)([[1]], np.log(q))), 6) + 0.0
         0.0
@@ -40,12 +40,12 @@ class KLDivergence(SmoothedCrossEntropy):
 class SquaredDistance(SmoothedCrossEntropy):
     """sum_v (q_v - p_v)^2 with q = (1 - a) onehot(y) + a / V.
 
-    A model that is surely wrong gets next to no gradient of it: that of a logit has the factor p,
-    where cross-entropy has p - q.
+    A model that is certain and wrong gets almost no gradient. The gradient of a logit has the
+    factor p; with cross-entropy it is p - q.
 
     Args, call arguments, returns, raises: see `SmoothedCrossEntropy`.
 
-    Example, in which the model says the one and the target is the other of two:
+    Example with two labels, in which the model is certain of the wrong one:
         >>> loss = SquaredDistance(smoothing=0.0)
         >>> round(float(loss([[1]], [[[99.0, 0.0]]])), 4)
         2.0
@@ -58,6 +58,6 @@ class SquaredDistance(SmoothedCrossEntropy):
         size, a = logits.shape[-1], self.smoothing
         p, _ = normalised(logits)
         of_label = label_logits(labels, p)
-        # sum (q - p)^2 = sum p^2 - 2 sum q p + sum q^2, and no q [N, V] is made.
+        # sum (q - p)^2 = sum p^2 - 2 sum q p + sum q^2, so q [N, V] is never built.
         squares = (1 - a + a / size) ** 2 + (size - 1) * (a / size) ** 2
         return ops.sum(ops.square(p), axis=-1) - 2 * ((1 - a) * of_label + a / size) + squares

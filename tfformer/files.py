@@ -1,4 +1,4 @@
-"""Files that are whole or not there: JSON, arrays by name, anything in bytes."""
+"""Reads and writes files safely: atomic writes, JSON with checksums, arrays by name."""
 
 import contextlib
 import errno
@@ -17,19 +17,19 @@ from pathlib import Path
 
 import numpy as np
 
-# The types of JSON, in its words.
+# The types of JSON by their JSON names.
 KINDS = {dict: "object", list: "array"}
-# The key of a JSON object under which the sha256 of all its others stands.
+# The key in a JSON object for the sha256 of all other entries.
 CHECKSUM = "checksum"
-PARTIAL_NAME = r"\..+\.[0-9a-f]{16}\.partial"  # of a file or folder that is being written
-# The maximum bytes of a file of JSON or words. Parsed, it takes about ten times its size in memory.
+PARTIAL_NAME = r"\..+\.[0-9a-f]{16}\.partial"  # of a file or folder while it is written
+# The maximum size of a JSON or text file, in bytes. Parsed, it takes about ten times the memory.
 LONGEST_TEXT = 100_000_000
-# Where Linux gives the memory limit of a container, by cgroup version 2 and 1.
+# The files in which Linux gives the memory limit of a container: cgroup version 2, and 1.
 MEMORY_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 class RunError(ValueError):
-    """A run directory that is none, or is damaged, or was mixed from two.
+    """A run directory is missing, is damaged, or mixes files of two runs.
 
     Example:
         >>> try:
@@ -42,24 +42,24 @@ class RunError(ValueError):
 
 @contextlib.contextmanager
 def hidden_file(folder, name):
-    """A new hidden file in a folder, open for writing. `publish` gives it its name.
+    """A new hidden file in a folder, open for writing. `publish` gives it its final name.
 
-    It is removed if the block ends before that.
+    If the block ends before that, the file is removed.
 
     Args:
         folder: the folder.
-        name: the file name that it is for.
+        name: the final file name.
     """
     path = Path(folder, f".{name}.{secrets.token_hex(8)}.partial")
     try:
-        with open(path, "x+b") as file:  # a new file, so never a link to another
+        with open(path, "x+b") as file:  # "x" creates a new file and never follows a link
             yield file
     finally:
         path.unlink(missing_ok=True)
 
 
 def publish(file, path):
-    """Renames a `hidden_file` to `path`, once its content is on the disk."""
+    """Renames a `hidden_file` to `path`, after its content has reached the disk."""
     file.flush()
     os.fsync(file.fileno())
     os.replace(file.name, path)
@@ -67,13 +67,13 @@ def publish(file, path):
 
 
 def write_atomically(path, content, folder=None):
-    """Writes a file so that `path` holds the old content or the new, never a part of it.
+    """Writes a file atomically: `path` holds the old content or the new one, never a part.
 
     Args:
-        path: of the file.
+        path: the file.
         content: its bytes.
-        folder: where the hidden file is meanwhile; it must be on the same file system. Default:
-            the folder of `path`.
+        folder: the folder of the hidden file; it must be on the same file system. Default: the
+            folder of `path`.
     """
     path = Path(path)
     with hidden_file(folder or path.parent, path.name) as file:
@@ -82,9 +82,9 @@ def write_atomically(path, content, folder=None):
 
 
 def sweep(path):
-    """Removes the hidden files of processes that were killed while they wrote this path.
+    """Removes the hidden files left by killed processes that were writing this path.
 
-    No other process may be writing it now. Its name may be a pattern of `Path.glob`.
+    No other process may be writing to it now. Its name may be a pattern of `Path.glob`.
     """
     path = Path(path)
     for left in path.parent.glob(f".{path.name}.{'[0-9a-f]' * 16}.partial"):
@@ -93,15 +93,16 @@ def sweep(path):
 
 @contextlib.contextmanager
 def whole_folder(directory, parts):
-    """A new hidden folder beside `directory`. It gets that name when the block ends.
+    """A new hidden folder beside `directory`, renamed to `directory` when the block ends.
 
-    If the block fails, the folder is removed. Hidden folders that killed processes have left beside
-    `directory` are removed first. A locked folder stays: a running process writes it. On a file
-    system without locks no folder is removed.
+    If the block fails, the folder is removed. Before the block, hidden folders that killed
+    processes left beside `directory` are removed. A locked folder stays, because a running process
+    is writing it. On a file system without locks no folder is removed.
 
     Args:
         directory: a path that does not exist yet.
-        parts: a regular expression of the file names in such a folder. A folder with others stays.
+        parts: a regular expression of the file names in such a folder. A folder with other names
+            is not removed.
     """
     directory = Path(directory)
     for left in directory.parent.glob(".*.partial"):
@@ -128,7 +129,7 @@ def whole_folder(directory, parts):
 
 
 def _remove_left(folder, parts):
-    """Removes a folder of `whole_folder`, unless it is locked or has other files than `parts`."""
+    """Removes a folder of `whole_folder`, unless it is locked or has file names outside `parts`."""
     try:
         handle = _locked(folder)
     except OSError:  # no locks there, or the folder is gone
@@ -140,9 +141,9 @@ def _remove_left(folder, parts):
 
 
 def _locked(folder):
-    """A descriptor that locks a folder until it is closed; None if another process has the lock,
-    or has removed the folder. A process that is killed gives the lock up."""
-    import fcntl  # not there on Windows
+    """A descriptor that locks a folder until it is closed; None if another process has the lock or
+    has removed the folder. A killed process releases its lock."""
+    import fcntl  # missing on Windows
 
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -159,22 +160,22 @@ def _locked(folder):
 
 
 def open_regular(path, maximum=None):
-    """Opens a file from elsewhere to read: a regular file that fits into memory.
+    """Opens an untrusted file for reading: a regular file that fits into memory.
 
-    A device or a pipe would be read forever.
+    Reading a device or a pipe might never end.
 
     Args:
         path: the file, or a link to it.
-        maximum: bytes that it may have. Default: the memory of this machine or container.
+        maximum: its maximum size in bytes. Default: the memory of this machine or container.
 
     Returns:
         A binary file.
 
     Raises:
-        RunError: it is no regular file, or is larger.
+        RunError: it is not a regular file, or it is too large.
         OSError: it cannot be opened.
     """
-    try:  # without waiting for whoever writes into a pipe
+    try:  # without waiting for the process that writes to a pipe
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError as error:
         if error.errno == errno.ENXIO:
@@ -196,39 +197,39 @@ def open_regular(path, maximum=None):
 
 @functools.cache
 def _memory():
-    """The bytes of memory that this process may have."""
+    """The memory available to this process, in bytes."""
     sizes = [sys.maxsize]
     if hasattr(os, "sysconf"):
         sizes.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     for path in MEMORY_LIMITS:
-        with contextlib.suppress(OSError, ValueError):  # not there, or "max"
+        with contextlib.suppress(OSError, ValueError):  # missing, or "max"
             sizes.append(int(Path(path).read_text()))
     return min(sizes)
 
 
 def size_of(file):
-    """The bytes of an open file."""
+    """The size of an open file in bytes."""
     return os.fstat(file.fileno()).st_size
 
 
 def read_bytes(path, maximum=None):
-    """The bytes of a regular file. Arguments and errors are those of `open_regular`."""
+    """The content of a regular file. Arguments and errors as for `open_regular`."""
     with open_regular(path, maximum) as file:
         return file.read(size_of(file))
 
 
 def open_own(path, mode, second_names=False):
-    """Opens a file of a folder that may be from elsewhere.
+    """Opens a file in a folder that may be untrusted.
 
-    A link there could lead to another file of the user, so no link is followed.
+    A link could lead to another file of the user, so links are refused.
 
     Args:
-        path: the file. If `mode` writes, it is made if it is missing.
+        path: the file. If `mode` writes, a missing file is created.
         mode: of `open`, binary: "rb", "ab" or "ab+".
-        second_names: whether it may have hard links. A backup may be made of them. Default False.
+        second_names: whether the file may have hard links, as in some backups. Default False.
 
     Raises:
-        OSError: it is a link, has a hard link, is no regular file, or cannot be opened.
+        OSError: it is a link, has a hard link, is not a regular file, or cannot be opened.
     """
 
     def opener(name, flags):
@@ -249,7 +250,7 @@ def open_own(path, mode, second_names=False):
 
 
 def is_file_name(name):
-    """Whether something that stands in a file, anything JSON, can name a file beside it."""
+    """Whether a JSON value read from a file is the name of a file in the same folder."""
     return (
         isinstance(name, str)
         and name == Path(name).name
@@ -260,15 +261,15 @@ def is_file_name(name):
 
 
 def read_json(path, kind=dict):
-    """What a JSON file has; without its checksum, if it has one.
+    """The content of a JSON file, without its checksum if it has one.
 
     Args:
         path: the file.
-        kind: the type of what it has, `dict` (default) or `list`.
+        kind: the expected type of the content, `dict` (default) or `list`.
 
     Raises:
-        RunError: it is damaged: no JSON, nested too deep, of another type, or changed since its
-            checksum was made; or it is no file to be read: see `read_bytes`.
+        RunError: it is damaged: not JSON, nested too deep, of another type, or changed after its
+            checksum was computed; or it cannot be read safely, see `read_bytes`.
         OSError: it cannot be read.
     """
     content = read_bytes(path, LONGEST_TEXT)
@@ -287,24 +288,24 @@ def read_json(path, kind=dict):
 
 
 def write_lines(path, texts):
-    """Writes texts, each a line, as `write_atomically` does."""
+    """Writes one text per line, by `write_atomically`."""
     write_atomically(path, "".join(f"{text}\n" for text in texts).encode())
 
 
 def write_json(path, value, checked=False):
-    """Writes a JSON file, by `write_atomically`; `checked`: an object with its checksum."""
+    """Writes a JSON file by `write_atomically`. With `checked`, an object gets its checksum."""
     if checked:
         value = {**value, CHECKSUM: checksum(value)}
     write_atomically(path, (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def checksum(value):
-    """The sha256 of a JSON value, however it is indented and in whatever order its keys are."""
+    """The sha256 of a JSON value. It does not depend on indentation or on the order of keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def sync(*paths):
-    """Files and folders onto the disk, as they are now."""
+    """Writes the current content of files and folders to the disk."""
     for path in paths:
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -314,18 +315,18 @@ def sync(*paths):
 
 
 def pack(arrays):
-    """Arrays by name -> the bytes of an .npz file."""
+    """Converts arrays by name to the bytes of an .npz file."""
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
 def unpack(content):
-    """The bytes of an .npz file -> arrays by name. No pickles, and nothing compressed: no arrays
-    come out that are larger than the file.
+    """Converts the bytes of an .npz file to arrays by name. Pickles and compression are refused, so
+    the arrays are never larger than the file.
 
     Raises:
-        RunError: it is none, or cut short.
+        RunError: it is not an .npz file, or it is cut short.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
@@ -336,15 +337,15 @@ def unpack(content):
             raise ValueError("its arrays must each have bytes of their own")
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except Exception as error:  # of many types, by the damaged byte
+    except Exception as error:  # of many types, depending on the damaged byte
         raise RunError(f"no whole .npz file: {error}") from error
 
 
 def read_arrays(path):
-    """The arrays by name of a file written by `pack`.
+    """The arrays by name from a file written by `pack`.
 
     Raises:
-        RunError: naming the file, which is damaged.
+        RunError: the file is damaged; the message names it.
         OSError: it cannot be read.
     """
     try:

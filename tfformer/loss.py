@@ -1,4 +1,4 @@
-"""What training minimises: label-smoothed cross-entropy."""
+"""The training losses: label-smoothed cross-entropy and its variants."""
 
 import math
 import numbers
@@ -13,13 +13,13 @@ IMPOSSIBLE = -1e9  # a logit whose softmax is 0
 
 
 def token_weights(labels, sample_weight=None):
-    """1 at the real tokens of labels [B, T], 0 at padding; times `sample_weight`, if any."""
+    """1 at the tokens of labels [B, T], 0 at padding; multiplied by `sample_weight`, if given."""
     weights = ops.cast(ops.not_equal(labels, PAD), "float32")
     if sample_weight is None:
         return weights
     sample_weight = ops.cast(sample_weight, "float32")
     if getattr(sample_weight.shape, "rank", 0) is None:
-        # Of steps with [B] and with [B, T], TensorFlow makes one graph without a rank.
+        # If some steps have [B] and some [B, T], TensorFlow builds one graph of unknown rank.
         sample_weight = ops.reshape(sample_weight, (ops.shape(labels)[0], -1))  # [B, 1] or [B, T]
     while len(sample_weight.shape) < len(weights.shape):
         sample_weight = sample_weight[..., None]
@@ -27,17 +27,17 @@ def token_weights(labels, sample_weight=None):
 
 
 def _size(shape):
-    """How many numbers a tensor of this shape has; None where that is not known."""
+    """The number of elements in a tensor of this shape; None if unknown."""
     if getattr(shape, "rank", 0) is None or None in tuple(shape):
         return None
     return math.prod(shape)
 
 
 def flattened(labels, logits):
-    """Labels [...] and logits [..., V] as int32 [N] and float32 [N, V]; a ValueError where they
-    are not as many.
+    """Labels [...] and logits [..., V] as int32 [N] and float32 [N, V]. Raises a ValueError if
+    their numbers differ.
 
-    Loss and metrics all begin with these, so that a compiler makes them once.
+    Loss and metrics all start with this, so a compiler computes it once.
     """
     labels = ops.convert_to_tensor(labels)
     if len({_size(labels.shape), _size(logits.shape[:-1])} - {None}) > 1:
@@ -51,7 +51,7 @@ def flattened(labels, logits):
 
 
 def _over_replicas(count):
-    """A number summed over the replicas of a `tf.distribute` strategy; elsewhere as it is."""
+    """A number summed over the replicas of a `tf.distribute` strategy; otherwise unchanged."""
     if keras.backend.backend() != "tensorflow":
         return count
     from tfformer.backend.replicas import total
@@ -62,9 +62,9 @@ def _over_replicas(count):
 def label_logits(labels, logits):
     """The logit of each label: integers [B, T] and logits [B, T, V] give [B, T].
 
-    NaN for what is no id: a graph cannot raise on every device, and a neighbour's logit would go
-    unnoticed. The gather runs over the flattened logits: `ops.take_along_axis` costs three times as
-    much.
+    A label that is not an id gives NaN. A graph cannot raise on every device, and the logit of
+    another id would hide the mistake. The gather runs over the flattened logits, because
+    `ops.take_along_axis` takes three times as long.
     """
     size = logits.shape[-1]
     flat = ops.reshape(logits, (-1,))  # [N V]
@@ -76,25 +76,25 @@ def label_logits(labels, logits):
 
 
 def within(labels, size):
-    """The labels as ids of a vocabulary of this size; what is none becomes the nearest."""
+    """The labels clipped to the ids of a vocabulary of this size."""
     return ops.clip(labels, 0, size - 1)
 
 
 def normalised(logits):
     """p = softmax(z) and log sum exp(z), which is max z - log max p: [N, V], [N].
 
-    Loss and metrics all begin with these, so that a compiler computes them once. A softmax is one
-    operation of the processor's library, where exp, its sum and the quotient pass over [N, V] each.
+    Loss and metrics all start with this, so a compiler computes it once. A softmax is one optimised
+    library operation, whereas exp, its sum and the division each pass over [N, V].
     """
     p = ops.softmax(logits, axis=-1)
     return p, ops.max(logits, axis=-1) - ops.log(ops.max(p, axis=-1))
 
 
 def smoothed_cross_entropy(labels, logits, smoothing=0.1):
-    """-sum_v q_v log p_v with q = (1 - a) onehot(y) + a / V, of each token.
+    """-sum_v q_v log p_v with q = (1 - a) onehot(y) + a / V, for each token.
 
-    Its gradient is written out, p - q: one pass over [N, V] from what the forward pass has computed
-    anyway. Differentiated term by term, the mean and the gather would fill another [N, V] each.
+    The gradient p - q is explicit: one pass over [N, V] that reuses the results of the forward
+    pass. With automatic differentiation, the mean and the gather would each fill another [N, V].
 
     Args:
         labels: int32 [N].
@@ -131,12 +131,12 @@ def smoothed_cross_entropy(labels, logits, smoothing=0.1):
 def symmetric_divergence(logits):
     """(KL(p || q) + KL(q || p)) / 2 of two predictions of the same tokens (Liang et al. 2021).
 
-    With d = z_p - z_q, the difference of the logits, it is (E_p[d] - E_q[d]) / 2: what normalises
-    the two falls out. The gradient is written out, too, (p (d - E_p[d]) + p - q) / 2 of the logits
-    of p and (q (E_q[d] - d) + q - p) / 2 of those of q.
+    With d = z_p - z_q, the difference of the logits, it equals (E_p[d] - E_q[d]) / 2; the
+    normalisers cancel. The gradient is explicit too: (p (d - E_p[d]) + p - q) / 2 for the logits of
+    p, and (q (E_q[d] - d) + q - p) / 2 for those of q.
 
     Args:
-        logits: float32 [2 N, V], those of p and after them those of q.
+        logits: float32 [2 N, V], first those of p, then those of q.
 
     Returns:
         float32 [N], in nats.
@@ -162,11 +162,11 @@ def symmetric_divergence(logits):
 
 
 class MeanOfLabels(keras.losses.Loss):
-    """The base of losses whose `call` gives the loss of each label; the loss is their mean over the
-    real labels of a batch, and under a `tf.distribute` strategy over those of all replicas."""
+    """Base class of losses whose `call` returns the loss of each label. The loss is the mean over
+    the real labels of a batch; under a `tf.distribute` strategy, over those of all replicas."""
 
     def __init__(self, name, **kwargs):
-        # A mean over labels is no mean over rows: the reduction is this class's own.
+        # This class computes the mean over labels itself; Keras would average over rows.
         super().__init__(name=name, **{**kwargs, "reduction": "none"})
 
     def __call__(self, y_true, y_pred, sample_weight=None):
@@ -185,41 +185,41 @@ class SmoothedCrossEntropy(MeanOfLabels):
 
         logsumexp(z) - (1 - a) z_y - a mean(z),
 
-    a softmax, reductions and one gather: no one-hot [B, T, V] is ever made.
+    computed by a softmax, reductions and one gather. A one-hot [B, T, V] is never built.
 
-    Under a `tf.distribute` strategy the batch is that of all replicas: each gives its part of the
-    sum, divided by the tokens of all, and Keras adds up their gradients.
+    Under a `tf.distribute` strategy the batch is that of all replicas. Each replica divides its sum
+    by the number of tokens in all replicas, and Keras adds up their gradients.
 
     Args:
         smoothing: a, in [0, 1). Default 0.1.
-        r_drop: the weight alpha of R-Drop (Liang et al. 2021, equation 4, halved like the two
-            cross-entropies of which this is the mean): with it a batch holds its rows twice, one
-            half after the other, and for what differs between the two predictions of a token,
-            which dropout alone makes differ, alpha / 2 times their symmetric divergence is added.
-            Default 0: none, and rows stand once.
+        r_drop: alpha, the weight of R-Drop (Liang et al. 2021, equation 4, halved, because this
+            loss is the mean of their two cross-entropies). With R-Drop a batch holds its rows
+            twice, one copy after the other. Only dropout makes the two predictions of a token
+            differ. The loss adds alpha / 2 times their symmetric divergence. Default 0: no R-Drop,
+            and each row is there once.
 
     Call arguments:
-        y_true: integers [B, T] (or of any other shape), ids of the vocabulary. Padding, id 0,
-            counts nothing, and 0 alone: any other number that is no id (-1, -100, V) makes the
-            loss NaN, and its gradient, also with a weight of 0.
-        y_pred: logits [B, T, V]; computed in float32 whatever their dtype.
+        y_true: integers [B, T] (or of any other shape), ids of the vocabulary. Only id 0, padding,
+            is ignored. Any number that is not an id (-1, -100, V) makes the loss and its gradient
+            NaN, even with a weight of 0.
+        y_pred: logits [B, T, V]; the computation is in float32 whatever their dtype.
         sample_weight: optional [B] or [B, T], a weight for each row or token.
 
     Returns:
-        A scalar, in nats a token. A batch without tokens gives 0.
+        A scalar, in nats per token. A batch without tokens gives 0.
 
     Raises:
-        ValueError: `smoothing` is not in [0, 1), or `r_drop` no number of at least 0; in a call,
-            there are not as many labels as logits.
-        TypeError: an argument that there is not, such as `from_logits`.
+        ValueError: `smoothing` is not in [0, 1), or `r_drop` is not a number of at least 0; in a
+            call, the numbers of labels and logits differ.
+        TypeError: an argument is unknown, such as `from_logits`.
 
-    Example, log 7, for 7 ids of which each is as likely:
+    Example, log 7, for 7 ids of equal probability:
         >>> loss = SmoothedCrossEntropy(smoothing=0.1)
         >>> round(float(loss([[5, 3, 0]], keras.ops.zeros((1, 3, 7)))), 4)
         1.9459
     """
 
-    # Arguments of Keras's cross-entropies, and what to give in their place.
+    # Arguments of Keras's cross-entropies, and what to use instead.
     MEANT = {
         "from_logits": "y_pred are always logits",
         "label_smoothing": "give smoothing",
@@ -238,7 +238,7 @@ class SmoothedCrossEntropy(MeanOfLabels):
         self.smoothing, self.r_drop = smoothing, r_drop
 
     def call(self, y_true, y_pred):
-        """The loss of each token, float32, of the shape of `y_true`."""
+        """The loss of each token, float32, in the shape of `y_true`."""
         labels, logits = flattened(y_true, y_pred)
         loss = self.of_tokens(labels, logits)
         if self.r_drop:
@@ -246,7 +246,7 @@ class SmoothedCrossEntropy(MeanOfLabels):
         return ops.reshape(loss, ops.shape(y_true))  # [B, T]
 
     def of_tokens(self, labels, logits):
-        """The loss of int32 [N] and float32 [N, V]: float32 [N], in nats."""
+        """The loss of labels int32 [N] and logits float32 [N, V]: float32 [N], in nats."""
         return smoothed_cross_entropy(labels, logits, self.smoothing)
 
     def get_config(self):
@@ -260,21 +260,21 @@ class SmoothedCrossEntropy(MeanOfLabels):
 
 @keras.saving.register_keras_serializable("tfformer")
 class LengthCrossEntropy(SmoothedCrossEntropy):
-    """The loss of mask-predict: smoothed cross-entropy of the tokens, and cross-entropy, which is
-    not smoothed, of the length of the target.
+    """The loss of mask-predict: smoothed cross-entropy for the tokens, and unsmoothed cross-entropy
+    for the length of the target.
 
     Args:
-        smoothing, r_drop: of the tokens, see `SmoothedCrossEntropy`.
+        smoothing, r_drop: for the tokens, see `SmoothedCrossEntropy`.
 
     Call arguments:
-        y_true: integers [B, 1 + T], the id of the length, and ids of the vocabulary. Padding, id
-            0, counts nothing.
-        y_pred: logits [B, 1 + T, V], as a `NonAutoregressive` model gives them.
+        y_true: integers [B, 1 + T], the id of the length, then ids of the vocabulary. Padding, id
+            0, is ignored.
+        y_pred: logits [B, 1 + T, V], from a `NonAutoregressive` model.
 
     Returns:
-        A scalar, in nats a label. A batch without labels gives 0.
+        A scalar, in nats per label. A batch without labels gives 0.
 
-    Example, 7 ids of which each is as likely:
+    Example, 7 ids of equal probability:
         >>> loss = LengthCrossEntropy(smoothing=0.1)
         >>> round(float(loss([[5, 3, 0]], keras.ops.zeros((1, 3, 7)))), 4)
         1.9459
@@ -286,34 +286,34 @@ class LengthCrossEntropy(SmoothedCrossEntropy):
     def call(self, y_true, y_pred):
         """The loss of each label, float32 [B, 1 + T]."""
         tokens = super().call(y_true[:, 1:], y_pred[:, 1:])
-        # Smoothing would ask for lengths that are none.
+        # Unsmoothed, because smoothing would give probability to ids that are not lengths.
         lengths = smoothed_cross_entropy(*flattened(y_true[:, :1], y_pred[:, :1]), smoothing=0.0)
         return ops.concatenate([lengths[:, None], tokens], axis=1)
 
 
 @keras.saving.register_keras_serializable("tfformer")
 class LabelCrossEntropy(SmoothedCrossEntropy):
-    """`SmoothedCrossEntropy` of labels that are no ids: 1 to C, of which label n is column n - 1 of
-    the logits, and 0 is none.
+    """`SmoothedCrossEntropy` for labels 1 to C. Label n is column n - 1 of the logits; 0 means no
+    label.
 
     Args:
         smoothing, r_drop: see `SmoothedCrossEntropy`.
-        weights: of each label, C numbers, for labels that are rare. Default: 1 each. The mean is
-            over the labels, and not over their weights.
+        weights: C numbers, one for each label, larger for rare labels. Default: 1 each. The loss is
+            divided by the number of labels, not by the sum of their weights.
 
     Call arguments:
-        y_true: integers of any shape, in [0, C]; 0 counts nothing, and any other number makes the
+        y_true: integers of any shape, in [0, C]; 0 is ignored, and any number outside makes the
             loss NaN.
         y_pred: logits [..., C].
         sample_weight: see `SmoothedCrossEntropy`.
 
     Returns:
-        A scalar, in nats a label. A batch without labels gives 0.
+        A scalar, in nats per label. A batch without labels gives 0.
 
     Raises:
         ValueError: as `SmoothedCrossEntropy`.
 
-    Example, log 3, for 3 labels of which each is as likely:
+    Example, log 3, for 3 labels of equal probability:
         >>> loss = LabelCrossEntropy(smoothing=0.1)
         >>> round(float(loss([[2], [0]], keras.ops.zeros((2, 3)))), 4)
         1.0986
@@ -326,7 +326,7 @@ class LabelCrossEntropy(SmoothedCrossEntropy):
         self.weights = None if weights is None else [float(weight) for weight in weights]
 
     def call(self, y_true, y_pred):
-        """The loss of each label, float32, of the shape of `y_true`."""
+        """The loss of each label, float32, in the shape of `y_true`."""
         columns = label_columns(y_true)
         loss = super().call(columns, y_pred)
         if self.weights is None:
@@ -339,30 +339,30 @@ class LabelCrossEntropy(SmoothedCrossEntropy):
 
 
 def label_columns(labels):
-    """The column of each label in its logits, int32; of none, the first."""
+    """The column of each label in its logits, int32. Label 0, no label, gives the first column."""
     labels = ops.cast(labels, "int32")
     return ops.where(ops.equal(labels, PAD), 0, labels - 1)
 
 
 @keras.saving.register_keras_serializable("tfformer")
 class PlaceCrossEntropy(SmoothedCrossEntropy):
-    """`SmoothedCrossEntropy` of places: of rows of any length, in which some places are impossible.
+    """`SmoothedCrossEntropy` for positions in rows of any length, some of them impossible.
 
     Args:
-        smoothing: see `SmoothedCrossEntropy`; it is spread over the places that are possible.
+        smoothing: see `SmoothedCrossEntropy`; it is spread over the possible positions.
 
     Call arguments:
-        y_true: integers [..., ], places; 0 is none, and what is no place makes the loss NaN.
-        y_pred: logits [..., S]; -1e9 is an impossible place.
+        y_true: integers [..., ], positions. 0 means no label; a number outside makes the loss NaN.
+        y_pred: logits [..., S]; -1e9 marks an impossible position.
         sample_weight: see `SmoothedCrossEntropy`.
 
     Returns:
-        A scalar, in nats a label. A batch without labels gives 0.
+        A scalar, in nats per label. A batch without labels gives 0.
 
     Raises:
         ValueError: as `SmoothedCrossEntropy`.
 
-    Example, log 3, of three places that are alike:
+    Example, log 3, for three equal positions:
         >>> loss = PlaceCrossEntropy(0.0)
         >>> round(float(loss([[2]], [[[-1e9, 5.0, 5.0, 5.0]]])), 4)
         1.0986
@@ -374,7 +374,7 @@ class PlaceCrossEntropy(SmoothedCrossEntropy):
             raise ValueError(f"r_drop must be 0 for places, got {r_drop}")
 
     def call(self, y_true, y_pred):
-        """The loss of each label, float32, of the shape of `y_true`."""
+        """The loss of each label, float32, in the shape of `y_true`."""
         logits = ops.cast(y_pred, "float32")
         total = ops.logsumexp(logits, axis=-1)
         loss = total - (1 - self.smoothing) * place_logits(y_true, logits)
@@ -387,7 +387,7 @@ class PlaceCrossEntropy(SmoothedCrossEntropy):
 
 
 def place_logits(places, logits):
-    """The logit of each place: integers [...] and float32 [..., S]; NaN for what is none."""
+    """The logit at each position: integers [...], float32 [..., S]; NaN for a number outside."""
     places, size = ops.cast(places, "int32"), ops.shape(logits)[-1]
     inside = ops.clip(places, 0, size - 1)
     found = ops.take_along_axis(logits, ops.expand_dims(inside, -1), axis=-1)  # [..., 1]

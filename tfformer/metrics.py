@@ -1,4 +1,4 @@
-"""What training watches: token accuracy and perplexity."""
+"""The metrics of training: accuracy and perplexity."""
 
 import keras
 from keras import ops
@@ -15,18 +15,18 @@ from tfformer.loss import (
 
 @keras.saving.register_keras_serializable("tfformer")
 class TokenAccuracy(keras.metrics.Metric):
-    """The share of real tokens whose label has the largest logit, over all batches seen.
+    """The share of tokens whose label has the largest logit, over all batches so far.
 
     Call arguments:
-        y_true: integers [B, T], ids of the vocabulary. Padding, id 0, is not counted, and 0 alone:
-            any other number that is no id (-1, -100, V) makes the result NaN.
+        y_true: integers [B, T], ids of the vocabulary. Only id 0, padding, is ignored. Any number
+            that is not an id (-1, -100, V) makes the result NaN.
         y_pred: logits [B, T, V].
         sample_weight: optional [B] or [B, T].
 
     Raises:
-        ValueError: there are not as many labels as logits.
+        ValueError: the numbers of labels and logits differ.
 
-    Example, a token that is right, one that is not, and padding:
+    Example, a correct token, a wrong one, and padding:
         >>> accuracy = TokenAccuracy()
         >>> accuracy.update_state([[5, 3, 0]], keras.ops.one_hot([[5, 4, 2]], 7))
         >>> float(accuracy.result())
@@ -53,11 +53,11 @@ class TokenAccuracy(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Perplexity(keras.metrics.Metric):
-    """exp(total negative log-likelihood / total real tokens), over all batches seen, unsmoothed.
+    """exp(total negative log-likelihood / number of tokens), over all batches so far, unsmoothed.
 
-    Call arguments of `update_state`, and what it raises: those of `TokenAccuracy`.
+    Call arguments of `update_state`, and errors: those of `TokenAccuracy`.
 
-    Example, 7 ids of which each is as likely:
+    Example, 7 ids of equal probability:
         >>> perplexity = Perplexity()
         >>> perplexity.update_state([[5, 3, 0]], keras.ops.zeros((1, 3, 7)))
         >>> round(float(perplexity.result()), 4)
@@ -82,11 +82,11 @@ class Perplexity(keras.metrics.Metric):
 
 @keras.saving.register_keras_serializable("tfformer")
 class LabelAccuracy(TokenAccuracy):
-    """`TokenAccuracy` of labels 1 to C, of which label n is column n - 1 of the logits; 0 is none.
+    """`TokenAccuracy` for labels 1 to C. Label n is column n - 1 of the logits; 0 means no label.
 
-    Call arguments of `update_state`, and what it raises: those of `TokenAccuracy`.
+    Call arguments of `update_state`, and errors: those of `TokenAccuracy`.
 
-    Example, a label that is right, and none:
+    Example, a correct label, and no label:
         >>> accuracy = LabelAccuracy()
         >>> accuracy.update_state([[2], [0]], keras.ops.one_hot([1, 1], 3))
         >>> float(accuracy.result())
@@ -99,11 +99,11 @@ class LabelAccuracy(TokenAccuracy):
 
 @keras.saving.register_keras_serializable("tfformer")
 class LabelPerplexity(Perplexity):
-    """`Perplexity` of labels 1 to C, of which label n is column n - 1 of the logits; 0 is none.
+    """`Perplexity` for labels 1 to C. Label n is column n - 1 of the logits; 0 means no label.
 
-    Call arguments of `update_state`, and what it raises: those of `TokenAccuracy`.
+    Call arguments of `update_state`, and errors: those of `TokenAccuracy`.
 
-    Example, 3 labels of which each is as likely:
+    Example, 3 labels of equal probability:
         >>> perplexity = LabelPerplexity()
         >>> perplexity.update_state([[2], [0]], keras.ops.zeros((2, 3)))
         >>> round(float(perplexity.result()), 4)
@@ -115,14 +115,14 @@ class LabelPerplexity(Perplexity):
 
 
 def _with_none(logits):
-    """Logits [..., C] with a column for the label 0 before them, of no probability."""
+    """Logits [..., C] with a column in front for label 0, which has probability 0."""
     logits = ops.cast(logits, "float32")
     return ops.concatenate([ops.full_like(logits[..., :1], IMPOSSIBLE), logits], axis=-1)
 
 
 @keras.saving.register_keras_serializable("tfformer")
 class PlaceAccuracy(TokenAccuracy):
-    """`TokenAccuracy` of places, integers [...], of which 0 is none, and logits [..., S]."""
+    """`TokenAccuracy` for positions, integers [...] (0: no label), and logits [..., S]."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         weights, logits = token_weights(y_true, sample_weight), ops.cast(y_pred, "float32")
@@ -133,7 +133,7 @@ class PlaceAccuracy(TokenAccuracy):
 
 @keras.saving.register_keras_serializable("tfformer")
 class PlacePerplexity(Perplexity):
-    """`Perplexity` of places, integers [...], of which 0 is none, and logits [..., S]."""
+    """`Perplexity` for positions, integers [...] (0: no label), and logits [..., S]."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
         weights, logits = token_weights(y_true, sample_weight), ops.cast(y_pred, "float32")

@@ -1,13 +1,13 @@
-"""The run directory: everything that a trained model is; what `config.json` names is checked.
+"""The run directory: all files of a trained model, checked against the checksums in `config.json`.
 
     config.json          format, family, model, search limits, training; the names of the other
                          files with their sha256; without a family it is an encoder-decoder
-    source.model         SentencePiece; target.model too, where the two sides differ. A side that
-                         is a table of pieces has source.pieces or target.pieces in its place
-    weights-<sha>.npz    one array a variable, by its path in the model
+    source.model         SentencePiece; target.model too, if source and target differ. A table of
+                         pieces is stored as source.pieces or target.pieces instead
+    weights-<sha>.npz    one array for each variable, by its path in the model
 
-`config.json` names the other files by content, and is replaced in one rename: a reader sees the
-old run or the new one whole, whatever kills the writer in between.
+`config.json` names the other files by content, and one rename replaces it. So a reader sees either
+the whole old run or the whole new one, even if the writer is killed.
 """
 
 import concurrent.futures
@@ -42,13 +42,13 @@ PARTS = r"config\.json|weights-[0-9a-f]{16}\.npz|(source|target)\.[a-z]+"
 
 
 def variable_name(variable):
-    """The path of a variable inside its model: "encoder/layer_0/self_attention/query/kernel"."""
+    """The path of a variable in its model: "encoder/layer_0/self_attention/query/kernel"."""
     return variable.path.split("/", 1)[1]
 
 
 def model_weights(model):
-    """The weights of a model by name, as NumPy arrays: those of a model that was never quantized,
-    and had no LoRA, and computes the same. See `float_matrix`."""
+    """The weights of a model by name, as NumPy arrays. A quantized model, or one with LoRA, gives
+    the weights of a plain model that computes the same. See `float_matrix`."""
     weights = {variable_name(v): np.asarray(v).copy() for v in model.weights}
     for layer in model._flatten_layers():
         if layer.quantization_mode is None and not getattr(layer, "lora_enabled", False):
@@ -62,16 +62,16 @@ def model_weights(model):
 
 @functools.lru_cache(maxsize=8)
 def _weight_shapes(family, sizes):
-    """{name: shape} of the weights of a model, by its family and its configuration."""
+    """{name: shape} of a model's weights, from its family and its configuration."""
 
     def found():
-        with keras.StatelessScope(initialize_variables=False):  # no weight has memory there
+        with keras.StatelessScope(initialize_variables=False):  # allocates no memory for weights
             model = FAMILIES[family].model(sizes)
         return {variable_name(v): tuple(v.shape) for v in model.weights}
 
     state = random.getstate()
-    try:  # Keras seeds the initial weights by `random`, whose numbers are the caller's
-        # In a thread of its own, with which Keras forgets weights that were never made.
+    try:  # Keras draws seeds from `random`, whose state belongs to the caller
+        # In a separate thread: Keras's record of these uninitialised weights ends with it.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             return thread.submit(found).result()
     finally:
@@ -82,21 +82,22 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
     """Writes a run directory, or replaces the model in one.
 
     Args:
-        directory: made if missing.
-        model: of one of `tfformer.models.FAMILIES`, as a `Transformer` is.
-        tokenizer: its `Tokenizer`.
-        search: keyword arguments of the `Translator`. Default: its own defaults.
-        training: anything JSON that is worth remembering of the training.
-        weights: arrays by name in place of the model's own, as `model_weights` gives.
+        directory: created if missing.
+        model: of a family in `tfformer.models.FAMILIES`, such as a `Transformer`.
+        tokenizer: the model's `Tokenizer`.
+        search: keyword arguments of the `Translator`. Default: the defaults of the `Translator`.
+        training: facts about the training to keep, as JSON.
+        weights: arrays by name to save instead of the model's own, as from `model_weights`.
 
-    A model that Keras has quantized, or that has LoRA, is saved with float matrices: `load` gives
-    a plain model that computes the same.
+    A model that Keras has quantized, or that has LoRA, is saved with float matrices. `load` then
+    gives a plain model that computes the same.
 
     Raises:
-        RunError: the directory holds a model with another tokenizer; or `load` could not read the
-            weights, because the model has others than its configuration says.
-        ValueError: the model is of no family, `tokenizer` no `Tokenizer`, or `search` no dict.
-        OSError: nothing of what was there before is lost.
+        RunError: the directory holds a model with another tokenizer; or the weights of the model do
+            not match its configuration, so `load` could not read them.
+        ValueError: the model belongs to no family, `tokenizer` is not a `Tokenizer`, or `search` is
+            not a dict.
+        OSError: writing failed; what was there before stays intact.
 
     Example:
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
@@ -118,7 +119,7 @@ def save(directory, model, tokenizer, search=None, training=None, weights=None):
 
 
 def save_weights(directory, family, sizes, weights, tokenizer, search=None, training=None):
-    """What `save` does, of a model by its family, configuration and weights, arrays by name."""
+    """As `save`, for a model given by its family, configuration and weights, arrays by name."""
     directory = Path(directory)
     _check_shapes(_weight_shapes(family, sizes), weights)
     directory.mkdir(parents=True, exist_ok=True)
@@ -152,7 +153,7 @@ def save_weights(directory, family, sizes, weights, tokenizer, search=None, trai
 
 
 def _refuse_other_tokenizer(directory, tokenizer):
-    """A run keeps its tokenizer: the files of two cannot be exchanged in one rename."""
+    """A run keeps its tokenizer, because one rename cannot replace the files of two tokenizers."""
     from tfformer.text.tokenizer import FILES
 
     expected, files = read_config(directory)["sha256"], tokenizer.files
@@ -165,22 +166,22 @@ def _refuse_other_tokenizer(directory, tokenizer):
 
 
 def require_new(name, directory):
-    """Raises FileExistsError if there is something at a directory, the argument of this name."""
+    """Raises a FileExistsError if `directory` exists; `name` is that of the argument."""
     if os.path.lexists(directory):
         raise FileExistsError(f"{name} must not exist yet, got {directory}")
 
 
 def save_new(directory, *run, write=save):
-    """A run directory that is not there yet, whole or not at all. What processes that were killed
-    here have left beside it is removed.
+    """Writes a new run directory, whole or not at all. Removes what killed processes have left
+    beside it.
 
     Args:
-        directory: its path.
-        *run: the rest of what `write` takes.
+        directory: the path.
+        *run: the other arguments of `write`.
         write: `save` (default) or `save_weights`.
 
     Raises:
-        FileExistsError: there is something by that name.
+        FileExistsError: the path exists.
         RunError, ValueError, OSError: see `save`.
     """
     directory = Path(directory)
@@ -194,8 +195,8 @@ def read_config(directory):
     """The parsed `config.json` of a run directory.
 
     Raises:
-        RunError: there is none, it is no JSON, incomplete, or of a format that this version does
-            not know.
+        RunError: it is missing, is not JSON, is incomplete, or has a format that this version does
+            not support.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -220,7 +221,7 @@ def read_config(directory):
 
 
 def read_checked(directory, config, name):
-    """The bytes of a file of the run, refused unless they are those that `config` names."""
+    """The content of a file of the run. Refused if it does not match the sha256 in `config`."""
     path = Path(directory) / name
     try:
         content = read_bytes(path)
@@ -236,10 +237,10 @@ def read_checked(directory, config, name):
 
 
 def read_family(directory, config):
-    """The name of the family that a run's `config` (of `read_config`) is of.
+    """The family name in a run's `config` (from `read_config`).
 
     Raises:
-        RunError: this version knows no such family.
+        RunError: this version has no such family.
     """
     name = config.get("family", ENCODER_DECODER)
     if not isinstance(name, str) or name not in FAMILIES:
@@ -249,7 +250,7 @@ def read_family(directory, config):
 
 
 def require_family(directory, config, *wanted):
-    """Raises a RunError unless a run's `config` is of one of the families `wanted`."""
+    """Raises a RunError unless the family of a run's `config` is among `wanted`."""
     family = read_family(directory, config)
     if family not in wanted:
         names = " or ".join(repr(name) for name in wanted)
@@ -257,10 +258,10 @@ def require_family(directory, config, *wanted):
 
 
 def read_sizes(directory, config):
-    """The configuration of the model that a run's `config` (of `read_config`) is of.
+    """The model's configuration in a run's `config` (from `read_config`).
 
     Raises:
-        RunError: it is none, or of a family that this version does not know.
+        RunError: it is not valid, or this version has no such family.
     """
     family = FAMILIES[read_family(directory, config)]
     try:
@@ -270,7 +271,7 @@ def read_sizes(directory, config):
 
 
 def load_model(directory, dtype="float32"):
-    """The model of a run directory, without its tokenizer (needs no TensorFlow)."""
+    """The model of a run directory, without its tokenizer. Needs no TensorFlow."""
     config = read_config(directory)
     sizes = read_sizes(directory, config)
     model = FAMILIES[read_family(directory, config)].model(sizes, dtype=dtype)
@@ -283,8 +284,8 @@ def load_model(directory, dtype="float32"):
 
 
 def set_weights(model, weights, partly=False):
-    """Puts arrays by name into a model; every weight, and no other, must be there, or `partly` some
-    of them, and the others stay as they are."""
+    """Assigns arrays by name to a model's weights. The names must match exactly. With `partly` some
+    weights may be missing, and keep their values."""
     variables = {variable_name(v): v for v in model.weights}
     if partly:
         variables = {name: v for name, v in variables.items() if name in weights}
@@ -294,7 +295,7 @@ def set_weights(model, weights, partly=False):
 
 
 def _check_shapes(shapes, weights):
-    """Raises a RunError unless `weights` are arrays of just these names and shapes."""
+    """Raises a RunError unless `weights` has exactly these names and shapes."""
     if set(shapes) != set(weights):
         missing = sorted(set(shapes) - set(weights)) or sorted(set(weights) - set(shapes))
         raise RunError(f"weights must be the model's own, got a difference at {missing[0]}")
@@ -309,16 +310,16 @@ def load(directory, dtype="float32"):
 
     Args:
         directory: a run directory.
-        dtype: the compute dtype (a Keras dtype policy). Default `"float32"`, in whatever dtype
-            the model was trained.
+        dtype: the compute dtype (a Keras dtype policy). Default `"float32"`, whatever dtype the
+            training used.
 
     Returns:
-        (model, Tokenizer): a `Transformer`, of an encoder-decoder's run.
+        (model, Tokenizer). For an encoder-decoder's run the model is a `Transformer`.
 
     Raises:
-        RunError: naming the file and what is wrong with it. A tokenizer that is not the one of
-            the weights is refused.
-        ValueError: there is no such `dtype`.
+        RunError: a file is missing or damaged, or the tokenizer is not that of the weights. The
+            message names the file and the problem.
+        ValueError: the `dtype` is unknown.
 
     Example:
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
@@ -333,7 +334,7 @@ def load(directory, dtype="float32"):
 
 
 def load_tokenizer(directory):
-    """The tokenizer of a run directory. Raises RunError, as `load`."""
+    """The tokenizer of a run directory. Raises a RunError, as `load`."""
     from tfformer.text.tokenizer import FILES, Tokenizer
 
     config = read_config(directory)
@@ -346,15 +347,15 @@ def load_tokenizer(directory):
 
 
 def load_service(directory, **options):
-    """What serves the model of a run directory, with the run's own options or these.
+    """The service that runs the model of a run directory; `options` replace those of the run.
 
     Returns:
-        A `tfformer.service.service.Service` of the run's family: of an encoder-decoder's run, a
+        A `tfformer.service.service.Service` for the run's family; for an encoder-decoder's run, a
         `Translator`.
 
     Raises:
         RunError: see `load`.
-        ValueError: the family has no such option.
+        ValueError: the family does not have such an option.
     """
     from tfformer.service.families import SERVICES
 
@@ -369,15 +370,15 @@ def load_service(directory, **options):
 
 
 def load_translator(directory, **options):
-    """The `Translator` of a run directory with the run's own search limits, or `options`.
+    """The `Translator` of a run directory; `options` replace the search limits of the run.
 
     Args:
         directory: a run directory.
-        **options: arguments of the `Translator`, in place of those that the run keeps.
+        **options: arguments of the `Translator`, which replace those stored in the run.
 
     Raises:
-        RunError: as `load`; or the model of the run is no encoder-decoder.
-        ValueError: there is no such option, or it breaks its rule.
+        RunError: as `load`; or the run's model is not an encoder-decoder.
+        ValueError: an option is unknown or breaks its rule.
 
     Example:
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)

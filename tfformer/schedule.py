@@ -1,4 +1,4 @@
-"""The paper's learning rate: up linearly, then down with the root of the step."""
+"""The paper's learning rate: a linear rise, then a fall with the inverse root of the step."""
 
 import numbers
 
@@ -13,28 +13,28 @@ class WarmupSchedule(keras.optimizers.schedules.LearningRateSchedule):
     (Vaswani et al. 2017, equation 3, with `scale` = 1.) Its peak, at `warmup_steps`, is
     scale * (d_model * warmup_steps)^-0.5.
 
-    With `total_steps`, the last `cooldown_steps` of them fall linearly to zero besides: the rate
-    is multiplied by (total_steps + 1 - step) / (cooldown_steps + 1) there (Hägele et al. 2024). A
-    training of known length ends better for it than on a rate that is still high.
+    With `total_steps`, the rate also falls linearly to zero over the last `cooldown_steps`. There
+    it is multiplied by (total_steps + 1 - step) / (cooldown_steps + 1) (Hägele et al. 2024). A
+    training of known length gives a better model with this fall than with a rate that stays high.
 
-    Without the rise (`rises=False`) the rate is at its peak from the first step to `warmup_steps`,
-    and goes on as it does with it: lr = scale * d_model^-0.5 * min(step^-0.5, warmup_steps^-0.5).
+    With `rises=False` the rate starts at its peak and stays there until `warmup_steps`; then it
+    falls as usual: lr = scale * d_model^-0.5 * min(step^-0.5, warmup_steps^-0.5).
 
     Args:
         d_model: D of the model.
-        warmup_steps: the steps of the rise. Default 4000, the paper's.
+        warmup_steps: the number of steps of the rise. Default 4000, as in the paper.
         scale: a factor. Default 1.
-        total_steps: the steps of the whole training, or None (default): no cool-down.
-        cooldown_steps: the steps of the fall at its end. Default 0.
-        rises: whether the rate rises to its peak. Default True, the paper's.
+        total_steps: the number of steps of the whole training, or None (default): no cool-down.
+        cooldown_steps: the number of steps of the final fall. Default 0.
+        rises: whether the rate rises to its peak. Default True, as in the paper.
 
     Call arguments:
-        step: the optimizer's count of updates done, from 0; the first update is the paper's
+        step: the optimizer's number of updates so far, from 0. The first update is the paper's
             step 1.
 
     Raises:
-        ValueError: `d_model` or `warmup_steps` is no number of at least 1, `scale` is not
-            positive, or there are `cooldown_steps` and they are not within `total_steps`.
+        ValueError: `d_model` or `warmup_steps` is not a number of at least 1, `scale` is not
+            positive, or `cooldown_steps` is given but not within `total_steps`.
 
     Example, the peak, which is (512 * 4000)^-0.5:
         >>> rate = WarmupSchedule(d_model=512, warmup_steps=4000)

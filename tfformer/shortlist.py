@@ -1,11 +1,11 @@
-"""A lexical shortlist: the few target pieces that the pieces of a source may become.
+"""A lexical shortlist: for each source piece, the few target pieces that may translate it.
 
-The output layer is a product with the whole vocabulary at every step, and most of the time where
-that is large. Over a shortlist it is one with the pieces that some piece of the source translates
-to, and with the frequent ones (Jean et al. 2015, section 4.2; L'Hostis et al. 2016).
-`python -m training.shortlist` learns one.
+The output layer multiplies by the whole vocabulary at every step. If the vocabulary is large, this
+takes most of the time. With a shortlist, it multiplies only by the pieces that some source piece
+translates to, and by frequent pieces (Jean et al. 2015, section 4.2; L'Hostis et al. 2016).
+`python -m training.shortlist` learns a shortlist.
 
-`Shortlist` is the table; `tfformer.inference.shortlist` is the forward pass over it.
+`Shortlist` is the table. `tfformer.inference.shortlist` is the forward pass that uses it.
 """
 
 import dataclasses
@@ -21,19 +21,19 @@ ARRAYS = ("candidates", "always")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Shortlist:
-    """For each source piece the target pieces that it may become; and those that always may come.
+    """The candidate target pieces for each source piece, and those for every sentence.
 
     Args:
-        candidates: int32 [V_source, n], likeliest first; 0 stands for none.
+        candidates: int32 [V_source, n], the most probable first; 0 fills empty entries.
         always: int32 [m], ascending, without repetition: pad, unk, bos, eos = 0, 1, 2, 3, and
-            what is frequent or must never be missing.
-        tokenizer_sha256: `Tokenizer.sha256` of the two vocabularies.
+            pieces that are frequent or must always be allowed.
+        tokenizer_sha256: `Tokenizer.sha256` of the tokenizer with both vocabularies.
 
     Raises:
-        ValueError: `candidates` or `always` is no array of ids of that rank, or `always` does not
-            ascend from 0, 1, 2, 3; or `tokenizer_sha256` is no string.
+        ValueError: `candidates` or `always` is not an array of ids of that rank, `always` does not
+            ascend from 0, 1, 2, 3, or `tokenizer_sha256` is not a string.
 
-    Example, in which id 4 of the source may become 5 or 9:
+    Example, in which source id 4 may become 5 or 9:
         >>> candidates = np.zeros((7, 2), "int32")
         >>> candidates[4] = 5, 9
         >>> shortlist = Shortlist(candidates, always=[0, 1, 2, 3, 6], tokenizer_sha256="...")
@@ -69,7 +69,7 @@ class Shortlist:
         """The candidates of one sentence: source ids [S] -> int32 [c], ascending.
 
         Raises:
-            ValueError: an id is none of the source.
+            ValueError: an id is outside the source vocabulary.
         """
         ids, size = np.asarray(source_ids, "int32"), len(self.candidates)
         if ids.size and not 0 <= ids.min() <= ids.max() < size:
@@ -78,7 +78,7 @@ class Shortlist:
         return np.unique(np.concatenate([self.always, own]))
 
     def describe(self):
-        """Its size, in words."""
+        """The size of the shortlist, in words."""
         num_pieces, most = self.candidates.shape
         return (
             f"at most {most} candidates for each of {num_pieces:,} source pieces, "
@@ -86,10 +86,10 @@ class Shortlist:
         )
 
     def check(self, tokenizer):
-        """Refuses another tokenizer than its own.
+        """Check that the shortlist was made for this tokenizer.
 
         Raises:
-            ValueError: it was not made for the vocabularies of this `Tokenizer`.
+            ValueError: it was made for other vocabularies.
         """
         if self.tokenizer_sha256 != tokenizer.sha256:
             raise ValueError(
@@ -105,7 +105,7 @@ class Shortlist:
             )
 
     def save(self, path):
-        """Writes an .npz file, whole or not at all.
+        """Writes an .npz file atomically.
 
         Raises:
             OSError: it cannot be written; what was at `path` stays.
@@ -117,10 +117,10 @@ class Shortlist:
 
     @classmethod
     def load(cls, path):
-        """The shortlist of a file.
+        """Read a shortlist from a file.
 
         Raises:
-            RunError: naming the file and what is wrong with it.
+            RunError: the file cannot be read or is damaged; the message names file and problem.
         """
         try:
             content = read_bytes(path)

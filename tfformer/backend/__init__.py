@@ -1,1 +1,1 @@
-"""What the Keras backends do differently: gradients, random bytes, replicas."""
+"""Code that differs between the Keras backends: gradients, random bytes, replicas."""

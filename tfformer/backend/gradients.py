@@ -1,10 +1,10 @@
-"""What the functions with a gradient of their own share."""
+"""Shared code of the functions with an explicit gradient."""
 
 
 def upstream_gradient(args, upstream):
-    """The gradient that reaches the one output of a `keras.ops.custom_gradient` function.
+    """The gradient with respect to the single output of a `keras.ops.custom_gradient` function.
 
-    Of its `def gradient(*args, upstream=None)`: Keras's backends hand it over as the one or the
-    other.
+    For its `def gradient(*args, upstream=None)`: some Keras backends pass the gradient as the
+    positional argument, others as `upstream`.
     """
     return args[0] if upstream is None else upstream

@@ -1,15 +1,15 @@
-"""Which elements dropout keeps, by a random byte for each. TensorFlow alone has it."""
+"""Dropout masks from one random byte for each element. Only for TensorFlow."""
 
 import tensorflow as tf
 
 
 def kept(shape, dropped, seed):
-    """True for 256 - `dropped` of 256 elements: a boolean tensor of this shape.
+    """A boolean tensor of this shape, True with probability 1 - `dropped` / 256.
 
     Args:
         shape: a tensor.
         dropped: an int in [0, 256].
-        seed: two integers; the same ones keep the same elements.
+        seed: two integers, which determine the mask.
     """
     size = tf.reduce_prod(shape)
     words = tf.random.stateless_uniform([(size + 3) // 4], seed, None, None, tf.int32)

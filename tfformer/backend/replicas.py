@@ -1,10 +1,10 @@
-"""What a `tf.distribute` strategy's replicas have to do together. TensorFlow alone has it."""
+"""Operations across the replicas of a `tf.distribute` strategy. Only for TensorFlow."""
 
 import tensorflow as tf
 
 
 def total(value):
-    """The sum of a tensor over the replicas; outside of a strategy, the tensor."""
+    """The sum of a tensor over the replicas; outside a strategy, the tensor itself."""
     replica = tf.distribute.get_replica_context()
     if replica is None or replica.num_replicas_in_sync == 1:
         return value

@@ -1,4 +1,4 @@
-"""What a model is made of: its options, each with a rule and a help text, by the kind of model."""
+"""The configurations of the models: their options, each with a rule and a help text."""
 
 from tfformer.config.encoder_decoder import (
     CTC,

@@ -1,4 +1,4 @@
-"""What the models of an encoder and a decoder are made of."""
+"""The configurations of the models with an encoder and a decoder."""
 
 import dataclasses
 
@@ -11,21 +11,21 @@ DECODINGS = (MASK_PREDICT, CTC, FIRST_EOS)
 
 @dataclasses.dataclass(frozen=True)
 class TwoSidedOptions(NumberedOptions):
-    """The sizes of a model of an encoder and a decoder.
+    """The options of a model with an encoder and a decoder.
 
     Args:
-        source_vocabulary_size: number of source ids, the four special ones included.
-        target_vocabulary_size: number of target ids. Defaults to the source's.
+        source_vocabulary_size: the number of source ids, including the four special ones.
+        target_vocabulary_size: the number of target ids. Default: as the source.
         num_encoder_layers, num_decoder_layers: N. They may differ. Default 6.
-        tie_embeddings: which matrices are one: `"none"`; `"target"`, the target embedding and the
-            output projection; `"all"`, the source embedding too (Press and Wolf 2017; section
-            3.4), for which both vocabularies must be one.
-        share_halves: whether the decoder's self-attention and feed-forward layers are the
-            encoder's, layer by layer (Xia et al. 2019, "Tied Transformers"). Default False.
+        tie_embeddings: which matrices are shared. `"none"`; `"target"`: the target embedding and
+            the output projection; `"all"`: the source embedding too (Press and Wolf 2017; section
+            3.4). `"all"` needs one vocabulary for source and target.
+        share_halves: whether the decoder uses the self-attention and feed-forward layers of the
+            encoder, layer by layer (Xia et al. 2019, "Tied Transformers"). Default False.
         **options: see `NumberedOptions`.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
     """
 
     source_vocabulary_size: int = option(dataclasses.MISSING, "ids of the source", least=5)
@@ -49,23 +49,23 @@ class TwoSidedOptions(NumberedOptions):
 
     @property
     def one_vocabulary(self) -> str | None:
-        """The option that needs one vocabulary for both sides, as it would be written; or None."""
+        """The option that requires one vocabulary, written as in code; None if there is none."""
         if self.tie_embeddings == "all":
             return "tie_embeddings='all'"
         return None
 
     @classmethod
     def preset(cls, name: str, source_vocabulary_size: int, **changes):
-        """A published size by its name; `changes` are fields that replace the preset's.
+        """The configuration of a published size by name; `changes` replace fields of the preset.
 
         | name | source |
         |---|---|
         | `base`, `big` | Vaswani et al. 2017, Table 3 |
         | `tiny` | Wu et al. 2021, "Good for Misconceived Reasons": text-only Multi30K |
-        | `test` | none: small enough for a test, each size another prime where it can be |
+        | `test` | none: small enough for a test, all sizes different primes if possible |
 
         Raises:
-            ValueError: there is no such preset or field, or a value breaks its rule.
+            ValueError: the preset or a field is unknown, or a value breaks its rule.
         """
         sizes = preset(name)
         return cls.from_dict({"source_vocabulary_size": source_vocabulary_size, **sizes, **changes})
@@ -80,19 +80,19 @@ class TransformerConfig(TwoSidedOptions):
     Args:
         source_vocabulary_size, target_vocabulary_size, num_encoder_layers, num_decoder_layers,
             tie_embeddings, share_halves: see `TwoSidedOptions`.
-        copy: whether words of the source can be copied, by a pointer-generator (See et al. 2017),
-            for which both vocabularies must be one. Default False.
-        output_bias: whether the output layer has a bias, logits = x W + b. Default False: the
-            paper's has none.
-        source_eos: whether the encoder sees the eos that ends a source. Default True. Otherwise it
-            is hidden as padding is: for models from elsewhere, which have learned from texts alone.
+        copy: whether the model can copy words of the source, by a pointer-generator (See et al.
+            2017). It needs one vocabulary for source and target. Default False.
+        output_bias: whether the output layer has a bias, logits = x W + b. Default False, as in the
+            paper.
+        source_eos: whether the encoder reads the eos at the end of a source. Default True. If
+            False, it is masked like padding, for imported models that were trained without eos.
         **options: positions, max_positions: see `NumberedOptions`; d_model, num_heads, d_ff,
-            dropout, activation, norm: see `StackOptions`. Dropout is on the sums of embeddings and
-            positions as well.
+            dropout, activation, norm: see `StackOptions`. Dropout also applies to the sums of
+            embeddings and positions.
 
     Raises:
-        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
-        TypeError: there is no such argument.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
+        TypeError: an argument is unknown.
 
     Example:
         >>> config = TransformerConfig(37000, num_encoder_layers=3, norm="pre")
@@ -119,21 +119,21 @@ class NonAutoregressiveConfig(TwoSidedOptions):
     """The configuration of a `NonAutoregressive` model; frozen and validated.
 
     Args:
-        decoding: how all tokens of a target are written at once.
-            `"mask-predict"` (default): their number is predicted, then each of them, in one pass or
-            in several that write the least sure again (Ghazvininejad et al. 2019).
-            `"ctc"`: `upsampling` places for each token of the source, of which some stay blank
+        decoding: how all tokens of a target are predicted at once.
+            `"mask-predict"` (default): first their number, then the tokens, in one pass or in
+            several passes that predict the least certain ones again (Ghazvininejad et al. 2019).
+            `"ctc"`: `upsampling` positions for each token of the source, some of which stay blank
             (Libovický and Helcl 2018).
-            `"eos"`: as many places, and the target ends at the first eos.
-        upsampling: k, of `"ctc"` and `"eos"`. Default 3.
-        max_length_difference: n; `"mask-predict"` knows targets that have from n tokens less to n
-            more than their source. Default 32.
-        **options: see `TwoSidedOptions`. `"ctc"` and `"eos"` read no target, so that its embedding
-            is the output layer's matrix or nothing: `tie_embeddings` is not `"none"`.
+            `"eos"`: the same positions, and the target ends at the first eos.
+        upsampling: k, for `"ctc"` and `"eos"`. Default 3.
+        max_length_difference: n. With `"mask-predict"`, a target has between n tokens less and n
+            tokens more than its source. Default 32.
+        **options: see `TwoSidedOptions`. `"ctc"` and `"eos"` read no target, so the target
+            embedding serves only as the output matrix: `tie_embeddings` must not be `"none"`.
 
     Raises:
-        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
-        TypeError: there is no such argument.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
+        TypeError: an argument is unknown.
 
     Example:
         >>> config = NonAutoregressiveConfig.preset("tiny", 8000, decoding="ctc")
@@ -165,5 +165,5 @@ class NonAutoregressiveConfig(TwoSidedOptions):
 
     @property
     def num_lengths(self) -> int:
-        """The lengths that a target may have beside a source: 2 n + 1."""
+        """The number of possible target lengths for a source: 2 n + 1."""
         return 2 * self.max_length_difference + 1

@@ -1,4 +1,4 @@
-"""What the models of one stack are made of, an encoder or a decoder."""
+"""The configurations of the models with one stack, an encoder or a decoder."""
 
 import dataclasses
 import math
@@ -12,10 +12,10 @@ COMBINED = ("mean", "lstm", "transformer")
 
 @dataclasses.dataclass(frozen=True)
 class OneStackOptions(NumberedOptions):
-    """Those of a model of one stack.
+    """The options of a model with one stack.
 
     Args:
-        vocabulary_size: number of ids, the four special ones included.
+        vocabulary_size: the number of ids, including the four special ones.
         num_layers: N. Default 6.
         **options: see `NumberedOptions` and `StackOptions`.
     """
@@ -24,7 +24,7 @@ class OneStackOptions(NumberedOptions):
     _: dataclasses.KW_ONLY
     num_layers: int = option(6, "layers of a model of one stack", least=1)
 
-    # The half of an encoder-decoder that its stack is.
+    # Which half of an encoder-decoder its stack is.
     HALF = "encoder"
 
     def __post_init__(self):
@@ -37,11 +37,11 @@ class OneStackOptions(NumberedOptions):
 
     @classmethod
     def preset(cls, name: str, vocabulary_size: int, **changes):
-        """The sizes of a `TransformerConfig` by its name; N is that of its stack of the same kind,
-        encoder or decoder. `changes` are fields that replace them.
+        """The sizes of a `TransformerConfig` preset by name. N is the number of layers of the same
+        half, encoder or decoder. `changes` replace fields of the preset.
 
         Raises:
-            ValueError: there is no such preset or field, or a value breaks its rule.
+            ValueError: the preset or a field is unknown, or a value breaks its rule.
         """
         sizes = preset(name)
         known = {field.name for field in dataclasses.fields(StackOptions)}
@@ -56,11 +56,11 @@ class LanguageModelConfig(OneStackOptions):
 
     Args:
         vocabulary_size, num_layers, **options: see `OneStackOptions`.
-        tie_embeddings: `"all"`, the embedding is the output layer's matrix too (default), or
+        tie_embeddings: `"all"` (default), the output layer shares the embedding's matrix; or
             `"none"`.
 
     Raises:
-        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
 
     Example:
         >>> config = LanguageModelConfig.preset("tiny", 8000, norm="pre")
@@ -76,11 +76,11 @@ class LanguageModelConfig(OneStackOptions):
 
 @dataclasses.dataclass(frozen=True)
 class MaskedLanguageModelConfig(LanguageModelConfig):
-    """The configuration of a `MaskedLanguageModel`: its arguments are those of
+    """The configuration of a `MaskedLanguageModel`. Its arguments are those of
     `LanguageModelConfig`.
 
     Raises:
-        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
 
     Example:
         >>> config = MaskedLanguageModelConfig.preset("tiny", 8000, norm="pre")
@@ -93,10 +93,10 @@ class MaskedLanguageModelConfig(LanguageModelConfig):
 
 @dataclasses.dataclass(frozen=True)
 class SpanConfig(OneStackOptions):
-    """The configuration of a `SpanReader`: its arguments are those of `OneStackOptions`.
+    """The configuration of a `SpanReader`. Its arguments are those of `OneStackOptions`.
 
     Raises:
-        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
 
     Example:
         >>> config = SpanConfig.preset("tiny", 8000, num_layers=2)
@@ -107,11 +107,11 @@ class SpanConfig(OneStackOptions):
 
 @dataclasses.dataclass(frozen=True)
 class TaggerConfig(OneStackOptions):
-    """The configuration of a `Tagger`: its arguments are those of `OneStackOptions`, and
+    """The configuration of a `Tagger`. Its arguments are those of `OneStackOptions`, and
     `num_labels`, C.
 
     Raises:
-        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
 
     Example:
         >>> config = TaggerConfig.preset("tiny", 8000, num_labels=5)
@@ -128,16 +128,16 @@ class ClassifierConfig(TaggerConfig):
 
     Args:
         vocabulary_size, num_layers, num_labels, **options: see `TaggerConfig`.
-        pooling: what a text's vector is: `"mean"` (default), the mean over its tokens, or `"bos"`,
-            that of a bos which is set before it.
-        multi_label: whether a text may have several labels, or none. Default False.
-        piece_length, piece_overlap: a longer text is read in pieces of so many tokens, of which
-            neighbours share so many. Default 0: at once.
-        pieces: how the vectors of the pieces become that of the text: `"mean"` (default), `"lstm"`
-            or `"transformer"`, a layer over the pieces.
+        pooling: how the vector of a text is made. `"mean"` (default): the mean over its tokens;
+            `"bos"`: the vector of a bos inserted before the text.
+        multi_label: whether a text may have several labels or none. Default False.
+        piece_length, piece_overlap: a longer text is split into pieces of `piece_length` tokens;
+            neighbouring pieces share `piece_overlap` tokens. Default 0: no pieces.
+        pieces: how the vectors of the pieces become one vector of the text: `"mean"` (default),
+            `"lstm"` or `"transformer"`, a layer over the pieces.
 
     Raises:
-        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
 
     Example:
         >>> config = ClassifierConfig.preset("tiny", 8000, num_labels=3, pooling="bos")
@@ -159,7 +159,7 @@ class ClassifierConfig(TaggerConfig):
                 f"piece_overlap must be less than piece_length = {self.piece_length}, got "
                 f"{self.piece_overlap}"
             )
-        most = super().longest - (self.pooling == "bos")  # which takes a place
+        most = super().longest - (self.pooling == "bos")  # bos takes one position
         if self.piece_length > most:
             raise ValueError(
                 f"piece_length must be at most {most}, the places that the model can number, got "

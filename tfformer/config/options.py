@@ -1,4 +1,4 @@
-"""The options of every model's stacks, their rules, and every number of the paper's Table 3."""
+"""The options of all stacks, their rules, and the sizes of the paper's Table 3."""
 
 import dataclasses
 import math
@@ -15,14 +15,14 @@ ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 
 
 def option(default, help, *, least=None, below=None, choices=None):
-    """A field of a configuration, with its rule and what the command line says of it.
+    """A field of a configuration, with its rule and its help text on the command line.
 
     Args:
-        default: its value, of its type.
-        help: what it is, in a few words.
-        least: the least number that it may be. Default: any.
-        below: a number that it must be below. Default: none.
-        choices: the words that it may be. Default: any.
+        default: its default value, of its type.
+        help: a short description.
+        least: the minimum of a number. Default: none.
+        below: an upper limit, which a number must not reach. Default: none.
+        choices: the allowed words. Default: any.
     """
     rules = {"help": help, "least": least, "below": below, "choices": choices}
     return dataclasses.field(default=default, metadata=rules)
@@ -30,45 +30,45 @@ def option(default, help, *, least=None, below=None, choices=None):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StackOptions:
-    """The options of a stack of layers; every configuration of a model has them.
+    """The options of a stack of layers. The configuration of every model has them.
 
-    The defaults are those of the base model (Vaswani et al. 2017, Table 3). A new option is a line
-    here, and one in the layer that it is for.
+    The defaults are the base model (Vaswani et al. 2017, Table 3). To add an option, add a line
+    here and use it in its layer.
 
     Args:
         d_model: D, the width of every layer's input and output. Default 512.
         num_heads: h; `d_model` is a multiple of it. Default 8.
         d_ff: the width between the two matrices of the feed-forward layer. Default 2048.
-        dropout: P_drop, on the output of each sub-layer before it is added (section 5.4).
+        dropout: P_drop, on the output of each sub-layer before the residual sum (section 5.4).
             Default 0.1.
         activation: of the feed-forward layer: `"relu"` (the paper's), `"gelu"`, `"silu"` or
             `"swiglu"` (Shazeer 2020).
-        norm: `"post"`, LayerNorm(x + Sublayer(x)), the paper's, or `"pre"`,
-            x + Sublayer(LayerNorm(x)) with a last LayerNorm on each stack (Xiong et al. 2020).
-        last_norm: whether a stack ends with that last LayerNorm. Default None: with pre-norm it
-            does, with post-norm it does not; `torch.nn.Transformer` has one with post-norm too.
-        epsilon: what LayerNorm adds to the variance. Default 1e-6.
-        attention_dropout: of the attention weights. Default 0.
-        activation_dropout: inside the feed-forward layer, after the activation. Default 0.
-        normalization: `"layer"`, LayerNorm, the paper's (default); `"simple"`, without gain and
-            bias, and `"ada"` (Xu et al. 2019); `"rms"` (Zhang and Sennrich 2019); or `"batch"`,
-            of each feature over the tokens of a batch. See `tfformer.layers.norm`.
-        residual: whether what a sub-layer gives is added to its input. Default True.
-        attention_positions: how a sequence's attention to itself knows places, in place of what
-            `positions` adds or besides it: `"none"` (default), `"rotary"` (Su et al. 2021),
-            `"alibi"` (Press et al. 2022) or `"relative"`, the biases of T5 (Raffel et al. 2020).
-            See `tfformer.layers.places`.
-        num_key_value_heads: heads of keys and values, of which `num_heads` is a multiple; each
-            serves as many heads of queries (Ainslie et al. 2023); 1 is multi-query attention
-            (Shazeer 2019). Default None: `num_heads`.
-        unique_layers: M, layers of a stack with weights of their own. Layer n has those of layer
-            n modulo M, "cycle" of Takase and Kiyono 2021; 1 shares all. Default None: all have.
-        location_width: of a decoder, how many places of the source the attention to it sees
-            together of what the layer below attends to, an odd number; see
-            `tfformer.layers.location`. Default 0: none.
+        norm: `"post"`, LayerNorm(x + Sublayer(x)), as in the paper (default); or `"pre"`,
+            x + Sublayer(LayerNorm(x)), with a final LayerNorm on each stack (Xiong et al. 2020).
+        last_norm: whether a stack ends with that final LayerNorm. Default None: yes with pre-norm,
+            no with post-norm. (`torch.nn.Transformer` has it with post-norm too.)
+        epsilon: the number that LayerNorm adds to the variance. Default 1e-6.
+        attention_dropout: P_drop of the attention weights. Default 0.
+        activation_dropout: P_drop inside the feed-forward layer, after the activation. Default 0.
+        normalization: `"layer"`, LayerNorm, as in the paper (default); `"simple"`, LayerNorm
+            without gain and bias, and `"ada"` (Xu et al. 2019); `"rms"` (Zhang and Sennrich 2019);
+            or `"batch"`, over the tokens of a batch. See `tfformer.layers.norm`.
+        residual: whether the input of a sub-layer is added to its output. Default True.
+        attention_positions: positions inside self-attention, in addition to `positions` or instead
+            of it: `"none"` (default), `"rotary"` (Su et al. 2021), `"alibi"` (Press et al. 2022) or
+            `"relative"`, the biases of T5 (Raffel et al. 2020). See `tfformer.layers.places`.
+        num_key_value_heads: the number of key and value heads; `num_heads` is a multiple of it.
+            Each serves an equal number of query heads (Ainslie et al. 2023); 1 is multi-query
+            attention (Shazeer 2019). Default None: `num_heads`.
+        unique_layers: M, the number of layers in a stack with their own weights. Layer n uses the
+            weights of layer n modulo M ("cycle" of Takase and Kiyono 2021); 1 shares all. Default
+            None: each layer has its own.
+        location_width: for a decoder, the width of the convolution over the cross-attention weights
+            of the layer below, an odd number of source positions; see `tfformer.layers.location`.
+            Default 0: none.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
     """
 
     d_model: int = option(512, "width of every layer's input and output", least=2)
@@ -96,7 +96,7 @@ class StackOptions:
         0, "places of the layer below's attention that an attention sees; 0: none", least=0
     )
 
-    # Whether it is of a model that has attention heads.
+    # Whether the model has attention heads.
     HAS_HEADS = True
 
     def __post_init__(self):
@@ -131,10 +131,10 @@ class StackOptions:
 
     @classmethod
     def from_dict(cls, fields: dict):
-        """The configuration of `fields`.
+        """Make the configuration from `fields`.
 
         Raises:
-            ValueError: a name is no field, or a value breaks its rule.
+            ValueError: a name is unknown, or a value breaks its rule.
         """
         known = {field.name for field in dataclasses.fields(cls)}
         unknown = sorted(set(fields) - known)
@@ -144,12 +144,12 @@ class StackOptions:
 
     @property
     def key_value_heads(self) -> int:
-        """The heads of keys and values."""
+        """The number of key and value heads."""
         return self.num_key_value_heads or self.num_heads
 
     @property
     def key_value_width(self) -> int:
-        """The width of all heads of keys, or of values, together."""
+        """The total width of all key heads, which is also that of all value heads."""
         return self.d_model // self.num_heads * self.key_value_heads
 
     @property
@@ -158,28 +158,28 @@ class StackOptions:
         return self.norm == "pre" if self.last_norm is None else self.last_norm
 
     def stack(self) -> dict:
-        """The options of a stack alone, by name."""
+        """Only the options of `StackOptions`, by name."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(StackOptions)}
 
 
 def whole(name, value, least=1):
-    """The value as Python's integer; a ValueError unless it is one of at least `least`, and no
-    bool."""
+    """The value as a Python integer. Raises a ValueError unless it is an integer of at least
+    `least`; a bool is refused."""
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
         raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
     return int(value)
 
 
 def number(name, value, least, below):
-    """The value as Python's number; a ValueError unless it is in [least, below)."""
+    """The value as a Python number. Raises a ValueError unless it is in [least, below)."""
     if not isinstance(value, numbers.Real) or not least <= value < below:
         raise ValueError(f"{name} must be a number in [{least}, {below}), got {value!r}")
     return value if isinstance(value, int) else float(value)
 
 
 def _checked(field, value):
-    """The value, a Python number also where it is one of NumPy; a ValueError if it is not what its
-    field says."""
+    """The checked value of a field; a NumPy number becomes a Python number. Raises a ValueError if
+    it breaks the rule of the field."""
     rules = field.metadata
     if field.type == int | None and value is None:
         return None
@@ -200,17 +200,17 @@ def _checked(field, value):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NumberedOptions(StackOptions):
-    """Those, and how a model numbers the places of its tokens.
+    """The options of a stack, and the positions that are added to the embeddings.
 
     Args:
-        positions: what is added to the embeddings: `"sinusoidal"` (section 3.5, any length;
-            `d_model` is even), `"learned"`, or `"none"`, for a model whose attention knows places.
-        max_positions: the longest sequence that learned positions can number. Default 512;
-            sinusoidal positions ignore it.
+        positions: the positions added to the embeddings: `"sinusoidal"` (section 3.5, any length,
+            `d_model` even), `"learned"`, or `"none"`, for a model with positions in its attention.
+        max_positions: the maximum length of a sequence with learned positions. Default 512. Other
+            positions ignore it.
         **stack: see `StackOptions`.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
     """
 
     positions: str = option("sinusoidal", "what numbers places", choices=POSITIONS)
@@ -225,8 +225,7 @@ class NumberedOptions(StackOptions):
 
     @property
     def longest(self) -> float:
-        """The most tokens of a sequence that the model can number; infinity, where it has no
-        limit."""
+        """The maximum number of tokens in a sequence; infinity if the positions set no limit."""
         return self.max_positions if self.positions == "learned" else math.inf
 
 
@@ -249,8 +248,8 @@ PRESETS = {
 
 
 def preset(name):
-    """The fields of a preset by its name. Raises ValueError: there is none."""
-    if name not in tuple(PRESETS):  # a tuple: a name may be what cannot be hashed
+    """The fields of a preset by name. Raises a ValueError if the name is unknown."""
+    if name not in tuple(PRESETS):  # a tuple, because `name` may be unhashable
         known = tuple(one for one in PRESETS if one != "test")
         raise ValueError(f"name must be one of {known}, got {name!r}")
     return PRESETS[name]

@@ -1,11 +1,11 @@
-"""What the recurrent encoder-decoder is made of."""
+"""The configuration of the recurrent encoder-decoder."""
 
 import dataclasses
 
 from tfformer.config.encoder_decoder import TwoSidedOptions
 from tfformer.config.options import StackOptions, option
 
-# The options of a stack that say something to a recurrent one.
+# The options of a stack that a recurrent model accepts.
 KNOWN = ("d_model", "num_heads", "d_ff", "dropout")
 
 
@@ -14,17 +14,17 @@ class RecurrentConfig(TwoSidedOptions):
     """The configuration of a `Recurrent` model; frozen and validated.
 
     Args:
-        attention: whether the decoder attends to the source at each step; otherwise all that it
-            knows of the source is one vector. Default True.
-        d_model: D, the width of embeddings and states; even, for the encoder reads in both
-            directions, with half of it each.
+        attention: whether the decoder attends to the source at each step. If False, it gets one
+            vector for the whole source. Default True.
+        d_model: D, the width of embeddings and states. It is even, because the encoder uses half of
+            it for each direction.
         **options: num_encoder_layers, num_decoder_layers, dropout, tie_embeddings: see
-            `TwoSidedOptions` and `StackOptions`. A preset's num_heads and d_ff say nothing here;
-            no other option of a stack may be given.
+            `TwoSidedOptions` and `StackOptions`. num_heads and d_ff are accepted, because presets
+            have them, and have no effect. All other options of a stack must keep their defaults.
 
     Raises:
-        ValueError: a value breaks its rule; it names the argument, the rule and the value received.
-        TypeError: there is no such argument.
+        ValueError: a value breaks its rule; the message names argument, rule and value.
+        TypeError: an argument is unknown.
 
     Example:
         >>> config = RecurrentConfig.preset("tiny", 8000, num_encoder_layers=1, attention=False)
@@ -35,7 +35,7 @@ class RecurrentConfig(TwoSidedOptions):
     _: dataclasses.KW_ONLY
     attention: bool = option(True, "of a recurrent decoder, to the source at each step")
 
-    # As of every model of an encoder and a decoder: no words are copied, and eos is seen.
+    # As in every encoder-decoder by default: no copying, and the encoder reads eos.
     copy, source_eos = False, True
     HAS_HEADS = False
 

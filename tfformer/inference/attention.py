@@ -1,4 +1,4 @@
-"""The twins of multi-head attention: to the sequence itself, and to the memory."""
+"""The inference layers of multi-head attention: self-attention and cross-attention."""
 
 import tensorflow as tf
 
@@ -8,21 +8,21 @@ from tfformer.layers.attention import MultiHeadAttention
 
 
 class Heads:
-    """How rows [B * T, N * D] are N tensors of heads [B, H, T, K], and back.
+    """Splits rows [B * T, N * D] into N tensors of heads [B, H, T, K], and merges them again.
 
-    Of keys and values there may be fewer heads, G. Then the queries of the H / G heads that share
-    one stand together, [B, G, H / G * T, K], wherever they are multiplied with it.
+    Keys and values may have fewer heads, G. Then the queries of the H / G heads that share a key
+    head stand together, [B, G, H / G * T, K], for their products.
 
     Args:
         layer: the attention.
-        few_rows: whether it has the operations of `tfformer.inference.low_latency`.
+        few_rows: whether to use the operations of `tfformer.inference.low_latency`.
     """
 
     def __init__(self, layer, few_rows):
         self.num_heads, self.head_size = layer.num_heads, layer.head_size
         self.key_value_heads = layer.key_value_heads
         self.shared = self.num_heads // self.key_value_heads
-        # q / sqrt(K) is in the weights.
+        # The weights already contain the factor 1 / sqrt(K).
         self.scale = layer.head_size**-0.5
         self.product = low_latency.product if few_rows else tf.matmul
         self.softmax = low_latency.softmax if few_rows else tf.nn.softmax
@@ -35,7 +35,7 @@ class Heads:
         return tf.unstack(self.transposed(x, [2, 0, 3, 1, 4]), num=parts)  # N of [B, H, T, K]
 
     def split_own(self, x, batch, length):
-        """Rows of queries, keys and values side by side -> [B, H, T, K], twice [B, G, T, K]."""
+        """Rows of queries, keys and values side by side -> [B, H, T, K] and twice [B, G, T, K]."""
         if self.shared == 1:
             return self.split(x, batch, length, 3)
         queries, others = tf.split(x, [self.width, 2 * self.key_value_width], axis=1)
@@ -44,12 +44,12 @@ class Heads:
 
     @property
     def width(self):
-        """Of all heads together, D."""
+        """The width of all heads together, D."""
         return self.num_heads * self.head_size
 
     @property
     def key_value_width(self):
-        """Of all heads of keys, or of values, together."""
+        """The total width of all key heads, which is also that of all value heads."""
         return self.key_value_heads * self.head_size
 
     def merge(self, heads):
@@ -74,8 +74,8 @@ class Heads:
         return tf.reshape(x, shape)  # [B, H, T, N]
 
     def weights(self, queries, keys, bias):
-        """softmax(q k^T + bias) in float32, [B, H, T, S]; the queries are scaled already, and the
-        bias is of one head or of each."""
+        """softmax(q k^T + bias) in float32, [B, H, T, S]. The queries are already scaled. The bias
+        is for one head or for each."""
         scores = self.product(self.grouped(queries), keys, transpose_b=True)
         return self.softmax(tf.cast(self.ungrouped(scores), tf.float32) + bias)
 
@@ -86,8 +86,8 @@ class Heads:
 
 
 class SelfAttention:
-    """Queries, keys and values of one input are one product, [D, 3 D]; less, where there are fewer
-    heads of keys and values."""
+    """Self-attention. One product computes queries, keys and values of an input, [D, 3 D], or less
+    if there are fewer key and value heads."""
 
     def __init__(self, layer, name, fusing):
         self.heads = Heads(layer, fusing.few_rows)
@@ -95,19 +95,19 @@ class SelfAttention:
         self.qkv = Dense(projections, f"{name}/qkv", fusing, [self.heads.scale, 1.0, 1.0])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
         self.places = layer.places and fusing.twin(layer.places, f"{name}/places")
-        self.watcher = None  # as that of the layer
+        self.watcher = None  # as in the layer
 
     def __call__(self, weights, x, batch, length, attend):
-        """Rows to rows; `attend(queries, keys, values)`, each [B, H, T, K], gives rows between."""
+        """Rows -> rows; `attend(queries, keys, values)`, each [B, H, T, K], returns rows."""
         heads = self.heads.split_own(self.qkv(weights, x), batch, length)
         return self.output(weights, attend(*heads))
 
     def attend(self, weights, queries, keys, values, bias, causal=False, caches=None):
-        """All positions at once: heads [B, H, T, K] -> rows [B * T, D].
+        """Attend at all positions at once: heads [B, H, T, K] -> rows [B * T, D].
 
         Args:
-            bias: of the scores, what hides padding and, if it is `causal`, what is to come.
-            caches: a list that gets the keys and values as a cache has them. Default: none.
+            bias: added to the scores. It hides padding and, if `causal`, later positions.
+            caches: a list that receives the keys and values for a cache. Default: none.
         """
         if self.places is not None:
             positions = tf.range(tf.shape(keys)[2])
@@ -122,18 +122,18 @@ class SelfAttention:
 
 
 class CrossAttention:
-    """Queries alone: the memory's keys and values are computed once, for all layers together."""
+    """Cross-attention: only queries. One product computes keys and values for all layers."""
 
     def __init__(self, layer, name, fusing):
         self.heads = Heads(layer, fusing.few_rows)
         self.query = Dense([layer.query_projection], f"{name}/query", fusing, [self.heads.scale])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
         self.location = layer.location and fusing.twin(layer.location, f"{name}/location")
-        self.watcher = None  # as that of the layer
+        self.watcher = None  # as in the layer
 
     def __call__(self, weights, x, batch, length, keys, values, bias, below=None):
-        """Rows to rows, and the attention weights, float32 [B, H, T, S]; `below` are those of the
-        layer below, for attention that sees them."""
+        """Rows -> rows, and the attention weights, float32 [B, H, T, S]. `below` are the weights of
+        the layer below, for location-aware attention."""
         if self.location is not None:
             bias = bias + self.location(weights, below, bias)
         (queries,) = self.heads.split(self.query(weights, x), batch, length, 1)
@@ -144,7 +144,7 @@ class CrossAttention:
 
 
 def attention(layer, name, fusing, reads_memory=False):
-    """The twin of an attention: to the memory, or to the sequence itself (the default)."""
+    """Make the inference layer of an attention: self-attention, or cross-attention."""
     return (CrossAttention if reads_memory else SelfAttention)(layer, name, fusing)
 
 

@@ -1,4 +1,4 @@
-"""The forward pass of a stack that writes one token after the other, over a cache."""
+"""The forward pass of a decoder that predicts one token after the other, with a cache."""
 
 import abc
 
@@ -11,13 +11,13 @@ from tfformer.search.step import State, StepResult
 
 
 class Cached(abc.ABC):
-    """What the forward passes of the encoder-decoder and of the language model share; what
-    `tfformer.search` asks of a model.
+    """Base class of the forward passes of encoder-decoder and language model. It provides what
+    `tfformer.search` requires of a model.
 
     Args:
         twin, weights: from `fuse`; the weights may be tensors or variables. The twin has `decoder`,
-            `output`, `vocabulary_size`, `dtype`, and in `written` the embedding and the positions
-            of what is written.
+            `output`, `vocabulary_size`, `dtype`, and `written`, the embedding and the positions of
+            the target.
     """
 
     def __init__(self, twin, weights):
@@ -27,27 +27,27 @@ class Cached(abc.ABC):
 
     @abc.abstractmethod
     def _through(self, x, batch, length, attend, memory):
-        """Rows [B * T, D] through the layers: rows, and the attention [B, T, S] or None.
+        """Run rows [B * T, D] through the layers: rows, and the attention [B, T, S] or None.
 
         Args:
-            attend: a function of queries, keys, values [B, H, T, K] and the layer's number, that
-                gives rows: the attention of what is written to itself.
-            memory: of the `State`.
+            attend: the self-attention of the target, a function of queries, keys, values
+                [B, H, T, K] and the layer's number that returns rows.
+            memory: that of the `State`.
         """
 
     # All positions at once.
 
     def decode(self, target_ids, memory):
-        """target_ids [B, T] -> logits float32 [B, T, V], and the mean over the heads of the last
-        layer's attention to the source, float32 [B, T, S]; None where there is no source."""
+        """target_ids [B, T] -> logits float32 [B, T, V], and the last layer's cross-attention
+        weights, averaged over the heads, float32 [B, T, S]; None without a source."""
         x, attention = self._decode(target_ids, memory)
         shape = tf.concat([tf.shape(target_ids), [self.vocabulary_size]], axis=0)
         logits = self.logits_of([x, *self._seen(attention, memory)])
         return tf.reshape(logits, shape), attention  # [B, T, V]
 
     def _seen(self, attention, memory):
-        """What the output layer reads besides the state of each of its rows: nothing; or what the
-        row attends to, float32 [R, S], of an attention [B, T, S], and the ids there, [R, S]."""
+        """The inputs of the output layer besides the states: none; or for a layer that copies, the
+        attention [B, T, S] as rows, float32 [R, S], and the source ids, [R, S]."""
         if not self.twin.output.reads_source:
             return ()
         ids = tf.broadcast_to(memory["source_ids"][:, None], tf.shape(attention))  # [B, T, S]
@@ -55,24 +55,24 @@ class Cached(abc.ABC):
         return tf.reshape(attention, shape), tf.reshape(ids, shape)  # [B * T, S] each
 
     def rows(self, target_ids, memory):
-        """What the output layer reads at all positions of target_ids [B, T]: a list of rows, of
-        which the first is the state, [B * T, D], and the others are those of `_seen`."""
+        """The inputs of the output layer at all positions of target_ids [B, T], a list of rows:
+        first the states, [B * T, D], then those of `_seen`."""
         x, attention = self._decode(target_ids, memory)
         return [x, *self._seen(attention, memory)]
 
     def logits_of(self, rows):
-        """Some of the rows of `rows` -> logits float32 [R, V]."""
+        """Logits float32 [R, V] from some of the rows of `rows`."""
         return self.twin.output(self.weights, *rows)
 
     def log_probs(self, target_ids, labels, memory, block=1024):
-        """log P(label) at all positions of target_ids [B, T], float32 [B, T]; the logits of `block`
-        positions are there at a time."""
+        """log P(label) at all positions of target_ids [B, T], float32 [B, T]. Only the logits of
+        `block` positions exist at a time."""
         return label_log_probs(self.rows(target_ids, memory), labels, self.logits_of, block)
 
     def _decode(self, target_ids, memory, caches=None):
-        """All positions at once, up to the output layer: rows [B * T, D], and the attention.
+        """Compute all positions at once, up to the output layer: rows [B * T, D] and attention.
 
-        `caches` is a list that gets the keys and values [B, G, T, K] of each layer.
+        `caches` is a list that receives the keys and values [B, G, T, K] of each layer.
         """
         batch, length = tf.unstack(tf.shape(target_ids))
         bias = causal_bias(target_ids, length)  # [B, 1, T, T]
@@ -88,14 +88,14 @@ class Cached(abc.ABC):
     # One position at a time.
 
     def caches(self, batch, width, before=0):
-        """The caches of a search with W = `width` beams, before the first step; `before` is how
-        many there are of other models in the same search."""
+        """The caches of a search with W = `width` beams, before the first step. `before` is the
+        number of caches that other models in the same search have."""
         heads = self.twin.decoder.heads
         shape = tf.stack([batch, heads.key_value_heads, 1, width * heads.head_size])
 
         def cache(number):
-            """A buffer of its own: in a graph, two tensors of the same numbers would be one. What
-            it begins with is written over before it is read."""
+            """Make a separate buffer: a graph would merge two tensors with equal numbers. Its
+            first content is overwritten before it is read."""
             return tf.fill(shape, tf.cast(number, self.twin.dtype))
 
         num_layers = len(self.twin.decoder.layers)
@@ -103,11 +103,11 @@ class Cached(abc.ABC):
         return [(cache(number), cache(number + 1)) for number in numbers]
 
     def prefill(self, prompt, width, state=None):
-        """The `State` after a prompt, int32 [B, P], padded on the left: the keys and values of all
-        its tokens but the last, of one pass, in the first of W beams.
+        """The `State` after a prompt, int32 [B, P], padded on the left. One pass computes the keys
+        and values of all its tokens but the last, in the first of W beams.
 
-        The memory has one tensor more: `padding`, int32 [B], the places of padding of each row.
-        `state` is from `start`, where there is a source.
+        The memory also gets `padding`, int32 [B], the number of padding positions in each row. With
+        a source, `state` comes from `start`.
         """
         padding = tf.reduce_sum(tf.cast(prompt == PAD, tf.int32), axis=1)
         known = {} if state is None else state.memory
@@ -121,8 +121,8 @@ class Cached(abc.ABC):
         return State(memory, tf.nest.map_structure(in_first_beam, caches))
 
     def step(self, ids, position, visible, state):
-        """The step function of `tfformer.search`; its cache is [B, G, C, W * K] for keys and
-        values of each layer, in which a position is one slice for all beams.
+        """The step function of `tfformer.search`. Its cache is [B, G, C, W * K] for the keys and
+        for the values of each layer. A position is one slice for all beams.
         """
         batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
         layout = CacheLayout(self.twin.decoder.heads, batch, width, tf.shape(visible)[2], position)
@@ -153,8 +153,8 @@ class Cached(abc.ABC):
             cache = tuple(tf.reshape(rows, layout.of_cache) for rows in written)  # [B, G, C, W K]
             caches.append(cache)
             keys, values = (tf.reshape(rows, layout.of_keys) for rows in written)  # [B, G, C W, K]
-            # k q^T and not q k^T: there are many keys for a few queries, and the product of the
-            # longer matrix with the shorter takes a third of the time.
+            # k q^T instead of q k^T: there are many keys and few queries, and the product of the
+            # longer matrix with the shorter one takes a third of the time.
             queries = heads.grouped(queries)  # [B, G, H / G * W, K]
             scores = heads.product(keys, queries, transpose_b=True)  # [B, G, C * W, H / G * W]
             scores = heads.ungrouped(heads.transposed(scores, [0, 1, 3, 2]))  # [B, H, W, C * W]
@@ -166,19 +166,19 @@ class Cached(abc.ABC):
         return StepResult(logits, caches, attention)
 
     def vocabulary_ids(self, ids):
-        """The ids of a search as ids of the vocabulary: the same, but with a shortlist."""
+        """Convert ids of a search to ids of the vocabulary; they differ only with a shortlist."""
         return ids
 
     def _step_logits(self, x, attention, batch, width, memory):
-        """Rows [B * W, D], their attention [B, W, S] -> float32 [B, W, V]; with a shortlist
-        fewer."""
+        """Rows [B * W, D] and their attention [B, W, S] -> float32 [B, W, V], or fewer columns with
+        a shortlist."""
         logits = self.logits_of([x, *self._seen(attention, memory)])
         return tf.reshape(logits, tf.stack([batch, width, self.vocabulary_size]))  # [B, W, V]
 
     @staticmethod
     def _write(rows, index, new):
-        """Rows with `new` at `index`, written in place; `tensor_scatter_nd_update` would copy them
-        all."""
+        """Write `new` to the rows at `index`, in place. `tensor_scatter_nd_update` would copy all
+        rows."""
         return tf.raw_ops.InplaceUpdate(x=rows, i=index, v=new)
 
 
@@ -186,10 +186,10 @@ def label_log_probs(rows, labels, logits, block):
     """log P(label) at all positions, labels [B, T] -> float32 [B, T].
 
     Args:
-        rows: a nest of tensors [B * T, ...], what logits are made of.
+        rows: a nest of tensors [B * T, ...], from which logits are computed.
         labels: int32 [B, T].
-        logits: a function of some of the rows that gives their logits, float32 [R, V].
-        block: positions at a time: the logits [B, T, V] of all would be gigabytes.
+        logits: a function of some of the rows that returns their logits, float32 [R, V].
+        block: positions computed at a time; all logits [B, T, V] would need gigabytes.
     """
     count = tf.size(labels)
     block = tf.clip_by_value(count, 1, block)
@@ -220,8 +220,8 @@ def label_log_probs(rows, labels, logits, block):
 
 
 def embedded(ids, embedding, positions, weights, padding=None):
-    """All positions of ids [B, T] -> rows [B * T, D]. `padding` [B]: so many places on the left
-    of each row are none."""
+    """Embed all positions of ids [B, T]: rows [B * T, D]. `padding` [B] is the number of padding
+    positions on the left of each row."""
     batch, length = tf.unstack(tf.shape(ids))
     table = positions.table(weights)[:length]
     if padding is None:
@@ -233,7 +233,7 @@ def embedded(ids, embedding, positions, weights, padding=None):
 
 
 class CacheLayout:
-    """Where things lie in a cache [B, G, C, W * K]: C positions, of each the K numbers of W beams.
+    """The layout of a cache [B, G, C, W * K]: C positions, each with the K numbers of W beams.
 
     Args:
         heads: the `Heads` of the attention.
@@ -242,14 +242,14 @@ class CacheLayout:
 
     Attributes:
         of_cache: [B, G, C, W * K].
-        of_keys: [B, G, C * W, K], as an attention reads it.
-        of_bias: [B, 1, W, C * W], of what is added to the scores.
+        of_keys: [B, G, C * W, K], the shape for attention.
+        of_bias: [B, 1, W, C * W], the shape of the bias of the scores.
     """
 
     def __init__(self, heads, batch, width, capacity, position):
         self.row, self.width, self.capacity = width * heads.head_size, width, capacity
         count = heads.key_value_heads
-        # Where the position stands in every head of every sentence, in rows [B * G * C, W * K].
+        # The index of the position for each head and sentence, in rows [B * G * C, W * K].
         self.index = tf.range(batch * count) * capacity + position
         self.of_cache = tf.stack([batch, count, capacity, self.row])
         self.of_keys = tf.stack([batch, count, capacity * width, heads.head_size])
@@ -257,10 +257,10 @@ class CacheLayout:
 
     @property
     def positions(self):
-        """Of each key, int32 [C * W]."""
+        """The position of each key, int32 [C * W]."""
         return tf.repeat(tf.range(self.capacity), self.width)  # [C * W]
 
     def write(self, cache, new, write):
-        """A cache with `new` [B, G, W, K] at the position, as rows [B * G * C, W * K]."""
+        """Write `new` [B, G, W, K] to a cache at the position: rows [B * G * C, W * K]."""
         rows = tf.reshape(cache, [-1, self.row])  # [B * G * C, W * K]
         return write(rows, self.index, tf.reshape(new, [-1, self.row]))  # new: [B * G, W * K]

@@ -1,20 +1,20 @@
-"""What a hypothesis carries from one step of a search to the next: a state, or a place.
+"""Keeps a value, such as a state or a position, for each hypothesis between two search steps.
 
-A search knows caches alone, in which each step has a place and each beam a part of it. So what is
-carried is kept at every position, though the newest is enough, and `visible` tells whose it is:
-that of a hypothesis stands in the beam in which its ancestor stood.
+A search handles only caches, which have one entry for each step, split among the beams. So the
+value is stored at every position, although only the newest is needed. `visible` tells which beam
+has the value of a hypothesis: the one that held its ancestor.
 """
 
 import tensorflow as tf
 
 
 def carried(cache, visible, position, first):
-    """What each hypothesis has carried here, [B, W, X].
+    """The stored value of each hypothesis, [B, W, X].
 
     Args:
-        cache: [B, 1, C, W * X], as `kept` gives it.
-        visible, position: of the step.
-        first: what broadcasts to [B, W, X], before the first step.
+        cache: [B, 1, C, W * X], from `kept`.
+        visible, position: those of the step.
+        first: the value before the first step; it broadcasts to [B, W, X].
     """
     batch, width = tf.shape(visible)[0], visible.shape[1] or tf.shape(visible)[1]
     before = tf.maximum(position - 1, 0)
@@ -25,7 +25,7 @@ def carried(cache, visible, position, first):
 
 
 def kept(cache, new, position):
-    """A cache [B, 1, C, W * X] with `new` [B, W, X] at the position."""
+    """Write `new` [B, W, X] to a cache [B, 1, C, W * X] at a position."""
     here = (tf.range(tf.shape(cache)[2]) == position)[None, None, :, None]
     row = tf.reshape(new, [tf.shape(cache)[0], 1, 1, tf.shape(cache)[3]])  # [B, 1, 1, W * X]
     return tf.where(here, row, cache)

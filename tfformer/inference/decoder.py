@@ -1,4 +1,4 @@
-"""The twins of the decoder and of its layer."""
+"""The inference layers of the decoder and of a decoder layer."""
 
 import functools
 
@@ -14,12 +14,12 @@ class DecoderLayer(Block):
     x = Residual(x, FFN)."""
 
     def __call__(self, weights, x, batch, length, attend, memory):
-        """Rows [B * T, D] to rows, and the attention to the memory, float32 [B, H, T, S].
+        """Rows [B * T, D] -> rows, and the cross-attention weights, float32 [B, H, T, S].
 
         Args:
-            attend: a function of queries, keys and values [B, H, T, K] that gives rows.
+            attend: a function of queries, keys and values [B, H, T, K] that returns rows.
             memory: keys and values [B, G, S, K], the bias [B, 1, 1, S] that hides padding, and
-                perhaps the attention of the layer below.
+                optionally the attention weights of the layer below.
         """
         attention = None
 
@@ -38,13 +38,13 @@ class DecoderLayer(Block):
 
 
 class Decoder(Stack):
-    """The stack of decoder layers. The memory's keys and values of all of them are one product,
-    [D, 2 N D]."""
+    """The stack of decoder layers. One product, [D, 2 N D], computes the memory's keys and values
+    for all layers."""
 
     def __init__(self, layer, name, fusing):
         super().__init__(layer, name, fusing)
         distinct = list({id(one): one for one in layer.layers}.values())
-        # A layer that stands in several places projects the memory once.
+        # A layer that is used several times projects the memory once.
         self.projected = [distinct.index(one) for one in layer.layers]
         projections = []
         for one in distinct:
@@ -54,15 +54,15 @@ class Decoder(Stack):
         self.num_projections = len(projections)
 
     def project(self, weights, x, batch, length):
-        """Rows [B * S, D] of the encoder -> keys and values, N tensors [B, G, S, K] each."""
+        """Rows [B * S, D] of the encoder -> N keys and N values, [B, G, S, K] each."""
         known = batch, length, self.num_projections, self.heads.key_value_heads
         parts = self.heads.split(self.memory(weights, x), *known)
         keys, values = parts[0::2], parts[1::2]
         return [keys[n] for n in self.projected], [values[n] for n in self.projected]
 
     def __call__(self, weights, x, batch, length, attend, memory):
-        """Rows [B * T, D] to rows, and the mean over the heads of the last layer's attention to the
-        memory, float32 [B, T, S].
+        """Rows [B * T, D] -> rows, and the last layer's cross-attention weights, averaged over the
+        heads, float32 [B, T, S].
 
         Args:
             attend: a function of queries, keys, values [B, H, T, K] and the layer's number.

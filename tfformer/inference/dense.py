@@ -1,4 +1,4 @@
-"""Keras's Dense layers side by side, as one product: x W + b."""
+"""Combines several Keras Dense layers with one input into one product: x W + b."""
 
 import tensorflow as tf
 
@@ -7,13 +7,13 @@ from tfformer.layers.matrices import float_matrix
 
 
 class Dense:
-    """The given layers side by side.
+    """Several Dense layers, computed side by side.
 
     Args:
-        layers: of Keras, with one input.
-        name: in the weights.
+        layers: Keras layers with the same input.
+        name: the name in the weights.
         fusing: a `Fusing`.
-        scales: what each layer's output is multiplied by. Default: 1.
+        scales: a factor for each layer's output. Default: 1.
     """
 
     def __init__(self, layers, name, fusing, scales=None):
@@ -29,7 +29,7 @@ class Dense:
 
 
 def product(x, weights):
-    """x W + b, all columns."""
+    """x W + b, with all columns."""
     return tf.nn.bias_add(tf.matmul(x, multiplied(weights)), weights["bias"])
 
 
@@ -42,10 +42,10 @@ def side_by_side(layers, scales=None):
 
 
 def stored_columns(size, parts=1):
-    """With how many columns each of `parts` matrices of `size` columns is stored, side by side.
+    """The number of columns with which to store each of `parts` matrices of `size` columns.
 
-    Rows that lie a multiple of 512 float32 apart, 2 KiB, share the sets of a processor's caches,
-    and such a product takes up to twice as long: 46 in place of 95 GFLOP/s, for 64 rows times
+    If rows are a multiple of 512 float32 apart, 2 KiB, they share the sets of a processor's cache.
+    Such a product takes up to twice as long: 46 instead of 95 GFLOP/s, for 64 rows times
     [256, 1024].
     """
     return size + 16 if size * parts % 512 == 0 else size

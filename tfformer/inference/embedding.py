@@ -1,4 +1,4 @@
-"""The twin of the token embedding."""
+"""The inference layer of the token embedding."""
 
 import tensorflow as tf
 
@@ -6,11 +6,11 @@ from tfformer.layers import embedding
 
 
 class TokenEmbedding:
-    """E[ids] sqrt(D); of a matrix that is the output layer's too, its columns.
+    """E[ids] sqrt(D). If the output layer shares the matrix, E[ids] are its columns.
 
     Args:
-        layer, name, fusing: of every twin.
-        output: the twin of the output layer that has the same matrix, transposed. Default: none.
+        layer, name, fusing: as for every inference layer.
+        output: the inference layer of the output that shares the matrix, transposed. Default: none.
     """
 
     def __init__(self, layer, name, fusing, output=None):

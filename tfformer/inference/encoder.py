@@ -1,4 +1,4 @@
-"""The twins of the encoder and of its layer."""
+"""The inference layers of the encoder and of an encoder layer."""
 
 import functools
 
@@ -6,11 +6,11 @@ from tfformer.layers import encoder
 
 
 class Block:
-    """What the twins of encoder and decoder layers share: a twin for each of the layer's parts."""
+    """Base class of encoder and decoder layers: an inference layer for each part of a layer."""
 
     def __init__(self, layer, name, fusing):
         for part, (sublayer, residual) in zip(layer.PARTS, layer.parts(), strict=True):
-            # Keys and values of the memory are computed once, before the first step.
+            # Keys and values of the memory are computed separately, before the first step.
             more = {"reads_memory": True} if part.reads_memory else {}
             setattr(self, part.name, fusing.twin(sublayer, f"{name}/{part.name}", **more))
             setattr(self, part.residual, fusing.twin(residual, f"{name}/{part.residual}"))
@@ -21,7 +21,7 @@ class EncoderLayer(Block):
 
     def __call__(self, weights, x, batch, length, attend):
         """Rows [B * S, D] -> [B * S, D]; `attend` is a function of queries, keys and values
-        [B, H, S, K] that gives rows."""
+        [B, H, S, K] that returns rows."""
 
         def attend_to_self(x):
             return self.self_attention(weights, x, batch, length, attend)
@@ -32,7 +32,7 @@ class EncoderLayer(Block):
 
 
 class Stack:
-    """The twins of a stack's layers, and of its last norm if it has one."""
+    """The inference layers of a stack, and of its final norm if it has one."""
 
     def __init__(self, layer, name, fusing):
         self.layers = [fusing.twin(one, f"{name}/layer_{n}") for n, one in enumerate(layer.layers)]
@@ -48,7 +48,7 @@ class Stack:
         return x if self.final_norm is None else self.final_norm(weights, x)
 
     def sees(self, weights, bias):
-        """The `attend` of all positions at once; `bias` [B, 1, 1, S] hides padding."""
+        """The `attend` function for all positions at once; `bias` [B, 1, 1, S] hides padding."""
 
         def attend(queries, keys, values, n):
             return self.layers[n].self_attention.attend(weights, queries, keys, values, bias)
@@ -57,11 +57,11 @@ class Stack:
 
 
 class Encoder(Stack):
-    """The stack of encoder layers; causal by what `attend` sees, that of a language model."""
+    """The stack of encoder layers. A language model makes it causal by its `attend`."""
 
     def __call__(self, weights, x, batch, length, attend):
         """Rows [B * S, D] -> [B * S, D]; `attend` is a function of queries, keys, values
-        [B, H, S, K] and the layer's number, that gives rows."""
+        [B, H, S, K] and the layer's number that returns rows."""
         for n, layer in enumerate(self.layers):
             x = layer(weights, x, batch, length, functools.partial(attend, n=n))
         return self.normed(weights, x)

@@ -1,4 +1,4 @@
-"""Several models that are searched as one: at each step the mean of what they say comes next."""
+"""An ensemble: searches several models as one, by the mean of their predictions at each step."""
 
 import tensorflow as tf
 
@@ -7,16 +7,16 @@ from tfformer.search.options import ENSEMBLE_MEANS
 from tfformer.search.step import State, StepResult
 
 PROBABILITIES, LOG_PROBABILITIES = ENSEMBLE_MEANS
-# Of float32, the least that is no denormal: what is less probable counts as much.
+# The minimum normal float32. It replaces all smaller probabilities.
 LEAST = 1.2e-38
 
 
 def mixed(logits, mean):
-    """The logits of several models, float32 [..., V] each, as one's.
+    """Combine the logits of several models, float32 [..., V] each.
 
-    `"probabilities"`: log((p_1 + ... + p_M) / M), which is normalised: what one of them is sure of
-    stays likely. `"log-probabilities"`: (l_1 + ... + l_M) / M, of which the softmax is the
-    geometric mean of the p: what one of them denies becomes unlikely.
+    `"probabilities"`: log((p_1 + ... + p_M) / M), which is normalised. A token stays probable if
+    one model is sure of it. `"log-probabilities"`: (l_1 + ... + l_M) / M, whose softmax is the
+    geometric mean of the p. A token becomes improbable if one model rejects it.
 
     A `repetition_penalty` divides positive logits and multiplies others. Those of
     `"probabilities"` are log-probabilities, never positive, so it only multiplies.
@@ -29,10 +29,10 @@ def mixed(logits, mean):
 
 
 class Ensemble:
-    """What `tfformer.search` asks of a model, by several.
+    """Makes several models searchable as one by `tfformer.search`.
 
     Args:
-        members: the forward passes, `Inference` each, of one vocabulary.
+        members: the forward passes, each an `Inference`, with the same vocabulary.
         mean: one of `ENSEMBLE_MEANS`, see `mixed`.
     """
 
@@ -41,11 +41,11 @@ class Ensemble:
         self.vocabulary_size = members[0].vocabulary_size
 
     def memory(self, source_ids):
-        """source_ids [B, S] -> what each member's decoder needs of the source."""
+        """source_ids [B, S] -> the memory of each member's decoder."""
         return [member.memory(source_ids) for member in self.members]
 
     def start(self, source_ids, width):
-        """The `State` of a search with W = `width` beams; memory and cache are lists, by member."""
+        """The `State` of a search with W = `width` beams; memory and cache are lists by member."""
         rows, before = tf.shape(source_ids)[0], 0
         caches = []
         for member in self.members:
@@ -54,7 +54,7 @@ class Ensemble:
         return State(self.memory(source_ids), caches)
 
     def step(self, ids, position, visible, state):
-        """The step function of `tfformer.search`: logits of all, and the mean of the attention."""
+        """The step function of `tfformer.search`: combined logits, and the mean attention."""
         found = [
             member.step(ids, position, visible, State(memory, cache))
             for member, memory, cache in zip(self.members, *state, strict=True)
@@ -64,11 +64,11 @@ class Ensemble:
         return StepResult(logits, [one.cache for one in found], attention)
 
     def vocabulary_ids(self, ids):
-        """The ids of a search as ids of the vocabulary: the same."""
+        """Convert ids of a search to ids of the vocabulary: no change."""
         return ids
 
     def decode(self, target_ids, memory):
-        """target_ids [B, T] -> logits float32 [B, T, V], and the mean of the attention,
+        """target_ids [B, T] -> logits float32 [B, T, V], and the mean attention,
         float32 [B, T, S]."""
         found = [
             member.decode(target_ids, own) for member, own in zip(self.members, memory, strict=True)

@@ -1,4 +1,4 @@
-"""The twin of the feed-forward layer."""
+"""The inference layer of the feed-forward layer."""
 
 import tensorflow as tf
 
@@ -11,7 +11,7 @@ def gelu(x):
 
 
 def swiglu(x):
-    """silu(x_1) * x_2, of the two halves of x."""
+    """silu(x_1) * x_2, where x_1 and x_2 are the two halves of x."""
     hidden, gate = tf.split(x, 2, axis=-1)
     return tf.nn.silu(hidden) * gate
 
@@ -20,9 +20,9 @@ ACTIVATIONS = {"relu": tf.nn.relu, "gelu": gelu, "silu": tf.nn.silu, "swiglu": s
 
 
 class FeedForward:
-    """act(x W_1 + b_1) W_2 + b_2; W_1 and the gate's matrix are one product.
+    """act(x W_1 + b_1) W_2 + b_2. One product computes W_1 and the gate.
 
-    It is wider inside by columns that meet rows of zeros in W_2.
+    The inner width may have extra columns, which W_2 multiplies by rows of zeros.
     """
 
     def __init__(self, layer, name, fusing):

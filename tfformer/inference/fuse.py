@@ -1,4 +1,4 @@
-"""From a model to its twin, and the weights as the twin wants them."""
+"""Makes the inference layers of a model, and its weights in their form."""
 
 import tensorflow as tf
 
@@ -31,7 +31,7 @@ from tfformer.models.span_reader import SpanReader
 from tfformer.models.tagger import Tagger
 from tfformer.models.transformer import Transformer
 
-# Each layer that can be served, and its twin: a class, or a function that makes one.
+# Each layer that can be served, and its inference layer: a class, or a function that makes it.
 FILES = (
     attention,
     decoder,
@@ -50,7 +50,7 @@ FILES = (
     upsampling,
 )
 TWINS = {layer: twin for file in FILES for layer, twin in file.TWINS.items()}
-# A model may be trained by a subclass of its class.
+# By model class. A model may be an instance of a subclass.
 MODELS = {
     Transformer: transformer.Transformer,
     LanguageModel: language_model.LanguageModel,
@@ -63,15 +63,15 @@ MODELS = {
 
 
 class Fusing:
-    """What becomes of a model while its twins are made.
+    """Collects inference layers and weights while a model is converted.
 
     Args:
         num_positions: rows of a table of positions.
-        dtype: of what is multiplied; norms are float32.
-        few_rows: whether attention has the operations of `tfformer.inference.low_latency`.
+        dtype: the dtype of products; norms are float32.
+        few_rows: whether attention uses the operations of `tfformer.inference.low_latency`.
 
     Attributes:
-        weights: {name: {part: tensor}}, each layer once, however often the model uses it.
+        weights: {name: {part: tensor}}; a layer that is used several times is stored once.
     """
 
     def __init__(self, num_positions, dtype, few_rows=False):
@@ -79,12 +79,12 @@ class Fusing:
         self.weights, self._twins = {}, {}
 
     def twin(self, layer, name, **more):
-        """The twin of a layer, the same one each time.
+        """The inference layer of a layer; the same layer always gives the same one.
 
         Raises:
-            ValueError: it has none.
+            ValueError: it has no inference layer.
         """
-        # Of one attention, its twin for the memory is another.
+        # Self-attention and cross-attention of one layer have different inference layers.
         key = id(layer), more.get("reads_memory", False)
         if key not in self._twins:
             if type(layer) not in TWINS:
@@ -97,25 +97,26 @@ class Fusing:
 
 
 def fuse(model, num_positions, dtype=None, few_rows=False):
-    """The twin of a model, and its weights.
+    """Make the inference layers of a model, its "twin", and its weights.
 
-    Queries, keys and values of an attention are one matrix [D, 3 D], the queries already divided by
-    sqrt(K); the memory's keys and values of all N decoder layers are one [D, 2 N D]; an embedding
-    that is the output layer too is transposed, [D, V]. A matrix of a multiple of 512 columns has 16
-    more, of zeros, which its twin cuts off.
+    Queries, keys and values of an attention become one matrix [D, 3 D], with the queries already
+    divided by sqrt(K). The memory's keys and values of all N decoder layers become one matrix
+    [D, 2 N D]. An embedding that is also the output layer is transposed, [D, V]. A matrix whose
+    number of columns is a multiple of 512 gets 16 extra columns of zeros, whose results are cut
+    off.
 
     Args:
-        model: its variables are read here, in the graph that is being traced.
+        model: the model, whose variables are read here, in the graph that is traced.
         num_positions: rows of the tables of positions.
-        dtype: of what is multiplied; norms are float32. Default: the model's compute dtype.
-        few_rows: whether the twin is for the few rows of one text, see
+        dtype: the dtype of products; norms are float32. Default: the model's compute dtype.
+        few_rows: whether to optimise for the few rows of one text, see
             `tfformer.inference.low_latency`. Default False.
 
     Returns:
-        (twin, weights): the twin holds no weights, and reads no configuration.
+        (twin, weights). The twin holds no weights, and reads no configuration.
 
     Raises:
-        ValueError: the model or one of its layers has no twin.
+        ValueError: the model or one of its layers has no inference layer.
     """
     fusing = Fusing(num_positions, tf.as_dtype(dtype or model.compute_dtype), few_rows)
     for kind, twin in MODELS.items():

@@ -1,4 +1,4 @@
-"""Generation with any model: from ids to ids, by every search that there is."""
+"""Generates ids with any model, by any search."""
 
 import math
 from collections.abc import Sized
@@ -33,41 +33,42 @@ def generate(
     special_ids=None,
     **options,
 ):
-    """What follows a prompt, or what a source is turned into.
+    """Continue a prompt, or convert a source into a target.
 
-    A `Transformer` and a `LanguageModel` remember their keys and values, and read a prompt in one
-    pass. Any other model is a function of ids that gives logits; it computes each prefix anew
-    (`tfformer.search.Uncached` says at what price). Texts in and out are `Translator`'s.
+    A `Transformer` or a `LanguageModel` caches keys and values, and reads a prompt in one pass. Any
+    other model is a function from ids to logits, which computes each prefix again; for the cost see
+    `tfformer.search.Uncached`. For texts instead of ids use a `Translator`.
 
-    Eager, or in a `tf.function`, which is faster from the second call on.
+    Runs eagerly, or in a `tf.function`, which is faster from the second call on.
 
     Args:
-        model: a `Transformer` or a `LanguageModel`; or a Keras model or a function, causal, of
-            int32 [N, T], that gives logits [N, T, V]; with `source_ids`, of {"source_ids": [N, S],
+        model: a `Transformer` or a `LanguageModel`; or a causal Keras model or function of int32
+            [N, T] that returns logits [N, T, V]; with `source_ids`, of {"source_ids": [N, S],
             "target_ids": [N, T]}.
-        source_ids: integers [B, S], padded on the right, or ragged. Default: none, for a model of
-            one side.
-        prompt: what each result begins after, in place of bos: integers [B, P], padded on either
-            side, or a ragged tensor or lists of unequal lengths. Default: bos.
-        max_length: the longest result, eos counted and the prompt not. Default 64.
+        source_ids: integers [B, S], padded on the right, or ragged. Default: none, for a model
+            without a source.
+        prompt: the text that each result continues, instead of bos: integers [B, P], padded on
+            either side, or a ragged tensor, or lists of unequal lengths. Default: bos.
+        max_length: the maximum length of a result, with eos but without the prompt. Default 64.
         search: `"beam"` (default), `"greedy"`, `"sample"`, which needs `seed`, or `"exhaustive"`.
-        special_ids: a model's own `SpecialIds`, where they are not 0, 1, 2, 3 for pad, unk, bos and
+        special_ids: a model's own `SpecialIds`, if they are not 0, 1, 2, 3 for pad, unk, bos and
             eos. Default: those.
-        options: of `beam_search`, `sample_search` and so on, such as `beam_width`, `num_results`,
-            `top_p`; a `prefix` is in the model's ids.
+        options: options of `beam_search`, `sample_search` and so on, such as `beam_width`,
+            `num_results`, `top_p`. A `prefix` is given in the model's ids.
 
     Returns:
         A `SearchResult`: token_ids int32 [B, W, T] in the model's ids, without the prompt, each
-        ending with eos, then padding (eos too, if the model has no pad); and their scores,
+        ending with eos, then padding (or eos, if the model has no pad); with their scores,
         log-probabilities and lengths.
 
     Raises:
-        ValueError: neither source nor prompt is given, not as rows of ids, or of unequal numbers
-            of rows; a row of the prompt has no token; learned positions end too early; `model` is
-            no function; `special_ids` are no ids; or an option breaks its rule.
-        TypeError: a search has no such option.
+        ValueError: neither source nor prompt is given, or they are not rows of ids, or their
+            numbers of rows differ; a row of the prompt has no token; there are too few learned
+            positions; `model` is not a function; `special_ids` are not ids; or an option breaks
+            its rule.
+        TypeError: the search does not have such an option.
 
-    Example, with a model of one side, of whose ids each is followed by the next, up to eos (10):
+    Example, with a model that follows each id by the next one, up to eos (10):
         >>> special_ids = SpecialIds(pad=None, unk=None, bos=None, eos=10)
         >>> found = generate(
         ...     model=lambda ids: 9.0 * tf.one_hot(ids + 1, 11),
@@ -117,7 +118,7 @@ def generate(
 
 
 def _cached(model, source_ids, prompt, special, max_length):
-    """A model of ours with room for all positions."""
+    """The forward pass of one of our models, with enough positions."""
     name = type(model).__name__
     if special != SpecialIds():
         raise ValueError(f"special_ids of a {name} must be {SpecialIds()}, got {special}")
@@ -139,7 +140,7 @@ def _cached(model, source_ids, prompt, special, max_length):
 
 
 def _require(truth, rule, value):
-    """A ValueError with the value where the rule is broken; in a graph, an assertion."""
+    """Raises a ValueError with the value if the rule is broken; in a graph, an assertion."""
     known = tf.get_static_value(truth)
     if known is None:
         tf.debugging.Assert(truth, [rule, value])
@@ -148,7 +149,7 @@ def _require(truth, rule, value):
 
 
 def _rows(name, ids):
-    """Any rows of ids as int32 [B, N], dense or ragged."""
+    """Convert any rows of ids to int32 [B, N], dense or ragged."""
     try:
         if isinstance(ids, list | tuple) and all(isinstance(row, Sized) for row in ids):
             ids = tf.ragged.constant([list(row) for row in ids], tf.int32, ragged_rank=1)
@@ -161,9 +162,9 @@ def _rows(name, ids):
 
 
 def _source(source_ids, prompt, special):
-    """The source ids as int32 [B, S], with the rows of the prompt, if there is one."""
+    """The source ids as int32 [B, S]; a prompt must have the same number of rows."""
     source_ids = _rows("source_ids", source_ids)
-    if isinstance(source_ids, tf.RaggedTensor):  # as a tokenizer gives them
+    if isinstance(source_ids, tf.RaggedTensor):  # as from a tokenizer
         source_ids = source_ids.to_tensor(special.pad or PAD)
     if prompt is not None:
         rows = tf.shape(prompt)[0]
@@ -173,7 +174,7 @@ def _source(source_ids, prompt, special):
 
 
 def _prefix(prefix, special):
-    """What results must begin with, in ids of a search, padded with 0."""
+    """The `prefix` of all results, in ids of a search, padded with 0."""
     prefix, padding = _rows("prefix", prefix), -1 if special.pad is None else special.pad
     if isinstance(prefix, tf.RaggedTensor):
         prefix = prefix.to_tensor(padding)
@@ -181,7 +182,7 @@ def _prefix(prefix, special):
 
 
 def _left_padded(prompt, padding):
-    """Any prompt as int32 [B, P], its tokens on the right, and where they are, boolean [B, P]."""
+    """Any prompt as int32 [B, P], tokens on the right, and the mask of tokens, boolean [B, P]."""
     prompt, there = _rows("prompt", prompt), True
     if isinstance(prompt, tf.RaggedTensor):
         there = tf.sequence_mask(prompt.row_lengths())

@@ -1,4 +1,4 @@
-"""A sequence-to-sequence model of KerasHub behind what a search asks of a model."""
+"""Makes a sequence-to-sequence model of KerasHub searchable."""
 
 import tensorflow as tf
 
@@ -14,11 +14,11 @@ class T5:
     Attributes:
         model: the KerasHub model.
         special_ids: its `SpecialIds`.
-        source_begins: ids before those of a source.
-        source_ends: whether eos stands behind them.
-        target_begins: ids before bos, with which a search begins.
+        source_begins: ids in front of a source.
+        source_ends: whether eos ends a source.
+        target_begins: ids in front of bos, with which a search begins.
         cache: the `CacheSize` of the decoder.
-        longest: positions that the model can number, or None for any.
+        longest: the maximum number of positions, or None for no limit.
     """
 
     source_begins, source_ends, target_begins, longest = (), True, (), None
@@ -43,18 +43,18 @@ class T5:
         return self.model.call_encoder(ids, mask)
 
     def decode(self, ids, index, cache, memory, mask, keys=None):
-        """Ids [B, n] at the positions from `index` on.
+        """Decode ids [B, n] at the positions from `index` on.
 
         Args:
             cache: [B, N, 2, T, H, K].
-            memory: the encoder's output. Where `keys` are given, only its type is read.
+            memory: the encoder's output. If `keys` are given, only its dtype is read.
             mask: boolean [B, S], of the source.
-            keys: the memory's keys and values [B, N, 2, S, H, K]. Default: made here.
+            keys: the memory's keys and values [B, N, 2, S, H, K]. Default: computed here.
 
         Returns:
             Logits [B, n, V], the cache, and the keys.
         """
-        made = 0 if keys is None else None  # where new keys are written to
+        made = 0 if keys is None else None  # the index at which to write new keys
         if keys is None:
             keys = self.cache.empty(tf.shape(ids)[0], tf.shape(memory)[1], memory.dtype)
         logits, _, cache, keys = self.model.call_decoder_with_cache(
@@ -64,7 +64,7 @@ class T5:
 
 
 class Bart(T5):
-    """`BartSeq2SeqLM`: bos stands before a source, and eos before the bos of a target."""
+    """`BartSeq2SeqLM`: a source begins with bos, and a target begins with eos, then bos."""
 
     @staticmethod
     def _bos(tokenizer):
@@ -79,7 +79,7 @@ class Bart(T5):
 
 
 class T5Gemma(T5):
-    """`T5GemmaSeq2SeqLM`: a source is its pieces alone, as its `generate` reads it."""
+    """`T5GemmaSeq2SeqLM`: a source consists of its pieces only, as in its `generate`."""
 
     source_ends = False
 
@@ -115,16 +115,16 @@ KINDS = {"T5Seq2SeqLM": T5, "T5GemmaSeq2SeqLM": T5Gemma, "BartSeq2SeqLM": Bart}
 
 
 class KerasHubInference(Wrapped):
-    """The forward pass of a sequence-to-sequence model: its own encoder and cached decoder."""
+    """The forward pass of a sequence-to-sequence model, by its own encoder and cached decoder."""
 
     def start(self, source_ids, width):
         """The `State` of a search with W = `width` beams of source_ids [B, S], before the first
-        step. Its memory has W copies, which the model's attention wants."""
+        step. Its memory holds W copies, because the model's attention requires them."""
         ids, mask = self._source(source_ids)
         batch = tf.shape(ids)[0]
         with stock_slice_update():
             memory = self.kind.encode(ids, mask)
-            # The keys of the memory come with the first tokens, which nobody chooses.
+            # Decoding the fixed first tokens also computes the keys of the memory.
             first = self.kind.target_begins or (self.special_ids.bos,)
             empty = self.kind.cache.empty(batch, len(first), memory.dtype)
             first = tf.tile([first], [batch, 1])
@@ -137,13 +137,13 @@ class KerasHubInference(Wrapped):
         return State(memory, tf.zeros(tf.stack([batch, 1, row]), memory["keys"].dtype))
 
     def step(self, ids, position, visible, state):
-        """The step function of `tfformer.search`; its cache is [B, C, W * F], F numbers of each
-        position and beam."""
+        """The step function of `tfformer.search`. Its cache is [B, C, W * F], with F numbers for
+        each position and beam."""
         size, known = self.kind.cache, state.memory
         # 1. The past of each hypothesis.
         batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
         past = size.past(state.cache, visible)  # [B * W, N, 2, C, H, K]
-        # 2. The model's own step, behind the tokens that stand before bos.
+        # 2. The model's own step, after the tokens in front of bos.
         ours = {name: _joined(known[name]) for name in ("keys", "mask", "before")}  # [B * W, ...]
         index = position + len(self.kind.target_begins)
         with stock_slice_update():
@@ -155,14 +155,14 @@ class KerasHubInference(Wrapped):
                 ours["mask"],
                 ours["keys"],
             )
-        # 3. What it has written, for all beams.
+        # 3. Its new cache entry, for all beams.
         cache = size.written(state.cache, cache[:, :, :, index], position)
         logits = self._to_search(logits)  # [B * W, 1, V]
         logits = tf.reshape(logits, [batch, width, logits.shape[-1]])  # [B, W, V]
         return StepResult(logits, cache)
 
     def memory(self, source_ids):
-        """What `log_probs` needs of the source."""
+        """The memory for `log_probs`."""
         return {"source_ids": source_ids}
 
     def log_probs(self, target_ids, labels, memory):
@@ -175,12 +175,12 @@ class KerasHubInference(Wrapped):
         )
 
     def logits(self, inputs):
-        """The whole model, without a cache: {"source_ids": [N, S], "target_ids": [N, T]}, which
-        begin with bos -> logits [N, T, V] by ids of a search."""
+        """Run the whole model without a cache: {"source_ids": [N, S], "target_ids": [N, T]}, with
+        targets that begin with bos -> logits [N, T, V] for ids of a search."""
         return self._to_search(self._whole(inputs["source_ids"], inputs["target_ids"]))
 
     def _whole(self, source_ids, target_ids):
-        """Logits float32 [N, T, V], by the model's ids."""
+        """Logits float32 [N, T, V], for the model's ids."""
         ids, mask = self._source(source_ids)
         target = self.special_ids.to_model(target_ids)
         begins = self.kind.target_begins
@@ -191,7 +191,7 @@ class KerasHubInference(Wrapped):
             "encoder_token_ids": ids,
             "encoder_padding_mask": tf.cast(mask, tf.int32),
             "decoder_token_ids": target,
-            # Padding stands behind all tokens, where a causal model does not look.
+            # All padding is at the end, where a causal model does not attend to it.
             "decoder_padding_mask": tf.ones_like(target),
         }
         return tf.cast(self.kind.model(inputs, training=False), tf.float32)[:, len(begins) :]
@@ -210,7 +210,7 @@ class KerasHubInference(Wrapped):
 
 
 def _joined(copies):
-    """[B, W, ...] -> [B * W, ...]; what is known of the shape stays known."""
+    """[B, W, ...] -> [B * W, ...]; known sizes stay known."""
     sizes, shape = tf.shape(copies), copies.shape.as_list()
     inner = [size or sizes[axis] for axis, size in enumerate(shape)]
     return tf.reshape(copies, tf.stack([sizes[0] * sizes[1], *inner[2:]]))  # [B * W, ...]

@@ -1,4 +1,4 @@
-"""A decoder-only model of KerasHub behind what a search asks of a model."""
+"""Makes a decoder-only model of KerasHub searchable."""
 
 import keras
 import tensorflow as tf
@@ -28,12 +28,12 @@ class Llama:
         self.cache = CacheSize(backbone.num_layers, backbone.num_key_value_heads, size)
 
     def decode(self, ids, index, cache, mask):
-        """Ids [B, n] at the positions from `index` on, as `call_with_cache` of the model reads
-        them, which knows no padding in front.
+        """Decode ids [B, n] at the positions from `index` on. It follows the model's
+        `call_with_cache`, which does not support padding on the left.
 
         Args:
             cache: [B, N, 2, T, H, K].
-            mask: boolean [B, T], where there is a token; what is behind the ids is not looked at.
+            mask: boolean [B, T], True = token; positions after the ids are ignored.
 
         Returns:
             Logits [B, n, V], and the cache.
@@ -52,7 +52,7 @@ class Llama:
 
     @staticmethod
     def _through(layer, x, cache, index, mask):
-        """A layer of the decoder, over its own cache [B, 2, T, H, K]."""
+        """Run a layer of the decoder with its own cache [B, 2, T, H, K]."""
         return layer(
             x,
             decoder_padding_mask=mask,
@@ -62,7 +62,7 @@ class Llama:
 
 
 class Gemma(Llama):
-    """`GemmaCausalLM`, of the first and of the second Gemma."""
+    """`GemmaCausalLM`, for the first and the second Gemma."""
 
     @staticmethod
     def _embedded(backbone, ids):
@@ -75,7 +75,7 @@ class Gemma(Llama):
 
 
 class Gemma3(Gemma):
-    """`Gemma3CausalLM` that reads texts alone. Its layers keep keys and values apart."""
+    """`Gemma3CausalLM` without images. Its layers cache keys and values separately."""
 
     def __init__(self, model, unk=None):
         if model.backbone.vision_encoder is not None:
@@ -100,28 +100,28 @@ KINDS = {
 class KerasHubCausalInference(Wrapped):
     """The forward pass of a decoder-only model.
 
-    Prompts of unlike lengths have padding in front, which is masked: these models know where a
-    token stands by its distance from others alone.
+    If prompts differ in length, they are padded on the left, and the padding is masked. This works
+    because these models use only the distance between positions.
     """
 
     def prefill(self, prompt, width):
-        """The `State` after a prompt, int32 [B, P], padded on the left: what all its tokens but the
-        last have left in the cache, in the first of W = `width` beams."""
+        """The `State` after a prompt, int32 [B, P], padded on the left. The cache holds the entries
+        of all its tokens but the last, in the first of W = `width` beams."""
         size, model = self.kind.cache, self.kind.model
         batch, length = tf.unstack(tf.shape(prompt))
         empty = size.empty(batch, length, model.compute_dtype)
         with stock_slice_update():
             ids = self.special_ids.to_model(prompt)
             _, cache = self.kind.decode(ids, 0, empty, prompt != PAD)
-        # Of the last token too, which a step writes over.
+        # It also holds an entry of the last token, which a step overwrites.
         cache = tf.transpose(cache, [0, 3, 1, 2, 4, 5])  # [B, P, N, 2, H, K]
         cache = tf.reshape(cache, tf.stack([batch, length, size.numbers]))  # [B, P, F]
         others = (width - 1) * size.numbers
         return State({}, tf.pad(cache, [[0, 0], [0, 0], [0, others]]))
 
     def step(self, ids, position, visible, state):
-        """The step function of `tfformer.search`; its cache is [B, C, W * F], F numbers of each
-        position and beam."""
+        """The step function of `tfformer.search`. Its cache is [B, C, W * F], with F numbers for
+        each position and beam."""
         size = self.kind.cache
         batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
         capacity = tf.shape(visible)[2]
@@ -137,8 +137,8 @@ class KerasHubCausalInference(Wrapped):
         return StepResult(logits, cache)
 
     def logits(self, ids):
-        """The whole model, without a cache: ids [N, T], padding behind them -> logits [N, T, V],
-        float32, by the ids of a search."""
+        """Run the whole model without a cache: ids [N, T], padded at the end -> logits [N, T, V],
+        float32, for ids of a search."""
         return self._to_search(self._whole(ids))
 
     def log_probs(self, ids, labels, memory):
@@ -146,7 +146,7 @@ class KerasHubCausalInference(Wrapped):
         return one_by_one(lambda ids, labels: self._labels(self._whole(ids), labels), (ids, labels))
 
     def _whole(self, ids):
-        """Logits float32 [N, T, V], by the model's ids. Padding stands behind all tokens, where a
-        causal model does not look."""
+        """Logits float32 [N, T, V], for the model's ids. All padding is at the end, where a causal
+        model does not attend to it."""
         inputs = {"token_ids": self.special_ids.to_model(ids), "padding_mask": tf.ones_like(ids)}
         return tf.cast(self.kind.model(inputs, training=False), tf.float32)

@@ -1,4 +1,4 @@
-"""The twin of the language model, and its forward pass over the weights of a request."""
+"""The inference layers of the language model, and its forward pass."""
 
 import tensorflow as tf
 
@@ -7,7 +7,7 @@ from tfformer.search.step import State
 
 
 class LanguageModel:
-    """The twins of a language model's layers, by the names of the layers."""
+    """The inference layers of a language model, under the names of its layers."""
 
     def __init__(self, model, fusing):
         self.decoder = fusing.twin(model.decoder, "decoder")
@@ -22,11 +22,11 @@ class LanguageModel:
 
 
 class LanguageModelInference(Cached):
-    """The forward pass of a language model: there is no source, and a search begins after a prompt,
-    which bos alone may be."""
+    """The forward pass of a language model. It has no source, and a search continues a prompt,
+    which may be bos alone."""
 
     def start(self, prompt, width):
-        """The `State` of a search with W = `width` beams of B prompts, before it has read them."""
+        """The `State` of a search with W = `width` beams of B prompts, before it reads them."""
         return State({}, self.caches(tf.shape(prompt)[0], width))
 
     def _through(self, x, batch, length, attend, memory):

@@ -1,4 +1,4 @@
-"""The twin of the length predictor."""
+"""The inference layer of the length predictor."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""The twin of what makes an attention see where that of the layer below was."""
+"""The inference layer of location-aware attention."""
 
 import tensorflow as tf
 
@@ -7,17 +7,17 @@ from tfformer.layers.matrices import float_matrix
 
 
 class Location:
-    """A convolution over the places of the source."""
+    """A convolution over the positions of the source."""
 
     def __init__(self, layer, name, fusing):
         self.name, self.num_heads = name, layer.num_heads
         fusing.weights[name] = {"kernel": float_matrix(layer)}
 
     def __call__(self, weights, below, bias):
-        """What is added to scores, float32 [B, H, T, S].
+        """The numbers added to the scores, float32 [B, H, T, S].
 
         Args:
-            below: the weights of the layer below, float32 [B, H, T, S]; None: even ones.
+            below: the weights of the layer below, float32 [B, H, T, S]; None: uniform weights.
             bias: [B, 1, 1 or T, S], which hides padding.
         """
         if below is None:

@@ -1,32 +1,32 @@
-"""What makes the answer to one text come sooner: a graph of its own, for the few rows of its beams.
+"""A faster graph for one text, with the few rows of its beams.
 
-Measured with oneDNN, which TensorFlow asks on processors with AVX512_VNNI or AMX
+Measured with oneDNN, which TensorFlow uses on processors with AVX512_VNNI or AMX
 (docs/measured/decoding.md):
 
-- A product of a few rows costs what it costs to read its matrix. oneDNN wants that in an order of
-  its own: of a variable, which may be another at the next request, it makes it anew for each
-  product; of a constant in a product with a bias, it keeps it. What a loop is given from outside
-  is a constant no more: it must stand in the loop. And there are two orders, for few rows and for 8
-  or more: a matrix that is kept in the wrong one takes 2.5 to 4 times as long. (Of one row a
-  product by a variable is the faster, so one beam gains nothing.)
-- oneDNN shares the smallest operation between all threads that it may have, and waking one takes
-  longer than the work: without flags of threads the products of heads, their softmax and their
-  transposes took 46 ms of a sentence's 102, and with one thread 11. Eigen, whose kernels TensorFlow
-  has for other types and other operations, shares what is worth sharing.
+- A product of a few rows costs as much as reading its matrix. oneDNN needs the matrix in its own
+  order. For a variable, which may change between requests, it reorders the matrix for each product.
+  For a constant in a product with a bias, it keeps the reordered matrix. A value passed into a loop
+  is no longer a constant, so the constant must be created inside the loop. There are two orders,
+  for few rows and for 8 or more. A matrix kept in the wrong one takes 2.5 to 4 times as long. (For
+  one row a product with a variable is faster, so one beam gains nothing.)
+- oneDNN splits even the smallest operation among all its threads, and waking a thread takes longer
+  than the work. Without thread flags the products of heads, their softmax and their transposes
+  took 46 ms of a sentence's 102; with one thread, 11 ms. TensorFlow has Eigen kernels for other
+  types and operations, and Eigen splits only work that is large enough.
 """
 
 import tensorflow as tf
 
-# What a search multiplies by at each step, by the beginning of its name in the weights. (With
-# `share_halves` these are the encoder's layers, of other numbers of rows: they stay variables.)
+# The matrices of each search step, by the beginning of their names in the weights. (With
+# `share_halves` these are the encoder's layers, with other numbers of rows: they stay variables.)
 LAYERS, OUTPUT = "decoder/layer_", "output"
-# Bytes of all constants of a graph at most: protobuf writes no 2 GiB, and the graph has more.
+# The maximum size of all constants of a graph in bytes. Protobuf cannot write 2 GiB.
 LARGEST = 1_900_000_000
 
 
 class Constant:
-    """A matrix that is a constant in each graph in which it is used, there once. Any operation
-    takes it for a tensor.
+    """A matrix that becomes one constant in each graph that uses it. Operations accept it as a
+    tensor.
 
     Args:
         value: a variable, or an eager tensor.
@@ -37,7 +37,7 @@ class Constant:
 
     @property
     def size(self):
-        """In bytes."""
+        """The size in bytes."""
         return self._value.nbytes
 
     def __tf_tensor__(self, dtype=None, name=None):
@@ -48,16 +48,17 @@ class Constant:
 
 
 def with_constants(weights):
-    """Weights with a constant beside each matrix that a search multiplies by at each step.
+    """Add a constant to each matrix that a search multiplies by at each step.
 
-    `multiplied` takes it. The output layer's meets no bias, or one in another type; it gets one of
-    zeros, a variable, for TensorFlow strikes out a sum with zeros that it knows.
+    `multiplied` returns the constant. The output layer has no bias, or a bias of another type. So
+    it gets a bias of zeros. This is a variable, because TensorFlow removes a sum with constant
+    zeros.
 
     Args:
-        weights: {name: {part: variable}}, as from `fuse`; or several such, a list or tuple.
+        weights: {name: {part: variable}}, from `fuse`; or a list or tuple of such dictionaries.
 
     Raises:
-        ValueError: the constants are more than `LARGEST`.
+        ValueError: the constants exceed `LARGEST`.
     """
     if not isinstance(weights, dict):
         found = [with_constants(each) for each in weights]
@@ -79,7 +80,7 @@ def with_constants(weights):
 
 
 def _with_constant(parts):
-    """The parts of a layer, and beside a matrix the constant; inside of them too."""
+    """The parts of a layer, with a constant beside each matrix, also in nested parts."""
     made = {
         part: _with_constant(one) if isinstance(one, dict) else one for part, one in parts.items()
     }
@@ -89,24 +90,24 @@ def _with_constant(parts):
 
 
 def zeros_of(weights):
-    """The variables that `with_constants` has made, to be kept with the others."""
+    """The variables made by `with_constants`, to store with the others."""
     models = [weights] if isinstance(weights, dict) else weights
     return [model[OUTPUT]["zeros"] for model in models]
 
 
 def multiplied(weights):
-    """The matrix of some weights that rows are multiplied with: the constant, if there is one."""
+    """The matrix for a product with rows: the constant, if there is one."""
     return weights.get("constant", weights["kernel"])
 
 
 def as_tensors(weights):
-    """Weights with the values of variables, read here once; constants stay what they are."""
+    """Weights with the current values of variables, read once here; constants stay constants."""
     return tf.nest.map_structure(
         lambda one: one if isinstance(one, Constant) else tf.convert_to_tensor(one), weights
     )
 
 
-# The operations of an attention with few rows, in float32, by kernels that are not oneDNN's.
+# The operations of an attention with few rows, in float32, by kernels outside oneDNN.
 
 
 def product(a, b, transpose_b=False):
@@ -126,10 +127,10 @@ def transposed(x, order):
 
 
 def by_rows(single, several):
-    """A function of texts, string [B], that asks `single` where B = 1, else `several`.
+    """A function of texts, string [B], that calls `single` if B = 1, else `several`.
 
     Args:
-        single, several: `tf.function`s of one signature, which give dicts of the same tensors.
+        single, several: `tf.function`s of one signature, which return dicts of the same tensors.
     """
 
     @tf.function(input_signature=several.input_signature, autograph=False)

@@ -1,14 +1,14 @@
-"""The twins of the masks, and the biases that stand for them: what is added to a score.
+"""Masks for inference, and biases, which are added to the scores instead of masking them.
 
-`tfformer.layers.masks` makes the same masks on any backend, in a few operations more.
+`tfformer.layers.masks` makes the same masks on any backend, with a few more operations.
 """
 
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
 
-# Added to a score that may not be attended to. (Where nothing may be, this attends to all alike,
-# and the layer gives zeros: no search asks for such a row.)
+# Added to a masked score. (A fully masked row then attends to all positions equally, whereas the
+# layer returns zeros; no search uses such a row.)
 MASKED = -1e9
 
 
@@ -23,24 +23,24 @@ def without_eos(ids):
 
 
 def behind_bos(labels):
-    """What a decoder reads to say the labels y + eos, [B, T]: bos + y. After the last token there
-    is padding, not the eos that the shift has put there."""
+    """The decoder input for the labels y + eos, [B, T]: bos + y. After the last token comes padding
+    instead of the shifted eos."""
     ids = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=BOS)
     return tf.where(labels == PAD, PAD, ids)
 
 
 def attention_bias(mask):
-    """0 where a boolean mask allows, and what hides a score where it does not; float32."""
+    """0 where a boolean mask is True, else a number that hides a score; float32."""
     return tf.where(mask, 0.0, MASKED)
 
 
 def padding_bias(ids):
-    """Of an attention to ids [B, S]: float32 [B, 1, 1, S]."""
+    """The bias of an attention to ids [B, S]: float32 [B, 1, 1, S]."""
     return attention_bias(padding_mask(ids))[:, None, None]
 
 
 def causal_bias(ids, length):
-    """Of an attention of ids [B, T] to themselves, each to those up to its own: [B, 1, T, T]; T is
-    `length`, a scalar tensor."""
+    """The bias of causal self-attention over ids [B, T]: [B, 1, T, T]. T is `length`, a scalar
+    tensor."""
     positions = tf.range(length)
     return attention_bias((positions[:, None] >= positions) & padding_mask(ids)[:, None, None])

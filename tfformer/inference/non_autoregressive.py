@@ -1,4 +1,4 @@
-"""The twin of the non-autoregressive model, and its forward pass over the weights of a request."""
+"""The inference layers of the non-autoregressive model, and its forward pass."""
 
 import tensorflow as tf
 
@@ -17,7 +17,7 @@ from tfformer.search.parallel import (
 
 
 class NonAutoregressive(Transformer):
-    """Those of a Transformer, and of what makes the places of a target."""
+    """The inference layers of a Transformer, and of its length predictor or upsampling."""
 
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
@@ -39,8 +39,8 @@ class ParallelInference(ReadsSource):
         self.twin, self.weights = twin, tf.nest.map_structure(tf.convert_to_tensor, weights)
 
     def start(self, source_ids):
-        """source_ids [B, S] -> the memory; of mask-predict with `lengths`, logits float32
-        [B, 2 n + 1] of the targets' lengths, else with `states`, rows [B * k S, D]."""
+        """source_ids [B, S] -> the memory. For mask-predict it has `lengths`, logits float32
+        [B, 2 n + 1] of the target lengths; otherwise `states`, rows [B * k S, D]."""
         x, bias, shape = self.encoded(source_ids)
         memory = self.projected(x, bias, shape)
         if self.twin.length is not None:
@@ -51,13 +51,13 @@ class ParallelInference(ReadsSource):
         return {**memory, "states": self.twin.upsampling(self.weights, x)}
 
     def logits(self, target_ids, memory):
-        """target_ids [B, T], bos where a token is to be written -> logits float32 [B, T, V]."""
+        """target_ids [B, T], with bos at tokens to predict -> logits float32 [B, T, V]."""
         embedding, positions = self.twin.written
         x = embedded(target_ids, embedding, positions, self.weights)
         return self._written(x, padding_bias(target_ids), memory)
 
     def logits_of_places(self, source_ids, memory):
-        """Of each of the k places for a token of the source, float32 [B, k S, V]."""
+        """Logits of the k positions for each source token, float32 [B, k S, V]."""
         batch, length = tf.unstack(tf.shape(source_ids))
         places = self.twin.upsampling.factor
         positions = self.twin.target_positions.table(self.weights)[: places * length]
@@ -66,20 +66,20 @@ class ParallelInference(ReadsSource):
         return self._written(x, bias, memory)
 
     def _written(self, x, bias, memory):
-        """The decoder and the output layer: rows [B * T, D] -> float32 [B, T, V]."""
+        """Run the decoder and the output layer: rows [B * T, D] -> float32 [B, T, V]."""
         batch, length = tf.shape(bias)[0], tf.shape(bias)[3]
         attend = self.twin.decoder.sees(self.weights, bias)
         x, _ = self.twin.decoder(self.weights, x, batch, length, attend, memory)
         logits = self.twin.output(self.weights, x)
         return tf.reshape(logits, tf.stack([batch, length, self.twin.vocabulary_size]))  # [B, T, V]
 
-    # What is written.
+    # Predictions.
 
     def from_places(self, source_ids, up_to_first_eos=False):
-        """source_ids [B, S] -> what the places say, by CTC or up to the first eos: a `Written`."""
+        """source_ids [B, S] -> the target, by CTC or up to the first eos: a `Written`."""
         memory = self.start(source_ids)
         logits = self.logits_of_places(source_ids, memory)
-        # Behind a source there is nothing to say.
+        # Positions after the end of a source give no token.
         real = tf.repeat(padding_mask(source_ids), self.twin.upsampling.factor, axis=1)
         size, nothing = self.twin.vocabulary_size, EOS if up_to_first_eos else PAD
         silent = tf.one_hot(nothing, size, on_value=0.0, off_value=NEVER)
@@ -91,8 +91,8 @@ class ParallelInference(ReadsSource):
 
         Args:
             passes: see `mask_predict`.
-            count: lengths at once, an integer.
-            longest: tokens of a target at most, scalar.
+            count: the number of lengths, an integer.
+            longest: the maximum number of target tokens, scalar.
         """
         memory = self.start(source_ids)
         # eos is the source's last token.
@@ -105,8 +105,8 @@ class ParallelInference(ReadsSource):
 
 
 def best_of(written, scores, count):
-    """Of `count` candidates for each source the one with the greatest score, of equal ones the
-    first.
+    """The candidate with the maximum score among the `count` candidates of each source; the first
+    one wins a tie.
 
     Args:
         written: a `Written` of [B * count, T].

@@ -1,4 +1,4 @@
-"""The twins of the norms: what a layer of `tfformer.layers.norm` gives when nothing is learned."""
+"""The inference layers of the norms in `tfformer.layers.norm`."""
 
 import tensorflow as tf
 
@@ -6,7 +6,7 @@ from tfformer.layers import norm
 
 
 class Norm:
-    """In float32; a subclass says what is computed of x, and of the layer's own weights."""
+    """Base class: computes in float32. A subclass defines the computation and the weights."""
 
     def __init__(self, layer, name, fusing):
         self.name, self.epsilon, self.dtype = name, layer.epsilon, fusing.dtype
@@ -65,7 +65,7 @@ class RMSNorm(Norm):
 
 
 class BatchNorm(Norm):
-    """x s + t: of the averages that training has kept, a gain and a bias are left."""
+    """x s + t: the moving averages, the gain and the bias become one gain and one bias."""
 
     def weights_of(self, layer):
         known = layer.gamma, layer.beta, layer.moving_mean, layer.moving_variance

@@ -1,4 +1,4 @@
-"""The twins of the output layers."""
+"""The inference layers of the output layers."""
 
 import tensorflow as tf
 
@@ -9,12 +9,12 @@ from tfformer.layers.matrices import float_matrix
 
 
 class Output:
-    """logits = x W + b in float32; W [D, V] is stored as it is multiplied with, also where it is
-    the transpose of an embedding.
+    """logits = x W + b in float32. W [D, V] is stored ready for the product, also if it is the
+    transpose of an embedding.
 
     Args:
-        layer, name, fusing: of every twin.
-        embedding: the layer of the embedding that is tied to it. Default: none.
+        layer, name, fusing: as for every inference layer.
+        embedding: the embedding layer that shares its matrix. Default: none.
     """
 
     reads_source = output.Dense.reads_source
@@ -39,7 +39,7 @@ class Output:
         return logits + own["bias"] if self.has_bias else logits
 
     def chosen(self, weights, ids):
-        """The columns of some ids: a function of rows [R, D] that gives float32 [R, C]."""
+        """A function of rows [R, D] -> float32 [R, C] that computes the columns of some ids."""
         own = weights[self.name]
         kernel = tf.gather(own["kernel"], ids, axis=1)
         bias = tf.gather(own["bias"], ids) if self.has_bias else None
@@ -65,8 +65,8 @@ class PointerGenerator(Output):
         self.gate = Dense([layer.gate], f"{name}/gate", fusing)
 
     def __call__(self, weights, x, attention, source_ids):
-        """Rows [R, D], what each attends to, float32 [R, S], and the ids that stand there, [R, S]
-        -> float32 [R, V]."""
+        """Rows [R, D], the attention weights of each row, float32 [R, S], and the source ids,
+        [R, S] -> float32 [R, V]."""
         generated = tf.nn.log_softmax(super().__call__(weights, x))
         copied = output.attention_to_ids(attention, source_ids, self.size)
         copied = tf.math.log(tf.maximum(copied, output.LEAST))
@@ -75,7 +75,7 @@ class PointerGenerator(Output):
             generated + tf.math.log_sigmoid(gate),
             copied + tf.math.log_sigmoid(-gate),
         )
-        # log(e^a + e^b), no term of which is over 1.
+        # log(e^a + e^b), computed so that no exponential exceeds 1.
         most = tf.maximum(generated, copied)
         return most + tf.math.log1p(tf.exp(-tf.abs(generated - copied)))
 

@@ -1,4 +1,4 @@
-"""The twins of pieces: the windows of texts, and an LSTM over their vectors."""
+"""The inference layers of pieces: the windows of texts, and an LSTM over their vectors."""
 
 import tensorflow as tf
 
@@ -8,13 +8,13 @@ from tfformer.layers.matrices import float_matrix
 
 
 class Pieces:
-    """Windows of `length` tokens that overlap."""
+    """Overlapping windows of `length` tokens."""
 
     def __init__(self, layer, name, fusing):
         self.length, self.stride = layer.length, layer.length - layer.overlap
 
     def __call__(self, weights, ids):
-        """ids [B, S] -> ids [B, P, L], and which of them are pieces of their text, bool [B, P]."""
+        """ids [B, S] -> ids [B, P, L], and which pieces belong to their text, bool [B, P]."""
         size = tf.shape(ids)[1]
         length = tf.minimum(size, self.length)
         more = (tf.maximum(size - self.length, 0) + self.stride - 1) // self.stride

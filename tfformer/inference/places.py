@@ -1,4 +1,4 @@
-"""The twins of places: how an attention of a sequence to itself knows where its keys stand."""
+"""The inference layers of positions inside self-attention."""
 
 import numpy as np
 import tensorflow as tf
@@ -8,27 +8,27 @@ from tfformer.layers.positions import sinusoids
 
 
 class Places:
-    """What the twins below share: nothing is turned, and nothing added."""
+    """Base class of the inference layers below: rotates nothing and adds nothing."""
 
     def __init__(self, layer, name, fusing):
         self.layer, self.name = layer, name
 
     def turned(self, weights, x, positions):
-        """Queries or keys [B, H, T, K] that stand at `positions`, int32 [T]; or all at one, []."""
+        """Queries or keys [B, H, T, K], rotated for `positions`: int32 [T], or [] for all."""
         return x
 
     def added(self, weights, bias, queries, keys, causal):
-        """A bias [B, 1 or H, T, S] of scores, with what the distances of keys from queries add.
+        """A bias [B, 1 or H, T, S] of scores, plus the bias for the distances of keys from queries.
 
         Args:
-            queries, keys: their positions, int32 [T] and [S]; `queries` of [1] are all at one.
+            queries, keys: their positions, int32 [T] and [S]; `queries` [1]: one position for all.
             causal: whether keys after their query are hidden anyway.
         """
         return bias
 
 
 class Rotary(Places):
-    """Turns each pair of features; a table has (sin, cos) of all positions."""
+    """Rotates each pair of features; a table holds (sin, cos) for all positions."""
 
     def __init__(self, layer, name, fusing):
         super().__init__(layer, name, fusing)
@@ -62,7 +62,7 @@ class Alibi(Places):
 
 
 class RelativeBias(Places):
-    """The table of the layer, and, in the graph, which of its rows a distance has."""
+    """The learned table of the layer; the graph maps each distance to a row of the table."""
 
     def __init__(self, layer, name, fusing):
         super().__init__(layer, name, fusing)

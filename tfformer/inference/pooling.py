@@ -1,4 +1,4 @@
-"""The twin of pooling."""
+"""The inference layer of pooling."""
 
 import tensorflow as tf
 
@@ -7,13 +7,13 @@ from tfformer.layers import pooling
 
 
 class Pooling:
-    """The mean over the tokens, or the state of the bos before them."""
+    """The mean over the tokens, or the state of the bos in front of them."""
 
     def __init__(self, layer, name, fusing):
         self.of_bos = layer.kind == "bos"
 
     def read(self, ids):
-        """ids [B, S] as they are to be encoded: as they are, or behind a bos."""
+        """The ids to encode, from ids [B, S]: the same, or with a bos in front."""
         return tf.pad(ids, [[0, 0], [1, 0]], constant_values=BOS) if self.of_bos else ids
 
     def __call__(self, weights, x, mask):

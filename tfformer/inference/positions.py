@@ -1,4 +1,4 @@
-"""The twins of positions: each is a table, [L, D], whose rows are added to embeddings."""
+"""The inference layers of positions: tables [L, D], whose rows are added to embeddings."""
 
 import tensorflow as tf
 
@@ -13,7 +13,7 @@ class Positions:
 
 
 class Sinusoids(Positions):
-    """PE of the first L positions; the two sides of a model share one table."""
+    """PE of the first L positions; source and target share one table."""
 
     def __init__(self, layer, name, fusing):
         self.name = f"sinusoids_{layer.d_model}"
@@ -23,7 +23,7 @@ class Sinusoids(Positions):
 
 
 class LearnedPositions(Positions):
-    """The learned vectors; after the last of them, that one serves for all."""
+    """The learned vectors; all positions after the last one use the last vector."""
 
     def __init__(self, layer, name, fusing):
         self.name = name

@@ -1,4 +1,4 @@
-"""The forward pass of the recurrent model for a search, by its own layers: it is not exported."""
+"""The forward pass of the recurrent model for a search, by its own layers. It is not exported."""
 
 import tensorflow as tf
 
@@ -7,7 +7,7 @@ from tfformer.search.step import State, StepResult
 
 
 class RecurrentInference:
-    """What `tfformer.search` asks of a `Recurrent` model; its cache has the states of all layers.
+    """Makes a `Recurrent` model searchable by `tfformer.search`; its cache is the layers' states.
 
     Args:
         model: the model.
@@ -18,7 +18,7 @@ class RecurrentInference:
         self.size = model.config.num_decoder_layers * model.config.d_model  # N D
 
     def memory(self, source_ids):
-        """source_ids [B, S] -> what the decoder needs of the source."""
+        """source_ids [B, S] -> the memory of the decoder."""
         return self.model.encode(source_ids, training=False)
 
     def start(self, source_ids, width):
@@ -37,11 +37,11 @@ class RecurrentInference:
         return StepResult(logits, [kept(cache, states, position)], attention)
 
     def vocabulary_ids(self, ids):
-        """The ids of a search as ids of the vocabulary: the same."""
+        """Convert ids of a search to ids of the vocabulary: no change."""
         return ids
 
     def decode(self, target_ids, memory):
-        """target_ids [B, T] -> logits float32 [B, T, V], and the attention, float32 [B, T, S]."""
+        """target_ids [B, T] -> logits float32 [B, T, V], attention weights float32 [B, T, S]."""
         logits, attention = self.model.decode(target_ids, memory, training=False)
         return tf.cast(logits, tf.float32), attention[0][:, 0]
 

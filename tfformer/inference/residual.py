@@ -1,10 +1,10 @@
-"""The twin of the residual connection."""
+"""The inference layer of the residual connection."""
 
 from tfformer.layers import residual
 
 
 class Residual:
-    """LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x)); nothing is dropped here."""
+    """LayerNorm(x + Sublayer(x)), or x + Sublayer(LayerNorm(x)), without dropout."""
 
     def __init__(self, layer, name, fusing):
         self.norm_first, self.adds = layer.norm == "pre", layer.residual

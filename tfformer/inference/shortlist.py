@@ -1,7 +1,7 @@
-"""The forward pass over a shortlist: the output layer for the candidates of a request alone.
+"""The forward pass with a shortlist: the output layer computes only the candidates of a request.
 
-A search runs on the numbers of the candidates and knows nothing of it, for pad, unk, bos and eos
-are the first four and keep their ids.
+A search runs on the numbers of the candidates. It needs no change, because pad, unk, bos and eos
+are the first four candidates and keep their ids.
 """
 
 import tensorflow as tf
@@ -10,12 +10,12 @@ from tfformer.inference.transformer import Inference
 
 
 class ShortlistInference(Inference):
-    """The forward pass for the sentences of one request, whose steps know their candidates alone.
+    """The forward pass for the sentences of one request, with logits only for their candidates.
 
-    The C candidates of the whole request are numbered in the order of their ids, and their part of
-    the output projection is taken once. A search runs on these numbers: logits of a step are
-    [B, W, C], -inf for what is no candidate of the sentence itself. So log-probabilities are over a
-    sentence's own candidates, and no batch-mate changes them.
+    The C candidates of the whole request are numbered in the order of their ids. Their columns of
+    the output projection are gathered once. A search runs on these numbers: the logits of a step
+    are [B, W, C], -inf where the sentence itself does not have the candidate. So log-probabilities
+    are over a sentence's own candidates, and other sentences of the batch do not change them.
 
     Args:
         twin, weights: as for `Inference`.
@@ -27,14 +27,14 @@ class ShortlistInference(Inference):
         super().__init__(twin, weights)
         table, always = tf.convert_to_tensor(table), tf.convert_to_tensor(always)
         batch, size = tf.shape(source_ids)[0], self.vocabulary_size
-        # 1. What may come in which sentence: boolean [B, V].
+        # 1. The allowed pieces of each sentence: boolean [B, V].
         own = tf.gather(table, source_ids)
         own = own + size * tf.range(batch)[:, None, None]
         places = tf.reshape(own, [-1, 1])  # in [B * V]
         may = _with(tf.zeros([size], tf.bool), always[:, None])
         may = _with(tf.tile(may, [batch]), places)
         may = tf.reshape(may, tf.stack([batch, size]))  # [B, V]
-        # 2. What may come in any of them, in order: int32 [C].
+        # 2. The pieces allowed in any sentence, in order: int32 [C].
         candidates = tf.cast(tf.where(tf.reduce_any(may, axis=0))[:, 0], tf.int32)
         self.candidates = candidates
         self.output = twin.output.chosen(self.weights, candidates)
@@ -42,7 +42,7 @@ class ShortlistInference(Inference):
         self.absent = tf.where(mine, 0.0, float("-inf"))
 
     def start(self, source_ids, width):
-        """The memory of this state has one tensor more: `absent`, float32 [B, C]."""
+        """As `Inference.start`, but the memory also has `absent`, float32 [B, C]."""
         state = super().start(source_ids, width)
         return state._replace(memory={**state.memory, "absent": self.absent})
 
@@ -55,5 +55,5 @@ class ShortlistInference(Inference):
 
 
 def _with(mask, places):
-    """A boolean mask [N], True at `places` [M, 1] too."""
+    """A boolean mask [N], also set to True at `places` [M, 1]."""
     return tf.tensor_scatter_nd_update(mask, places, tf.ones(tf.shape(places)[:1], tf.bool))

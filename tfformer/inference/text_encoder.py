@@ -1,4 +1,4 @@
-"""The twins of the encoder-only models, and their forward passes over the weights of a request."""
+"""The inference layers of the encoder-only models, and their forward passes."""
 
 import tensorflow as tf
 
@@ -9,7 +9,7 @@ from tfformer.models.span_reader import in_text
 
 
 class TextEncoder:
-    """The twins of what all encoder-only models have, by the names of the layers."""
+    """The inference layers that all encoder-only models have, under the names of the layers."""
 
     def __init__(self, model, fusing):
         self.encoder = fusing.twin(model.encoder, "encoder")
@@ -17,7 +17,7 @@ class TextEncoder:
         self.embedding = self.of_embedding(model, fusing)
 
     def of_embedding(self, model, fusing):
-        """The twin of the embedding, made behind all others but the head."""
+        """The inference layer of the embedding, made after all others except the head."""
         return fusing.twin(model.embedding, "embedding")
 
     def states(self, weights, ids):
@@ -29,14 +29,14 @@ class TextEncoder:
         )
 
     def logits(self, weights, ids):
-        """ids [B, S] -> the logits of each place, float32 [B, S, C]."""
+        """ids [B, S] -> the logits at each position, float32 [B, S, C]."""
         logits = self.output(weights, self.states(weights, ids))
         shape = tf.concat([tf.shape(ids), [self.output.size]], axis=0)
         return tf.reshape(logits, shape)  # [B, S, C]
 
 
 class Classifier(TextEncoder):
-    """The twins of a classifier."""
+    """The inference layers of a classifier."""
 
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
@@ -81,7 +81,7 @@ class Classifier(TextEncoder):
 
 
 class MaskedLanguageModel(TextEncoder):
-    """The twins of a masked language model."""
+    """The inference layers of a masked language model."""
 
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
@@ -99,7 +99,7 @@ class MaskedLanguageModel(TextEncoder):
 
 
 class Tagger(TextEncoder):
-    """The twins of a tagger."""
+    """The inference layers of a tagger."""
 
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
@@ -107,7 +107,7 @@ class Tagger(TextEncoder):
 
 
 class SpanReader(TextEncoder):
-    """The twins of a span reader."""
+    """The inference layers of a span reader."""
 
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
@@ -120,7 +120,7 @@ class SpanReader(TextEncoder):
 
 
 class TextEncoderInference:
-    """The forward pass of an encoder-only model: called, it gives logits as the model does.
+    """The forward pass of an encoder-only model. A call returns logits, as the model does.
 
     Args:
         twin, weights: from `fuse`; the weights may be tensors or variables.

@@ -1,4 +1,4 @@
-"""The twin of the Transformer, and its forward pass over the weights of a request."""
+"""The inference layers of the Transformer, and its forward pass."""
 
 import tensorflow as tf
 
@@ -9,10 +9,10 @@ from tfformer.search.step import State
 
 
 class Transformer:
-    """The twins of a Transformer's layers, by the names of the layers."""
+    """The inference layers of a Transformer, under the names of its layers."""
 
     def __init__(self, model, fusing):
-        # The encoder first: its weights are the first that a reader of an export meets.
+        # The encoder first, so that its weights come first in an export.
         self.encoder = fusing.twin(model.encoder, "encoder")
         self.decoder = fusing.twin(model.decoder, "decoder")
         self.source_positions = fusing.twin(model.source_positions, "source_positions")
@@ -31,10 +31,10 @@ class Transformer:
 
 
 class ReadsSource:
-    """The forward pass of an encoder, over `twin` and `weights`."""
+    """The forward pass of an encoder, with `twin` and `weights`."""
 
     def seen(self, source_ids):
-        """The source ids as the encoder sees them, see `EncoderDecoder.seen`."""
+        """The source ids as the encoder reads them, see `EncoderDecoder.seen`."""
         return source_ids if self.twin.sees_eos else without_eos(source_ids)
 
     def encoded(self, source_ids):
@@ -50,8 +50,8 @@ class ReadsSource:
         return x, bias, (batch, length)
 
     def projected(self, x, bias, shape):
-        """What the decoder needs of the encoder's output: N tensors of keys and of values
-        [B, G, S, K] each, and the bias."""
+        """Prepare the encoder's output for the decoder: N keys and N values, [B, G, S, K] each, and
+        the bias."""
         keys, values = self.twin.decoder.project(self.weights, x, *shape)
         return {"keys": keys, "values": values, "bias": bias}
 
@@ -60,13 +60,13 @@ class Inference(ReadsSource, Cached):
     """The forward pass of a Transformer."""
 
     def memory(self, source_ids):
-        """source_ids [B, S] -> what the decoder needs of the source, as `State.memory`: that of
-        `projected`; and the source ids, if the output layer reads them."""
+        """source_ids [B, S] -> `State.memory`: the result of `projected`, and the source ids if the
+        output layer reads them."""
         memory, source_ids = self.projected(*self.encoded(source_ids)), self.seen(source_ids)
         return {**memory, "source_ids": source_ids} if self.twin.output.reads_source else memory
 
     def watched(self):
-        """What is attended to inside, see `tfformer.layers.watch.watched`."""
+        """Record the attention weights, see `tfformer.layers.watch.watched`."""
         return watched(self.twin)
 
     def start(self, source_ids, width):

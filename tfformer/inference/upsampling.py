@@ -1,4 +1,4 @@
-"""The twin of upsampling."""
+"""The inference layer of upsampling."""
 
 import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""Monotonic attention in decoding: a window over the source that only moves forward."""
+"""Monotonic attention for decoding: a window over the source that only moves forward."""
 
 import tensorflow as tf
 
@@ -9,16 +9,17 @@ from tfformer.search.step import State
 
 
 class WindowedInference(Inference):
-    """The forward pass of a Transformer whose decoder sees a window of the source at each step.
+    """The forward pass of a Transformer whose decoder attends to a window of the source.
 
-    A hypothesis stands at a place p of the source, the first one at first. It sees the places p to
-    p + n - 1 alone, and then stands at the one of these to which its last layer has attended most
-    (after the windows of Chorowski et al. 2015 and Tachibana et al. 2017, section 4.2).
-    So it can neither go back nor leap. Its cache has the place of each hypothesis besides.
+    Each hypothesis has a source position p, at first the first one. It attends only to positions p
+    to p + n - 1. Its next p is the position in this window with the most attention of its last
+    layer (after the windows of Chorowski et al. 2015 and Tachibana et al. 2017, section 4.2).
+    So p never moves backwards and never skips the window. The cache also stores the p of each
+    hypothesis.
 
     Args:
         twin, weights: from `fuse`.
-        size: n, places of the window.
+        size: n, the number of positions in the window.
     """
 
     def __init__(self, twin, weights, size):
@@ -26,11 +27,11 @@ class WindowedInference(Inference):
         self.size = size
 
     def caches(self, batch, width):
-        # [B, 1, C, W], in which a step stands like keys and values.
+        # [B, 1, C, W]: one entry for each step, as for keys and values.
         return [*super().caches(batch, width), (tf.zeros([batch, 1, 1, width], tf.int32),)]
 
     def prefill(self, prompt, width, state=None):
-        """As `Inference.prefill`: a prompt is read without a window, and leaves it where it was."""
+        """As `Inference.prefill`. A prompt is read without a window and does not move it."""
         found = super().prefill(prompt, width, state)
         shape = tf.stack([tf.shape(prompt)[0], 1, tf.shape(prompt)[1], width])
         return found._replace(cache=[*found.cache, (tf.zeros(shape, tf.int32),)])

@@ -1,12 +1,12 @@
-"""The XLA form of inference: fixed buckets of shapes, of ops that XLA can compile.
+"""Inference compiled by XLA: a fixed set of shapes, and only operations that XLA can compile.
 
-XLA compiles a function for each shape that it is called with, which takes seconds. So a batch is
-padded to a power of two of rows, and its sources to one of a few lengths. With at most 32 rows and
-limits of 256 tokens there are 6 x 5 such buckets, with an encoder and up to 4 loops of the search
-(`tfformer.search.loop_xla`) in each: 150 functions at most, compiled as requests need them.
+XLA compiles a function for each new input shape, which takes seconds. So the rows of a batch are
+padded to a power of two, and its sources to one of a few lengths. With at most 32 rows and limits
+of 256 tokens there are 6 x 5 such shapes. Each has an encoder and up to 4 loops of the search
+(`tfformer.search.loop_xla`): at most 150 functions, compiled when requests need them.
 
-Not for a stock TensorFlow Serving, which switches XLA off unless it is started with
-`--xla_cpu_compilation_enabled`, on a GPU too.
+A stock TensorFlow Serving cannot use this: it disables XLA, on a GPU too, unless it is started with
+`--xla_cpu_compilation_enabled`.
 """
 
 import tensorflow as tf
@@ -18,21 +18,21 @@ SHORTEST_SOURCE = 16
 
 
 class CompiledInference(Inference):
-    """`Inference` whose `memory` is compiled, and whose `step` is for a loop that is."""
+    """`Inference` with a compiled `memory`, and with a `step` for a compiled loop."""
 
     def memory(self, source_ids):
         return tf.function(super().memory, jit_compile=True, autograph=False)(source_ids)
 
     @staticmethod
     def _write(rows, index, new):
-        """XLA compiles no `InplaceUpdate`, and this to a write in place."""
+        """Write to a cache. XLA cannot compile `InplaceUpdate`, but makes this one in-place too."""
         return tf.tensor_scatter_nd_update(rows, index[:, None], new)
 
 
 def in_bucket(source_ids, longest):
-    """Source ids [B, S], padded to a power of two of rows and to one of a few lengths.
+    """Pad source ids [B, S] to a power of two of rows and to one of a few lengths.
 
-    The lengths are 16, 32, 64, ... and, in place of the first that reaches it, `longest`. A row of
+    The lengths are 16, 32, 64, ...; `longest` replaces the first one that reaches it. A row of
     padding is a blank text, which a search skips.
     """
     rows, length = tf.unstack(tf.shape(source_ids))
@@ -42,6 +42,6 @@ def in_bucket(source_ids, longest):
 
 
 def _power_of_two(number):
-    """The least power of two that is not below `number`, an int32 scalar; at least 1."""
+    """The smallest power of two that is at least `number`, an int32 scalar; at least 1."""
     powers = tf.constant([2**n for n in range(31)])
     return powers[tf.searchsorted(powers, number[None])[0]]

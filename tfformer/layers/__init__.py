@@ -1,5 +1,5 @@
 """The layers: masks, attention, embedding, positional encoding, feed-forward, encoder, decoder.
 
-They use `keras.ops` alone (dropout draws its bytes by TensorFlow, where that is the backend), know
-no model, and work inside anybody's Keras model.
+They use only `keras.ops` (with TensorFlow as the backend, dropout draws its bytes by TensorFlow).
+They depend on no model and work inside any Keras model.
 """

@@ -1,4 +1,4 @@
-"""Attention: the function of equation 1, then the layer of section 3.2.2 around it."""
+"""Attention: the function of equation 1, and the layer of section 3.2.2 that uses it."""
 
 import keras
 from keras import ops
@@ -14,7 +14,7 @@ from tfformer.layers.rows import Padded
 
 
 def attention_weights(query, key, mask=None):
-    """softmax(Q K^T / sqrt(d_k)), the softmax in float32 whatever the compute dtype.
+    """softmax(Q K^T / sqrt(d_k)). The softmax is float32 whatever the compute dtype.
 
     Args:
         query: [..., T, K].
@@ -22,25 +22,25 @@ def attention_weights(query, key, mask=None):
         mask: boolean that broadcasts to [..., T, S], True = may be attended to.
 
     Returns:
-        float32 [..., T, S]. A row sums to 1; a row that may see nothing is all zeros, so that it
-        neither is NaN nor depends on how much padding there is.
+        float32 [..., T, S]. A row sums to 1. A fully masked row returns zeros, so it is not NaN and
+        does not depend on the amount of padding.
     """
     return weights_of(scaled_scores(query, key), mask)
 
 
 def scaled_scores(query, key):
     """Q K^T / sqrt(d_k): [..., T, K] and [..., S, K] -> float32 [..., T, S]."""
-    # (q / sqrt(d_k)) k^T: the same product, scaled where it is smallest.
+    # (q / sqrt(d_k)) k^T: the same product, but the smallest tensor is scaled.
     scale = query.shape[-1] ** -0.5
     key = ops.swapaxes(key, -1, -2)  # [..., K, S]
     return ops.cast(ops.matmul(query * ops.cast(scale, query.dtype), key), "float32")
 
 
 def weights_of(scores, mask=None):
-    """The softmax of scores, float32 [..., T, S], over what a mask allows."""
+    """The softmax of scores, float32 [..., T, S], over the keys that the mask allows."""
     if mask is not None:
         scores = ops.where(mask, scores, -1e9)
-    # A single key has all the weight. (Keras warns of a softmax over one number.)
+    # A single key gets weight 1. (Keras warns of a softmax over one number.)
     weights = ops.ones_like(scores) if scores.shape[-1] == 1 else ops.softmax(scores, axis=-1)
     return weights if mask is None else ops.where(mask, weights, 0.0)
 
@@ -55,12 +55,12 @@ def scaled_dot_product_attention(query, key, value, mask=None):
         mask: boolean that broadcasts to [..., T, S], True = may be attended to. Default: all.
 
     Returns:
-        [..., T, M] in the dtype of `value`. A query that may attend to nothing gets zeros.
+        [..., T, M] in the dtype of `value`. A fully masked query returns zeros.
 
     Raises:
-        ValueError: the shapes do not fit together, or `query` has no floating dtype.
+        ValueError: the shapes do not fit together, or the dtype of `query` is not floating.
 
-    Example, a query that hears each of three keys alike:
+    Example, a query that attends equally to three keys:
         >>> query, key = np.ones((1, 5)), np.ones((3, 5))
         >>> value = np.array([[2.0], [4.0], [9.0]])
         >>> round(float(scaled_dot_product_attention(query, key, value)[0, 0]), 4)
@@ -87,53 +87,53 @@ class MultiHeadAttention(Layer):
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O,
     head_i = Attention(Q W_Q_i, K W_K_i, V W_V_i)  (Vaswani et al. 2017, section 3.2.2).
 
-    The h matrices of each kind stand side by side in one matrix [D, D], so that all heads are one
-    product. Keys and values come from the same sequence: the query's own in self-attention, the
+    One matrix [D, D] of each kind holds the h matrices side by side, so one product computes all
+    heads. Keys and values come from the same sequence: the query's own in self-attention, the
     encoder's output in cross-attention.
 
-    With `num_key_value_heads` g, W_K and W_V are of g heads, [D, g K], and each serves h / g heads
-    of queries (Ainslie et al. 2023, "GQA"; with g = 1 multi-query attention, Shazeer 2019).
+    With `num_key_value_heads` g, W_K and W_V have g heads, [D, g K], and each serves h / g query
+    heads (Ainslie et al. 2023, "GQA"; g = 1 is multi-query attention, Shazeer 2019).
 
     Args:
         d_model: D, the width of input and output.
         num_heads: h; D is a multiple of it, and each head has K = D / h.
         dropout: on the attention weights, in training. Default 0.
         num_key_value_heads: g; h is a multiple of it. Default None: h.
-        positions: how self-attention knows places: `"none"` (default), `"rotary"`, `"alibi"` or
-            `"relative"`, see `tfformer.layers.places`.
-        location_width: of the convolution over what the layer below attends to, of attention to
-            another sequence, see `tfformer.layers.location`. Default 0: none.
+        positions: the relative positions of self-attention: `"none"` (default), `"rotary"`,
+            `"alibi"` or `"relative"`, see `tfformer.layers.places`.
+        location_width: for cross-attention, the width of the convolution over the attention weights
+            of the layer below, see `tfformer.layers.location`. Default 0: none.
 
     Call arguments:
-        query: [B, T, D]; or with more axes before T, as pieces of texts [B, P, T, D], and then the
-            other arguments have as many.
-        value: [B, S, D], what is attended to. Default: `query` itself (self-attention).
-        mask: boolean [B, T], True = token: the padding of `query`. Keras hands it over by itself.
-            Self-attention does not see what is padding; attention to another sequence accepts it
-            and has no use for it. Or boolean [B, T, S], True = may be attended to, which
-            `keras.layers.MultiHeadAttention` calls `attention_mask`: it hides more than what
-            `value_mask` and `causal` hide. (Self-attention takes a `value_mask` beside it.)
+        query: [B, T, D]. It may have more axes before T, as pieces of texts have, [B, P, T, D];
+            then the other arguments have them too.
+        value: [B, S, D], the sequence to attend to. Default: `query` itself (self-attention).
+        mask: boolean [B, T], True = token: the padding of `query`, which Keras passes by itself.
+            Self-attention hides these keys; attention to another sequence ignores this mask.
+            Or boolean [B, T, S], True = may be attended to, as the `attention_mask` of
+            `keras.layers.MultiHeadAttention`. It hides keys in addition to `value_mask` and
+            `causal`. (Self-attention accepts a `value_mask` too.)
         value_mask: boolean [B, S], True = token: the padding of `value`.
-        causal: position t sees only the positions up to t; S = T. Default False.
-        rows, value_rows: how `query` and `value` lie, see `tfformer.layers.rows`; they bring the
-            masks. Default: padded, with the masks above.
+        causal: position t attends only to positions up to t; S = T. Default False.
+        rows, value_rows: the layouts of `query` and `value`, see `tfformer.layers.rows`, which
+            contain the masks. Default: padded, with the masks above.
 
-    Both masks are filled in by Keras's mask propagation where the inputs carry one.
+    If the inputs carry Keras masks, mask propagation fills in both masks.
 
     Attributes:
-        watcher: a function that an eager call tells the attention weights, float32 [B, H, T, S]; a
-            compiled one does while it is traced. Default None.
+        watcher: a function that receives the attention weights, float32 [B, H, T, S], in each eager
+            call; in a compiled call only during tracing. Default None.
 
     Returns:
         As `query`.
 
     Raises:
-        ValueError: a size or `dropout` is none, `d_model` is no multiple of `num_heads` or
-            `num_heads` of `num_key_value_heads`, there are no such `positions`; in a call, the
-            width of `query` is not `d_model`, a mask fits neither the axes of its input nor the
-            pairs of both, `causal` and `value` is not as long as `query`, or `value` is another
-            than `query` with `positions`.
-        TypeError: an argument that there is not, of the layer or of a call.
+        ValueError: a size or `dropout` is out of range, `d_model` is not a multiple of `num_heads`,
+            `num_heads` is not a multiple of `num_key_value_heads`, or `positions` is unknown. In a
+            call: the width of `query` is not `d_model`; a mask fits neither its input nor the
+            pairs of both inputs; `causal` is set but `value` and `query` differ in length; or
+            `positions` is set but `value` is not `query`.
+        TypeError: the layer or a call gets an unknown argument.
 
     Example, in which the second of five equal tokens attends to the first and to itself:
         >>> attention = MultiHeadAttention(d_model=22, num_heads=2)
@@ -265,7 +265,7 @@ class MultiHeadAttention(Layer):
         return self.attend_with_weights(*known, causal=causal)
 
     def matrices(self):
-        """W_Q, W_K, W_V and W_O, as `Matrix`; of the memory are W_K and W_V, if there is one."""
+        """W_Q, W_K, W_V and W_O, as `Matrix`. W_K and W_V multiply the memory, if there is one."""
         return [
             Matrix.of(self.query_projection, heads=self.num_heads),
             Matrix.of(self.key_projection, heads=self.key_value_heads, of_memory=True),
@@ -274,8 +274,8 @@ class MultiHeadAttention(Layer):
         ]
 
     def keys_and_values(self, value, rows=None, start=0):
-        """K W_K and V W_V of [B, S, D], split into heads: two tensors [B, G, S, K], G the heads of
-        keys and values. The first of them stands at the position `start`."""
+        """K W_K and V W_V of [B, S, D], split into heads: two tensors [B, G, S, K]. G is the number
+        of key and value heads. The first row is at the position `start`."""
         rows = rows or Padded()
         value = ops.convert_to_tensor(value, dtype=self.compute_dtype)
         projections = (self.key_projection, self.value_projection)
@@ -285,9 +285,9 @@ class MultiHeadAttention(Layer):
     def attend(self, query, keys, values, mask=None, training=None, rows=None, start=0):
         """The attention of `query` [B, T, D] to projected keys and values [B, G, S, K].
 
-        Returns [B, T, D]. With more axes in front of G than B, as in a cache of beams, `query`
-        has as many: [B, W, T, D] to [B, W, G, S, K]. The first query stands at the position
-        `start`, and sees no key beyond its own.
+        Returns [B, T, D]. The keys may have more axes between B and G, as in a cache of beams; then
+        `query` has them too: [B, W, T, D] to [B, W, G, S, K]. The first query is at the position
+        `start`. With `positions`, `mask` must hide the keys after a query's own position.
         """
         known = query, keys, values, mask, training, rows, start
         return self.attend_with_weights(*known)[0]
@@ -304,11 +304,11 @@ class MultiHeadAttention(Layer):
         causal=True,
         below=None,
     ):
-        """What `attend` gives, and the attention weights before dropout, float32 [B, H, T, S].
+        """The output of `attend`, and the weights before dropout, float32 [B, H, T, S].
 
-        `causal` says whether keys beyond a query's own are hidden by the mask; `below`, float32
-        [B, H, T, S], are the weights of the layer below, which a location-aware attention sees.
-        Default: even ones.
+        `causal` says whether the mask hides keys after a query's own position. `below`, float32
+        [B, H, T, S], are the weights of the layer below, for location-aware attention. Default:
+        uniform weights.
         """
         rows = rows or Padded()
         queries = rows.split_heads(self.query_projection(query), self.num_heads)
@@ -316,7 +316,7 @@ class MultiHeadAttention(Layer):
         scores = self._ungrouped(scaled_scores(queries, keys))  # [B, H, T, S]
         if self.places is not None:
             of_queries, of_keys = (ops.arange(ops.shape(scores)[axis]) for axis in (-2, -1))
-            # (AutoGraph warns of `:=`.)
+            # No `:=` here: AutoGraph warns about it.
             bias = self.places.bias(start + of_queries, of_keys, causal)
             if bias is not None:
                 scores = scores + bias
@@ -334,13 +334,13 @@ class MultiHeadAttention(Layer):
         return self.output_projection(rows.merge_heads(self._ungrouped(found))), weights
 
     def _turned(self, heads, start):
-        """Queries or keys [..., T, K], the first at the position `start`, as places want them."""
+        """Queries or keys [..., T, K] with rotary positions, if used; the first is at `start`."""
         if self.places is None:
             return heads
         return self.places.turned(heads, start + ops.arange(ops.shape(heads)[-2]))
 
     def _grouped(self, x):
-        """[..., H, T, N] -> [..., G, H / G * T, N]: the queries that share keys stand together."""
+        """[..., H, T, N] -> [..., G, H / G * T, N]: puts queries that share keys side by side."""
         shared = self.num_heads // self.key_value_heads
         if shared == 1:
             return x
@@ -373,8 +373,8 @@ class MultiHeadAttention(Layer):
 
 
 def _padding_or_pairs(mask, query, value):
-    """A mask of the query's axes but the last is its padding; with the keys as one axis more, it
-    says who may attend to whom."""
+    """Tell the two kinds of masks apart: (padding, None) or (None, pairs). A padding mask has the
+    query's axes without the last; a mask of pairs has an axis for the keys too."""
     if mask is None:
         return None, None
     mask = ops.convert_to_tensor(mask)
@@ -391,6 +391,6 @@ def _padding_or_pairs(mask, query, value):
 
 
 def _both(mask, other):
-    """True where both are; a mask that is None hides nothing."""
+    """True where both masks are True; None hides nothing."""
     other = ops.cast(other, "bool")
     return other if mask is None else ops.cast(mask, "bool") & other

@@ -1,9 +1,9 @@
 """The decoder: N layers of causal self-attention, cross-attention and feed-forward.
 
-Each layer runs in two ways that agree: over a whole target at once, as in training, and one
-position at a time over a cache of the keys and values that came before: `step`, for a loop of your
-own on TensorFlow or JAX. (No command uses that; search runs the same equations in fewer operations:
-`tfformer.inference.transformer`.)
+Each layer runs in two ways, with equal results. A call computes a whole target at once, as in
+training. `step` computes one position at a time, with a cache of the keys and values of earlier
+positions; it serves your own decoding loop on TensorFlow or JAX. (No command uses `step`. Search
+runs the same equations in fewer operations: `tfformer.inference.transformer`.)
 """
 
 import keras
@@ -33,10 +33,10 @@ class DecoderLayer(Block):
         x: [B, T, D].
         memory: [B, S, D], the encoder's output.
         x_mask: boolean [B, T], True = token.
-        memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
-        rows, memory_rows: how `x` and `memory` lie, `Padded` or `Packed`; they bring the masks.
-            Default: both are padded.
-        causal: position t sees only the positions up to t. Default True; False is for a decoder
+        memory_mask: boolean [B, S], True = token. Keras's mask propagation fills in both masks.
+        rows, memory_rows: the layouts of `x` and `memory`, `Padded` or `Packed`, which contain the
+            masks. Default: both are padded.
+        causal: position t attends only to positions up to t. Default True. False is for a decoder
             that writes all positions at once (Ghazvininejad et al. 2019).
 
     Returns:
@@ -44,7 +44,7 @@ class DecoderLayer(Block):
 
     Raises:
         ValueError: an option breaks its rule; or the width of `x` is not `d_model`.
-        TypeError: one of d_model, num_heads and d_ff is missing, or an argument that there is not.
+        TypeError: d_model, num_heads or d_ff is missing, or an argument is unknown.
 
     Example:
         >>> layer = DecoderLayer(d_model=22, num_heads=2, d_ff=13)
@@ -80,11 +80,12 @@ class DecoderLayer(Block):
     def with_attention(
         self, x, memory, training=None, rows=None, memory_rows=None, causal=True, below=None
     ):
-        """What a call gives, and the weights of the attention to the memory; `below` are those of
-        the layer below, for attention that sees them.
+        """The output of a call, and the weights of the cross-attention. `below` are the weights of
+        the layer below, which location-aware attention reads.
 
         Returns:
-            As `x`, and float32 [B, H, T, S], padded also where the rows are `Packed`.
+            The output, shaped as `x`, and the weights, float32 [B, H, T, S]. The weights are padded
+            even if the rows are `Packed`.
         """
         rows, memory_rows = rows or Padded(), memory_rows or Padded()
 
@@ -96,11 +97,11 @@ class DecoderLayer(Block):
         return self._run(x, attend_to_self, (keys, values, mask), training, rows, below)
 
     def _run(self, x, attend_to_self, memory, training=None, rows=None, below=None):
-        """The three parts, and the weights of the second.
+        """Run the three parts; also return the weights of the second, cross-attention.
 
         Args:
             attend_to_self: a function of x.
-            memory: its keys, its values and its mask.
+            memory: the keys, values and mask of the memory.
             below: the weights of the layer below, or None.
         """
         weights = None
@@ -117,22 +118,22 @@ class DecoderLayer(Block):
         return self.feed_forward_residual(x, sublayer=self.feed_forward, **lies), weights
 
     def cross_attention_weights(self, x, memory, x_mask=None, memory_mask=None):
-        """The weights of the attention to the memory, float32 [B, H, T, S], of a call."""
+        """The weights of the cross-attention in a call, float32 [B, H, T, S]."""
         rows, memory_rows = Padded(x_mask), Padded(memory_mask)
         return self.with_attention(x, memory, rows=rows, memory_rows=memory_rows)[1]
 
     def step(self, x, memory_keys, memory_values, memory_mask, cache):
-        """One position of W beams a sentence.
+        """Decode one position for W beams of each sentence.
 
-        The beams are to cross-attention what the positions are in training, queries to one
-        memory, so the memory is never copied for them.
+        Cross-attention treats the beams as training treats positions: as queries to one memory. So
+        the memory is never copied for them.
 
         Args:
             x: [B, W, D], the newest position.
-            memory_keys, memory_values: [B, G, S, K], G the heads of keys and values, from
-                `cross_attention.keys_and_values`.
+            memory_keys, memory_values: [B, G, S, K], from `cross_attention.keys_and_values`; G is
+                the number of key and value heads.
             memory_mask: boolean [B, S], True = token, or None.
-            cache: keys and values [B, W, G, T, K] of the T positions before.
+            cache: keys and values [B, W, G, T, K] of the T earlier positions.
 
         Returns:
             [B, W, D], and the cache [B, W, G, T + 1, K].
@@ -141,8 +142,8 @@ class DecoderLayer(Block):
         return self.step_with_attention(x, *known)[:2]
 
     def step_with_attention(self, x, memory_keys, memory_values, memory_mask, cache, below=None):
-        """What `step` gives, and the weights of the attention to the memory, float32
-        [B, H, W, S]; `below` are those of the layer below."""
+        """The results of `step`, and the weights of the cross-attention, float32 [B, H, W, S].
+        `below` are the weights of the layer below."""
         cache_out = []
 
         def attend_to_self(x):
@@ -165,21 +166,21 @@ class DecoderLayer(Block):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Decoder(Stack):
-    """A stack of `num_layers` decoder layers; with `norm="pre"` or `last_norm`, one
-    LayerNorm after the last.
+    """A stack of `num_layers` decoder layers. With `norm="pre"` or `last_norm`, a final norm
+    follows the last layer.
 
     Args:
         num_layers: N.
         d_model, num_heads, d_ff and the others: see `tfformer.config.StackOptions`.
 
     Call arguments:
-        x: [B, T, D], embedded and with positions.
+        x: [B, T, D], embeddings with positions.
         memory: [B, S, D], the encoder's output.
         x_mask: boolean [B, T], True = token.
-        memory_mask: boolean [B, S], True = token. Both are filled in by Keras's mask propagation.
-        rows, memory_rows: how `x` and `memory` lie, `Padded` or `Packed`; they bring the masks.
-            Default: both are padded.
-        causal: position t sees only the positions up to t. Default True; False is for a decoder
+        memory_mask: boolean [B, S], True = token. Keras's mask propagation fills in both masks.
+        rows, memory_rows: the layouts of `x` and `memory`, `Padded` or `Packed`, which contain the
+            masks. Default: both are padded.
+        causal: position t attends only to positions up to t. Default True. False is for a decoder
             that writes all positions at once (Ghazvininejad et al. 2019).
 
     Returns:
@@ -187,9 +188,9 @@ class Decoder(Stack):
 
     Raises:
         ValueError: an option breaks its rule; or the width of `x` is not `d_model`.
-        TypeError: one of d_model, num_heads and d_ff is missing, or an argument that there is not.
+        TypeError: d_model, num_heads or d_ff is missing, or an argument is unknown.
 
-    Example, a step over the cache, which gives what the whole target gives there:
+    Example, a cached step, whose output equals that of the whole target at this position:
         >>> decoder = Decoder(num_layers=2, d_model=22, num_heads=2, d_ff=13)
         >>> x, memory = (keras.random.normal((3, size, 22), seed=size) for size in (5, 7))
         >>> whole = decoder(x, memory)
@@ -225,11 +226,11 @@ class Decoder(Stack):
         return self.normed(x, rows, training)
 
     def with_attention(self, x, memory, training=None, rows=None, memory_rows=None, causal=True):
-        """What a call gives, and what each position attends to in the memory.
+        """The output of a call, and the cross-attention weights of each position.
 
         Returns:
-            As `x`, and of each layer the weights of the attention to the memory, float32
-            [B, H, T, S], padded also where the rows are `Packed`.
+            The output, shaped as `x`, and for each layer the cross-attention weights, float32
+            [B, H, T, S]. The weights are padded even if the rows are `Packed`.
         """
         rows, memory_rows = rows or Padded(), memory_rows or Padded()
         attention, below = [], None
@@ -240,12 +241,12 @@ class Decoder(Stack):
         return self.normed(x, rows, training), attention
 
     def project_memory(self, memory):
-        """The keys and values of the memory for every layer: N pairs of [B, G, S, K]."""
+        """The keys and values of the memory for each layer: N pairs of [B, G, S, K]."""
         return [layer.cross_attention.keys_and_values(memory) for layer in self.layers]
 
     def empty_cache(self, batch, width):
-        """The cache before the first step: N pairs of [B, W, G, 0, K], G the heads of keys and
-        values."""
+        """The cache before the first step: N pairs of [B, W, G, 0, K]. G is the number of key and
+        value heads."""
         attention = self.layers[0].self_attention
         shape = (batch, width, attention.key_value_heads, 0, attention.head_size)
         return [(ops.zeros(shape, self.compute_dtype),) * 2 for _ in self.layers]
@@ -263,13 +264,13 @@ class Decoder(Stack):
             [B, W, D], and the cache, N pairs of [B, W, G, T + 1, K].
 
         Raises:
-            ValueError: `projected_memory` or `cache` is not of N layers.
+            ValueError: the length of `projected_memory` or `cache` is not N.
         """
         return self.step_with_attention(x, projected_memory, memory_mask, cache)[:2]
 
     def step_with_attention(self, x, projected_memory, memory_mask, cache):
-        """What `step` gives, and the mean over the heads of the last layer's attention to the
-        memory, float32 [B, W, S]."""
+        """The results of `step`, and the last layer's cross-attention weights, averaged over the
+        heads, float32 [B, W, S]."""
         grown, weights = [], None
         for layer, (keys, values), own in zip(self.layers, projected_memory, cache, strict=True):
             known = keys, values, memory_mask, own, weights

@@ -1,4 +1,4 @@
-"""Dropout by a random byte for each element."""
+"""Dropout that draws one random byte for each element."""
 
 import keras
 from keras import ops
@@ -8,12 +8,12 @@ from keras import ops
 class Dropout(keras.layers.Dropout):
     """Sets elements to zero with probability P_drop, in training (Srivastava et al. 2014).
 
-    The others are divided by the probability of being kept, so that the mean stays.
+    The other elements are divided by the probability of being kept, so that the mean stays.
 
-    Keras draws a float for each element, which on a CPU takes longer than all else that it does
-    here. With TensorFlow this takes a random byte, and P_drop in steps of 1/256: 0.1 is 26/256,
-    and it is this that the others are scaled by. Elsewhere, and with a `noise_shape`, it is
-    Keras's.
+    Keras draws a float for each element. On a CPU that takes longer than all its other work here.
+    With TensorFlow this layer draws a random byte, so P_drop has steps of 1/256: 0.1 becomes
+    26/256, and the scale uses that rounded value. On other backends, and with a `noise_shape`,
+    Keras's own dropout runs.
 
     Args:
         rate: P_drop, in [0, 1].
@@ -21,7 +21,7 @@ class Dropout(keras.layers.Dropout):
 
     Call arguments:
         x: of any shape.
-        training: False (default) gives `x`.
+        training: False (default) returns `x`.
 
     Returns:
         As `x`.
@@ -33,7 +33,7 @@ class Dropout(keras.layers.Dropout):
             return super().call(x, training=training)
         from tfformer.backend.random_bytes import kept
 
-        # At least one, where some are to fall, and at most 255, where some are to stay.
+        # At least 1, so that some elements are dropped; at most 255, so that some are kept.
         dropped = min(max(round(256 * self.rate), 1), 255)
         seed = ops.cast(self.seed_generator.next(), "int32")
         mask = ops.cast(kept(ops.shape(x), dropped, seed), x.dtype)

@@ -1,4 +1,4 @@
-"""Token embedding, and the output projection that may share its matrix."""
+"""Token embedding, whose matrix the output projection may share."""
 
 import keras
 from keras import ops
@@ -11,9 +11,9 @@ from tfformer.layers.masks import padding_mask
 class TokenEmbedding(Layer):
     """E[ids] * sqrt(d_model)  (Vaswani et al. 2017, section 3.4).
 
-    A row of E is what the one-hot vector of its id picks out of it: onehot(id) E = E[id].
-    E starts as N(0, 1 / d_model), so that the scaled embedding has the variance of a positional
-    encoding, about 1, and the tied logits x E^T have the variance of x.
+    Multiplying by E picks one row: onehot(id) E = E[id].
+    E starts as N(0, 1 / d_model). So the scaled embedding has a variance of about 1, as the
+    positional encoding has, and the tied logits x E^T have the variance of x.
 
     Args:
         vocabulary_size: V, the number of ids.
@@ -26,8 +26,9 @@ class TokenEmbedding(Layer):
         [B, T, D].
 
     Raises:
-        ValueError: a size is no integer of at least 1; or the ids come in float16 or bfloat16.
-        TypeError: an argument that there is not.
+        ValueError: a size is not an integer of at least 1; or the dtype of the ids is float16 or
+            bfloat16.
+        TypeError: an argument is unknown.
 
     Example:
         >>> embedding = TokenEmbedding(vocabulary_size=17, d_model=7)
@@ -44,7 +45,7 @@ class TokenEmbedding(Layer):
         check_whole(vocabulary_size=vocabulary_size, d_model=d_model)
         self.vocabulary_size, self.d_model = vocabulary_size, d_model
         self.supports_masking = True
-        # Ids are integers: a float compute dtype must not be cast onto them. NumPy's may come too.
+        # Ids are integers, so Keras must not cast them to a float compute dtype. NumPy is allowed.
         self._convert_input_args = False
         self._allow_non_tensor_positional_args = True
 
@@ -56,7 +57,7 @@ class TokenEmbedding(Layer):
         )
 
     def call(self, ids):
-        # A Sequential model without an Input hands ids over in the compute dtype.
+        # A Sequential model without an Input passes the ids in the compute dtype.
         ids = ops.convert_to_tensor(ids)
         if keras.backend.standardize_dtype(ids.dtype) in ("float16", "bfloat16"):
             raise ValueError(

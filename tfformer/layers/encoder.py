@@ -15,17 +15,18 @@ class EncoderLayer(Block):
 
     Call arguments:
         x: [B, S, D].
-        mask: boolean [B, S], True = token; filled in by Keras's mask propagation.
-        causal: position s sees only the positions up to s, which makes this the layer of a
-            decoder-only model. Default False.
-        rows: how `x` lies, see `tfformer.layers.rows`; it brings the mask. Default: padded.
+        mask: boolean [B, S], True = token; Keras's mask propagation fills it in.
+        causal: position s attends only to positions up to s, as in a decoder-only model. Default
+            False.
+        rows: the layout of `x`, see `tfformer.layers.rows`, which contains the mask. Default:
+            padded.
 
     Returns:
         As `x`.
 
     Raises:
         ValueError: an option breaks its rule; or the width of `x` is not `d_model`.
-        TypeError: one of d_model, num_heads and d_ff is missing, or an argument that there is not.
+        TypeError: d_model, num_heads or d_ff is missing, or an argument is unknown.
 
     Example:
         >>> layer = EncoderLayer(d_model=22, num_heads=2, d_ff=13)
@@ -57,16 +58,16 @@ class EncoderLayer(Block):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Encoder(Stack):
-    """A stack of `num_layers` encoder layers; with `norm="pre"` or `last_norm`, one
-    LayerNorm after the last.
+    """A stack of `num_layers` encoder layers. With `norm="pre"` or `last_norm`, a final norm
+    follows the last layer.
 
     Args:
         num_layers: N.
         d_model, num_heads, d_ff and the others: see `tfformer.config.StackOptions`.
 
     Call arguments:
-        x: [B, S, D], embedded and with positions.
-        mask: boolean [B, S], True = token; filled in by Keras's mask propagation.
+        x: [B, S, D], embeddings with positions.
+        mask: boolean [B, S], True = token; Keras's mask propagation fills it in.
         causal, rows: see `EncoderLayer`.
 
     Returns:
@@ -74,7 +75,7 @@ class Encoder(Stack):
 
     Raises:
         ValueError: an option breaks its rule; or the width of `x` is not `d_model`.
-        TypeError: one of d_model, num_heads and d_ff is missing, or an argument that there is not.
+        TypeError: d_model, num_heads or d_ff is missing, or an argument is unknown.
 
     Example, a classifier of token sequences:
         >>> model = keras.Sequential([

@@ -1,4 +1,4 @@
-"""The position-wise feed-forward layer of section 3.3, and its gated form."""
+"""The position-wise feed-forward layer of section 3.3, and its gated variant."""
 
 import keras
 
@@ -13,13 +13,13 @@ class FeedForward(Layer):
     """FFN(x) = act(x W_1 + b_1) W_2 + b_2  (Vaswani et al. 2017, equation 2, with act = relu).
 
     With `"swiglu"`, FFN(x) = (silu(x W_1 + b_1) * (x W_3 + b_3)) W_2 + b_2  (Shazeer 2020,
-    equation 6, with biases): half as many parameters again for the same `d_ff`.
+    equation 6, with biases): 1.5 times as many parameters for the same `d_ff`.
 
     Args:
         d_model: D.
-        d_ff: the width in the middle.
+        d_ff: the inner width.
         activation: `"relu"` (default), `"gelu"`, `"silu"` or `"swiglu"`.
-        dropout: on what the activation gives, in training. Default 0.
+        dropout: on the output of the activation, in training. Default 0.
 
     Call arguments:
         x: [..., D].
@@ -28,9 +28,9 @@ class FeedForward(Layer):
         [..., D].
 
     Raises:
-        ValueError: a size is no integer of at least 1, `dropout` is not in [0, 1), there is no
-            such activation; or `x` has another width than `d_model`.
-        TypeError: an argument that there is not.
+        ValueError: a size is not an integer of at least 1, `dropout` is not in [0, 1), the
+            activation is unknown, or the width of `x` is not `d_model`.
+        TypeError: an argument is unknown.
 
     Example, whose 306 weights are (7 * 13 + 13) * 2 + 13 * 7 + 7:
         >>> feed_forward = FeedForward(d_model=7, d_ff=13, activation="swiglu")
@@ -55,7 +55,7 @@ class FeedForward(Layer):
         if self.gated:
             self.gate = keras.layers.Dense(d_ff, name="gate", dtype=self.dtype_policy)
         self.outer = keras.layers.Dense(d_model, name="outer", dtype=self.dtype_policy)
-        # Its random numbers are a weight, which a model of before has not.
+        # Only with dropout: its seed is a weight, which models saved earlier do not have.
         self.inner_dropout = Dropout(dropout, dtype=self.dtype_policy) if dropout else None
 
     def build(self, x_shape):
@@ -74,7 +74,7 @@ class FeedForward(Layer):
         return self.outer(hidden)
 
     def matrices(self):
-        """W_1, W_2 and, where there is a gate, W_3, as `Matrix`."""
+        """W_1, W_2 and, if gated, W_3, as `Matrix`."""
         layers = [self.inner, self.outer, *([self.gate] if self.gated else [])]
         return [Matrix.of(layer) for layer in layers]
 

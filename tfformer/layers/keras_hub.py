@@ -1,4 +1,4 @@
-"""Weights from KerasHub's Transformer layers into ours, and back. Nothing of it is imported."""
+"""Copy weights from KerasHub's Transformer layers into ours, and back. KerasHub is not imported."""
 
 import keras
 from keras import ops
@@ -9,7 +9,7 @@ from tfformer.layers.encoder import EncoderLayer
 from tfformer.layers.matrices import float_matrix
 
 THEIRS = ("TransformerEncoder", "TransformerDecoder")
-# Of Keras's activations, those that a layer here has too.
+# The activations of Keras that our layers have too.
 ACTIVATIONS = ("relu", "gelu", "silu")
 SAME = ("d_model", "num_heads", "d_ff", "activation", "norm", "epsilon")
 OURS_ALONE = (
@@ -22,19 +22,19 @@ OURS_ALONE = (
 
 
 def from_keras_hub(layer):
-    """A layer of ours that computes what one of KerasHub does.
+    """Make one of our layers that computes the same as a layer of KerasHub.
 
     Args:
         layer: a built `TransformerEncoder` or `TransformerDecoder` of `keras_hub.layers` (or of
             `keras_nlp.layers`). Its weights are copied.
 
     Returns:
-        An `EncoderLayer`, or a `DecoderLayer` of a decoder that attends to an encoder's output. A
-        decoder that does not is an `EncoderLayer` that is called with `causal=True`.
+        A `DecoderLayer`, if `layer` is a decoder that attends to an encoder's output. Otherwise an
+        `EncoderLayer`; for a decoder, call it with `causal=True`.
 
     Raises:
-        ValueError: it is no such layer, is not built, has an activation or a width of heads that
-            no layer here has, or a memory of another width than its own.
+        ValueError: `layer` is of another class or not built, or our layers lack its activation or
+            its head size, or the widths of its memory and of the layer differ.
 
     Example, a layer of width 22:
         >>> from keras_hub.layers import TransformerEncoder
@@ -61,7 +61,7 @@ def from_keras_hub(layer):
 
 
 def to_keras_hub(layer, target):
-    """The weights of a layer of ours in one of KerasHub, which then computes what ours does.
+    """Copy the weights of one of our layers into a layer of KerasHub, which then computes the same.
 
     Args:
         layer: a built `EncoderLayer` or `DecoderLayer`.
@@ -72,7 +72,8 @@ def to_keras_hub(layer, target):
         `target`.
 
     Raises:
-        ValueError: one of them is no such layer or not built, or they do not compute the same.
+        ValueError: one of the two is of another class or not built, or they do not compute the
+            same.
 
     Example, a layer of width 22:
         >>> from keras_hub.layers import TransformerEncoder
@@ -115,7 +116,7 @@ def to_keras_hub(layer, target):
 
 
 def _options(layer):
-    """The options of a layer of KerasHub, by our names; a ValueError if it is none."""
+    """The options of a KerasHub layer under our names; a ValueError for any other layer."""
     if not {cls.__name__ for cls in type(layer).__mro__} & set(THEIRS) or not layer.built:
         raise ValueError(f"layer must be a built {' or '.join(THEIRS)} of KerasHub, got {layer!r}")
     d_model, num_heads, head_size = layer._self_attention_layer.query_dense.kernel.shape
@@ -146,8 +147,8 @@ def _options(layer):
 
 
 def _dense_pairs(ours, theirs):
-    """(our dense layer, theirs) of all that there are. Our heads stand side by side, [D, H * K];
-    theirs have an axis of their own, [D, H, K], in the same order."""
+    """Yield each (our dense layer, theirs). Our kernels hold the heads side by side, [D, H * K];
+    theirs have an axis for the heads, [D, H, K], in the same order."""
     for part, (sublayer, _) in zip(ours.PARTS, ours.parts(), strict=True):
         if part.name == "feed_forward":
             yield sublayer.inner, theirs._feedforward_intermediate_dense
@@ -159,7 +160,7 @@ def _dense_pairs(ours, theirs):
 
 
 def _vector_pairs(ours, theirs):
-    """(our bias, gain or shift, theirs) of all that there are."""
+    """Yield each (our bias, gain or shift, theirs)."""
     for mine, dense in _dense_pairs(ours, theirs):
         yield mine.bias, dense.bias
     for part, (_, residual) in zip(ours.PARTS, ours.parts(), strict=True):

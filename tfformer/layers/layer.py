@@ -1,5 +1,5 @@
-"""What every layer here shares: errors for unknown arguments and for other widths, and parts that
-stay frozen."""
+"""The base class of all layers: errors for unknown arguments and wrong widths, and inner layers
+that stay frozen."""
 
 import difflib
 import functools
@@ -15,10 +15,10 @@ OF_KERAS_CALL = ("mask", "training")
 
 
 class KeepsFrozen:
-    """A Keras layer or model whose parts stay frozen when it is saved, loaded or cloned.
+    """A Keras layer or model whose inner layers stay frozen when it is saved, loaded or cloned.
 
-    Keras keeps `trainable` of the outer layer alone, and trains all that is inside of it. Here
-    `get_config` names the inner layers that are frozen, and `build` freezes them again.
+    Keras saves only the `trainable` of the outer layer, so all inner layers become trainable. Here
+    `get_config` lists the frozen inner layers, and `build` freezes them again.
     """
 
     frozen = ()  # paths inside this layer, as `get_config` gives them
@@ -41,8 +41,8 @@ class KeepsFrozen:
         return {**super().get_config(), **({"frozen": frozen} if frozen else {})}
 
     def _paths(self):
-        """(path inside this layer, layer) of all inner layers that have weights, outer ones first;
-        one that several layers share has the path that it was built at."""
+        """(path inside this layer, layer) of all inner layers that have weights, outer ones first.
+        A layer shared by several layers has the path at which it was built."""
         own = f"{self.path}/"
         found = {
             layer.path.removeprefix(own): layer
@@ -53,23 +53,23 @@ class KeepsFrozen:
 
 
 class Layer(KeepsFrozen, keras.layers.Layer):
-    """A Keras layer that refuses an unknown argument by its name, and says which was meant.
+    """A Keras layer that refuses an unknown argument by name and suggests the right one.
 
     Args:
-        frozen: paths of inner layers that are frozen when it is built, see `KeepsFrozen`.
+        frozen: paths of inner layers that `build` freezes, see `KeepsFrozen`.
             Default: none.
         **options: arguments of every Keras layer.
 
     Raises:
-        TypeError: an argument that there is not, of the layer or of a call.
+        TypeError: the layer or a call gets an unknown argument.
     """
 
-    # {a name that people know from Keras: what to say in its place}, of the layer and of a call.
+    # {an argument known from Keras: the hint to give instead}, for the layer and for a call.
     MEANT = {}
     MEANT_IN_CALL = {}
 
     def __init__(self, frozen=(), **options):
-        # (Of the class itself it would be that of Keras's `__new__`.)
+        # (`signature(type(self))` would return that of Keras's `__new__`.)
         signature = getattr(type(self), "__signature__", None) or inspect.signature(self.__init__)
         known = [*signature.parameters, *OF_KERAS]
         unknown = [name for name in options if name not in OF_KERAS]
@@ -95,7 +95,7 @@ def _arguments(call):
 
 
 def _refuse(what, unknown, known, meant):
-    """Raises a TypeError that names the first of these arguments."""
+    """Raises a TypeError that names the first unknown argument."""
     for name in unknown:
         near = difflib.get_close_matches(name, known, 1)
         hint = meant.get(name) or (f"did you mean {near[0]}?" if near else "")
@@ -110,6 +110,6 @@ def check_whole(**values):
 
 
 def check_width(shape, d_model):
-    """Raises a ValueError if x is not [..., D]: a width of 1 would be broadcast."""
+    """Raises a ValueError if x is not [..., D]. Without this check a width of 1 would broadcast."""
     if shape is not None and shape[-1] != d_model:
         raise ValueError(f"x must be [..., D] with D = d_model = {d_model}, got {tuple(shape)}")

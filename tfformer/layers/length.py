@@ -1,4 +1,4 @@
-"""The length of a target, predicted from its source."""
+"""Predicts the length of a target from its source."""
 
 import keras
 
@@ -8,20 +8,21 @@ from tfformer.layers.pooling import mean_of_tokens
 
 @keras.saving.register_keras_serializable("tfformer")
 class LengthPredictor(Layer):
-    """logits = mean of the encoder's output over the tokens W + b: [B, S, D] -> [B, 2 n + 1], of
-    targets that have n tokens less than their source, n - 1 less, ... n more  (after Ghazvininejad
-    et al. 2019, "Mask-Predict: Parallel Decoding of Conditional Masked Language Models", section
-    2.2; they predict the length itself, from a token of its own).
+    """logits = m W + b, where m is the mean of the encoder's output over the tokens.
+
+    [B, S, D] -> [B, 2 n + 1]: logits of the difference between target and source length, from -n to
+    n tokens. After Ghazvininejad et al. 2019, "Mask-Predict: Parallel Decoding of Conditional
+    Masked Language Models", section 2.2. (They predict the length itself, from an added token.)
 
     Args:
         max_difference: n.
 
     Call arguments:
         memory: [B, S, D].
-        mask: boolean [B, S], True = token. Default: all are.
+        mask: boolean [B, S], True = token. Default: all are tokens.
 
     Raises:
-        ValueError: `max_difference` is no integer of at least 1.
+        ValueError: `max_difference` is not an integer of at least 1.
 
     Example:
         >>> tuple(LengthPredictor(max_difference=5)(keras.ops.ones((2, 3, 22))).shape)
@@ -44,7 +45,7 @@ class LengthPredictor(Layer):
         return self.projection(mean_of_tokens(memory, mask))
 
     def compute_mask(self, memory, mask=None):
-        """None: there are no places any more."""
+        """None: the output has no positions."""
 
     def compute_output_shape(self, memory_shape):
         return memory_shape[0], 2 * self.max_difference + 1

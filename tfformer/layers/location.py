@@ -1,4 +1,4 @@
-"""Location-aware attention: scores that see where attention was (Chorowski et al. 2015,
+"""Location-aware attention: scores that depend on earlier attention weights (Chorowski et al. 2015,
 "Attention-Based Models for Speech Recognition")."""
 
 import keras
@@ -9,25 +9,28 @@ from tfformer.layers.layer import Layer, check_whole
 
 @keras.saving.register_keras_serializable("tfformer")
 class Location(Layer):
-    """Adds f_s = sum over n and g of U_n,h,g a_g,s+n to the score of head h and place s: a
-    convolution over the places of the source of what all heads g of the layer below attend to.
+    """Adds f_s = sum over n and g of U_n,h,g a_g,s+n to the score of head h and position s.
 
-    Chorowski et al. see the attention of the step before, which makes each step wait for the last.
-    The layer below attends at the same step, so that all steps of a target are learned at once, and
-    a search keeps nothing more. Below the first layer attention is even over the source.
+    This is a convolution over source positions. Its input is the attention weights of all heads g
+    of the layer below.
+
+    Chorowski et al. use the attention weights of the previous step, so each step waits for the one
+    before. Here the weights come from the layer below at the same step. So training computes all
+    steps of a target at once, and search needs no extra cache. Below the first layer, attention is
+    uniform over the source.
 
     Args:
         num_heads: H.
-        width: places of the convolution, odd.
+        width: the number of positions in the convolution, odd.
 
     Call arguments:
-        attention: [..., H, T, S], of the layer below.
+        attention: [..., H, T, S], the weights of the layer below.
 
     Returns:
         float32 [..., H, T, S].
 
     Raises:
-        ValueError: a size is no integer of at least 1, or `width` is even.
+        ValueError: a size is not an integer of at least 1, or `width` is even.
     """
 
     def __init__(self, num_heads, width, **kwargs):
@@ -38,7 +41,7 @@ class Location(Layer):
         self.num_heads, self.width = num_heads, width
 
     def build(self, attention_shape=None):
-        # Zeros: at first there is nothing that attention of its own does not say.
+        # Zeros: training starts from the scores of plain attention.
         self.kernel = self.add_weight(
             name="kernel", shape=(self.width, self.num_heads, self.num_heads), initializer="zeros"
         )
@@ -56,7 +59,7 @@ class Location(Layer):
 
 
 def even(memory_mask, like):
-    """Attention that is even over a source, float32 of the shape of scores `like` [..., H, T, S];
-    `memory_mask`, which broadcasts to it, is True where it may be."""
+    """Uniform attention over a source, float32, in the shape of the scores `like` [..., H, T, S].
+    `memory_mask` broadcasts to it and is True where attention is allowed."""
     real = ops.broadcast_to(ops.cast(memory_mask, "float32"), ops.shape(like))
     return real / ops.maximum(ops.sum(real, axis=-1, keepdims=True), 1.0)

@@ -1,8 +1,9 @@
-"""Who may attend to whom. A mask is boolean, True = may be attended to; layers make theirs here.
+"""Attention masks. A mask is boolean, True = may be attended to; layers make theirs here.
 
-An attention mask broadcasts to the scores [B, H, T, S]: a query (T) sees the keys (S) where the
-mask is True. `attention_mask` makes it of a padding mask [B, S] and of causality, [T, S]. Where
-inputs have more axes before T, as pieces of texts [B, P, T, D] do, scores and masks have them too.
+An attention mask broadcasts to the scores [B, H, T, S]: a query (T) attends to the keys (S) where
+the mask is True. `attention_mask` combines a padding mask [B, S] with a causal mask [T, S]. Inputs
+may have more axes before T, as pieces of texts [B, P, T, D] have; scores and masks then have them
+too.
 """
 
 import functools
@@ -19,7 +20,7 @@ def padding_mask(ids):
 
 
 def causal_mask(length):
-    """Position t may see the positions up to and including t. Shape [length, length].
+    """Position t may attend to positions up to and including t. Shape [length, length].
 
     `length` may be an integer or a scalar tensor. (Vaswani et al. 2017, section 3.2.3)
     """
@@ -28,7 +29,7 @@ def causal_mask(length):
 
 
 def attention_mask(key_mask=None, causal_length=None, pairs=None):
-    """The one mask of an attention: padding, causality and what else is given, merged.
+    """Combine padding, causality and other pairs into one attention mask.
 
     Args:
         key_mask: boolean [..., S], True = token, or None.
@@ -36,7 +37,7 @@ def attention_mask(key_mask=None, causal_length=None, pairs=None):
         pairs: boolean [..., T, S], True = query t may attend to key s, or None.
 
     Returns:
-        A boolean that broadcasts to [..., H, T, S], or None when all may be seen.
+        A boolean that broadcasts to [..., H, T, S], or None if nothing is hidden.
     """
     masks = []
     if key_mask is not None:
@@ -49,10 +50,10 @@ def attention_mask(key_mask=None, causal_length=None, pairs=None):
 
 
 def check_mask(name, mask, x):
-    """The padding mask of x [..., T, D] as a tensor [..., T]; None, if it is.
+    """The padding mask of x [..., T, D] as a tensor [..., T]; None stays None.
 
     Raises:
-        ValueError: it has other axes.
+        ValueError: the mask has other axes.
     """
     if mask is None:
         return None
@@ -73,12 +74,12 @@ def sizes_of(x):
 
 
 def fits(mask, shape):
-    """Whether a mask of the shape `mask` has these axes; one of size 1 is for all."""
+    """Whether a mask of shape `mask` fits these axes; an axis of size 1 broadcasts."""
     return may_be([None if size == 1 else size for size in mask], shape)
 
 
 def may_be(sizes, others):
-    """Whether two shapes may be the same; None is any size."""
+    """Whether two shapes may be equal; None stands for any size."""
     return len(sizes) == len(others) and all(
         None in pair or pair[0] == pair[1] for pair in zip(sizes, others, strict=True)
     )

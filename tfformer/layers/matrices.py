@@ -1,7 +1,7 @@
-"""The matrices of layers: their values, what their products cost, and how Muon takes them apart.
+"""The matrices of layers: their values, the cost of their products, and how Muon splits them.
 
-Keras stores the matrix of a layer in several forms: as floats, as integers with scales after
-`quantize`, and with a low-rank addition after `enable_lora`. Nothing but this file reads `kernel`.
+Keras stores a layer's matrix in several forms: as floats, as integers with scales after `quantize`,
+and with a low-rank addition after `enable_lora`. Only this file reads `kernel`.
 """
 
 import math
@@ -10,18 +10,19 @@ from typing import NamedTuple
 import keras
 from keras import ops
 
-# How Keras may store the matrix of a layer that can be read here; None: as floats.
+# The storage forms of a matrix that this file can read; None: floats.
 READABLE = (None, "int8", "int4", "float8")
 
 
 class Matrix(NamedTuple):
-    """A matrix that each row of a layer's input is multiplied with.
+    """A matrix that multiplies each row of a layer's input.
 
     path: of its variable in the model.
     shape: (in, out).
-    heads: how many matrices of attention heads stand side by side in it. Default 1.
-    axis: the axis that they stand along, 0 or 1. Default 1.
-    of_memory: whether it multiplies the rows of the memory, not the layer's own. Default False.
+    heads: how many matrices of attention heads it holds side by side. Default 1.
+    axis: the axis along which they stand, 0 or 1. Default 1.
+    of_memory: whether it multiplies the rows of the memory instead of the layer's own. Default
+        False.
     """
 
     path: str
@@ -33,25 +34,25 @@ class Matrix(NamedTuple):
     @classmethod
     def of(cls, layer, name="kernel", **options):
         """The matrix `name` of a built Keras layer."""
-        # With LoRA, `kernel` is a sum, and `_kernel` its variable.
+        # With LoRA, `kernel` is a sum; `_kernel` is its variable.
         variable = getattr(layer, f"_{name}", None)
         matrix = getattr(layer, name)
         return cls((matrix if variable is None else variable).path, tuple(matrix.shape), **options)
 
 
 def float_matrix(layer):
-    """The matrix of a layer as floats: dequantized, and with LoRA's product added.
+    """The matrix of a layer as floats: dequantized, with LoRA's product added.
 
     Args:
         layer: a built `Dense`, an `EinsumDense` whose input axes come first, or another layer with
             a float `kernel`.
 
     Returns:
-        float32, in the shape of the kernel. A layer that Keras has quantized also rounds its
-        inputs, so its outputs differ from a product with this matrix by that rounding.
+        float32, in the shape of the kernel. A quantized Keras layer also rounds its inputs, so its
+        outputs differ from a product with this matrix by that rounding.
 
     Raises:
-        ValueError: it is quantized in a form that cannot be read, such as `"gptq"`.
+        ValueError: its form of quantization cannot be read, such as `"gptq"`.
 
     Example:
         >>> dense = keras.layers.Dense(3)
@@ -81,7 +82,7 @@ def float_matrix(layer):
 
 
 def _dequantized(layer, matrix):
-    """Integers as float32, of the shape of the kernel -> [in, out], as Keras defines the scales."""
+    """Dequantize integers, in the shape of the kernel, to float32 [in, out], by Keras's scales."""
     scale, zero = ops.cast(layer.kernel_scale, "float32"), getattr(layer, "kernel_zero", None)
     if zero is None:  # a scale for each column
         scale = ops.reshape(scale, (-1,))  # [out]

@@ -1,9 +1,10 @@
-"""Normalisation: LayerNorm, whose gradient is written out, and what others put in its place.
+"""Normalisation layers: LayerNorm with an explicit gradient, and its alternatives.
 
-LayerNorm takes the mean and the variance over the D features of one position: no word sees another.
-(Notes often say "over the sentence".) BatchNorm takes them of one feature over all tokens of a
-batch. So what it gives depends on the other sentences, on how much of them is padding, and on the
-words after a word; and in use, where there may be one sentence, on averages that training has kept.
+LayerNorm computes the mean and the variance over the D features of one position, so no position
+depends on another. (Notes often say "over the sentence".) BatchNorm computes them for each feature
+over all tokens of a batch. In training its output therefore depends on the other sentences, on the
+amount of padding, and on later words. In inference, where a batch may hold one sentence, it uses
+averages that training has collected.
 """
 
 import keras
@@ -18,20 +19,20 @@ from tfformer.layers.layer import Layer
 class LayerNorm(keras.layers.LayerNormalization):
     """LayerNorm(x) = g * (x - mean) / sqrt(variance + 1e-6) + b  (Ba et al. 2016).
 
-    Computed in float32 also where the compute dtype is less. In training the gradient is written
-    out: with n = (x - mean) / sqrt(variance + 1e-6) and d = g * upstream, that of x is
+    The computation is in float32 even if the compute dtype is smaller. Training uses an explicit
+    gradient. With n = (x - mean) / sqrt(variance + 1e-6) and d = g * upstream, the gradient of x is
 
         (d - mean(d) - n mean(n d)) / sqrt(variance + 1e-6).
 
-    Differentiated term by term it takes half as long again.
+    Automatic differentiation of each term takes 1.5 times as long.
 
     Args:
-        epsilon: what is added to the variance. Default 1e-6.
-        name, dtype, trainable: of every layer.
+        epsilon: the number added to the variance. Default 1e-6.
+        name, dtype, trainable: as for every Keras layer.
 
     Call arguments:
         x: [..., D].
-        training: whether there will be a gradient. Default: what Keras knows.
+        training: whether a gradient will be computed. Default: Keras decides.
 
     Returns:
         [..., D].
@@ -76,10 +77,10 @@ class LayerNorm(keras.layers.LayerNormalization):
 
 
 class Norm(Layer):
-    """What the norms below share: computed in float32 also where the compute dtype is less.
+    """Base class of the norms below. It computes in float32 even if the compute dtype is smaller.
 
     Args:
-        epsilon: what is added to the variance, or to the mean square. Default 1e-6.
+        epsilon: the number added to the variance, or to the mean square. Default 1e-6.
 
     Call arguments:
         x: [..., D].
@@ -89,7 +90,7 @@ class Norm(Layer):
 
     Raises:
         ValueError: `epsilon` is not in [0, 1).
-        TypeError: an argument that there is not.
+        TypeError: an argument is unknown.
     """
 
     def __init__(self, epsilon=1e-6, **kwargs):
@@ -102,7 +103,7 @@ class Norm(Layer):
         return ops.cast(self.normed(ops.cast(x, dtype)), self.compute_dtype)
 
     def standardised(self, x):
-        """(x - mean) / sqrt(variance + epsilon) of the D features of each position."""
+        """(x - mean) / sqrt(variance + epsilon), over the D features of each position."""
         x = x - ops.mean(x, axis=-1, keepdims=True)
         return x * ops.rsqrt(ops.mean(ops.square(x), axis=-1, keepdims=True) + self.epsilon)
 
@@ -115,8 +116,8 @@ class Norm(Layer):
 
 @keras.saving.register_keras_serializable("tfformer")
 class SimpleNorm(Norm):
-    """(x - mean) / sqrt(variance + 1e-6): LayerNorm without gain and bias, which Xu et al. 2019
-    ("Understanding and Improving Layer Normalization") call LayerNorm-simple. No weights.
+    """(x - mean) / sqrt(variance + 1e-6): LayerNorm without gain and bias. Xu et al. 2019
+    ("Understanding and Improving Layer Normalization") call it LayerNorm-simple. No weights.
 
     Args, call arguments, returns, raises: see `Norm`.
 
@@ -132,7 +133,7 @@ class SimpleNorm(Norm):
 @keras.saving.register_keras_serializable("tfformer")
 class AdaNorm(Norm):
     """C (1 - k y) y with y = (x - mean) / sqrt(variance + 1e-6), k = 1/10 and C = 1 (Xu et al.
-    2019, section 4). No weights. What y is multiplied with is a constant to the gradient.
+    2019, section 4). No weights. The gradient treats the factor of y as a constant.
 
     Args, call arguments, returns, raises: see `Norm`.
 
@@ -170,29 +171,31 @@ class RMSNorm(Norm):
 
 @keras.saving.register_keras_serializable("tfformer")
 class BatchNorm(Norm):
-    """g (x - mean) / sqrt(variance + 1e-6) + b, mean and variance of each feature over the real
-    tokens of a batch in training, and otherwise the averages that training has kept: of each step
-    these take over 1 part in 100 (Ioffe and Szegedy 2015).
+    """g (x - mean) / sqrt(variance + 1e-6) + b, with a mean and a variance for each feature (Ioffe
+    and Szegedy 2015).
 
-    `keras.layers.BatchNormalization` is this for inputs of one rank.
+    Training computes mean and variance over the real tokens of a batch. Inference uses moving
+    averages; each training step moves them by 1 part in 100 towards the values of its batch.
+
+    `keras.layers.BatchNormalization` computes the same, but accepts inputs of one rank only.
 
     Args:
-        epsilon: what is added to the variance. Default 1e-6.
+        epsilon: the number added to the variance. Default 1e-6.
 
     Call arguments:
         x: [..., D].
-        mask: boolean [...], True = token: padding counts nothing.
-        training: whether mean and variance are those of `x`. Default: what Keras knows. A layer
-            that is not trainable has those that were kept.
+        mask: boolean [...], True = token. Padding is ignored.
+        training: whether mean and variance are those of `x`. Default: Keras decides. A layer
+            that is not trainable always uses the moving averages.
 
     Returns:
         [..., D].
 
     Raises:
         ValueError: `epsilon` is not in [0, 1).
-        TypeError: an argument that there is not.
+        TypeError: an argument is unknown.
 
-    Example, of a feature whose tokens are 1 and 3, and padding:
+    Example, with one feature, whose tokens are 1 and 3, and one position of padding:
         >>> norm = BatchNorm()
         >>> x, mask = np.array([[[1.0], [3.0], [9.0]]]), np.array([[True, True, False]])
         >>> print(np.array(norm(x, training=True, mask=mask)).round(3).ravel())
@@ -214,7 +217,7 @@ class BatchNorm(Norm):
         x = ops.cast(x, dtype)
         if training and self.trainable:
             mean, variance, count = self._moments(x, mask)
-            # Of a batch without tokens nothing is taken over.
+            # A batch without tokens leaves the moving averages as they are.
             taken = ops.cast(ops.minimum(count, 1), self.moving_mean.dtype) * (1 - self.KEPT)
             for kept, new in ((self.moving_mean, mean), (self.moving_variance, variance)):
                 kept.assign((1 - taken) * kept + taken * ops.cast(new, kept.dtype))
@@ -225,8 +228,8 @@ class BatchNorm(Norm):
 
     @staticmethod
     def _moments(x, mask):
-        """The mean and the variance of each feature over the tokens of x, [D] each, and how many
-        these are."""
+        """The mean and the variance of each feature over the tokens of x, [D] each, and the number
+        of tokens."""
         axes = tuple(range(len(x.shape) - 1))
         tokens = ops.ones_like(x[..., :1])  # [..., 1]
         if mask is not None:
@@ -247,10 +250,10 @@ KINDS = {
 
 
 def norm_of(normalization, epsilon, **common):
-    """The norm of this kind; `common` are arguments of every Keras layer.
+    """Make the norm of this name; `common` are arguments of every Keras layer.
 
     Raises:
-        ValueError: there is none.
+        ValueError: `normalization` is unknown.
     """
     if normalization not in KINDS:
         raise ValueError(f"normalization must be one of {tuple(KINDS)}, got {normalization!r}")
@@ -258,7 +261,7 @@ def norm_of(normalization, epsilon, **common):
 
 
 def normed(norm, x, rows=None, training=None):
-    """What a norm gives of x, whose rows lie so: BatchNorm alone has to know which are tokens."""
+    """Apply a norm to x, whose layout is `rows`. Only BatchNorm needs to know the tokens."""
     if isinstance(norm, BatchNorm) and rows is not None:
         return norm(x, mask=rows.tokens(), training=training)
     return norm(x, training=training)

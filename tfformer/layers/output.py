@@ -1,8 +1,8 @@
 """The output layers: from the decoder's states to the logits of the next token.
 
-A model calls its output layer with all that the layer reads: the states; with `reads_source`, also
-what each state attends to, and the ids that stand there. So a layer that copies words of the source
-is an output layer like any other, in training, in search and in the exported graph.
+A model calls its output layer with everything that the layer reads: the states and, with
+`reads_source`, also the attention weights of each state and the source ids. So a layer that copies
+source words works like any other output layer in training, in search and in the exported graph.
 """
 
 from typing import Any, NamedTuple
@@ -12,31 +12,31 @@ from keras import ops
 
 from tfformer.layers.layer import Layer, check_whole
 
-# What stands for a probability of 0 under a logarithm.
+# The number used for a probability of 0 in a logarithm.
 LEAST = 1e-30
 
 
-# Keras names the weights in a `.keras` file by the classes of a model's layers, and the output
-# layer of the files that people have is a Dense. So this one is called that.
+# Keras names the weights in a `.keras` file by the classes of the layers. In existing files the
+# output layer is a Dense, so this class keeps that name.
 @keras.saving.register_keras_serializable("tfformer")
 class Dense(Layer):
-    """logits = x W + b, with a matrix W [D, V] of its own or the transpose of an embedding
+    """logits = x W + b. W [D, V] is the layer's own matrix, or the transpose of an embedding
     (Press and Wolf 2017; Vaswani et al. 2017, section 3.4). The paper has no bias.
 
     Args:
         vocabulary_size: V.
-        tied: whether W is the transpose of the embedding that it is called with. Default False.
-        use_bias: whether there is a b. Default False.
+        tied: whether W is the transpose of the embedding given in the call. Default False.
+        use_bias: whether to add b. Default False.
 
     Call arguments:
         x: [..., D].
-        embedding: the `TokenEmbedding` of a tied one.
+        embedding: the `TokenEmbedding`, required if `tied`.
 
     Returns:
         [..., V], in the compute dtype.
     """
 
-    # Whether it is called with `attention` and `source_ids` too.
+    # Whether a call also takes `attention` and `source_ids`.
     reads_source = False
 
     def __init__(self, vocabulary_size, tied=False, use_bias=False, **kwargs):
@@ -78,11 +78,11 @@ class Dense(Layer):
 
 
 class Mixture(NamedTuple):
-    """What a `PointerGenerator` mixes: P(w) = g generated_w + (1 - g) copied_w.
+    """The parts that a `PointerGenerator` mixes: P(w) = g generated_w + (1 - g) copied_w.
 
-    gate: float32 [...], g, the probability that a word is generated and not copied.
-    attention: float32 [..., S], what it is copied by: the probability of each place.
-    generated, copied: float32 [..., V], a distribution each.
+    gate: float32 [...], g, the probability that the word is generated instead of copied.
+    attention: float32 [..., S], the probability of copying from each source position.
+    generated, copied: float32 [..., V], one distribution each.
     """
 
     gate: Any
@@ -99,30 +99,31 @@ class Mixture(NamedTuple):
 
 @keras.saving.register_keras_serializable("tfformer")
 class PointerGenerator(Dense):
-    """P(w) = g softmax(x W + b)_w + (1 - g) sum of a_s over the places s that hold w,
+    """P(w) = g softmax(x W + b)_w + (1 - g) sum of a_s over the positions s that hold w,
     g = sigmoid(x u + c)  (See et al. 2017, equations 8 and 9).
 
-    A word is generated from the vocabulary with the probability g, and else copied: a is the
-    attention to the source. Both sides have one vocabulary. (Their gate reads the attended source
-    and the newest word beside the state; the state of a Transformer's decoder holds both.)
+    With probability g a word is generated from the vocabulary, otherwise it is copied; a is the
+    attention to the source. Source and target share one vocabulary. (The gate of See et al. also
+    reads the attended source and the newest word; the state of a Transformer's decoder contains
+    both.)
 
     Args:
         vocabulary_size, tied, use_bias: see `Dense`.
 
     Call arguments:
         x: [..., D].
-        embedding: the `TokenEmbedding` of a tied one.
-        attention: float32 [..., S], what each row of x attends to; it sums to 1.
-        source_ids: integers [..., S], or what broadcasts to it: the ids that stand there.
+        embedding: the `TokenEmbedding`, required if `tied`.
+        attention: float32 [..., S], the attention weights of each row of x; they sum to 1.
+        source_ids: integers that broadcast to [..., S]: the ids at the source positions.
 
     Returns:
-        log P, float32 [..., V]: logits like others, whose softmax is P itself.
+        log P, float32 [..., V]. It serves as logits, whose softmax is P itself.
     """
 
     reads_source = True
 
     def __init__(self, vocabulary_size, tied=False, use_bias=False, **kwargs):
-        # Keras would cast the attention to the compute dtype, in which it does not sum to 1.
+        # No autocast: in a smaller compute dtype the attention would not sum to 1.
         super().__init__(vocabulary_size, tied, use_bias, autocast=False, **kwargs)
         self.gate = keras.layers.Dense(1, name="gate", dtype=self.dtype_policy)
 
@@ -136,12 +137,12 @@ class PointerGenerator(Dense):
         return ops.logaddexp(generated + ops.log_sigmoid(gate), copied + ops.log_sigmoid(-gate))
 
     def mixture(self, x, embedding=None, attention=None, source_ids=None):
-        """The `Mixture` whose logarithm a call gives; for pictures. Takes what a call does."""
+        """The `Mixture` behind a call's output, for plots. Takes the arguments of a call."""
         gate, generated, copied = self._parts(x, embedding, attention, source_ids)
         return Mixture(ops.sigmoid(gate[..., 0]), attention, ops.exp(generated), copied)
 
     def _parts(self, x, embedding, attention, source_ids):
-        """g before its sigmoid, [..., 1], log P of what is generated, P of what is copied."""
+        """g before its sigmoid, [..., 1]; log P of the generated word; P of the copied word."""
         if attention is None or source_ids is None:
             raise ValueError(
                 "attention and source_ids must be given to an output layer that copies, got "
@@ -154,7 +155,7 @@ class PointerGenerator(Dense):
 
 
 def attention_to_ids(attention, source_ids, vocabulary_size):
-    """How much of the attention goes to each id: float32 [..., S] -> [..., V]."""
+    """The attention that each id receives: float32 [..., S] -> [..., V]."""
     shape = ops.shape(attention)
     rows = ops.reshape(attention, (-1, shape[-1]))  # [R, S]
     ids = ops.reshape(ops.broadcast_to(source_ids, shape), (-1, shape[-1]))  # [R, S]

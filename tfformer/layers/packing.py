@@ -1,4 +1,4 @@
-"""The import path that people have of `without_padding`; it lives in `tfformer.layers.rows`."""
+"""Keeps the old import path of `without_padding`, which is now in `tfformer.layers.rows`."""
 
 from tfformer.layers.rows import without_padding
 

@@ -1,5 +1,5 @@
-"""Pieces: a text that is longer than a model reads at once, in windows that overlap, and what they
-come to together."""
+"""Pieces: splits a text longer than the model's input into overlapping windows, and combines the
+vectors of the windows."""
 
 import keras
 from keras import ops
@@ -11,24 +11,25 @@ from tfformer.layers.masks import padding_mask
 
 @keras.saving.register_keras_serializable("tfformer")
 class Pieces(Layer):
-    """The windows of texts: `length` tokens each, of which `overlap` are those of the one before.
+    """Splits texts into windows of `length` tokens; each repeats the last `overlap` tokens of the
+    window before.
 
-    A text has as many pieces as it needs until its last token is in one; those that its batch-mates
-    need besides are none of it. No weights.
+    A text has just enough pieces to reach its last token. Further pieces, which longer texts of the
+    batch need, do not belong to it. No weights.
 
     Args:
-        length: L, tokens of a piece.
-        overlap: tokens that two neighbours share, fewer than `length`. Default 0.
+        length: L, the number of tokens in a piece.
+        overlap: the number of tokens that two neighbours share, below `length`. Default 0.
 
     Call arguments:
-        ids: integers [B, S], 0 is padding behind.
+        ids: integers [B, S], padded with 0 at the end.
 
     Returns:
-        (ids [B, P, L], boolean [B, P], which of them are pieces of their text: the first is
-        always). Of texts that are shorter than a piece, L is their own length.
+        (ids [B, P, L], boolean [B, P]). The boolean tells which pieces belong to their text; the
+        first always does. If all texts are shorter than a piece, L is S.
 
     Raises:
-        ValueError: `length` is no integer of at least 1, or `overlap` is not in [0, length).
+        ValueError: `length` is not an integer of at least 1, or `overlap` is not in [0, length).
     """
 
     def __init__(self, length, overlap=0, **kwargs):
@@ -47,7 +48,7 @@ class Pieces(Layer):
         places = starts[:, None] + ops.arange(length)  # [P, L]
         pieces = ops.take(ids, ops.reshape(places, (-1,)), axis=1)  # [B, P * L]
         tokens = ops.sum(ops.cast(padding_mask(ids), "int32"), axis=1)
-        # The end of the piece before; the first has none.
+        # The end of the previous piece. The first piece has none.
         seen = ops.cast(starts, "int32") - stride + self.length
         real = (starts == 0)[None] | (seen[None] < tokens[:, None])
         return ops.reshape(pieces, (-1, more + 1, length)), real  # [B, P, L], [B, P]
@@ -57,7 +58,7 @@ class Pieces(Layer):
 
 
 def _least(a, b):
-    """The smaller of two numbers, of which one may be a tensor."""
+    """The smaller of two numbers; each may be a tensor."""
     return min(a, b) if isinstance(a, int) else ops.minimum(a, b)
 
 
@@ -67,9 +68,9 @@ def _most(a, b):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Recurrence(Layer):
-    """What an LSTM has read of the vectors of a text's pieces, the first one first (Hochreiter and
-    Schmidhuber 1997; of pieces, Pappagari et al. 2019, "Hierarchical Transformers for Long Document
-    Classification").
+    """The last state of an LSTM that reads the vectors of a text's pieces in order (Hochreiter and
+    Schmidhuber 1997; for pieces, Pappagari et al. 2019, "Hierarchical Transformers for Long
+    Document Classification").
 
     Args:
         d_model: D.
@@ -79,17 +80,17 @@ class Recurrence(Layer):
         mask: boolean [B, P], True = piece.
 
     Returns:
-        [B, D], its state after the last piece.
+        [B, D], the LSTM's state after the last piece.
 
     Raises:
-        ValueError: `d_model` is no integer of at least 1.
+        ValueError: `d_model` is not an integer of at least 1.
     """
 
     def __init__(self, d_model, **kwargs):
         super().__init__(**kwargs)
         check_whole(d_model=d_model)
         self.d_model = d_model
-        # With names of their own: Keras would count the cells of a process.
+        # Fixed names: otherwise Keras numbers the cells of a process.
         cell = keras.layers.LSTMCell(d_model, name="cell", dtype=self.dtype_policy)
         self.lstm = keras.layers.RNN(cell, name="lstm", dtype=self.dtype_policy)
 
@@ -100,7 +101,7 @@ class Recurrence(Layer):
         return self.lstm(x, mask=mask, training=training)
 
     def compute_mask(self, x, mask=None):
-        """None: a vector has no places."""
+        """None: a vector has no positions."""
 
     def compute_output_shape(self, x_shape, mask_shape=None):
         return (x_shape[0], self.d_model)

@@ -1,8 +1,9 @@
-"""Places: how an attention of a sequence to itself knows where its keys stand.
+"""Positions inside self-attention: rotary positions, ALiBi and relative biases.
 
-Sinusoids and learned positions are added to the embeddings, once, before the first layer. What is
-here acts inside each attention, and on the distance of a key from its query alone: rotary positions
-turn queries and keys before their product; ALiBi and the relative biases of T5 add a number to it.
+Sinusoids and learned positions are added to the embeddings once, before the first layer. The layers
+here act inside each attention, and only on the distance between a key and its query. Rotary
+positions rotate queries and keys before their product; ALiBi and the relative biases of T5 add a
+number to the product.
 """
 
 import math
@@ -17,14 +18,14 @@ from tfformer.layers.positions import sinusoids
 
 
 class Places(Layer):
-    """What the layers below share: nothing is turned, and nothing added."""
+    """Base class of the layers below: rotates nothing and adds nothing."""
 
     def turned(self, x, positions):
-        """Queries or keys [..., T, K] that stand at `positions`, integers [T]."""
+        """Queries or keys [..., T, K], rotated for their `positions`, integers [T]."""
         return x
 
     def bias(self, queries, keys, causal):
-        """What is added to the scores, float32 [H, T, S]; None: nothing.
+        """The bias to add to the scores, float32 [H, T, S]; None: no bias.
 
         Args:
             queries, keys: the positions, integers [T] and [S].
@@ -35,14 +36,14 @@ class Places(Layer):
 
 @keras.saving.register_keras_serializable("tfformer")
 class Rotary(Places):
-    """Turns each pair (x_2i, x_2i+1) by the angle pos / 10000^(2i/K)  (Su et al. 2021, equation
-    34), so that the product of a query and a key depends on their distance alone. No weights.
+    """Rotates each pair (x_2i, x_2i+1) by the angle pos / 10000^(2i/K)  (Su et al. 2021, equation
+    34). So the product of a query and a key depends only on their distance. No weights.
 
     Args:
         head_size: K, even.
 
     Raises:
-        ValueError: `head_size` is no even integer of at least 1.
+        ValueError: `head_size` is not an even integer of at least 1.
 
     Example, a quarter of a circle:
         >>> x = Rotary(head_size=2).turned(np.array([[1.0, 0.0]]), np.array([math.pi / 2]))
@@ -76,14 +77,15 @@ class Alibi(Places):
     """Adds -m |i - j| to the score of query i and key j, with m = 2^(-8 n / H) for head n of 1 to H
     (Press et al. 2022, "Train Short, Test Long"). No weights.
 
-    Theirs is causal, where j <= i. Where keys may follow their query, those that do have the slopes
-    in reverse order here: with the same on both sides, a text would be its own mirror image.
+    The paper's ALiBi is causal, where j <= i. Here keys may also follow their query; those use the
+    slopes in reverse order. With equal slopes on both sides, a text and its reverse would look
+    alike.
 
     Args:
         num_heads: H.
 
     Raises:
-        ValueError: `num_heads` is no integer of at least 1.
+        ValueError: `num_heads` is not an integer of at least 1.
 
     Example, of two heads:
         >>> bias = Alibi(num_heads=2).bias(np.arange(2), np.arange(2), causal=True)
@@ -117,20 +119,21 @@ class Alibi(Places):
 
 @keras.saving.register_keras_serializable("tfformer")
 class RelativeBias(Places):
-    """Adds b[bucket(j - i)] to the score of query i and key j, a learned number for each head and
-    bucket of distances (Raffel et al. 2020, section 2.1).
+    """Adds b[bucket(j - i)] to the score of query i and key j; b is a learned number for each head
+    and each bucket of distances (Raffel et al. 2020, section 2.1).
 
-    The near half of the buckets are a distance each; the others grow logarithmically, up to
-    `max_distance`, and the last is for all beyond. Without causality there are half as many for
-    each direction. (In T5 the layers of a stack share one table; here each has its own.)
+    The first half of the buckets hold one distance each. The others grow logarithmically up to
+    `max_distance`, and the last one also holds all larger distances. Without causality each
+    direction has half of the buckets. (In T5 the layers of a stack share one table; here each layer
+    has its own.)
 
     Args:
         num_heads: H.
-        num_buckets: of the table, a multiple of 4. Default 32, T5's.
-        max_distance: more than half of `num_buckets`. Default 128, T5's.
+        num_buckets: the size of the table, a multiple of 4. Default 32, as in T5.
+        max_distance: more than half of `num_buckets`. Default 128, as in T5.
 
     Raises:
-        ValueError: a size is no integer of at least 1, or breaks its rule.
+        ValueError: a size is not an integer of at least 1, or breaks its rule.
 
     Example:
         >>> places = RelativeBias(num_heads=2, num_buckets=8, max_distance=20)
@@ -160,7 +163,7 @@ class RelativeBias(Places):
         )
 
     def buckets(self, distances, causal):
-        """The bucket of each distance j - i: NumPy's integers, of any shape."""
+        """The bucket of each distance j - i: NumPy integers of any shape."""
         distances, first, count = np.asarray(distances), 0, self.num_buckets
         if causal:
             distances = np.maximum(-distances, 0)
@@ -168,14 +171,14 @@ class RelativeBias(Places):
             count //= 2
             first, distances = np.where(distances > 0, count, 0), np.abs(distances)
         near = count // 2
-        # In float32, as T5 has it: at the edges of the buckets it decides.
+        # In float32, as in T5: the rounding decides at the edges of the buckets.
         ratio = np.maximum(distances, 1).astype("float32") / np.float32(near)
         scale = np.float32((count - near) / math.log(self.max_distance / near))
         far = np.minimum(near + (np.log(ratio) * scale).astype("int32"), count - 1)
         return first + np.where(distances < near, distances, far)
 
     def bias(self, queries, keys, causal):
-        # Beyond `max_distance` all are one, so a table of the distances up to there is enough.
+        # All larger distances share a bucket, so a table up to `max_distance` is enough.
         most = self.max_distance
         table = self.buckets(np.arange(-most, most + 1), causal).astype("int32")
         distances = ops.clip(between(queries, keys), -most, most) + most  # [T, S]
@@ -193,16 +196,16 @@ class RelativeBias(Places):
 
 
 def between(queries, keys):
-    """j - i of each query's position i, [T], and key's position j, [S]: int32 [T, S]."""
+    """j - i for each query position i, [T], and key position j, [S]: int32 [T, S]."""
     return ops.cast(keys, "int32")[None, :] - ops.cast(queries, "int32")[:, None]
 
 
 def places_of(positions, num_heads, head_size, **common):
-    """The places of an attention by the name of `StackOptions.attention_positions`; None for
+    """Make the positions of an attention from `StackOptions.attention_positions`; None for
     "none". `common` are arguments of every Keras layer.
 
     Raises:
-        ValueError: there is no such name, or `head_size` is odd for rotary positions.
+        ValueError: `positions` is unknown, or `head_size` is odd for rotary positions.
     """
     if positions == "none":
         return None

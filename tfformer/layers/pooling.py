@@ -1,4 +1,4 @@
-"""Pooling: the one vector of a text."""
+"""Pooling: one vector for a whole text."""
 
 import keras
 from keras import ops
@@ -9,8 +9,8 @@ from tfformer.layers.layer import Layer
 
 @keras.saving.register_keras_serializable("tfformer")
 class Pooling(Layer):
-    """The vector of a text: the mean over its tokens (Reimers and Gurevych 2019), or that of a bos
-    which is set before it (Devlin et al. 2019). No weights.
+    """The vector of a text. It is the mean over the tokens (Reimers and Gurevych 2019), or the
+    vector of a bos inserted before the text (Devlin et al. 2019). No weights.
 
     Args:
         kind: `"mean"` (default) or `"bos"`.
@@ -20,10 +20,10 @@ class Pooling(Layer):
         mask: boolean [B, S], True = token.
 
     Returns:
-        [B, D]. Of no token at all, 0, or what stands first.
+        [B, D]. For a text without tokens: zeros with `"mean"`, the first position with `"bos"`.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: `kind` is unknown.
     """
 
     def __init__(self, kind="mean", **kwargs):
@@ -34,7 +34,7 @@ class Pooling(Layer):
         self.supports_masking = True
 
     def read(self, ids):
-        """The ids as they are to be encoded: [B, S] -> [B, S], or [B, 1 + S] behind a bos."""
+        """The ids to encode: [B, S] -> [B, S], or [B, 1 + S] with a bos in front."""
         if self.kind == "mean":
             return ids
         return ops.concatenate([ops.full_like(ids[:, :1], BOS), ids], axis=1)
@@ -45,7 +45,7 @@ class Pooling(Layer):
         return mean_of_tokens(x, mask)
 
     def compute_mask(self, x, mask=None):
-        """None: a vector has no places."""
+        """None: a vector has no positions."""
 
     def compute_output_shape(self, x_shape, mask_shape=None):
         return (x_shape[0], x_shape[-1])
@@ -55,11 +55,11 @@ class Pooling(Layer):
 
 
 def mean_of_tokens(x, mask=None):
-    """The mean of x [B, S, D] over the places where the mask [B, S] is True: [B, D]; zeros where it
-    is nowhere."""
+    """The mean of x [B, S, D] over the positions where the mask [B, S] is True: [B, D]. A fully
+    masked row returns zeros."""
     if mask is None:
         return ops.mean(x, axis=1)
-    # A sum of many half precision numbers loses its end.
+        # float32, because a sum of many half precision numbers loses digits.
     weights = ops.cast(mask, "float32")[:, :, None]
     total = ops.sum(ops.cast(x, "float32") * weights, axis=1)
     return ops.cast(total / ops.maximum(ops.sum(weights, axis=1), 1.0), x.dtype)

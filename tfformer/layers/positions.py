@@ -1,5 +1,5 @@
 """Positions that are added to embeddings: sinusoids (section 3.5 of the paper), or a learned vector
-for each. What an attention knows of them by itself is in `tfformer.layers.places`."""
+for each. Positions inside attention are in `tfformer.layers.places`."""
 
 import keras
 import numpy as np
@@ -9,8 +9,8 @@ from tfformer.layers.layer import Layer, check_whole, check_width
 
 
 def check_rank(x, positions):
-    """Raises a ValueError if x is neither [B, T, D], perhaps with more axes before T, nor [N, D]
-    with its positions."""
+    """Raises a ValueError if x is neither [B, T, D] nor [N, D] with positions. [B, T, D] may have
+    more axes before T."""
     if len(x.shape) < 3 if positions is None else len(x.shape) != 2:
         raise ValueError(
             f"x must be [B, T, D], or [N, D] with positions, got shape {tuple(x.shape)}"
@@ -21,8 +21,8 @@ def sinusoids(positions, d_model):
     """PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(the same angle).
 
     PE(pos + k) is a linear function of PE(pos): each pair (sin, cos) is rotated by k / 10000^...
-    (Vaswani et al. 2017, section 3.5). Angles are float32 whatever the compute dtype, for
-    bfloat16 cannot count past 256.
+    (Vaswani et al. 2017, section 3.5). Angles are float32 whatever the compute dtype, because
+    bfloat16 cannot represent all integers above 256.
 
     Args:
         positions: [T], integers.
@@ -38,7 +38,7 @@ def sinusoids(positions, d_model):
 
 
 class WithoutWeights(Layer):
-    """What positions without weights share: [B, T, D] or [N, D] in, the same out."""
+    """Base class of positions without weights: [B, T, D] or [N, D] in, the same out."""
 
     def __init__(self, d_model, **kwargs):
         super().__init__(**kwargs)
@@ -66,17 +66,17 @@ class SinusoidalPositionalEncoding(WithoutWeights):
     Call arguments:
         x: [B, T, D]; there may be more axes before T.
         start: the position of x[..., 0, :], an integer or a scalar tensor. Default 0.
-        positions: of each row of `x`, which is then [N, D]: integers [N]. Default: from `start` on.
+        positions: integers [N], for an `x` of [N, D]. Default: the positions from `start` on.
 
     Returns:
         [B, T, D], or [N, D].
 
     Raises:
-        ValueError: `d_model` is no even integer of at least 1; or `x` has another width or other
-            axes.
-        TypeError: an argument that there is not.
+        ValueError: `d_model` is not an even integer of at least 1; or the width or the axes of `x`
+            are wrong.
+        TypeError: an argument is unknown.
 
-    Example, (sin, cos) of 0, 1 and 2:
+    Example, (sin, cos) at positions 0, 1 and 2:
         >>> positions = SinusoidalPositionalEncoding(d_model=2)
         >>> print(np.array(positions(keras.ops.zeros((1, 3, 2)))[0], "float64").round(2))
         [[ 0. 1. ]
@@ -99,25 +99,26 @@ class SinusoidalPositionalEncoding(WithoutWeights):
 
 @keras.saving.register_keras_serializable("tfformer")
 class LearnedPositionalEmbedding(Layer):
-    """x + P[pos], one learned vector a position (Gehring et al. 2017; section 3.5's row E).
+    """x + P[pos], one learned vector for each position (Gehring et al. 2017; section 3.5's row E).
 
     Args:
-        max_positions: the number of positions. A sequence that is known to be longer is refused;
-            where the length is only known inside a graph, the last vector serves all after it.
+        max_positions: the number of positions. A call refuses a longer sequence if its length is
+            known. If the length is known only inside a graph, all later positions use the last
+            vector.
         d_model: D.
 
     Call arguments:
         x: [B, T, D]; there may be more axes before T.
         start: the position of x[..., 0, :], an integer or a scalar tensor. Default 0.
-        positions: of each row of `x`, which is then [N, D]: integers [N]. Default: from `start` on.
+        positions: integers [N], for an `x` of [N, D]. Default: the positions from `start` on.
 
     Returns:
         [B, T, D], or [N, D].
 
     Raises:
-        ValueError: a size is no integer of at least 1; or `x` has another width than `d_model` or
-            other axes, or is known to be too long.
-        TypeError: an argument that there is not.
+        ValueError: a size is not an integer of at least 1; or the width or the axes of `x` are
+            wrong, or `x` is known to be too long.
+        TypeError: an argument is unknown.
 
     Example:
         >>> positions = LearnedPositionalEmbedding(max_positions=11, d_model=7)
@@ -169,7 +170,7 @@ class LearnedPositionalEmbedding(Layer):
 
 @keras.saving.register_keras_serializable("tfformer")
 class NoPositions(WithoutWeights):
-    """x as it is, for a model whose attention knows places by itself, or does not know them.
+    """x unchanged, for a model whose attention has its own positions, or which has none.
 
     Args, call arguments, returns, raises: see `SinusoidalPositionalEncoding`; D may be odd.
     """
@@ -181,8 +182,8 @@ class NoPositions(WithoutWeights):
 
 
 def of_options(options, **common):
-    """The positions of a configuration's `NumberedOptions`; `common` are arguments of every Keras
-    layer."""
+    """Make the positions layer for a configuration's `NumberedOptions`; `common` are arguments of
+    every Keras layer."""
     if options.positions == "none":
         return NoPositions(options.d_model, **common)
     if options.positions == "learned":

@@ -1,8 +1,9 @@
 """The recurrent encoder and decoder with attention that the Transformer is compared with (Bahdanau
 et al. 2015, "Neural Machine Translation by Jointly Learning to Align and Translate").
 
-What differs is what a step waits for. Here position t needs the state of t - 1, so a text is read
-and a target is learned one position after the other; in a Transformer all positions at once.
+It differs from the Transformer in what a step waits for. Here position t needs the state of t - 1,
+so reading a text and learning a target go one position at a time. A Transformer computes all
+positions at once.
 """
 
 import keras
@@ -21,18 +22,18 @@ class RecurrentEncoder(Layer):
 
     Args:
         num_layers: N.
-        d_model: D, even; each direction has half.
-        dropout: P_drop, of what each layer reads but the first. Default 0.1.
+        d_model: D, even; each direction has half of it.
+        dropout: P_drop, on the input of each layer except the first. Default 0.1.
 
     Call arguments:
         x: [B, S, D].
-        mask: boolean [B, S], True = token, padding at the end. Default: all are.
+        mask: boolean [B, S], True = token, padding at the end. Default: all are tokens.
 
     Returns:
         [B, S, D].
 
     Raises:
-        ValueError: a size is no integer of at least 1.
+        ValueError: a size is not an integer of at least 1.
     """
 
     def __init__(self, num_layers, d_model, dropout=0.1, **kwargs):
@@ -43,7 +44,7 @@ class RecurrentEncoder(Layer):
         common = {"dtype": self.dtype_policy}
         self.layers = [
             keras.layers.Bidirectional(
-                # (cuDNN's wants a token in each row, and a batch may have rows of padding.)
+                # cuDNN needs a token in each row, but a batch may have rows of padding only.
                 keras.layers.GRU(
                     d_model // 2, return_sequences=True, use_cudnn=False, name="gru", **common
                 ),
@@ -59,7 +60,7 @@ class RecurrentEncoder(Layer):
             layer.build(x_shape)
 
     def matrices(self):
-        """The `Matrix` of each product: the three gates of a unit stand side by side."""
+        """The `Matrix` of each product. The three gates of a unit stand side by side."""
         for layer in self.layers:
             for side in (layer.forward_layer, layer.backward_layer):
                 yield Matrix.of(side.cell, heads=3)
@@ -79,29 +80,29 @@ class RecurrentEncoder(Layer):
 
 @keras.saving.register_keras_serializable("tfformer")
 class RecurrentDecoder(Layer):
-    """N layers of gated recurrent units, of which the first reads the embedded word y_i-1 and a
-    context c_i, and what is behind the last: t_i = tanh([s_i; c_i; y_i-1] W + b).
+    """N layers of gated recurrent units with attention. The first layer reads the embedded word
+    y_i-1 and a context c_i. The last one is followed by t_i = tanh([s_i; c_i; y_i-1] W + b).
 
         e_ij = v tanh(s_i-1 W_a + h_j U_a),  a_i = softmax(e_i),  c_i = sum_j a_ij h_j
 
-    (Bahdanau et al. 2015, sections 3.1 and A.1; in place of their maxout there is tanh.) s_0 is
-    made of what the backward encoder says of the first word. Without attention the context of each
-    step is one vector: what both directions say when they have read all (Cho et al. 2014).
+    (Bahdanau et al. 2015, sections 3.1 and A.1, with tanh in place of their maxout.) s_0 is
+    computed from the backward encoder's state at the first word. Without attention, all steps share
+    one context: the final states of both directions (Cho et al. 2014).
 
     Args:
         num_layers: N.
         d_model: D.
-        attention: whether there is a context for each step. Default True.
+        attention: whether each step has its own context. Default True.
 
     Call arguments:
-        x: [B, T, D], the target that is read, embedded.
-        memory: what `read` gives.
+        x: [B, T, D], the embedded target that the decoder reads.
+        memory: the result of `read`.
 
     Returns:
-        t, [B, T, D], and a, float32 [B, T, S]; without attention even weights.
+        t, [B, T, D], and a, float32 [B, T, S]. Without attention, a holds equal weights.
 
     Raises:
-        ValueError: a size is no integer of at least 1.
+        ValueError: a size is not an integer of at least 1.
     """
 
     def __init__(self, num_layers, d_model, attention=True, **kwargs):
@@ -133,7 +134,7 @@ class RecurrentDecoder(Layer):
                 layer.build((None, None, width))
 
     def matrices(self):
-        """The `Matrix` of each product of a step; once for the source, those of the memory."""
+        """The `Matrix` of each product of a step; those of the memory run once for a source."""
         for cell in self.cells:
             yield Matrix.of(cell, heads=3)
             yield Matrix.of(cell, "recurrent_kernel", heads=3)
@@ -143,9 +144,11 @@ class RecurrentDecoder(Layer):
             yield Matrix.of(self.of_memory, of_memory=True)
 
     def read(self, states, mask):
-        """What the decoder needs of the encoder's states h [B, S, D] and their mask [B, S], each of
-        B rows: the states, what attention projects of them, the mask, the first states [B, N D],
-        and what is known of the whole, [B, D]."""
+        """Prepare the encoder's states h [B, S, D] and their mask [B, S] for the decoder.
+
+        Returns a dictionary whose values have B rows: the states, their projection for attention,
+        the mask, the first decoder states [B, N D], and one vector of the whole text, [B, D].
+        """
         half = self.d_model // 2
         count = ops.cast(ops.sum(ops.cast(mask, "int32"), axis=1), "int32")
         last = ops.one_hot(ops.maximum(count - 1, 0), ops.shape(states)[1], dtype=states.dtype)
@@ -160,11 +163,11 @@ class RecurrentDecoder(Layer):
         return {**memory, "keys": self.of_memory(states)} if self.attention else memory
 
     def step(self, x, states, memory):
-        """One step of rows [..., D] whose first axis is that of the memory.
+        """One step of rows [..., D]. The first axis is that of the memory.
 
         Args:
             x: [B, W, D].
-            states: [B, W, N D], of all layers after the step before.
+            states: [B, W, N D], of all layers after the previous step.
             memory: from `read`.
 
         Returns:
@@ -186,7 +189,7 @@ class RecurrentDecoder(Layer):
         return behind, ops.concatenate(found, axis=-1), attention
 
     def _context(self, states, memory):
-        """c [B, W, D] and a [B, W, S] of the states before a step."""
+        """c [B, W, D] and a [B, W, S], from the states before a step."""
         real = ops.cast(memory["mask"], "float32")
         if not self.attention:
             whole = memory["whole"][:, None] + ops.zeros_like(states[..., : self.d_model])
@@ -201,7 +204,7 @@ class RecurrentDecoder(Layer):
     def call(self, x, memory):
         width, size = self.d_model, self.num_layers * self.d_model
 
-        # What a scan carries and what it keeps have one shape: t, the states and a side by side.
+        # The scan carries and keeps tensors of one shape: t, the states and a, side by side.
         def advance(carried, x):
             states = ops.reshape(carried[:, width : width + size], (-1, 1, size))  # [B, 1, N D]
             found = self.step(x[:, None], states, memory)

@@ -1,4 +1,4 @@
-"""Residual connection, dropout and norm around a sub-layer, written once."""
+"""The residual connection, dropout and norm around a sub-layer."""
 
 import keras
 
@@ -16,14 +16,14 @@ class Residual(Layer):
     Args:
         dropout: P_drop. Default 0.1.
         norm: `"post"` (default) or `"pre"`.
-        epsilon: what the norm adds to the variance. Default 1e-6.
-        normalization: which norm, see `tfformer.layers.norm`. Default `"layer"`.
-        residual: whether there is an "x +". Default True.
+        epsilon: the number that the norm adds to the variance. Default 1e-6.
+        normalization: the kind of norm, see `tfformer.layers.norm`. Default `"layer"`.
+        residual: whether to add x. Default True.
 
     Call arguments:
         x: [..., D].
-        sublayer: a function of [..., D] that gives [..., D].
-        rows: how `x` lies, see `tfformer.layers.rows`. Default: all of it are tokens.
+        sublayer: a function [..., D] -> [..., D].
+        rows: the layout of `x`, see `tfformer.layers.rows`. Default: all positions are tokens.
 
     Returns:
         [..., D].

@@ -1,11 +1,11 @@
-"""Rows: how the tokens of a batch lie, padded [B, T, D], packed end to end [N, D], or texts joined
-to full rows [B * T, D].
+"""Rows: the layout of the tokens of a batch. Three layouts: padded [B, T, D], packed end to end
+[N, D], or several texts joined into full rows [B * T, D].
 
-All of a Transformer but attention treats each position by itself: projections, feed-forward
-layers, LayerNorm, dropout, the output projection, the loss. What these compute at padding is
-thrown away. So the tokens of a padded batch [B, T, D] may as well stand end to end, [N, D], without
-the padding between them. Attention alone needs rows, and takes its heads apart and puts them
-together again anyway: the same copy leaves the padding out or puts it in.
+Apart from attention, a Transformer treats each position by itself: projections, feed-forward
+layers, LayerNorm, dropout, the output projection, the loss. Their results at padding are thrown
+away. So the tokens of a padded batch [B, T, D] may stand end to end, [N, D], without padding. Only
+attention needs rows. It splits and merges heads anyway, and that same copy also inserts or removes
+the padding.
 """
 
 from keras import ops
@@ -14,34 +14,35 @@ from tfformer.backend.gradients import upstream_gradient
 from tfformer.config import whole
 from tfformer.layers.masks import causal_mask, check_mask, padding_mask
 
-# Batches have any number of tokens, and oneDNN makes a program for each shape that it meets. Of
-# these there are a sixteenth so, for 8 more tokens on average of about 1,000.
+# oneDNN compiles a program for each new shape, and batches have any number of tokens. With this
+# rounding there are a sixteenth as many shapes, for 8 extra tokens on average, of about 1,000.
 MULTIPLE = 16
 
 
 def without_padding(inputs, labels, passes=1):
-    """A training element of padded ids with the places of its tokens, and the labels of these.
+    """Add the positions of the tokens to a padded training element, and keep only their labels.
 
-    For `dataset.map`, on the TensorFlow backend and without XLA, for the number of tokens differs
-    from batch to batch:
+    For `dataset.map`, on the TensorFlow backend and without XLA, because the number of tokens
+    differs between batches:
 
         model.fit(dataset.map(without_padding))
 
-    gives the same losses and gradients as `model.fit(dataset)`, sooner.
+    gives the same losses and gradients as `model.fit(dataset)`, in less time.
 
     Args:
         inputs: {"source_ids": [B, S], "target_ids": [B, T]}.
-        labels: [B, T], the tokens after the target ids, and padding where these are.
-        passes: how often the batch holds its rows, one copy after the other (R-Drop). Default 1.
+        labels: [B, T], the token after each target id; padding where the target ids are padding.
+        passes: how many copies of its rows the batch holds, one after the other (R-Drop). Default
+            1.
 
     Returns:
         The inputs with "source_places" [N] and "target_places" [M], and the labels [M]. In a single
-        pass, places of padding follow, as far as there are any, up to the next multiple of 16.
+        pass, positions of padding are added, if there are any, up to the next multiple of 16.
 
     Raises:
-        ValueError: other inputs are given, or `passes` is no integer of at least 1.
+        ValueError: other inputs are given, or `passes` is not an integer of at least 1.
 
-    Example, in which 3 of 6 places of the target are tokens:
+    Example, in which 3 of 6 target positions are tokens:
         >>> inputs = {"source_ids": np.array([[7, 3, 0], [5, 4, 3]]),
         ...           "target_ids": np.array([[2, 9, 0], [2, 0, 0]])}
         >>> inputs, labels = without_padding(inputs, labels=np.array([[9, 3, 0], [3, 0, 0]]))
@@ -68,10 +69,10 @@ def without_padding(inputs, labels, passes=1):
 
 
 def token_places(ids, passes=1):
-    """The places of all tokens of ids [B, T], ascending, of each of so many copies of the rows. In
-    a single pass, places of padding follow up to the next multiple of 16."""
+    """The positions of all tokens of ids [B, T], in ascending order. The ids hold `passes` copies
+    of the rows. In a single pass, positions of padding fill up to the next multiple of 16."""
     tokens = ops.reshape(padding_mask(ids), (passes, -1))  # [passes, B * T]
-    # Of padding alone the first place is kept: there must be something to gather from.
+    # If all ids are padding, keep the first position: a gather needs at least one.
     first = ops.arange(ops.shape(tokens)[1]) == 0
     tokens = tokens | (first & ~ops.any(tokens, axis=1, keepdims=True))
     tokens = ops.reshape(tokens, (-1,))  # [passes * B * T]
@@ -83,15 +84,15 @@ def token_places(ids, passes=1):
 
 
 class Padded:
-    """A batch as it usually lies: [B, T, D], padding at the end of each row. There may be more axes
-    before T.
+    """The usual layout of a batch: [B, T, D], with padding at the end of each row. More axes before
+    T are allowed.
 
     Args:
         mask: boolean [B, T], True = token. Default: all are tokens.
     """
 
-    # Where each row of x stands, [N]; None: x is [B, T, D], and they stand from 0 on. And who may
-    # attend to whom, boolean [B, T, T]; None: all to all.
+    # `positions`: the position of each row of x, [N]; None: x is [B, T, D] and counts from 0.
+    # `pairs`: which token may attend to which, boolean [B, T, T]; None: all to all.
     positions = pairs = None
 
     def __init__(self, mask=None):
@@ -102,7 +103,7 @@ class Padded:
         return ids
 
     def of_sentences(self, x):
-        """What each sentence has once, [B, S], for each of its rows: [B, 1, S]."""
+        """Expand one value per sentence, [B, S], to its rows: [B, 1, S]."""
         return ops.expand_dims(x, 1)  # [B, 1, S]
 
     def tokens(self):
@@ -127,17 +128,17 @@ class Padded:
 
 
 def padded(name, mask, x):
-    """The `Padded` rows of x; a ValueError that names the argument if the mask is not [B, T]."""
+    """The `Padded` rows of x. Raises a ValueError with this `name` if the mask is not [B, T]."""
     return Padded(check_mask(name, mask, x))
 
 
 class Packed:
-    """The N tokens of a padded batch [B, T], end to end: [N, D]. (Each sentence still attends to
-    itself alone: this is not the packing of several texts into one row.)
+    """The N tokens of a padded batch [B, T], end to end: [N, D]. (Each sentence still attends only
+    to itself. This is not the packing of several texts into one row.)
 
     Args:
-        places: integers [N], b * T + t of each token, ascending, N at least 1. Places of padding
-            may follow them, so that batches have the same N, or one of few.
+        places: integers [N], b * T + t of each token, in ascending order, N at least 1. Positions
+            of padding may follow, so that batches share one N or a few values of N.
         mask: boolean [B, T], True = token.
     """
 
@@ -148,7 +149,7 @@ class Packed:
         self.padded_length = ops.shape(mask)[1]
         self.positions = self.places % self.padded_length
         count = ops.cumsum(ops.cast(ops.reshape(mask, (-1,)), "int32"))  # [B * T]
-        # What stands at padding is never looked at, but it must be a number.
+        # The values at padding are never used, but a gather needs a valid index.
         self.ranks = ops.reshape(ops.maximum(count - 1, 0), ops.shape(mask))  # [B, T]
 
     def pack(self, ids):
@@ -156,7 +157,7 @@ class Packed:
         return ops.take(ops.reshape(ids, (-1,)), self.places, axis=0)  # [N]
 
     def of_sentences(self, x):
-        """What each sentence has once, [B, S], for each of its rows: [N, S]."""
+        """Expand one value per sentence, [B, S], to its rows: [N, S]."""
         return ops.take(x, self.places // self.padded_length, axis=0)  # [N, S]
 
     def tokens(self):
@@ -175,9 +176,9 @@ class Packed:
         """[B, H, T, K] -> [N, D], D = H K; the inverse of `split_heads`."""
         return self._merge(x.shape[1])(x)
 
-    # Each of the two is the other's gradient: attention gives no gradient to a key that is padding,
-    # and takes none from a query that is. Both are gathers; the gradient that a framework knows
-    # for a gather, a sum over segments, takes many times as long.
+    # `_split` and `_merge` are each other's gradient. A key that is padding gets no gradient, and a
+    # query that is padding sends none. Both are gathers, also backwards. The gradient that a
+    # framework defines for a gather is a sum over segments, which takes many times as long.
 
     def _split(self, num_heads, zero_padding=False):
         @ops.custom_gradient
@@ -214,12 +215,12 @@ class Packed:
 
 
 class Joined:
-    """Rows of several texts, one behind the other: [B * T, D]. A text sees itself alone, and its
-    places are numbered from 0 on, as if it had a row of its own; padding is at most at the end.
+    """Rows that hold several texts, one after the other: [B * T, D]. A text attends only to itself,
+    and its positions count from 0, as in a row of its own. Padding is allowed at the end only.
 
     Args:
-        texts: integers [B, T]: the number of the text that a token is of, the same for all of its
-            tokens and for those of no other in the row; 0 is padding.
+        texts: integers [B, T], the number of each token's text; 0 is padding. All tokens of a text
+            have its number, and no other text in the row has it.
     """
 
     def __init__(self, texts):

@@ -1,5 +1,4 @@
-"""What the layers and the stacks of encoder and decoder share: what they are made of, and how they
-stack."""
+"""The base classes of encoder and decoder: the parts of a layer, and the stack of layers."""
 
 import dataclasses
 import inspect
@@ -17,7 +16,7 @@ REQUIRED = ("d_model", "num_heads", "d_ff")  # of a layer; a model has the paper
 
 
 def cross_attention(options, **common):
-    """The attention to the memory, of these `StackOptions`; `common` are arguments of every Keras
+    """Make the attention to the memory from `StackOptions`; `common` are arguments of every Keras
     layer."""
     sizes = options.d_model, options.num_heads, options.attention_dropout
     width = options.location_width
@@ -26,23 +25,23 @@ def cross_attention(options, **common):
 
 
 def self_attention(options, **common):
-    """The attention of a sequence to itself, which may know places."""
+    """Make the attention of a sequence to itself, which may use relative positions."""
     sizes = options.d_model, options.num_heads, options.attention_dropout
     known = options.num_key_value_heads, options.attention_positions
     return MultiHeadAttention(*sizes, *known, **common)
 
 
 def feed_forward(options, **common):
-    """The feed-forward layer of these `StackOptions`."""
+    """Make the feed-forward layer from `StackOptions`."""
     sizes = options.d_model, options.d_ff
     return FeedForward(*sizes, options.activation, options.activation_dropout, **common)
 
 
 class Part(NamedTuple):
-    """A sub-layer of a `Block`, and the residual connection around it, by their names.
+    """A sub-layer of a `Block` and the residual connection around it, both by name.
 
-    make: a function of `StackOptions` that gives the sub-layer.
-    reads_memory: whether it attends to the encoder's output. Default False.
+    make: a function that makes the sub-layer from `StackOptions`.
+    reads_memory: whether the sub-layer attends to the encoder's output. Default False.
     """
 
     name: str
@@ -52,11 +51,11 @@ class Part(NamedTuple):
 
 
 class Configured(Layer):
-    """A layer that has the options of a stack, each as an attribute.
+    """A layer with the options of a stack, each as an attribute.
 
     Args:
         *sizes, **options: those of `StackOptions`, in its order or by name; and the arguments of
-            every Keras layer. Of d_model, num_heads and d_ff there is no default.
+            every Keras layer. d_model, num_heads and d_ff have no default.
     """
 
     def __init__(self, *sizes, **options):
@@ -68,7 +67,7 @@ class Configured(Layer):
             setattr(self, name, value)
 
     def __init_subclass__(cls, **more):
-        """Lets `help` and `inspect.signature` show the options by name."""
+        """Make `help` and `inspect.signature` show the options by name."""
         super().__init_subclass__(**more)
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         own = inspect.signature(cls.__init__).parameters.values()
@@ -89,15 +88,16 @@ class Configured(Layer):
 
 
 class Block(Configured):
-    """A block of sub-layers, each inside a residual connection: [..., D] -> [..., D].
+    """A sequence of sub-layers, each inside a residual connection: [..., D] -> [..., D].
 
-    `PARTS` is the one list of what it is made of, in order. Who builds, fuses, counts or converts a
-    block walks that list.
+    `PARTS` lists the sub-layers in order. All code that builds, fuses, counts or converts a block
+    iterates over that list.
 
     Args:
         *sizes, **options: see `Configured`.
-        lender: another block, of which this one has all sub-layers that read no memory, by their
-            names. Default: it has its own. (A model says this; no configuration of a layer does.)
+        lender: another block. This block shares all of its sub-layers of the same name, except
+            those that read the memory. Default: no sharing. (Only a model sets this; the
+            configuration of a layer does not.)
     """
 
     PARTS = ()
@@ -116,29 +116,29 @@ class Block(Configured):
             setattr(self, part.residual, layer)
 
     def parts(self):
-        """(sub-layer, the residual connection around it) for each part, in order."""
+        """(sub-layer, its residual connection) for each part, in order."""
         return [(getattr(self, part.name), getattr(self, part.residual)) for part in self.PARTS]
 
     def _build(self, x_shape, memory_shape=None):
-        """(Keras wants the arguments of `build` to be those of `call`, which differ by class.)"""
+        """(Keras requires `build` to take the arguments of `call`, which differ by class.)"""
         for part, (sublayer, residual) in zip(self.PARTS, self.parts(), strict=True):
             if part.reads_memory:
                 sublayer.build(x_shape, memory_shape)
-            elif not sublayer.built:  # as that of a lender is
+            elif not sublayer.built:  # a lender's is built already
                 sublayer.build(x_shape)
             residual.build(x_shape)
 
 
 class Stack(Configured):
-    """`num_layers` layers of one class; with `norm="pre"` or `last_norm`, one norm after the last.
+    """`num_layers` layers of one class. With `norm="pre"` or `last_norm`, a final norm follows.
 
-    With `unique_layers` M, those after the first M are the same ones again.
+    With `unique_layers` M, there are M different layers, which repeat in order.
 
     Args:
         num_layers: N.
         *sizes, **options: of each layer, see `Configured`.
-        lender: another stack, whose layer n lends to layer n of this one, see `Block`; after its
-            last they begin again. Default: none.
+        lender: another stack. Its layer n lends to layer n of this one, see `Block`; after its last
+            layer it starts again from the first. Default: none.
     """
 
     layer_class = None
@@ -165,14 +165,14 @@ class Stack(Configured):
             self.final_norm.build(x_shape)
 
     def matrices(self):
-        """The `Matrix` of each product, in order; those of a shared layer as often as it runs."""
+        """The `Matrix` of each product, in order; a shared layer counts each time it runs."""
         for layer in self.layers:
             for part, (sublayer, _) in zip(layer.PARTS, layer.parts(), strict=True):
                 for matrix in sublayer.matrices():
                     yield matrix._replace(of_memory=matrix.of_memory and part.reads_memory)
 
     def normed(self, x, rows=None, training=None):
-        """The last norm, if the stack has one."""
+        """Apply the final norm, if the stack has one."""
         if not self.options.ends_with_norm:
             return x
         return normed(self.final_norm, x, rows, training)
@@ -182,7 +182,7 @@ class Stack(Configured):
 
 
 def stack_options(sizes, options):
-    """The stack's own of the arguments of a block; they are taken out of `options`."""
+    """Take the options of a stack out of a layer's arguments; they are removed from `options`."""
     if len(sizes) > len(OPTIONS):
         raise TypeError(f"sizes must be at most {len(OPTIONS)}, {OPTIONS}, got {len(sizes)}")
     given = dict(zip(OPTIONS, sizes, strict=False))

@@ -1,4 +1,4 @@
-"""Upsampling: several places of a target for each place of its source."""
+"""Upsampling: several target positions for each source position."""
 
 import keras
 from keras import ops
@@ -10,14 +10,15 @@ from tfformer.layers.layer import Layer, check_whole, check_width
 class Upsampling(Layer):
     """y_(k s + j) = x_s W_j + b_j for j = 0 ... k - 1: [B, S, D] -> [B, k S, D]  (Libovický and
     Helcl 2018, "End-to-End Non-Autoregressive Neural Machine Translation with Connectionist
-    Temporal Classification", section 3: the states of the encoder, split).
+    Temporal Classification", section 3, "state splitting").
 
     Args:
         d_model: D.
         factor: k.
 
     Raises:
-        ValueError: one of them is no integer of at least 1; or the width of `x` is not `d_model`.
+        ValueError: `d_model` or `factor` is not an integer of at least 1; or the width of `x` is
+            not `d_model`.
 
     Example:
         >>> tuple(Upsampling(d_model=22, factor=3)(keras.ops.ones((2, 5, 22))).shape)

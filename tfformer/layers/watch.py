@@ -1,19 +1,19 @@
-"""What the layers of a model attend to, noted while they compute it."""
+"""Records the attention weights of a model while it computes them."""
 
 import contextlib
 
 
 @contextlib.contextmanager
 def watched(model):
-    """Inside, what each attention of an encoder and a decoder looks at is noted.
+    """Inside this context, each attention of an encoder and a decoder records its weights.
 
     Args:
-        model: what has an `encoder` and a `decoder`, each with `layers`: a `Transformer`, or its
-            twin. Each attention has a `watcher`, which is set here.
+        model: a `Transformer` or its inference layer; its `encoder` and `decoder` have `layers`.
+            This function sets the `watcher` of each attention.
 
     Yields:
-        {"encoder", "decoder", "cross"}: a list of float32 [B, H, T, S] each, a layer after the
-        other. A layer may stand in both halves: the first of its calls are the encoder's.
+        {"encoder", "decoder", "cross"}: a list of float32 [B, H, T, S] each, in the order of the
+        layers. Encoder and decoder may share a layer: its first calls belong to the encoder.
     """
     found = {"encoder": [], "decoder": [], "cross": []}
 

@@ -1,4 +1,4 @@
-"""The models: each from ids to logits, made of `tfformer.layers`."""
+"""The models, built from `tfformer.layers`. Each maps ids to logits."""
 
 from typing import NamedTuple
 
@@ -23,17 +23,17 @@ from tfformer.models.transformer import Transformer
 
 
 class Family(NamedTuple):
-    """What a run of a family is made of: `model(configuration)` is its model."""
+    """The classes of a model family: its configuration, and its model, made by `model(config)`."""
 
     configuration: type
     model: type
 
     def read_configuration(self, fields):
-        """The configuration of fields by name. Raises ValueError or TypeError."""
+        """Make the configuration from fields by name. Raises ValueError or TypeError."""
         return self.configuration.from_dict(fields)
 
 
-# The family of a run whose config.json names none.
+# The default family, for a run whose config.json names none.
 ENCODER_DECODER = "encoder-decoder"
 LANGUAGE_MODEL = "language-model"
 NON_AUTOREGRESSIVE = "non-autoregressive"
@@ -53,15 +53,15 @@ FAMILIES = {
     RECURRENT: Family(RecurrentConfig, Recurrent),
 }
 
-# The families that make a translation of a source.
+# The families that translate a source.
 TRANSLATING = (ENCODER_DECODER, NON_AUTOREGRESSIVE, RECURRENT)
 
 
 def family_of(model):
-    """The name of a model's family, by the nearest of its classes.
+    """The name of a model's family. A subclass belongs to the family of its nearest base class.
 
     Raises:
-        ValueError: it is of none.
+        ValueError: the model belongs to no family.
     """
     names = {family.model: name for name, family in FAMILIES.items()}
     for kind in type(model).__mro__:

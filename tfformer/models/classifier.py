@@ -1,4 +1,4 @@
-"""The classifier: the ids of a text in, a logit of each label out."""
+"""The classifier: from the ids of a text to one logit for each label."""
 
 import keras
 from keras import ops
@@ -17,32 +17,32 @@ from tfformer.models.text_encoder import TextEncoder
 
 @keras.saving.register_keras_serializable("tfformer")
 class Classifier(TextEncoder):
-    """P(label | text), by the encoder alone.
+    """P(label | text), computed by an encoder alone.
 
         vector = Pooling(Encoder(Dropout(E[ids] sqrt(D) + PE)))
         logits = Dropout(vector) W + b
 
-    With `piece_length` a longer text is read in pieces that overlap, and its vector is made of
-    theirs: their mean, the last state of an LSTM, or the mean of what a Transformer layer over the
-    pieces gives.
+    With `piece_length`, a longer text is split into overlapping pieces. The vector of the text is
+    then computed from the vectors of its pieces: their mean, the last state of an LSTM, or the mean
+    of the outputs of a Transformer layer over the pieces.
 
     Args:
         config: a `ClassifierConfig`.
 
     Call arguments:
-        inputs: integers [B, S], each row ending with eos (3); 0 is padding after them. Or {"ids":
-            these}.
+        inputs: integers [B, S], each row ending with eos (3), then padded with 0. Or {"ids": the
+            same}.
 
     Returns:
-        logits [B, C]; with `multi_label` [B, C, 2], of no and of yes, of which the first is 0.
+        logits [B, C]; with `multi_label` [B, C, 2], for no and yes; the logit of no is 0.
 
     Raises:
-        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
-            ones than `max_positions`.
+        ValueError: `config` is of another class, or the inputs have another form; or, with learned
+            positions, the inputs are longer than `max_positions`.
 
-    It trains with a plain `compile` and `fit` on elements (ids, labels [B, 1]), with the loss
-    `LabelCrossEntropy`: the labels are 1 to C, and 0 is none. With `multi_label` they are [B, C]: 1
-    is no, 2 is yes.
+    A plain `compile` and `fit` trains it on elements (ids, labels [B, 1]), with the loss
+    `LabelCrossEntropy`. The labels are 1 to C; 0 means no label. With `multi_label` they are
+    [B, C]: 1 means no, 2 means yes.
 
     Example:
         >>> config = ClassifierConfig.preset("test", vocabulary_size=17, num_labels=5)
@@ -68,7 +68,7 @@ class Classifier(TextEncoder):
         )
 
     def _make_combined(self, config, dtype):
-        """Makes the layers that are over the pieces; of the mean there are none with weights."""
+        """Make the layers over the pieces. The mean needs no layer with weights."""
         self.mean_of_pieces = Pooling("mean", dtype=dtype, name="mean_of_pieces")
         if config.pieces == "lstm":
             self.combined = Recurrence(config.d_model, dtype=dtype, name="combined")

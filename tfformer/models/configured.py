@@ -1,4 +1,4 @@
-"""A model that is made of a configuration."""
+"""The base class of all models: a Keras model that is built from a configuration."""
 
 import keras
 
@@ -6,14 +6,14 @@ from tfformer.layers.layer import KeepsFrozen
 
 
 class ConfiguredModel(KeepsFrozen, keras.Model):
-    """What every model has: its configuration, by which it is made and saved.
+    """A model that is built from its configuration and saved with it.
 
     Args:
-        config: of the class `configuration`, or its fields by name.
-        frozen: paths of layers that are frozen when it is built, see `KeepsFrozen`. Default: none.
+        config: an instance of the class `configuration`, or its fields by name.
+        frozen: paths of layers that `build` freezes, see `KeepsFrozen`. Default: none.
 
     Raises:
-        ValueError: `config` is none.
+        ValueError: `config` is of another class.
     """
 
     configuration = None
@@ -29,16 +29,16 @@ class ConfiguredModel(KeepsFrozen, keras.Model):
         self.config = config
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **more):
-        """`keras.Model.export`, with the inputs of a call as the default `input_signature`.
+        """`keras.Model.export`; the default `input_signature` is the inputs of a call.
 
-        It writes the model alone, from ids to logits. What takes and returns text, and searches, is
-        written by `save` of the service, such as `Translator.save`.
+        It writes only the model, from ids to logits. To export a model that takes and returns text
+        and runs a search, call `save` of its service, such as `Translator.save`.
         """
         known = {"verbose": verbose, "input_signature": input_signature or [self.input_specs()]}
         return super().export(filepath, format, **known, **more)
 
     def input_specs(self):
-        """What a call takes, as `keras.InputSpec`: of a source and a target."""
+        """The inputs of a call as `keras.InputSpec`: a source and a target."""
         names = ("source_ids", "target_ids")
         return {name: keras.InputSpec(shape=(None, None), dtype="int32") for name in names}
 

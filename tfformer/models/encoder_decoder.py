@@ -1,4 +1,4 @@
-"""What every model of an encoder and a decoder is made of."""
+"""The base class of the models with an encoder and a decoder."""
 
 from keras import ops
 
@@ -15,14 +15,14 @@ from tfformer.models.configured import ConfiguredModel
 
 
 class EncoderDecoder(ConfiguredModel):
-    """Two embeddings, perhaps one, an encoder, a decoder and an output layer; a subclass says what
-    a call makes of them, and ends its `__init__` with `build`.
+    """Two embeddings (or one shared one), an encoder, a decoder and an output layer. A subclass
+    defines the call, and its `__init__` ends with `build`.
 
     Args:
-        config: of the class `configuration`, or its fields by name.
+        config: an instance of the class `configuration`, or its fields by name.
 
     Raises:
-        ValueError: `config` is none.
+        ValueError: `config` is of another class.
     """
 
     def __init__(self, config, **kwargs):
@@ -57,18 +57,18 @@ class EncoderDecoder(ConfiguredModel):
         """The class of the output layer."""
         return Dense
 
-    # Whether the encoder sees the eos that ends a source.
+    # Whether the encoder reads the eos at the end of a source.
     sees_eos = True
 
     @property
     def output_options(self):
-        """Its arguments besides the size, by name."""
+        """The arguments of the output layer except the size, by name."""
         return {"tied": self.config.tie_embeddings != "none"}
 
     def parts(self):
-        """What the model is made of: lists of layers by name, of which a training can freeze some.
+        """The parts of the model: lists of layers by name. Training can freeze some of them.
 
-        A layer that both sides share stands in its list once.
+        A layer that source and target share is listed once.
         """
         embeddings = [self.target_embedding, self.source_positions, self.target_positions]
         if self.source_embedding is not self.target_embedding:
@@ -83,12 +83,13 @@ class EncoderDecoder(ConfiguredModel):
     def flops(self):
         """Floating-point operations of the forward pass: two for each multiplication and addition.
 
-        Those that do not grow with the length of a sentence. The products of attention's scores and
-        values come on top, 4 D for each pair of positions and attention.
+        This counts only the operations whose number does not grow with the length of a sentence.
+        The products of attention's scores and values need 4 D more for each pair of positions and
+        each attention.
 
         Returns:
-            {"source_token", "target_token"}: of a token of the source, and of one of the target in
-            each beam.
+            {"source_token", "target_token"}: the operations for one token of the source, and for
+            one token of the target in each beam.
         """
         output = self.config.d_model * self.config.target_vocabulary_size
         sizes = {"source_token": 0, "target_token": 2 * output}
@@ -108,8 +109,8 @@ class EncoderDecoder(ConfiguredModel):
         self.built = True
 
     def seen(self, source_ids):
-        """The source ids, of any shape, as the encoder sees them: padding in place of each eos that
-        it does not see. A padding mask of a source is one of these."""
+        """The source ids, of any shape, as the encoder reads them. If it ignores eos, each eos
+        becomes padding. Compute the padding mask of a source from this result."""
         if self.sees_eos:
             return source_ids
         return ops.where(ops.equal(source_ids, EOS), PAD, source_ids)
@@ -124,5 +125,5 @@ class EncoderDecoder(ConfiguredModel):
 
     @staticmethod
     def _embed(embedding, numbered, ids, rows):
-        """Embedded and with positions: ids [B, T] -> [B, T, D], or [N, D] of packed rows."""
+        """Embeddings with positions: ids [B, T] -> [B, T, D], or [N, D] for packed rows."""
         return numbered(embedding(rows.pack(ids)), positions=rows.positions)

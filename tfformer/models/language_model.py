@@ -1,4 +1,4 @@
-"""The language model: ids in, logits of the next token out; a decoder without an encoder."""
+"""The language model: a decoder without an encoder, from ids to logits of the next token."""
 
 import keras
 from keras import ops
@@ -11,9 +11,9 @@ from tfformer.models.one_stack import OneStack
 
 @keras.saving.register_keras_serializable("tfformer")
 class LanguageModel(OneStack):
-    """P(w_t | w_1 ... w_(t - 1)), by the decoder of "Attention Is All You Need" without an encoder
-    (Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3; Radford
-    et al. 2018).
+    """P(w_t | w_1 ... w_(t - 1)), computed by the decoder of "Attention Is All You Need" without an
+    encoder (Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3;
+    Radford et al. 2018).
 
         logits = W_out CausalEncoder(Dropout(E[ids] sqrt(D) + PE))
 
@@ -21,20 +21,20 @@ class LanguageModel(OneStack):
         config: a `LanguageModelConfig`.
 
     Call arguments:
-        inputs: integers [B, T], each row beginning with bos (2); 0 is padding after them. Or
-            {"ids": integers [B, T], "texts": integers [B, T]}, where a row has several texts one
-            behind the other: see `tfformer.layers.rows.Joined`.
+        inputs: integers [B, T], each row beginning with bos (2) and padded with 0 at the end. Or
+            {"ids": integers [B, T], "texts": integers [B, T]}, if a row holds several texts, one
+            after the other: see `tfformer.layers.rows.Joined`.
 
     Returns:
-        logits [B, T, V]: [:, t] scores the token that follows ids[:, :t + 1]; of joined texts, of
-        each place, [B * T, V].
+        logits [B, T, V]: [:, t] scores the token that follows ids[:, :t + 1]. For joined texts,
+        [B * T, V], one row for each position.
 
     Raises:
-        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
-            ones than `max_positions`.
+        ValueError: `config` is of another class, or the inputs have another form; or, with learned
+            positions, the inputs are longer than `max_positions`.
 
-    It trains with a plain `compile` and `fit` on elements (ids, labels [B, T]), the labels being
-    the texts without bos, with eos. `tfformer.generate` writes with it.
+    A plain `compile` and `fit` trains it on elements (ids, labels [B, T]). The labels are the texts
+    without bos and with eos. `tfformer.generate` generates text with it.
 
     Example:
         >>> model = LanguageModel(LanguageModelConfig.preset("test", vocabulary_size=17))
@@ -59,7 +59,7 @@ class LanguageModel(OneStack):
         """Floating-point operations of the forward pass, as `Transformer.flops`.
 
         Returns:
-            {"token"}: of a token.
+            {"token"}: the operations for one token.
         """
         output = 2 * self.config.d_model * self.config.vocabulary_size
         return {"token": super().flops()["token"] + output}

@@ -1,4 +1,4 @@
-"""The masked language model: a text with gaps in, logits of every token out."""
+"""The masked language model: from a text with masked tokens to logits for every position."""
 
 import keras
 from keras import ops
@@ -13,30 +13,31 @@ from tfformer.models.text_encoder import TextEncoder
 
 @keras.saving.register_keras_serializable("tfformer")
 class MaskedLanguageModel(TextEncoder):
-    """P(w_s | the text, in which w_s may be masked), by the encoder alone (Devlin et al. 2019).
+    """P(w_s | the text, in which w_s may be masked), by an encoder alone (Devlin et al. 2019).
 
         logits = W_out Encoder(Dropout(E[ids] sqrt(D) + PE))
 
-    The mask is bos (2), which no text has.
+    The mask token is bos (2), which occurs in no text.
 
     Args:
         config: a `MaskedLanguageModelConfig`.
 
     Call arguments:
-        inputs: integers [B, S], each row ending with eos (3); 0 is padding after them. Or {"ids":
-            these}; or {"ids": integers [B, S], "texts": integers [B, S]}, where a row has several
-            texts one behind the other: see `tfformer.layers.rows.Joined`; and with these perhaps
-            "asked" [N], the places b * S + s whose logits are wanted.
+        inputs: integers [B, S], each row ending with eos (3), then padded with 0. Or {"ids": the
+            same}. Or {"ids": integers [B, S], "texts": integers [B, S]}, if a row holds several
+            texts, one after the other: see `tfformer.layers.rows.Joined`. The last form may also
+            have "asked" [N]: the positions b * S + s whose logits are wanted.
 
     Returns:
-        logits [B, S, V]; of joined texts, of each place, [B * S, V], or of those asked for, [N, V].
+        logits [B, S, V]. For joined texts, [B * S, V], one row for each position; with "asked",
+        [N, V].
 
     Raises:
-        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
-            ones than `max_positions`.
+        ValueError: `config` is of another class, or the inputs have another form; or, with learned
+            positions, the inputs are longer than `max_positions`.
 
-    It trains with a plain `compile` and `fit` on elements (ids, labels [B, S]), the labels being
-    the tokens that were masked, and padding elsewhere.
+    A plain `compile` and `fit` trains it on elements (ids, labels [B, S]). The labels are the
+    masked tokens, and padding elsewhere.
 
     Example:
         >>> model = MaskedLanguageModel(MaskedLanguageModelConfig.preset("test", 17))
@@ -64,7 +65,7 @@ class MaskedLanguageModel(TextEncoder):
         return self.tied_logits(x if asked is None else ops.take(x, asked, axis=0))
 
     def embed(self, inputs, training=None):
-        """The vectors of texts, the mean over their tokens: ids [B, S] -> [B, D].
+        """The vectors of texts, each the mean over its tokens: ids [B, S] -> [B, D].
 
         Raises:
             ValueError: as a call.

@@ -1,4 +1,4 @@
-"""The non-autoregressive model: all tokens of a target at once."""
+"""The non-autoregressive model: computes all tokens of a target at once."""
 
 import keras
 from keras import ops
@@ -10,39 +10,40 @@ from tfformer.layers.rows import Padded
 from tfformer.layers.upsampling import Upsampling
 from tfformer.models.encoder_decoder import EncoderDecoder
 
-# The logit of what cannot be: its probability is 0, also of half precision.
+# The logit of an impossible id. Its probability is 0, also in half precision.
 NEVER = -1e4
 
 
 @keras.saving.register_keras_serializable("tfformer")
 class NonAutoregressive(EncoderDecoder):
-    """The Transformer whose decoder sees all places of the target, and writes them at once: T steps
-    that wait for each other become one (Gu et al. 2018).
+    """The Transformer whose decoder attends to all positions of the target and computes them at
+    once. One step replaces T sequential steps (Gu et al. 2018).
 
         memory = Encoder(Dropout(E_s[source] sqrt(D) + PE))
         logits = W_out Decoder(Dropout(x + PE), memory), not causal
 
-    With `decoding="mask-predict"`, x = E_t[target] sqrt(D), in which bos (2) stands for what is to
-    be written, and the number of tokens is predicted beside (Ghazvininejad et al. 2019). With
-    `"ctc"` and `"eos"`, x is the memory, split into k places for each (Libovický and Helcl 2018).
+    With `decoding="mask-predict"`, x = E_t[target] sqrt(D), where bos (2) marks the tokens to
+    predict; the model also predicts the number of tokens (Ghazvininejad et al. 2019). With `"ctc"`
+    and `"eos"`, x is the memory, with each state split into k positions (Libovický and Helcl 2018).
 
     Args:
         config: a `NonAutoregressiveConfig`.
 
     Call arguments:
-        inputs: {"source_ids": integers [B, S]}, which end with eos (3), 0 is padding after them;
-            with `"mask-predict"` also "target_ids": integers [B, T], tokens without eos, of which
-            some are bos, 0 is padding.
+        inputs: {"source_ids": integers [B, S]}, each row ending with eos (3), then padded with 0.
+            `"mask-predict"` needs "target_ids" too: integers [B, T], tokens without eos, some of
+            them bos, padded with 0.
 
     Returns:
-        Logits, with `"ctc"` and `"eos"` [B, k S, V] of the tokens at each place; behind a source, a
-        place is surely padding, id 0, the blank of CTC. With `"mask-predict"` [B, 1 + T, V]:
-        [:, 1 + t] of the token at place t, and [:, 0] of the target's length: id n + 1 + d means d
-        tokens more than the source has (of both, eos is not counted), |d| <= n.
+        Logits. With `"ctc"` and `"eos"`: [B, k S, V], of the token at each position. Positions
+        after the end of a source are padding with probability 1 (id 0, the blank of CTC). With
+        `"mask-predict"`: [B, 1 + T, V]; [:, 1 + t] is for the token at position t, and [:, 0] for
+        the length of the target. There, id n + 1 + d means d tokens more than the source, |d| <= n;
+        neither length counts eos.
 
     Raises:
-        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
-            ones than `max_positions`.
+        ValueError: `config` is of another class, or the inputs have another form; or, with learned
+            positions, the inputs are longer than `max_positions`.
 
     Example:
         >>> config = NonAutoregressiveConfig.preset("test", 17, max_length_difference=5)
@@ -69,7 +70,7 @@ class NonAutoregressive(EncoderDecoder):
 
     @property
     def places(self):
-        """Places of a target for each token of its source; 1 where they are as many as tokens."""
+        """Target positions for each source token; 1 for mask-predict, which predicts the length."""
         return 1 if self.upsampling is None else self.upsampling.factor
 
     def parts(self):
@@ -101,21 +102,21 @@ class NonAutoregressive(EncoderDecoder):
         return ops.concatenate([self.length_logits(memory, source.mask), logits], axis=1)
 
     def decode(self, target_ids, memory, memory_mask=None, training=None):
-        """target_ids [B, T], bos where a token is to be written, and memory [B, S, D] -> logits
-        [B, T, V]. Of mask-predict."""
+        """Mask-predict: target_ids [B, T], with bos at the tokens to predict, and memory [B, S, D]
+        -> logits [B, T, V]."""
         rows = Padded(padding_mask(target_ids))
         x = self._embed(self.target_embedding, self.target_positions, target_ids, rows)
         return self._written(x, memory, rows, Padded(memory_mask), training)
 
     def length_logits(self, memory, memory_mask=None):
-        """Of the target's length, [B, 1, V]: see `NonAutoregressive`. Of mask-predict."""
+        """Mask-predict: logits of the target's length, [B, 1, V]; see `NonAutoregressive`."""
         logits = self.length(memory, mask=memory_mask)
         others = self.config.target_vocabulary_size - 1 - self.config.num_lengths
         logits = ops.pad(logits, ((0, 0), (1, others)), constant_values=NEVER)
         return logits[:, None]
 
     def _all_places(self, memory, source, training):
-        """Logits [B, k S, V] of a memory [B, S, D]."""
+        """Ctc and eos: logits [B, k S, V] from a memory [B, S, D]."""
         k, size = self.config.upsampling, self.config.target_vocabulary_size
         mask = ops.repeat(source.mask, k, axis=1)  # [B, k S]
         x = self.target_positions(self.upsampling(memory))
@@ -124,7 +125,7 @@ class NonAutoregressive(EncoderDecoder):
         return ops.where(mask[:, :, None], logits, ops.cast(padding, logits.dtype))
 
     def _written(self, x, memory, rows, memory_rows, training):
-        """The decoder and the output layer: x [B, T, D] -> [B, T, V]."""
+        """Run the decoder and the output layer: x [B, T, D] -> [B, T, V]."""
         x = self.target_dropout(x, training=training)
         lie = {"rows": rows, "memory_rows": memory_rows}
         x = self.decoder(x, memory, training=training, causal=False, **lie)

@@ -1,4 +1,4 @@
-"""The base of the models of one stack: from the ids of a text to a state of each token."""
+"""The base class of the models with one stack: from the ids of a text to a state of each token."""
 
 import abc
 
@@ -14,18 +14,18 @@ from tfformer.models.configured import ConfiguredModel
 
 
 class OneStack(ConfiguredModel, abc.ABC):
-    """What the models of one stack have in common.
+    """A model with one stack, an encoder or a decoder.
 
         states = Stack(Dropout(E[ids] sqrt(D) + PE))
 
-    The stack is `encoder` or `decoder`, as the configuration's `HALF` says: a decoder that attends
-    to nothing but itself has the layers of an encoder, and is causal.
+    The configuration's `HALF` names the stack: `encoder` or `decoder`. A decoder without
+    cross-attention has the layers of an encoder, and is causal.
 
     Args:
         config: the configuration.
 
     Raises:
-        ValueError: `config` is none.
+        ValueError: `config` is of another class.
     """
 
     def __init__(self, config, **kwargs):
@@ -43,23 +43,23 @@ class OneStack(ConfiguredModel, abc.ABC):
 
     @abc.abstractmethod
     def make_head(self, config, dtype):
-        """Makes the layers behind the stack."""
+        """Make the layers after the stack."""
 
     @property
     def stack(self):
-        """The `Encoder` that is `encoder` or `decoder`."""
+        """The stack: the `Encoder` stored as `encoder` or `decoder`."""
         return getattr(self, self.config.HALF)
 
     def head(self):
-        """The layers behind the stack that have weights, by the part of the model."""
+        """The layers after the stack that have weights, grouped by part of the model."""
         return {"output": [self.output_projection]}
 
     def input_specs(self):
-        """What a call takes, as a `keras.InputSpec`: ids."""
+        """The input of a call as a `keras.InputSpec`: ids."""
         return keras.InputSpec(shape=(None, None), dtype="int32")
 
     def parts(self):
-        """What the model is made of: lists of layers by name, as `Transformer.parts`."""
+        """The parts of the model: lists of layers by name, as `Transformer.parts`."""
         return {
             "embeddings": [self.embedding, self.positions],
             self.config.HALF: [self.stack],
@@ -70,7 +70,7 @@ class OneStack(ConfiguredModel, abc.ABC):
         """Floating-point operations of the stack, as `Transformer.flops`.
 
         Returns:
-            {"token"}: of a token.
+            {"token"}: the operations for one token.
         """
         shapes = [matrix.shape for matrix in self.stack.matrices()]
         return {"token": 2 * sum(rows * columns for rows, columns in shapes)}
@@ -86,13 +86,13 @@ class OneStack(ConfiguredModel, abc.ABC):
         self.built = True
 
     def states(self, ids, training=None, rows=None):
-        """ids [B, S] -> a state of each, [B, S, D]; as `rows` have them, where they are given."""
+        """ids [B, S] -> a state of each token, [B, S, D], or in the layout of `rows`."""
         rows = rows or Padded(padding_mask(ids))
         x = self.positions(self.embedding(rows.pack(ids)), positions=rows.positions)
         x = self.dropout(x, training=training)
         return self.stack(x, causal=self.config.HALF == "decoder", training=training, rows=rows)
 
     def tied_logits(self, x):
-        """The output layer of a model that has an id for each column: [..., D] -> [..., V]."""
+        """The output layer of a model with one column for each id: [..., D] -> [..., V]."""
         tied = self.output_projection.tied
         return self.output_projection(x, embedding=self.embedding if tied else None)

@@ -1,4 +1,4 @@
-"""The recurrent encoder-decoder with attention, to compare the Transformer with."""
+"""The recurrent encoder-decoder with attention, a baseline for the Transformer."""
 
 import keras
 from keras import ops
@@ -15,21 +15,21 @@ from tfformer.models.encoder_decoder import EncoderDecoder
 
 @keras.saving.register_keras_serializable("tfformer")
 class Recurrent(ConfiguredModel):
-    """The encoder-decoder of Bahdanau et al. 2015, in the place of a `Transformer`: the same
-    inputs, logits, loss and searches. It is here to be compared, and is not exported.
+    """The encoder-decoder of Bahdanau et al. 2015, as a replacement for a `Transformer`. It has the
+    same inputs, logits, loss and searches. It serves as a baseline and cannot be exported.
 
     Args:
         config: a `RecurrentConfig`.
 
     Call arguments:
-        inputs: {"source_ids": integers [B, S], "target_ids": integers [B, T]}, as a `Transformer`
-            takes them.
+        inputs: {"source_ids": integers [B, S], "target_ids": integers [B, T]}, as for a
+            `Transformer`.
 
     Returns:
         logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1].
 
     Raises:
-        ValueError: `config` is none.
+        ValueError: `config` is of another class.
 
     Example:
         >>> model = Recurrent(RecurrentConfig.preset("test", 17))
@@ -39,7 +39,7 @@ class Recurrent(ConfiguredModel):
     """
 
     configuration = RecurrentConfig
-    # As a `Transformer`'s: an encoder sees the eos that ends a source.
+    # As in a `Transformer`: the encoder reads the eos at the end of a source.
     sees_eos = True
 
     def __init__(self, config, **kwargs):
@@ -76,7 +76,7 @@ class Recurrent(ConfiguredModel):
         self.build()
 
     def parts(self):
-        """What the model is made of, as `Transformer.parts`."""
+        """The parts of the model, as `Transformer.parts`."""
         embeddings = [self.source_embedding, self.target_embedding]
         return {
             "embeddings": embeddings[int(embeddings[0] is embeddings[1]) :],
@@ -85,7 +85,7 @@ class Recurrent(ConfiguredModel):
             "output": [self.output_projection],
         }
 
-    # Those of attention, 6 D for each pair of positions, come on top, and the first states, once a
+    # Not counted: attention, 6 D for each pair of positions, and the first states, once for each
     # sentence.
     flops = EncoderDecoder.flops
 
@@ -99,27 +99,27 @@ class Recurrent(ConfiguredModel):
         self.built = True
 
     def seen(self, source_ids):
-        """The source ids as the encoder sees them: all of them."""
+        """The source ids as the encoder reads them, without a change."""
         return source_ids
 
     def call(self, inputs, training=None):
         return self.with_attention(inputs, training)[0]
 
     def with_attention(self, inputs, training=None):
-        """What a call gives, and what each position attends to, float32 [B, 1, T, S], in a list, as
-        `Transformer.with_attention` has it for each layer."""
+        """The output of a call, and a list with the attention weights, float32 [B, 1, T, S]. It is
+        a list because `Transformer.with_attention` has one tensor for each layer."""
         memory = self.encode(inputs["source_ids"], training)
         return self.decode(inputs["target_ids"], memory, training)
 
     def encode(self, source_ids, training=None):
-        """source_ids [B, S] -> what the decoder needs of them, see `RecurrentDecoder.read`."""
+        """source_ids [B, S] -> the memory of the decoder, see `RecurrentDecoder.read`."""
         source_ids = ops.convert_to_tensor(source_ids)
         mask = padding_mask(source_ids)
         x = self.source_dropout(self.source_embedding(source_ids), training=training)
         return self.decoder.read(self.encoder(x, mask=mask, training=training), mask)
 
     def decode(self, target_ids, memory, training=None):
-        """target_ids [B, T] -> logits [B, T, V], and the attention, see `with_attention`."""
+        """target_ids [B, T] -> logits [B, T, V], and the attention weights of `with_attention`."""
         x = self.target_embedding(ops.convert_to_tensor(target_ids))
         x = self.target_dropout(x, training=training)
         x, attention = self.decoder(x, memory)
@@ -131,5 +131,5 @@ class Recurrent(ConfiguredModel):
         return self.output_projection(x, embedding=self.target_embedding if tied else None)
 
     def cross_attention_weights(self, inputs):
-        """What each position attends to, float32 [1, B, 1, T, S], for pictures."""
+        """The attention weights of each position, float32 [1, B, 1, T, S], for plots."""
         return ops.stack(self.with_attention(inputs)[1])

@@ -1,4 +1,4 @@
-"""The span reader: a question and a text in, logits of where the answer begins and ends out."""
+"""The span reader: from a question and a text to logits of the answer's begin and end."""
 
 import keras
 from keras import ops
@@ -8,33 +8,33 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.output import Dense
 from tfformer.models.text_encoder import TextEncoder
 
-IMPOSSIBLE = -1e9  # the logit of a place that is none of the text; its softmax is 0
+IMPOSSIBLE = -1e9  # the logit of a position outside the text; its softmax is 0
 
 
 @keras.saving.register_keras_serializable("tfformer")
 class SpanReader(TextEncoder):
-    """P(begin | question, text) and P(end | question, text), by the encoder alone (Devlin et al.
+    """P(begin | question, text) and P(end | question, text), by an encoder alone (Devlin et al.
     2019, section 4.2).
 
-        logits = Dropout(Encoder(Dropout(E[ids] sqrt(D) + PE))) W + b, at the places of the text
+        logits = Dropout(Encoder(Dropout(E[ids] sqrt(D) + PE))) W + b, at the positions of the text
 
     Args:
         config: a `SpanConfig`.
 
     Call arguments:
-        inputs: integers [B, S]: the question, eos (3), the text, eos; 0 is padding after them. Or
-            {"ids": these}.
+        inputs: integers [B, S]: the question, eos (3), the text, eos; then padded with 0. Or
+            {"ids": the same}.
 
     Returns:
-        logits float32 [B, 2, S], of the begin and of the end, the last token of the answer; -1e9
-        at places that are none of the text.
+        logits float32 [B, 2, S], of the answer's first token and of its last one; -1e9 at positions
+        outside the text.
 
     Raises:
-        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
-            ones than `max_positions`.
+        ValueError: `config` is of another class, or the inputs have another form; or, with learned
+            positions, the inputs are longer than `max_positions`.
 
-    It trains with a plain `compile` and `fit` on elements (ids, labels [B, 2]), with the loss
-    `PlaceCrossEntropy`: the labels are places, and 0, where no text begins, is none.
+    A plain `compile` and `fit` trains it on elements (ids, labels [B, 2]), with the loss
+    `PlaceCrossEntropy`. The labels are positions. 0 means no label, since no text begins there.
 
     Example:
         >>> model = SpanReader(SpanConfig.preset("test", vocabulary_size=17))
@@ -57,7 +57,7 @@ class SpanReader(TextEncoder):
 
 
 def in_text(ids):
-    """Which places of ids [B, S] are of the text, between the first eos and the second: [B, S]."""
+    """Which positions of ids [B, S] belong to the text, between first and second eos: [B, S]."""
     is_eos = ops.equal(ids, EOS)
     ended = ops.cumsum(ops.cast(is_eos, "int32"), axis=1)
     return ops.equal(ended, 1) & ops.logical_not(is_eos) & ops.not_equal(ids, PAD)

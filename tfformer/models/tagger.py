@@ -1,4 +1,4 @@
-"""The tagger: the ids of a text in, logits of a label of each place out."""
+"""The tagger: from the ids of a text to logits of a label for each position."""
 
 import keras
 
@@ -10,7 +10,7 @@ from tfformer.models.text_encoder import TextEncoder
 
 @keras.saving.register_keras_serializable("tfformer")
 class Tagger(TextEncoder):
-    """P(label of a place | text), by the encoder alone.
+    """P(label of a position | text), computed by an encoder alone.
 
         logits = Dropout(Encoder(Dropout(E[ids] sqrt(D) + PE))) W + b
 
@@ -18,18 +18,18 @@ class Tagger(TextEncoder):
         config: a `TaggerConfig`.
 
     Call arguments:
-        inputs: integers [B, S], each row ending with eos (3); 0 is padding after them. Or {"ids":
-            these}.
+        inputs: integers [B, S], each row ending with eos (3), then padded with 0. Or {"ids": the
+            same}.
 
     Returns:
         logits [B, S, C].
 
     Raises:
-        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
-            ones than `max_positions`.
+        ValueError: `config` is of another class, or the inputs have another form; or, with learned
+            positions, the inputs are longer than `max_positions`.
 
-    It trains with a plain `compile` and `fit` on elements (ids, labels [B, S]), with the loss
-    `LabelCrossEntropy`: the labels are 1 to C, and 0 is none.
+    A plain `compile` and `fit` trains it on elements (ids, labels [B, S]), with the loss
+    `LabelCrossEntropy`. The labels are 1 to C; 0 means no label.
 
     Example:
         >>> model = Tagger(TaggerConfig.preset("test", vocabulary_size=17, num_labels=5))

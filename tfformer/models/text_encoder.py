@@ -1,4 +1,4 @@
-"""The base of the encoder-only models: a text in, a state of each token."""
+"""The base class of the encoder-only models: from a text to a state of each token."""
 
 from keras import ops
 
@@ -6,15 +6,15 @@ from tfformer.models.one_stack import OneStack
 
 
 class TextEncoder(OneStack):
-    """What the encoder-only models have in common (Devlin et al. 2019, "BERT").
+    """An encoder-only model (Devlin et al. 2019, "BERT").
 
-    A text is read as the source of an encoder-decoder is: its ids, then eos; padding behind. A
-    subclass makes its head in `make_head`, and has `configuration`, the class of its `config`.
+    Its input has the form of an encoder-decoder's source: ids, then eos, then padding. A subclass
+    makes its head in `make_head` and sets `configuration`, the class of its `config`.
     """
 
     @staticmethod
     def _ids_of(inputs):
-        """The ids [B, S] of inputs that are these, or {"ids": these}."""
+        """The ids [B, S] from inputs that are ids or {"ids": ids}."""
         if isinstance(inputs, dict):
             if set(inputs) != {"ids"}:
                 raise ValueError(f'inputs must be ids [B, S] or {{"ids"}}, got {sorted(inputs)}')

@@ -1,4 +1,4 @@
-"""The Transformer: source ids and target ids in, logits of the next target token out."""
+"""The Transformer: from source ids and target ids to logits of the next target token."""
 
 import keras
 from keras import ops
@@ -22,21 +22,21 @@ class Transformer(EncoderDecoder):
 
     Call arguments:
         inputs: {"source_ids": integers [B, S], "target_ids": integers [B, T]}. A source ends with
-            eos (3), a target begins with bos (2); 0 is padding after them. With "source_places"
-            [N] and "target_places" [M], where the tokens stand (b * S + s and b * T + t,
-            ascending), padding is left out of all but attention, see `tfformer.layers.rows`;
-            a few places of padding may follow.
+            eos (3), a target begins with bos (2); both are padded with 0 at the end. The inputs may
+            also have "source_places" [N] and "target_places" [M], the positions of the tokens,
+            b * S + s and b * T + t, in ascending order. Then everything except attention skips the
+            padding, see `tfformer.layers.rows`. A few positions of padding may follow.
 
     Returns:
-        logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1]; of the
-        "target_places" alone, [M, V], if they are given.
+        logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1]. With
+        "target_places", [M, V], for those positions only.
 
     Raises:
-        ValueError: `config` is none; or other inputs are given, or, with learned positions, longer
-            ones than `max_positions`.
+        ValueError: `config` is of another class, or the inputs have another form; or, with learned
+            positions, the inputs are longer than `max_positions`.
 
-    It trains with a plain `compile` and `fit` on elements (inputs, labels [B, T]), the labels
-    being the targets without bos, with eos.
+    A plain `compile` and `fit` trains it on elements (inputs, labels [B, T]). The labels are the
+    targets without bos and with eos.
 
     Example:
         >>> model = Transformer(TransformerConfig.preset("test", source_vocabulary_size=17))
@@ -50,7 +50,7 @@ class Transformer(EncoderDecoder):
 
     def __init__(self, config, **kwargs):
         super().__init__(config, **kwargs)
-        # The sizes are all in the configuration, so the weights exist from the start.
+        # The configuration contains all sizes, so the weights can exist from the start.
         self.build()
 
     @property
@@ -70,15 +70,15 @@ class Transformer(EncoderDecoder):
         return self._decoded(x, memory, training, target, source, source_ids)
 
     def with_attention(self, inputs, training=None):
-        """What a call gives, and of each decoder layer what it attends to in the source, float32
-        [B, H, T, S]: for a loss that looks at it."""
+        """The output of a call, and for each decoder layer its cross-attention weights, float32
+        [B, H, T, S]. For a loss that depends on attention."""
         x, memory, target, source, source_ids = self._read(inputs, training)
         x, attention = self.decoder.with_attention(x, memory, training, target, source)
         return self._logits_of(x, attention, target, source_ids), attention
 
     def _read(self, inputs, training):
-        """What the decoder needs of the inputs of a call: the embedded target, the memory, the rows
-        of both, and the ids of the source."""
+        """Prepare the inputs of a call for the decoder: the embedded target, the memory, the rows
+        of target and source, and the source ids."""
         if not isinstance(inputs, dict) or not {"source_ids", "target_ids"} <= set(inputs):
             names = sorted(inputs) if isinstance(inputs, dict) else type(inputs).__name__
             raise ValueError(
@@ -105,7 +105,7 @@ class Transformer(EncoderDecoder):
         return self.target_dropout(x, training=training), memory, target, source, source_ids
 
     def _mixed(self, ids, weights, rows):
-        """The target where each token is the mean of k embeddings: ids and weights [B, T, k]."""
+        """The target where each token is a weighted mean of k embeddings: both are [B, T, k]."""
         mean = 0.0
         for n in range(ids.shape[-1]):
             x = self.target_embedding(rows.pack(ids[..., n]))
@@ -125,11 +125,11 @@ class Transformer(EncoderDecoder):
     ):
         """target_ids [B, T] and memory [B, S, D] -> logits [B, T, V], all positions at once.
 
-        With `Packed` rows of both, memory is [N, D] and the logits are [M, V]. A model that copies
-        needs source_ids [B, S] too.
+        If the rows of both are `Packed`, memory is [N, D] and the logits are [M, V]. A model that
+        copies needs source_ids [B, S] too.
 
         Raises:
-            ValueError: the model copies, and there are no source_ids.
+            ValueError: the model copies and source_ids is missing.
         """
         rows = rows or Padded(padding_mask(target_ids))
         memory_rows = memory_rows or Padded(memory_mask)
@@ -146,7 +146,7 @@ class Transformer(EncoderDecoder):
         return self.logits(x)
 
     def _logits_of(self, x, attention, rows, source_ids):
-        """The logits of the decoder's states, and of what each of its layers attends to."""
+        """The logits from the decoder's states and the cross-attention weights of its layers."""
         if not self.output_projection.reads_source:
             return self.logits(x)
         attention = self._last(attention, rows)
@@ -154,30 +154,30 @@ class Transformer(EncoderDecoder):
 
     @staticmethod
     def _last(attention, rows):
-        """The mean over the heads of the last layer's attention, [B, T, S]; [N, S] of `Packed`
-        rows."""
+        """The last layer's attention weights, averaged over the heads: [B, T, S], or [N, S] for
+        `Packed` rows."""
         return rows.merge_heads(ops.mean(attention[-1], axis=1, keepdims=True))
 
     def decode_step(self, ids, position, projected_memory, memory_mask, cache, source_ids=None):
-        """One position of W targets a sentence, over a cache of those before.
+        """Decode one position of W targets for each sentence, with a cache of earlier positions.
 
         Args:
             ids: [B, W], the tokens at `position`.
             position: an integer or scalar tensor, 0 for bos.
             projected_memory: `model.decoder.project_memory(memory)`.
             memory_mask: boolean [B, S], True = token, or None.
-            cache: `model.decoder.empty_cache(B, W)`, or what the step before gave.
-            source_ids: integers [B, S], which a model that copies needs.
+            cache: `model.decoder.empty_cache(B, W)`, or the cache that the previous step returned.
+            source_ids: integers [B, S], required for a model that copies.
 
         Returns:
-            logits [B, W, V] of the position after, and the grown cache.
+            logits [B, W, V] of the next position, and the cache with this position added.
 
         Raises:
-            ValueError: the model copies, and there are no source_ids; or `position` is beyond
+            ValueError: the model copies and source_ids is missing; or `position` is beyond
                 `max_positions`.
         """
         x = self.target_embedding(ids)
-        # Positions run along axis 1, where the beams are here: [B, W, D] -> [B * W, 1, D].
+        # Positions must be on axis 1, where the beams are: [B, W, D] -> [B * W, 1, D].
         shape = ops.shape(x)
         x = ops.reshape(x, (-1, 1, self.config.d_model))  # [B * W, 1, D]
         x = ops.reshape(self.target_positions(x, start=position), shape)  # [B, W, D]
@@ -190,8 +190,8 @@ class Transformer(EncoderDecoder):
     def logits(self, x, attention=None, source_ids=None):
         """The output layer: [..., D] -> [..., V].
 
-        One that copies reads also what each row attends to, float32 [..., S], and the ids that
-        stand there, integers that broadcast to [..., S].
+        A layer that copies also needs the attention weights of each row, float32 [..., S], and the
+        source ids, integers that broadcast to [..., S].
         """
         embedding = self.target_embedding if self.output_projection.tied else None
         if not self.output_projection.reads_source:
@@ -202,24 +202,24 @@ class Transformer(EncoderDecoder):
 
     @staticmethod
     def _given(source_ids):
-        """The ids as a tensor; a ValueError if there are none."""
+        """The ids as a tensor; a ValueError if they are missing."""
         if source_ids is None:
             raise ValueError("source_ids must be given to a model with copy=True, got None")
         return ops.convert_to_tensor(source_ids)
 
     def cross_attention_weights(self, inputs):
-        """The decoder's attention to the source, for pictures: float32 [N, B, H, T, S].
+        """The cross-attention weights of the decoder, for plots: float32 [N, B, H, T, S].
 
         Row t belongs to the prediction of the token after target_ids[:, t].
         """
         return ops.stack(self.with_attention(inputs)[1])
 
     def mixture(self, inputs):
-        """What a model with `copy` mixes at each position, for pictures: a `Mixture` of [B, T].
+        """The parts that a model with `copy` mixes at each position, for plots: a `Mixture` [B, T].
 
         Position t belongs to the prediction of the token after target_ids[:, t]. Its attention is
-        the mean over the heads of the last layer of `cross_attention_weights`, and the logarithm of
-        its probabilities are the logits of a call.
+        the last layer of `cross_attention_weights`, averaged over the heads. The logarithm of its
+        probabilities equals the logits of a call.
 
         Raises:
             ValueError: the model does not copy.

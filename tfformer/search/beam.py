@@ -1,4 +1,4 @@
-"""Beam search: the best of W hypotheses that are extended side by side."""
+"""Beam search: extends the W best hypotheses of a sentence, one token at a time."""
 
 import dataclasses
 import functools
@@ -28,7 +28,7 @@ from tfformer.search.rules import (
     penalise_repetition,
 )
 
-# What can be kept, and under which names the history has it.
+# What `keep` can name, and the names of these values in the history.
 KEPT = {
     "token_log_probs": ("token_log_probs",),
     "alignment": ("alignment",),
@@ -58,51 +58,53 @@ def beam_search(
     xla=False,
     prompt=None,
 ):
-    """The best of W hypotheses that are extended side by side.
+    """Extends the W best hypotheses of each sentence, one token at a time.
 
-    A finished hypothesis stays among the W and does not grow. A sentence is settled when
-    its `num_results` best hypotheses are finished and no open one can still overtake them: an open
-    log-probability can only fall, so log P / penalty(max_length) is the best it can come to.
+    A finished hypothesis keeps its beam but does not grow. A sentence is settled when its
+    `num_results` best hypotheses are finished and no open one can overtake them. An open
+    log-probability can only fall, so log P / penalty(max_length) is an upper bound of its score.
 
-    What is None costs nothing; a number may be a tensor. `alpha`, `penalty_form` and `coverage` are
-    second names of `length_penalty`, `length_penalty_form` and `coverage_penalty`.
+    Options left at None add no operations. A number may be a tensor. `alpha`, `penalty_form` and
+    `coverage` are second names of `length_penalty`, `length_penalty_form` and `coverage_penalty`.
 
     Args:
         step, state: see `tfformer.search`.
         batch_size: B, an integer or a scalar tensor.
-        max_length: the longest sequence, eos counted; one for all or int32 [B].
+        max_length: the maximum length of a sequence, including eos: one number, or int32 [B].
         beam_width: W. Default 4.
-        length_penalty: alpha, not negative; 0 is none. Default 0.6.
+        length_penalty: alpha, not negative; 0 means no penalty. Default 0.6.
         length_penalty_form: `"gnmt"` (default) or `"power"`.
-        num_results: how many of the W are wanted, an integer; fewer end the search earlier.
-            Default: all.
-        prefix: int32 [B, P], P >= 1, padded with 0: tokens that a row must begin with; they count
-            as found. Default: none.
+        num_results: how many of the W hypotheses to return, an integer. A smaller number ends the
+            search earlier. Default: all.
+        prefix: int32 [B, P], P >= 1, padded with 0: the first tokens of each result, which become
+            part of it. Default: none.
         skip: boolean [B], rows that are not searched: length 0, score 0. Default: none.
-        min_length: the shortest sequence, eos counted. `max_length` and `prefix` count for more.
-            Default 0.
-        coverage_penalty: beta, not negative: beta * sum_s log(min(attention that source token s
-            has had, 1)) is added to a score (Wu et al. 2016, equation 14). The step function must
-            give its attention, and `source_mask` is needed. Default None.
+        min_length: the minimum length of a sequence, including eos. `max_length` and `prefix` take
+            precedence. Default 0.
+        coverage_penalty: beta, not negative. beta * sum_s log(min(total attention on source token
+            s, 1)) is added to a score (Wu et al. 2016, equation 14). The step function must return
+            its attention, and `source_mask` is required. Default None.
         repetition_penalty: at least 1; see `penalise_repetition`. Default None.
-        no_repeat_ngram: n, in [0, 8]: no n tokens in a row come twice. 0 is no rule. Default None.
-        source_mask: boolean [B, S], True = token; with `coverage_penalty`.
-        keep: what to keep: any of `"token_log_probs"`; `"alignment"`, for which the step function
-            must give its attention; and `"steps"`, what stood in all beams after each step.
+        no_repeat_ngram: n, in [0, 8]: no n consecutive tokens occur twice. 0 sets no rule. Default
+            None.
+        source_mask: boolean [B, S], True = token; for `coverage_penalty`.
+        keep: the values to keep, any of: `"token_log_probs"`; `"alignment"`, for which the step
+            function must return its attention; and `"steps"`, all beams after each step.
             Default: none.
-        xla: whether XLA compiles the loop (`search_by_doubling` in place of `search_in_blocks`),
-            for a step function that it can compile. Default False.
-        prompt: int32 [B, P], padded with 0 on the left: what the search begins after, in place of
-            bos; it is no part of what is found. The cache of `state` has room for its P positions
-            and holds all but the last, in the first beam of each sentence. Default: bos.
+            Default: none.
+        xla: whether XLA compiles the loop (`search_by_doubling` instead of `search_in_blocks`). XLA
+            must be able to compile the step function. Default False.
+        prompt: int32 [B, P], padded with 0 on the left. The search continues it instead of bos, and
+            results do not include it. The cache of `state` has P positions and contains all tokens
+            but the last, in the first beam of each sentence. Default: bos.
 
     Returns:
-        A `SearchResult` of W = `num_results`.
+        A `SearchResult` with W = `num_results`.
 
     Raises:
         ValueError: an option breaks its rule, or is given by both of its names; `source_mask` is
-            missing with `coverage_penalty`, the step does not give its attention, or the prompt is
-            not [B, P].
+            missing with `coverage_penalty`; the step does not return its attention; or the prompt
+            is not [B, P].
 
     Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
         >>> after = tf.constant([0, 0, 5, 0, 3, 4])
@@ -141,10 +143,10 @@ def beam_search(
 
 @dataclasses.dataclass(frozen=True)
 class Beam:
-    """The rules of one beam search: the arguments of `beam_search` by the same names.
+    """The rules of one beam search: the arguments of `beam_search`, under the same names.
 
     width: W.
-    wanted: how many of the W are asked for.
+    wanted: how many of the W to return.
     first: the last position of the prompt, 0 for bos.
     """
 
@@ -160,7 +162,7 @@ class Beam:
     first: int
 
     def check(self, max_length, source_mask):
-        """A ValueError for a number that breaks a rule; tensors are checked by whoever serves."""
+        """Raises a ValueError for a number that breaks a rule. The service checks tensors."""
         check(
             max_length,
             beam_width=(self.width, 1),
@@ -190,14 +192,14 @@ class Beam:
 
     @property
     def num_candidates(self):
-        """Among so many tokens W are allowed: pad and bos never are, eos not too early."""
+        """How many tokens to take so that W are allowed; pad, bos and an early eos are not."""
         return self.width + (3 if self.no_early_eos else 2)
 
     def penalty(self, length):
         return hypotheses.length_penalty(length, self.length_penalty, self.length_penalty_form)
 
     def start(self, batch_size, skip, given, prompt):
-        """All W begin alike; only the first counts, or the beam would be W copies of one."""
+        """All W beams start equal. Only the first counts, or all beams would stay equal."""
         log_probs = tf.where(tf.range(self.width) == 0, 0.0, IMPOSSIBLE)
         log_probs = tf.tile(log_probs[None], [batch_size, 1])
         kept = [name for kind in self.keep for name in KEPT[kind]]
@@ -208,17 +210,17 @@ class Beam:
         return h._replace(coverage=tf.zeros(shape))
 
     def settled(self, h):
-        """Boolean [B]: nothing that is still to come can change what is returned."""
+        """Boolean [B]: no further step can change the results."""
         hope = tf.reduce_max(tf.where(h.finished, IMPOSSIBLE, h.log_probs), axis=1)
         hope /= h.given["final_penalty"]
-        # The hypotheses are in order, so the first `wanted` are those to beat.
+        # The hypotheses are sorted, so an open one must overtake the first `wanted`.
         open_ones = h.finished | (h.log_probs == IMPOSSIBLE)
         closed = tf.reduce_all(open_ones[:, : self.wanted], axis=1)
         return closed & ((h.scores[:, self.wanted - 1] > hope) | (hope == IMPOSSIBLE))
 
     def advance(self, step, position, h, state):
-        """One position: the hypotheses one token longer, and the cache."""
-        # 1. The model's opinion of every next token.
+        """Run one position: returns the hypotheses with one more token, and the cache."""
+        # 1. The model's logits of every next token.
         logits, cache, attention = step(h.ids, position, h.visible(), state)
         logits = tf.cast(logits, tf.float32)
         if attention is None and (self.coverage_penalty is not None or "alignment" in self.keep):
@@ -226,17 +228,17 @@ class Beam:
                 "coverage_penalty and keep='alignment' need a step that gives its attention, "
                 "got None"
             )
-        # 2. The few likeliest of each hypothesis, and what they add to its log-probability.
+        # 2. The most probable tokens of each hypothesis, and the log-probabilities that they add.
         tokens, gains = self.candidates(logits, position, h)
         if self.coverage_penalty is not None:
             h = h._replace(coverage=h.coverage + tf.where(h.finished[..., None], 0.0, attention))
-        # 3. Every continuation of every hypothesis, by score.
+        # 3. The score of every continuation of every hypothesis.
         totals = h.log_probs[:, :, None] + gains  # [B, W, n]
         lengths = h.lengths + tf.cast(~h.finished, tf.int32)
         scores = totals / self.penalty(tf.maximum(lengths, 1))[:, :, None]
         if self.coverage_penalty is not None:
             scores += self.coverage(h)[:, :, None]
-        # 4. The W best of all.
+        # 4. The W best continuations.
         count = tokens.shape[2] or tf.shape(tokens)[2]
         in_one_row = [-1, self.width * count]
         scores, chosen = tf.math.top_k(tf.reshape(scores, in_one_row), k=self.width)  # [B, W]
@@ -246,7 +248,7 @@ class Beam:
             return tf.gather(tf.reshape(candidates, in_one_row), chosen, batch_dims=1)  # [B, W]
 
         token = of_chosen(tokens)
-        # 5. Each takes over what its parent was.
+        # 5. Each new hypothesis takes over the values of its parent.
         values = {"token_ids": token}
         if "token_log_probs" in self.keep:
             values["token_log_probs"] = of_chosen(gains)
@@ -254,7 +256,7 @@ class Beam:
             attended = tf.argmax(attention, axis=-1, output_type=tf.int32)
             values["alignment"] = tf.gather(attended, parents, batch_dims=1)
         if "steps" in self.keep:
-            # What a settled sentence goes through depends on those that are not, beside it.
+            # A settled sentence still runs while others are open. These steps are not recorded.
             goes_on = tf.cast(~self.settled(h), tf.int32)[:, None]
             values |= {"parents": (1 + parents) * goes_on, "scores": scores}
         h = h._replace(lengths=lengths).descend(parents).write(position + 1, **values)
@@ -267,16 +269,16 @@ class Beam:
         return h, cache
 
     def coverage(self, h):
-        """The coverage penalty of each hypothesis, [B, W]; a skipped row has none."""
+        """The coverage penalty of each hypothesis, [B, W]; 0 for a skipped row."""
         counts = h.given["source_mask"][:, None] & (~h.finished | (h.lengths > 0))[..., None]
         return coverage_scores(h.coverage, counts, self.coverage_penalty)
 
     def candidates(self, logits, position, h):
-        """Tokens and their log-probabilities, [B, W, n], among them the W likeliest allowed."""
+        """Tokens and their log-probabilities, [B, W, n]; they include the W most probable ones."""
         if self.repetition_penalty is not None:
             logits = penalise_repetition(logits, h.paths(), self.repetition_penalty)
         values, tokens = likeliest(logits, self.num_candidates)
-        # log softmax of these alone; the first of them is the maximum that keeps exp in its range.
+        # log softmax of these tokens only. The first is the maximum, which avoids overflow in exp.
         top = values[..., :1]
         normaliser = top + tf.math.log(tf.reduce_sum(tf.exp(logits - top), -1, keepdims=True))
         if self.no_repeat_ngram is not None:
@@ -289,10 +291,11 @@ class Beam:
         return self._or_only(tokens, gains, logits, normaliser, position, h)
 
     def _or_only(self, tokens, gains, logits, normaliser, position, h):
-        """The candidates; where only one token can follow, it is the first and the others are none.
+        """The candidates; if only one token can follow, it is the first and the others are
+        impossible.
 
-        That is eos at the end, the prefix's token at the beginning, and padding, which costs
-        nothing, after eos.
+        This token is eos at the last position, the token of the prefix at the beginning, and
+        padding with log-probability 0 after eos.
         """
         position = self._since_prompt(position)
         last = (position >= h.given["limit"] - 1)[:, None]
@@ -311,5 +314,5 @@ class Beam:
         return tokens, tf.where(single[..., None], lone, gains)
 
     def _since_prompt(self, position):
-        """A position counted from the prompt's last, 0 for the first token that is found."""
+        """The position counted from the prompt's end: 0 for the first token of the result."""
         return position - self.first if tf.is_tensor(self.first) or self.first else position

@@ -1,4 +1,4 @@
-"""Exhaustive search: every sequence there is, which beam search approximates."""
+"""Exhaustive search: scores every possible sequence, the reference for beam search."""
 
 import tensorflow as tf
 
@@ -22,18 +22,18 @@ def exhaustive_search(
     *,
     prompt=None,
 ):
-    """Every sequence there is, scored: what beam search approximates. For tiny vocabularies.
+    """Score every possible sequence, which beam search approximates. For tiny vocabularies.
 
     Args:
-        step, state: see `tfformer.search`. Each prefix is a sentence of its own here, with W = 1.
+        step, state: see `tfformer.search`. Here each prefix counts as one sentence, with W = 1.
         batch_size: B.
         max_length: T, an integer; there are about (V - 3)^(T - 1) sequences, at most 1,000,000.
         length_penalty, length_penalty_form: as in `beam_search`.
         num_results: how many of the best to return. Default 1.
-        prompt: int32 [B, P], what each sequence begins after, as in `beam_search`. Default: bos.
+        prompt: int32 [B, P], continued by each sequence, as in `beam_search`. Default: bos.
 
     Returns:
-        A `SearchResult` of W = `num_results`.
+        A `SearchResult` with W = `num_results`.
 
     Raises:
         ValueError: an option breaks its rule, the prompt is not [B, P], or there are more than
@@ -52,7 +52,7 @@ def exhaustive_search(
     OPTIONS["length_penalty_form"].checked(length_penalty_form)
     prompt = prompt_ids(tf.fill([batch_size, 1], BOS) if prompt is None else prompt, batch_size)
     first = (prompt.shape[1] or tf.shape(prompt)[1]) - 1
-    prefixes, known = prompt[:, None, -1:], prompt != PAD  # what is known of [B, P]
+    prefixes, known = prompt[:, None, -1:], prompt != PAD  # the real tokens of [B, P]
     log_probs = tf.zeros([batch_size, 1])
     found_ids, found_log_probs, found_lengths = [], [], []
     for position in range(max_length):
@@ -64,7 +64,7 @@ def exhaustive_search(
         size, count = logits.shape[-1], prefixes.shape[1]
         gains = allowed_log_probs(logits, position, max_length)
         gains = tf.reshape(gains, [batch_size, count, size])  # [B, N, V]
-        # Every open prefix can end here ...
+        # Every open prefix can end here,
         ended = tf.pad(prefixes[:, :, 1:], [[0, 0], [0, 0], [0, 1]], constant_values=EOS)
         padding = max_length - 1 - position
         found_ids.append(tf.pad(ended, [[0, 0], [0, 0], [0, padding]], constant_values=PAD))
@@ -72,7 +72,7 @@ def exhaustive_search(
         found_lengths.append(tf.fill(tf.shape(log_probs), position + 1))
         if position == max_length - 1:
             break
-        # ... or go on with every other token.
+        # or continue with every other token.
         others = [v for v in range(size) if v not in (PAD, BOS, EOS)]
         if count * len(others) > 1_000_000:
             raise ValueError(
@@ -90,7 +90,7 @@ def exhaustive_search(
 
 
 def _best(token_ids, log_probs, lengths, count, alpha, form):
-    """The `count` best of N sequences a sentence, as a `SearchResult`."""
+    """The `count` best of a sentence's N sequences, as a `SearchResult`."""
     size = token_ids.shape[1]
     if size is not None and count > size:
         raise ValueError(f"num_results must be at most {size}, all that there are, got {count}")
@@ -102,7 +102,7 @@ def _best(token_ids, log_probs, lengths, count, alpha, form):
 
 
 def _branch(state, count):
-    """The state of each sentence `count` times, with room for another position."""
+    """The state of each sentence, repeated `count` times, with one more position."""
 
     def one_more(leaf):
         return tf.pad(leaf, [[0, 0]] * (leaf.shape.rank - 2) + [[0, 1], [0, 0]])

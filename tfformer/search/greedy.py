@@ -1,5 +1,5 @@
-"""Greedy search: the most probable token at each step; and the search of one hypothesis that it
-shares with sampling."""
+"""Greedy search: takes the most probable token at each step. Sampling shares its search of one
+hypothesis."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from tfformer.search.hypotheses import (
 from tfformer.search.loop import search_in_blocks
 from tfformer.search.rules import allowed_log_probs, ban_ngrams, penalise_repetition
 
-# Of the newest tokens so many are looked at for what ends a sequence besides eos.
+# The maximum number of newest tokens that `stop` receives.
 RECENT = 32
 
 
@@ -36,28 +36,28 @@ def greedy_search(
     stop=None,
     force_eos=True,
 ):
-    """The most probable token at each step.
+    """Takes the most probable token at each step.
 
     Args:
         step, state: see `tfformer.search`.
         batch_size: B, an integer or a scalar tensor.
-        max_length: the longest sequence, eos counted; one for all or int32 [B].
+        max_length: the maximum length of a sequence, including eos: one number, or int32 [B].
         skip: boolean [B], rows that are not searched: length 0, score 0. Default: none.
-        min_length: the shortest sequence, eos counted. Default 0.
-        prompt: int32 [B, P], what the search begins after, as in `beam_search`. Default: bos.
+        min_length: the minimum length of a sequence, including eos. Default 0.
+        prompt: int32 [B, P], continued by the search, as in `beam_search`. Default: bos.
         repetition_penalty, no_repeat_ngram: as in `beam_search`. Default: none.
-        stop: a function of the newest tokens, int32 [B, n] with n at most 32, that gives boolean
-            [B]: True ends a sequence there, without eos. Default: eos alone ends one.
+        stop: a function of the newest tokens, int32 [B, n] with n at most 32, that returns boolean
+            [B]. True ends a sequence there, without eos. Default: only eos ends a sequence.
         force_eos: whether a sequence that reaches `max_length` must end with eos. If False, the
-            model chooses its last token too: one without eos was cut. Default True.
+            model chooses its last token too; without eos the sequence is cut. Default True.
 
     Returns:
         A `SearchResult` with W = 1 and without a length penalty.
 
     Raises:
-        ValueError: `max_length` is no integer of at least 1, `min_length` or `batch_size` none of
-            at least 0, `no_repeat_ngram` none in [0, 8], `repetition_penalty` is below 1, or the
-            prompt is not [B, P].
+        ValueError: `max_length` is not an integer of at least 1, `min_length` or `batch_size` is
+            not an integer of at least 0, `no_repeat_ngram` is not in [0, 8], `repetition_penalty`
+            is below 1, or the prompt is not [B, P].
 
     Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
         >>> after = tf.constant([0, 0, 5, 0, 3, 4])
@@ -76,7 +76,7 @@ def greedy_search(
 
 
 class Rules(NamedTuple):
-    """The rules of a search of one hypothesis: the arguments of `greedy_search` by these names."""
+    """The rules of a search of one hypothesis: arguments of `greedy_search`, by the same names."""
 
     min_length: int = 0
     repetition_penalty: float | None = None
@@ -85,7 +85,7 @@ class Rules(NamedTuple):
     force_eos: bool = True
 
     def check(self, max_length):
-        """A ValueError for a number that breaks a rule; tensors are checked by whoever serves."""
+        """Raises a ValueError for a number that breaks a rule. The service checks tensors."""
         check(max_length, min_length=(self.min_length, 0))
         check_rules(
             max_length,
@@ -94,8 +94,8 @@ class Rules(NamedTuple):
         )
 
     def log_probs(self, logits, position, found, h):
-        """log P of each next token, float32 [B, 1, V], -inf for what may not follow; `found` tokens
-        have been since the prompt."""
+        """log P of each next token, float32 [B, 1, V]; -inf for a token that is not allowed.
+        `found` is the number of tokens since the prompt."""
         logits = tf.cast(logits, tf.float32)
         if self.repetition_penalty is not None:
             logits = penalise_repetition(logits, h.paths(), self.repetition_penalty)
@@ -106,7 +106,7 @@ class Rules(NamedTuple):
         return gains
 
     def ended(self, position, h, first):
-        """The hypotheses, of which those are finished that the token after a position ends."""
+        """The hypotheses; finished where the token after `position` completes a stop."""
         if self.stop is None:
             return h
         begin = tf.maximum(first + 1, position + 2 - RECENT)
@@ -115,7 +115,8 @@ class Rules(NamedTuple):
 
 
 def search_one(step, state, batch_size, max_length, choose, skip, prompt, rules):
-    """One hypothesis a sentence, by the token that `choose(log_probs [B, 1, V], t, rows)` picks."""
+    """Search one hypothesis for each sentence. `choose(log_probs [B, 1, V], t, rows)` returns the
+    next token."""
     check(max_length, batch_size=(batch_size, 0))
     rules.check(max_length)
     prompt = None if prompt is None else prompt_ids(prompt, batch_size)

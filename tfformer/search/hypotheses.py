@@ -1,4 +1,4 @@
-"""What a search knows of its hypotheses, and what it gives back."""
+"""The hypotheses of a search, and its result."""
 
 from typing import NamedTuple
 
@@ -9,16 +9,16 @@ from tfformer.config import BOS, PAD
 from tfformer.search.options import LARGEST_NGRAM, OPTIONS, PENALTY_FORMS
 
 IMPOSSIBLE = float("-inf")
-FRACTIONS = ("temperature", "top_p")  # numbers beside the options of the table
+FRACTIONS = ("temperature", "top_p")  # numbers that are not in the table of options
 
 
 class SearchSteps(NamedTuple):
-    """What stood in each of W beams after each of T steps: the tree that a search has gone through.
+    """The content of each of W beams after each of T steps: the search tree.
 
-    token_ids: int32 [B, T, W], the newest token; 0 once a hypothesis is finished.
-    parents: int32 [B, T, W], the beam of the step before that a hypothesis goes on; -1 where a
-        sentence took no step, for it was settled: its tokens and scores are 0 then.
-    scores: float32 [B, T, W], by which they are in order; -inf in a beam that nothing fills.
+    token_ids: int32 [B, T, W], the newest token; 0 after a hypothesis is finished.
+    parents: int32 [B, T, W], the beam of the previous step that a hypothesis continues; -1 if a
+        settled sentence took no step. Its tokens and scores are then 0.
+    scores: float32 [B, T, W], the sort key of the beams; -inf in an empty beam.
     """
 
     token_ids: tf.Tensor
@@ -27,17 +27,18 @@ class SearchSteps(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """What a search found, best first. W is 1 for the searches that follow one hypothesis.
+    """The result of a search, best hypothesis first. W is 1 for searches of one hypothesis.
 
-    token_ids: int32 [B, W, T], each ending with eos, padding after it.
-    scores: float32 [B, W], log_probs / penalty(lengths), and the coverage penalty if there is one.
+    token_ids: int32 [B, W, T], each ending with eos, then padding.
+    scores: float32 [B, W], log_probs / penalty(lengths), plus the coverage penalty if it is on.
     log_probs: float32 [B, W].
-    lengths: int32 [B, W], eos counted.
-    token_log_probs: float32 [B, W, T], 0 at padding: their sum is log_probs. Or None.
-    alignment: int32 [B, W, T], the source position that each token attends to most. Or None.
+    lengths: int32 [B, W], including eos.
+    token_log_probs: float32 [B, W, T], 0 at padding; their sum is log_probs. Or None.
+    alignment: int32 [B, W, T], the source position with the most attention from each token. Or
+        None.
     steps: `SearchSteps`. Or None.
 
-    A beam that no sequence fills (there are fewer of them than beams) has length 0 and score -inf.
+    If there are fewer sequences than beams, an empty beam has length 0 and score -inf.
     """
 
     token_ids: tf.Tensor
@@ -50,21 +51,21 @@ class SearchResult(NamedTuple):
 
 
 class Hypotheses(NamedTuple):
-    """W hypotheses for each of B sentences, in C positions: those of the prompt, which is bos
-    alone unless another is given, and one for each token since.
+    """W hypotheses for each of B sentences, over C positions. The positions are those of the prompt
+    (only bos by default), and one for each later token.
 
     ids: int32 [B, W], the newest token.
     log_probs: float32 [B, W].
-    scores: float32 [B, W], by which they are in order.
-    lengths: int32 [B, W], eos counted.
+    scores: float32 [B, W], the sort key.
+    lengths: int32 [B, W], including eos.
     finished: boolean [B, W].
-    ancestors: int32 [B, W, C]; [b, w, c] is the beam that at position c had the token of
-        hypothesis w there, which at its newest position is w; -1 where there is none: padding of
-        a prompt, or a position to come. (A picture: docs/guide/search.md.)
-    history: {"token_ids": [B, C, W], ...}, what was in each beam; a hypothesis finds its own by
-        its ancestors.
-    coverage: float32 [B, W, S], the attention that each source token has had, or ().
-    given: {name: [B, ...]}, what the request says of each sentence.
+    ancestors: int32 [B, W, C]; [b, w, c] is the beam that held, at position c, the token of
+        hypothesis w. At the newest position it is w. -1 means none: padding of a prompt, or a
+        future position. (A picture: docs/guide/search.md.)
+    history: {"token_ids": [B, C, W], ...}, the values in each beam. A hypothesis finds its own
+        values by its ancestors.
+    coverage: float32 [B, W, S], the total attention on each source token, or ().
+    given: {name: [B, ...]}, the request's values for each sentence.
     """
 
     ids: tf.Tensor
@@ -79,11 +80,11 @@ class Hypotheses(NamedTuple):
 
     @classmethod
     def start(cls, batch_size, width, log_probs, skip, given, kept=(), prompt=None):
-        """The prompt in each beam, or bos.
+        """Start with the prompt, or bos, in each beam.
 
         Args:
             batch_size, width, log_probs, given: B, W, and two of the attributes above.
-            skip: boolean [B], sentences that are finished before they begin, or None.
+            skip: boolean [B], sentences that are finished from the start, or None.
             kept: names of the history besides "token_ids".
             prompt: int32 [B, P], padded on the left, or None.
         """
@@ -92,10 +93,10 @@ class Hypotheses(NamedTuple):
             ids = tf.fill([batch_size, width], BOS)
             token_ids, ancestors = ids[:, None], own
         else:
-            ids = tf.tile(prompt[:, -1][:, None], [1, width])  # W stays known where P is not
+            ids = tf.tile(prompt[:, -1][:, None], [1, width])  # keeps W static if P is unknown
             token_ids = tf.tile(prompt[:, :, None], [1, 1, width])
-            # What was computed of a prompt stands in the first beam, for all; its last token is
-            # yet to be, by each hypothesis for itself.
+            # The prompt's cached values are in the first beam, for all hypotheses. The step of its
+            # last token is still to come, for each hypothesis by itself.
             before = tf.where(prompt[:, None, :-1] == PAD, -1, 0)
             ancestors = tf.concat([tf.tile(before, [1, width, 1]), own], axis=2)  # [B, W, P]
         if skip is None:
@@ -121,22 +122,22 @@ class Hypotheses(NamedTuple):
 
     @property
     def newest(self):
-        """The last position of the prompt, before the first step: an integer where it is known."""
+        """The last position of the prompt, before the first step: an integer if it is known."""
         size = self.ancestors.shape[2]
         return tf.shape(self.ancestors)[2] - 1 if size is None else size - 1
 
     @property
     def width(self):
-        """W, an integer where it is known, else a tensor."""
+        """W, an integer if it is known, else a tensor."""
         return self.ids.shape[1] or tf.shape(self.ids)[1]
 
     def visible(self):
-        """Whether hypothesis w may attend to what stands in beam v at position c, for its own
-        ancestors alone: boolean [B, W, C, W], [b, w, c, v]."""
+        """Whether hypothesis w may attend to beam v at position c, which it may if v is its
+        ancestor: boolean [B, W, C, W], [b, w, c, v]."""
         return self.ancestors[..., None] == tf.range(self.width)
 
     def descend(self, parents):
-        """The hypotheses `parents[b, w]` in beam w; the history stays where it is."""
+        """Put hypothesis `parents[b, w]` in beam w. The history does not move."""
 
         def take(leaf):
             return tf.gather(leaf, parents, batch_dims=1)
@@ -151,7 +152,7 @@ class Hypotheses(NamedTuple):
         )
 
     def write(self, position, **values):
-        """`values` [B, W] as the history of a position, and each its own ancestor there."""
+        """Write `values` [B, W] to the history at a position; each beam is its ancestor there."""
         now = tf.range(tf.shape(self.ancestors)[2]) == position
         beams = tf.range(self.width)
         return self._replace(
@@ -163,14 +164,14 @@ class Hypotheses(NamedTuple):
         )
 
     def paths(self, name="token_ids"):
-        """What the history says of each hypothesis: [B, W, C], bos first, 0 where nothing is."""
+        """A value of the history along each hypothesis: [B, W, C], bos first, 0 if empty."""
         beams = tf.transpose(tf.maximum(self.ancestors, 0), [0, 2, 1])  # [B, C, W]
         found = tf.gather(self.history[name], beams, batch_dims=2)
         return tf.transpose(found, [0, 2, 1])  # [B, W, C]
 
 
 def length_penalty(length, alpha, form="gnmt"):
-    """What a log-probability is divided by; float32, of the shape of `length`."""
+    """The divisor of a log-probability; float32, in the shape of `length`."""
     if form not in PENALTY_FORMS:
         raise ValueError(f"form must be one of {PENALTY_FORMS}, got {form!r}")
     length = tf.cast(length, tf.float32)
@@ -180,7 +181,7 @@ def length_penalty(length, alpha, form="gnmt"):
 def result(hypotheses, count, first=0):
     """The `count` best of `Hypotheses`, best first, as a `SearchResult`.
 
-    `first` is the last position of the prompt; what was found begins after it.
+    `first` is the last position of the prompt; the result starts after it.
     """
     _, order = tf.math.top_k(hypotheses.scores, k=count)
     best = hypotheses.descend(order)
@@ -199,8 +200,8 @@ def result(hypotheses, count, first=0):
 
 
 def steps(history, first):
-    """The `SearchSteps` of a history, behind the position `first`; it has 1 + parent, 0 where there
-    was no step."""
+    """The `SearchSteps` of a history, after the position `first`. The history stores 1 + parent,
+    and 0 if there was no step."""
     token_ids, parents, scores = (history[n][:, first + 1 :] for n in SearchSteps._fields)
     taken = parents > 0  # [B, C, W]
     count = tf.math.count_nonzero(tf.reduce_any(taken, axis=[0, 2]), dtype=tf.int32)
@@ -209,7 +210,7 @@ def steps(history, first):
 
 
 def check(max_length, **at_least):
-    """Arguments that are Python numbers are checked here, tensors by whoever serves them."""
+    """Checks arguments that are Python numbers. The service checks tensors."""
     for name, (value, least) in {"max_length": (max_length, 1), **at_least}.items():
         check_number(name, value)
         if not tf.is_tensor(value) and not np.all(np.asarray(value) >= least):
@@ -217,8 +218,8 @@ def check(max_length, **at_least):
 
 
 def check_rules(max_length, **rules):
-    """The rules of a search by name, None where one is off: `coverage_penalty`,
-    `repetition_penalty` and `no_repeat_ngram`. Checked as by `check`."""
+    """Checks, as `check`, the rules of a search by name: `coverage_penalty`, `repetition_penalty`
+    and `no_repeat_ngram`. None means off."""
     for name, value in rules.items():
         if value is not None:
             check(max_length, **{name: (value, OPTIONS[name].least)})
@@ -228,7 +229,7 @@ def check_rules(max_length, **rules):
 
 
 def check_number(name, value):
-    """Raises ValueError unless it is a number, or several: integers, where the option is one."""
+    """Raises a ValueError unless the value is one number or several, of the option's type."""
     fraction = name in FRACTIONS or (name in OPTIONS and OPTIONS[name].kind is float)
     kinds, words = ("biuf", "a number") if fraction else ("biu", "an integer")
     if not tf.is_tensor(value) and np.asarray(value).dtype.kind not in kinds:
@@ -236,7 +237,7 @@ def check_number(name, value):
 
 
 def prompt_ids(prompt, batch_size):
-    """A prompt as int32 [B, P]; a ValueError for what is none."""
+    """A prompt as int32 [B, P]; a ValueError if it is not valid."""
     ids = tf.convert_to_tensor(prompt)
     fits = ids.shape.rank is None or (
         ids.shape.rank == 2 and (tf.is_tensor(batch_size) or ids.shape[0] in (None, batch_size))
@@ -250,5 +251,5 @@ def prompt_ids(prompt, batch_size):
 
 
 def limits(max_length, batch_size):
-    """`max_length`, one for all or one for each sentence, as int32 [B]."""
+    """`max_length`, one number or one for each sentence, as int32 [B]."""
     return tf.broadcast_to(tf.convert_to_tensor(max_length, tf.int32), [batch_size])

@@ -1,18 +1,18 @@
-"""The loop of every search: blocks of a few positions, between which finished sentences leave."""
+"""The loop of every search: blocks of positions, after which finished sentences leave."""
 
 import tensorflow as tf
 
 from tfformer.search.hypotheses import Hypotheses
 from tfformer.search.step import State
 
-# Positions in a block. Each begins with a copy of the caches; attention looks at up to as many
-# positions that are still empty, and a settled sentence waits for up to as many steps.
+# Positions in a block. Each block begins with a copy of the caches. Attention reads up to this many
+# empty positions, and a settled sentence waits for up to this many steps.
 BLOCK = 16
 
-# A batch is searched in parts, each by a thread of its own where there is one: one part for so many
-# sentences, within these bounds. (The products of a step are too small for two threads to share. A
-# part of 16 sentences loses nothing against the whole, one of 8 a tenth.) What is done in them must
-# not be stateful: TensorFlow would put the parts in order.
+# A batch is searched in parts, one for each GROUP_SIZE sentences, but from LEAST_GROUPS to
+# MOST_GROUPS parts. Each uses its own thread if one is free. (The products of a step are too small
+# for two threads to share. A part of 16 sentences is as fast as the whole batch, one of 8 a tenth
+# slower.) Parts must not run stateful operations: TensorFlow would run these in order.
 GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS = 16, 2, 16
 
 
@@ -20,22 +20,22 @@ def search_in_blocks(advance, settled, hypotheses, state):
     """Runs `advance` until every sentence is settled.
 
     Args:
-        advance: a function of (position, hypotheses, state) that gives the hypotheses one token
-            longer, and the cache.
-        settled: a function of the hypotheses that gives boolean [B]: nothing that is still to
-            come can change what is returned of them.
+        advance: a function of (position, hypotheses, state) that returns the hypotheses with one
+            more token, and the cache.
+        settled: a function of the hypotheses that returns boolean [B]: no further step can change
+            the results.
         hypotheses: `Hypotheses` that hold bos or a prompt; `given` has the "limit" of each.
-        state: the `State` of the step function; room for positions is made here.
+        state: the `State` of the step function; this function adds positions to its cache.
 
     Returns:
-        The `Hypotheses` of all sentences, in the order in which they came.
+        The `Hypotheses` of all sentences, in their original order.
     """
 
     def unsettled(position, found, hypotheses, state):
         return tf.size(hypotheses.ids) > 0
 
     def one_block(position, found, hypotheses, state):
-        # 1. Room for the positions of this block.
+        # 1. Add the positions of this block.
         hypotheses, found = grow(hypotheses), grow(found)
         memory, cache = state.memory, tf.nest.map_structure(grow_cache, state.cache)
         end = position + BLOCK
@@ -50,14 +50,14 @@ def search_in_blocks(advance, settled, hypotheses, state):
 
         position, hypotheses, cache = loop(running, one_step, (position, hypotheses, cache))
 
-        # 3. What there is, to the sentences that it is of.
+        # 3. Write the hypotheses to the rows of their sentences.
         sentences = hypotheses.given["sentence"][:, None]
         found = tf.nest.map_structure(
             lambda of_all, new: tf.tensor_scatter_nd_update(of_all, sentences, new),
             found,
             hypotheses,
         )
-        # 4. Only the sentences that are not settled go on.
+        # 4. Only unsettled sentences continue.
         going_on = tf.where(~settled(hypotheses))[:, 0]
         hypotheses, state = tf.nest.map_structure(
             lambda leaf: tf.gather(leaf, going_on), (hypotheses, State(memory, cache))
@@ -76,9 +76,9 @@ def search_in_blocks(advance, settled, hypotheses, state):
 
 
 def _in_groups(search, hypotheses, state):
-    """`search(hypotheses, state)` for each part of the batch, all at once.
+    """Run `search(hypotheses, state)` for all parts of the batch in parallel.
 
-    They are the iterations of a loop that do not wait for each other.
+    The parts are iterations of a loop that do not wait for each other.
     """
     size = tf.size(hypotheses.given["row"])
     groups = tf.clip_by_value(size // GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS)
@@ -87,7 +87,7 @@ def _in_groups(search, hypotheses, state):
     capacity = hypotheses.newest + 1 + (longest + BLOCK - 1) // BLOCK * BLOCK
 
     def one_group(group, parts):
-        # Every so many-th row: sentences of all lengths in each group, if they came in order.
+        # Every `groups`-th row, so that a batch sorted by length gives each part all lengths.
         rows = tf.range(group, size, groups)
         mine = tf.nest.map_structure(lambda leaf: tf.gather(leaf, rows), (hypotheses, state))
         found = search(*mine)
@@ -108,16 +108,16 @@ def _in_groups(search, hypotheses, state):
 
 
 def loop(condition, body, start):
-    """`tf.while_loop` over a (position, nests of tensors [B, ...] ...), B and C free.
+    """`tf.while_loop` over (position, nests of tensors [B, ...], ...), where B and C may change.
 
-    One iteration at a time: a cache is written in place.
+    One iteration at a time, because a cache is written in place.
     """
     shapes = tuple(_free(part) for part in start)
     return tf.while_loop(condition, body, start, shapes, parallel_iterations=1)
 
 
 def _free(part):
-    """The shapes of a loop variable, without the sizes that change."""
+    """The shapes of a loop variable; sizes that may change are None."""
 
     def free(leaf, *axes):
         dims = leaf.shape.as_list()
@@ -136,7 +136,7 @@ def _free(part):
 
 
 def grow(hypotheses, positions=BLOCK):
-    """Room for so many positions more."""
+    """Adds empty positions to the hypotheses."""
     new, none = [0, positions], [0, 0]
     return hypotheses._replace(
         ancestors=tf.pad(hypotheses.ancestors, [none, none, new], constant_values=-1),  # [B, W, C]
@@ -148,7 +148,7 @@ def grow(hypotheses, positions=BLOCK):
 
 
 def grow_cache(leaf, positions=BLOCK):
-    """The same in a cache. The copy is a buffer of its own, so that it may be written in place."""
+    """Add empty positions to a cache. The result is a new buffer, which can be written in place."""
     shape = tf.unstack(tf.shape(leaf))
     shape[-2] = positions
     room = tf.zeros(tf.stack(shape), leaf.dtype)

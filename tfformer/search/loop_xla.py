@@ -1,9 +1,9 @@
-"""The loop of a search that XLA compiles: few shapes, each twice as long as the one before.
+"""The search loop for XLA: few shapes, each twice as long as the one before.
 
-XLA compiles a function anew for every shape that it meets, and a loop in it keeps its shapes. So
-there is room for 32 positions, then for 64, 128, 256, ... of them. Each time one compiled loop
-fills it, and between two of them ordinary operations double it. Sentences stay in the batch to the
-end of the search; a loop ends as soon as all of them are settled.
+XLA compiles a function again for each new shape, and shapes in its loop cannot change. So the loop
+starts with 32 positions, then has 64, 128, 256 and so on. One compiled loop fills each size, and
+ordinary operations double it afterwards. Sentences stay in the batch until the search ends. A loop
+ends as soon as all of them are settled.
 """
 
 import tensorflow as tf
@@ -17,8 +17,8 @@ FIRST_ROOM = 32  # positions
 def search_by_doubling(advance, settled, hypotheses, state):
     """Runs `advance` until every sentence is settled.
 
-    For each size of the batch and of the memory XLA compiles at most 1 + ceil(log2(longest / 32))
-    functions, where `longest` is the greatest "limit", or 32 if that is more.
+    For each batch size and memory size, XLA compiles at most 1 + ceil(log2(longest / 32))
+    functions, where `longest` is the maximum of the "limit" values and 32.
 
     Args:
         advance, settled, hypotheses, state: as in `search_in_blocks`; XLA must be able to compile
@@ -32,7 +32,7 @@ def search_by_doubling(advance, settled, hypotheses, state):
         return ~tf.reduce_all(settled(hypotheses))
 
     def fill_room(position, hypotheses, state):
-        # 1. Room for as many positions as there have been.
+        # 1. Double the number of positions.
         positions = tf.maximum(position, FIRST_ROOM)
         hypotheses = grow(hypotheses, positions)
         cache = tf.nest.map_structure(lambda leaf: grow_cache(leaf, positions), state.cache)

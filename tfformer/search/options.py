@@ -1,8 +1,8 @@
-"""The options of a search: one table, from which all that speaks of them is made.
+"""The options of a search, in one table that all other places use.
 
 A recipe's settings, a run's `config.json`, the arguments of `Translator`, the inputs of the served
-signatures, the options of the commands and the pages of `docs/` have these names, these defaults
-and these bounds.
+signatures, the options of the commands and the pages of `docs/` all have these names, defaults and
+bounds.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ import numbers
 
 PENALTY_FORMS = ("gnmt", "power")
 LARGEST_NGRAM = 8
-# How several models are searched as one: which mean of theirs is taken.
+# How an ensemble averages the predictions of its models.
 ENSEMBLE_MEANS = ("probabilities", "log-probabilities")
 
 
@@ -21,14 +21,14 @@ class Option:
     """An option of a search.
 
     Args:
-        name: from shell to kernel.
-        default: its value where nobody says another; its type is the option's.
-        least, most: its bounds, both allowed.
-        help: what it is, in a few words.
-        off: the value with which it does nothing and costs nothing. Default: it is always on.
-        choices: of words, all that there are.
-        second_names: older names, which keep working.
-        asked: whether a request may choose it. Default True.
+        name: the same in commands, code and graph.
+        default: its default value, whose type is the option's type.
+        least, most: its minimum and maximum.
+        help: a short description.
+        off: the value that turns it off, so that it adds no operations. Default: always on.
+        choices: the allowed words.
+        second_names: older names, which still work.
+        asked: whether a request may set it. Default True.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Option:
 
     @property
     def flag(self):
-        """As the commands call it."""
+        """The name of the option on the command line."""
         return "--" + self.name.replace("_", "-")
 
     @property
@@ -56,7 +56,7 @@ class Option:
         return ["--" + name.replace("_", "-") for name in self.second_names]
 
     def checked(self, value):
-        """The value, of the option's type; a ValueError if it breaks the rule."""
+        """The value in the option's type; a ValueError if it breaks the rule."""
         if self.choices:
             if value not in self.choices:
                 raise ValueError(f"{self.name} must be one of {self.choices}, got {value!r}")
@@ -107,7 +107,7 @@ OPTIONS = {
         ),
     )
 }  # fmt: skip
-# Of a draw, `sample_search`: what a request may say, besides `seed`.
+# The options of sampling, `sample_search`. A request may set them, and `seed`.
 SAMPLING = {
     option.name: option
     for option in (
@@ -116,7 +116,7 @@ SAMPLING = {
         Option("top_p", 1.0, 1e-6, 1, "the probability that those which may be drawn share"),
     )
 }
-# Of decoding all tokens at once.
+# The options of decoding all tokens at once.
 PARALLEL = {
     option.name: option
     for option in (
@@ -124,21 +124,21 @@ PARALLEL = {
         Option("lengths", 3, 1, 16, "of mask-predict: likeliest lengths of a target, all tried"),
     )
 }
-# Of an ensemble.
+# The option of an ensemble.
 ENSEMBLE_MEAN = Option(
     "ensemble_mean", ENSEMBLE_MEANS[0], help="of what the models say comes next, the mean of these",
     choices=ENSEMBLE_MEANS, asked=False,
 )  # fmt: skip
-# What a run keeps of how it is served.
+# The options that a run stores.
 KEPT = {**OPTIONS, **PARALLEL}
 SECOND_NAMES = {second: o.name for o in OPTIONS.values() for second in o.second_names}
 
 
 def first_names(options):
-    """The options by their first names.
+    """The options under their first names.
 
     Raises:
-        ValueError: one has been given by both of its names.
+        ValueError: an option is given by both of its names.
     """
     found = {}
     for name, value in options.items():
@@ -150,7 +150,7 @@ def first_names(options):
 
 
 def takes_second_names(function):
-    """Lets a function that has options by their first names take them by their second ones too."""
+    """Decorator: a function with options by first names also accepts their second names."""
 
     @functools.wraps(function)
     def named(*arguments, **options):

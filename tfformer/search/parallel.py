@@ -1,8 +1,8 @@
-"""Decoding without a search: all tokens of a target at once.
+"""Decoding without a search: predicts all tokens of a target at once.
 
-There is nothing to search in, for the tokens of a target do not wait for each other; each place
-says what is likeliest there. What remains is to write the least sure again (`mask_predict`), or to
-read a target off the places (`collapsed`, `up_to_eos`).
+The tokens of a target do not depend on each other, so each position takes its most probable token.
+What remains is to predict the least certain tokens again (`mask_predict`), or to convert positions
+into a target (`collapsed`, `up_to_eos`).
 """
 
 from typing import NamedTuple
@@ -14,10 +14,10 @@ from tfformer.search.rules import likeliest, may_be_found
 
 
 class Written(NamedTuple):
-    """What was written.
+    """Predicted tokens.
 
-    token_ids: int32 [R, T], padding (id 0) behind; without eos.
-    log_probs: float32 [R, T], of each token when it was written; 0 at padding.
+    token_ids: int32 [R, T], padded with 0 at the end; without eos.
+    log_probs: float32 [R, T], of each token when it was predicted; 0 at padding.
     """
 
     token_ids: tf.Tensor
@@ -25,30 +25,29 @@ class Written(NamedTuple):
 
     @property
     def mean(self):
-        """The mean log-probability of a row's tokens, float32 [R]; 0 of none."""
+        """The mean log-probability of a row's tokens, float32 [R]; 0 if there are none."""
         count = tf.math.count_nonzero(self.token_ids, axis=1, dtype=tf.float32)
         return tf.math.divide_no_nan(tf.reduce_sum(self.log_probs, axis=1), count)
 
 
 def mask_predict(predict, lengths, passes, longest):
-    """Targets of known lengths, each written in a few passes (Ghazvininejad et al. 2019, section
-    3.2).
+    """Predict targets of known lengths in a few passes (Ghazvininejad et al. 2019, section 3.2).
 
-    The first pass writes all tokens. Each later one, t = 1, 2, ... of T, writes the
-    n = floor(N (T - t) / T) least sure of the N tokens again, beside all others.
+    The first pass predicts all tokens. Each later pass, t = 1, 2, ... of T, predicts the
+    n = floor(N (T - t) / T) least certain of the N tokens again, given all others.
 
     Args:
-        predict: a function of int32 ids [R, T] that gives logits [R, T, V]; bos (2) stands where a
-            token is to be written, 0 is padding.
+        predict: a function of int32 ids [R, T] that returns logits [R, T, V]. Bos (2) marks a token
+            to predict, 0 is padding.
         lengths: int32 [R], N of each row, in [0, longest].
         passes: T, an integer of at least 1, or a scalar tensor.
-        longest: scalar, the number of places.
+        longest: scalar, the number of positions.
 
     Returns:
         A `Written`.
 
     Raises:
-        ValueError: `passes` is no integer of at least 1.
+        ValueError: `passes` is not an integer of at least 1.
     """
     if not tf.is_tensor(passes):
         whole("passes", passes)
@@ -56,11 +55,11 @@ def mask_predict(predict, lengths, passes, longest):
     share = 1.0 / tf.cast(passes, tf.float32)
 
     def again(n, ids, log_probs):
-        # Their number is whole; the quotient may be a little below it.
+        # The exact count is an integer, but the computed one may be slightly smaller.
         count = tf.cast(lengths, tf.float32) * (1.0 - tf.cast(n, tf.float32) * share)
         count = tf.cast(tf.floor(count + 1e-4), tf.int32)
         sure = tf.where(real, log_probs, 1.0)
-        rank = tf.argsort(tf.argsort(sure, axis=1, stable=True), axis=1)  # 0: the least sure
+        rank = tf.argsort(tf.argsort(sure, axis=1, stable=True), axis=1)  # 0: the least certain
         hidden = real & (rank < count[:, None])
         new = said(predict(tf.where(hidden, BOS, ids)), is_text)
         ids = tf.where(hidden, new.token_ids, ids)
@@ -78,23 +77,24 @@ def mask_predict(predict, lengths, passes, longest):
 
 
 def likeliest_lengths(logits, source_lengths, longest, count):
-    """The likeliest lengths of targets beside their sources.
+    """The most probable target lengths for each source.
 
     Args:
-        logits: float32 [B, 2 n + 1]: of n tokens less than the source, ... n more.
-        source_lengths: int32 [B], eos not counted.
-        longest: scalar: of a target.
-        count: lengths for each source.
+        logits: float32 [B, 2 n + 1], of the difference between target and source length, from -n to
+            n tokens.
+        source_lengths: int32 [B], without eos.
+        longest: scalar, the maximum length of a target.
+        count: the number of lengths for each source.
 
     Returns:
-        int32 [B, count], the likeliest first; where there are fewer, the last of them again.
+        int32 [B, count], the most probable first. If there are fewer, the last one is repeated.
     """
     size = logits.shape[1]
     lengths = source_lengths[:, None] + tf.range(size) - size // 2  # [B, 2 n + 1]
     known = (lengths >= 1) & (lengths <= longest)
     values, chosen = likeliest(tf.where(known, logits, tf.float32.min), min(count, size))
     lengths = tf.gather(lengths, chosen, batch_dims=1)
-    # A source of other lengths than there are: as near as may be.
+    # If the source allows none of the lengths, take the nearest possible one.
     lengths = tf.clip_by_value(lengths, 1, longest)
     lengths = tf.where(values > tf.float32.min, lengths, lengths[:, :1])
     missing = count - lengths.shape[1]
@@ -102,13 +102,13 @@ def likeliest_lengths(logits, source_lengths, longest, count):
 
 
 def is_text(tokens):
-    """Whether a token is none of the special ones but unk."""
+    """Whether a token may be part of a text: no special token except unk."""
     return may_be_found(tokens) & (tokens != EOS)
 
 
 def said(logits, allowed):
-    """The likeliest id of each place, of those that `allowed` (ids -> bool) is true of: a
-    `Written`."""
+    """The most probable id of each position, among those for which `allowed` (ids -> bool) is True:
+    a `Written`."""
     logits = tf.cast(logits, tf.float32)
     tokens = tf.range(tf.shape(logits)[-1])
     ids = tf.argmax(
@@ -119,10 +119,10 @@ def said(logits, allowed):
 
 
 def collapsed(logits):
-    """What the places say by CTC (Graves et al. 2006): the likeliest id of each, of which side by
-    side equal ones are one, and blanks, id 0, are left out. float32 [B, P, V] -> a `Written`.
+    """The target that the positions give by CTC (Graves et al. 2006), float32 [B, P, V] -> a
+    `Written`. It takes the most probable ids, merges equal neighbours and removes blanks, id 0.
 
-    The log-probability of a token is that of the places which say it, and of the blanks before.
+    The log-probability of a token sums those of its positions and of the blanks before it.
     """
     ids, log_probs = said(logits, lambda tokens: (tokens != BOS) & (tokens != EOS))
     before = tf.pad(ids[:, :-1], [[0, 0], [1, 0]])
@@ -131,7 +131,7 @@ def collapsed(logits):
 
 
 def up_to_eos(logits):
-    """What the places say up to the first eos, and all of it where there is none:
+    """The target up to the first eos, or all positions if there is no eos:
     float32 [B, P, V] -> a `Written`."""
     ids, log_probs = said(logits, may_be_found)
     ended = tf.cumsum(tf.cast(ids == EOS, tf.int32), axis=1) > 0
@@ -139,8 +139,8 @@ def up_to_eos(logits):
 
 
 def _kept(ids, log_probs, kept, silent):
-    """The places that are kept, side by side, as a `Written`; the log-probabilities of others are
-    added to the one after, or to the last, and those of the silent are left out."""
+    """Move the kept positions together, as a `Written`. The log-probability of another position is
+    added to the next kept one, or to the last; that of a silent position is dropped."""
     count = tf.reduce_sum(tf.cast(kept, tf.int32), axis=1)  # [B]
     longest = tf.maximum(tf.reduce_max(count), 1)
     number = tf.cumsum(tf.cast(kept, tf.int32), axis=1, exclusive=True)

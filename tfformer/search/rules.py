@@ -1,4 +1,4 @@
-"""What may follow, and how much of it the candidates are worth: the rules of every search."""
+"""The rules of every search: which tokens may follow, and how their scores change."""
 
 import tensorflow as tf
 
@@ -6,13 +6,13 @@ from tfformer.config import BOS, EOS, PAD
 from tfformer.search.hypotheses import IMPOSSIBLE
 from tfformer.search.options import LARGEST_NGRAM
 
-# Blocks of columns whose greatest logits are compared first, and the vocabulary from which on
-# that pays.
+# The columns in a block, and the minimum vocabulary for which comparing the maxima of blocks first
+# is faster.
 BLOCK, LARGE = 32, 2048
 
 
 def may_be_found(tokens):
-    """True but for pad and bos, which no search finds; boolean, of the shape of `tokens`."""
+    """False for pad and bos, which no search chooses; boolean, in the shape of `tokens`."""
     return (tokens != PAD) & (tokens != BOS)
 
 
@@ -22,8 +22,8 @@ def allowed_log_probs(logits, position, max_length, min_length=0, force_eos=True
     Args:
         logits: [B, W, V].
         position: scalar, 0 for the first token.
-        max_length: scalar or [B]; the token at max_length - 1 can only be eos, if `force_eos`.
-        min_length: scalar; no token before min_length - 1 can be eos. Default 0.
+        max_length: scalar or [B]. With `force_eos`, the token at max_length - 1 must be eos.
+        min_length: scalar. Before min_length - 1, eos is not allowed. Default 0.
     """
     log_probs = tf.nn.log_softmax(tf.cast(logits, tf.float32))
     tokens = tf.range(tf.shape(logits)[-1])
@@ -36,11 +36,11 @@ def allowed_log_probs(logits, position, max_length, min_length=0, force_eos=True
 
 
 def likeliest(logits, count):
-    """The greatest of [..., V], float32, in order: values and indices, [..., min(count, V)].
+    """The largest of [..., V], float32, in order: values and indices, [..., min(count, V)].
 
-    With a large V, these stand in the `count` blocks whose own greatest are the greatest. `top_k`
-    goes through its numbers one by one; to take the maximum of each block, a vector at a time, and
-    to look into a few of them is several times as fast. (Equal numbers may come in another order.)
+    With a large V, the search first takes the `count` blocks with the largest maxima, which contain
+    all results. `top_k` reads its numbers one by one. The maximum of each block is vectorised, so
+    this way is several times as fast. (Equal numbers may come in another order.)
     """
     size = logits.shape[-1]
     known = size is not None and not tf.is_tensor(count)
@@ -51,10 +51,10 @@ def likeliest(logits, count):
     size = tf.shape(logits)[-1] if open_size else size
     num_blocks = size // BLOCK
     taken = tf.minimum(count, num_blocks)
-    # Block j is the columns j, j + num_blocks, ...; what is left of V is looked at in any case.
+    # Block j has the columns j, j + num_blocks, ...; the rest of V is always compared.
     lead = tf.shape(logits)[:-1]
     rows = tf.reshape(logits, [-1, size])  # [R, V]
-    num_rows = tf.shape(rows)[0] if open_size else -1  # of no numbers, -1 cannot be inferred
+    num_rows = tf.shape(rows)[0] if open_size else -1  # an empty tensor cannot infer -1
     inside = tf.reshape(rows[:, : BLOCK * num_blocks], [num_rows, BLOCK, num_blocks])  # [R, 32, N]
     _, blocks = tf.math.top_k(tf.reduce_max(inside, axis=1), taken)
     first, columns = BLOCK * num_blocks, tf.range(BLOCK) * num_blocks + blocks[:, :, None]
@@ -70,18 +70,18 @@ def likeliest(logits, count):
 
 
 def forced_token(prefix, position):
-    """The token that `prefix` [B, P] forces at a position, [B, 1]; pad where it forces none."""
+    """The token that `prefix` [B, P] forces at a position, [B, 1]; pad if it forces none."""
     length = tf.shape(prefix)[1]
     inside = prefix[:, tf.minimum(position, length - 1), None]
     return tf.where(position < length, inside, PAD)
 
 
 def coverage_scores(attended, source_mask, beta):
-    """beta * sum_s log(min(attention that source token s has had, 1)), float32 [B, W]
+    """beta * sum_s log(min(total attention on source token s, 1)), float32 [B, W]
     (Wu et al. 2016, equation 14).
 
     Args:
-        attended: float32 [B, W, S], that attention.
+        attended: float32 [B, W, S], the total attention.
         source_mask: boolean that broadcasts to it, True = token.
         beta: scalar.
     """
@@ -90,24 +90,24 @@ def coverage_scores(attended, source_mask, beta):
 
 
 def penalise_repetition(logits, paths, penalty):
-    """Tokens that a hypothesis already has, made less likely (Keskar et al. 2019, section 4.1).
+    """Makes tokens that a hypothesis already has less probable (Keskar et al. 2019, section 4.1).
 
-    Their logits are divided by `penalty` where they are positive, multiplied where negative.
+    Positive logits are divided by `penalty`, negative ones are multiplied by it.
 
     Args:
         logits: float32 [B, W, V].
-        paths: int32 [B, W, C], bos first, 0 where nothing is.
+        paths: int32 [B, W, C], bos first, 0 if empty.
         penalty: scalar, at least 1.
     """
     seen = tf.gather(logits, paths, batch_dims=2)
     less = tf.where(seen > 0, seen / penalty, seen * penalty)
-    # pad and bos stand in every path; they are never chosen, and the softmax is to keep them.
+    # pad and bos are in every path. They are never chosen, but must stay in the softmax.
     less = tf.where(may_be_found(paths), less, seen)
     return _scatter(tf.tensor_scatter_nd_update, logits, paths, less)
 
 
 def ban_ngrams(logits, paths, position, size):
-    """-inf for every token that would end an n-gram which the hypothesis already has.
+    """-inf for every token that would complete an n-gram which the hypothesis already has.
 
     (Paulus et al. 2017, section 2.5)
 
@@ -118,7 +118,7 @@ def ban_ngrams(logits, paths, position, size):
         size: n, scalar, at most `LARGEST_NGRAM`; 0 bans nothing.
     """
     length = tf.shape(paths)[2]
-    # An n-gram repeats that has the same n - 1 tokens before its last: positions[c] is the last.
+    # positions[c] ends an n-gram; it repeats if the n - 1 tokens before c are the newest ones.
     positions = tf.range(length)
     same = (positions <= position) & (positions >= size) & (size > 0)
     same = tf.broadcast_to(same, tf.shape(paths))
@@ -128,12 +128,12 @@ def ban_ngrams(logits, paths, position, size):
         same &= (before == paths[:, :, at, None]) | (back >= size)
     same &= paths != PAD
     banned = tf.where(same, IMPOSSIBLE, tf.gather(logits, paths, batch_dims=2))
-    # Where a token is both banned and not, the ban counts.
+    # If a token is both banned and allowed, the ban wins.
     return _scatter(tf.tensor_scatter_nd_min, logits, paths, banned)
 
 
 def _scatter(scatter, logits, ids, values):
-    """`values` [B, W, C] into the logits [B, W, V] at `ids` [B, W, C], by an op of `tf`."""
+    """Write `values` [B, W, C] into the logits [B, W, V] at `ids` [B, W, C], by `scatter`."""
     flat = tf.reshape(logits, [-1, tf.shape(logits)[-1]])  # [B * W, V]
     rows = tf.repeat(tf.range(tf.shape(flat)[0]), tf.shape(ids)[2])
     where = tf.stack([rows, tf.reshape(ids, [-1])], axis=1)  # [B * W * C, 2]

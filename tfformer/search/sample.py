@@ -1,4 +1,4 @@
-"""Sampling: one sequence drawn from the model, token by token."""
+"""Sampling: draws one sequence from the model, token by token."""
 
 import tensorflow as tf
 
@@ -25,11 +25,11 @@ def sample_search(
     stop=None,
     force_eos=True,
 ):
-    """One sequence drawn from P(y | x)^(1 / temperature), cut to the likeliest tokens.
+    """One sequence drawn from P(y | x)^(1 / temperature), restricted to the most probable tokens.
 
-    At each step only the `top_k` likeliest tokens are kept (Fan et al. 2018), and of those the
-    fewest that hold `top_p` of the probability (Holtzman et al. 2020). Stateless: the same seed
-    draws the same sequence for the same row of a batch of that size.
+    Each step keeps only the `top_k` most probable tokens (Fan et al. 2018), and of those the
+    smallest set with `top_p` of the probability (Holtzman et al. 2020). The draw is stateless: the
+    same seed, row and batch size give the same sequence.
 
     Args:
         step, state, batch_size, max_length, skip, min_length, prompt, repetition_penalty,
@@ -40,11 +40,11 @@ def sample_search(
         top_p: in (0, 1]; 1 keeps all. Default 1.
 
     Returns:
-        A `SearchResult` with W = 1; its log_probs are the model's own, untempered.
+        A `SearchResult` with W = 1. Its log_probs are those of the model, without temperature.
 
     Raises:
-        ValueError: as `greedy_search`; or `seed` is no integer, `top_k` none of at least 0,
-            `temperature` not positive, or `top_p` not in (0, 1].
+        ValueError: as `greedy_search`; or `seed` is not an integer, `top_k` is not an integer of at
+            least 0, `temperature` is not positive, or `top_p` is not in (0, 1].
 
     Example, in which bos (2) is followed by 5, 5 by 4, and 4 by eos (3):
         >>> after = tf.constant([0, 0, 5, 0, 3, 4])
@@ -62,7 +62,7 @@ def sample_search(
             raise ValueError(f"{name} must be positive, and top_p at most 1, got {value}")
 
     def choose(log_probs, position, rows):
-        # Of the likeliest alone there is nothing to draw.
+        # With only the most probable token there is nothing to draw.
         return _either(
             _is(top_k, 1),
             lambda: tf.argmax(log_probs, -1, output_type=tf.int32),
@@ -71,8 +71,8 @@ def sample_search(
 
     def draw(logits, position, rows):
         kept = keep_likeliest(logits, top_k, top_p)
-        # argmax(log p + Gumbel noise) is a draw from p (Gumbel 1954). Each row has its own noise,
-        # whether the others are still there or not; so each part of a batch draws for the whole.
+        # argmax(log p + Gumbel noise) is a draw from p (Gumbel 1954). The noise of a row must not
+        # depend on which other rows remain, so each part draws noise for the whole batch.
         uniform = tf.random.stateless_uniform(
             [batch_size, 1, tf.shape(kept)[-1]],
             seed=tf.stack([seed, position]),
@@ -87,20 +87,20 @@ def sample_search(
 
 
 def keep_likeliest(logits, top_k, top_p):
-    """-inf for all but the `top_k` likeliest of [..., V], and of these for all but the fewest
-    that hold `top_p` of the probability; the likeliest one always stays."""
+    """-inf for all but the `top_k` largest of [..., V], and then for all but the smallest set with
+    `top_p` of the probability. The most probable token always stays."""
     logits = tf.convert_to_tensor(logits)
     every = _is(top_k, 0) & _is(top_p, 1)
     return _either(every, lambda: logits, lambda: _some(logits, top_k, top_p))
 
 
 def _is(value, number):
-    """Whether an option is this number: a tensor if it is one, else True or False."""
+    """Whether an option equals this number: a tensor for a tensor, else True or False."""
     return tf.equal(value, number) if tf.is_tensor(value) else bool(value == number)
 
 
 def _either(condition, one, other):
-    """`tf.cond`, of which a graph has one side alone where it is known which."""
+    """`tf.cond`; for a Python condition, only the chosen branch is in the graph."""
     if tf.is_tensor(condition):
         return tf.cond(condition, one, other)
     return one() if condition else other()
@@ -111,7 +111,7 @@ def _some(logits, top_k, top_p):
     ordered = likeliest(logits, tf.where(tf.equal(top_k, 0), size, tf.minimum(top_k, size)))[0]
     probs = tf.nn.softmax(ordered)
     before = tf.cumsum(probs, axis=-1, exclusive=True)
-    # A sum in float32 reaches 1 before the last of the tokens.
+    # At `top_p` 1 keep all: a float32 sum reaches 1 before the last token.
     inside = (before < top_p) | tf.equal(top_p, 1.0)
     kept = tf.where(inside & (ordered > IMPOSSIBLE), ordered, float("inf"))
     return tf.where(logits >= tf.reduce_min(kept, -1, keepdims=True), logits, IMPOSSIBLE)

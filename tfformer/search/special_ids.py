@@ -1,4 +1,4 @@
-"""The ids of pad, unk, bos and eos: a model's own, and those that every search has."""
+"""The ids of pad, unk, bos and eos: those of a model, and those of a search."""
 
 import numbers
 from typing import NamedTuple
@@ -10,17 +10,17 @@ from tfformer.search.hypotheses import IMPOSSIBLE
 
 
 class SpecialIds(NamedTuple):
-    """The ids that a model's vocabulary has for what a search must know. Two may be the same.
+    """The ids of the special tokens in a model's vocabulary. Two tokens may share an id.
 
-    A search calls them 0, 1, 2 and 3. For a model that does not, ids are renumbered: 0 to 3 are
-    these four, and 4 + n is the model's id n. Probabilities stay what they are.
+    A search uses 0, 1, 2 and 3 for them. For a model with other ids, the ids are renumbered: 0 to 3
+    are these four, and 4 + n is the model's id n. Probabilities do not change.
 
     pad: fills the end of shorter sequences. None: there is no such id.
-    unk: stands for what the vocabulary does not have. None: there is no such id.
-    bos: what a sequence begins with where no prompt is given. None: a prompt is needed.
+    unk: stands for text outside the vocabulary. None: there is no such id.
+    bos: begins a sequence without a prompt. None: a prompt is required.
     eos: ends a sequence.
 
-    Example, the ids of GPT-2, which has one for two and no others:
+    Example, the ids of GPT-2, which has one id for bos and eos, and no others:
         >>> special_ids = SpecialIds(pad=None, unk=None, bos=50256, eos=50256)
         >>> special_ids.to_search(tf.constant([11, 50256])).numpy().tolist()
         [15, 3]
@@ -34,10 +34,10 @@ class SpecialIds(NamedTuple):
     eos: int = EOS
 
     def check(self):
-        """Refuses what is no id.
+        """Refuses invalid ids.
 
         Raises:
-            ValueError: one is negative or no integer, or eos is None.
+            ValueError: an id is negative or not an integer, or eos is None.
         """
         for name, value in self._asdict().items():
             if value is None and name != "eos":
@@ -47,12 +47,12 @@ class SpecialIds(NamedTuple):
 
     @property
     def padding(self):
-        """The id that can be nothing but padding, or None."""
+        """The id that means only padding, or None."""
         return None if self.pad in (self.unk, self.bos, self.eos) else self.pad
 
     @property
     def _ours(self):
-        """{a model's id: that of a search}. What two share is the first of eos, unk, bos, pad."""
+        """{a model's id: that of a search}. A shared id becomes the first of eos, unk, bos, pad."""
         named = ((self.pad, PAD), (self.bos, BOS), (self.unk, UNK), (self.eos, EOS))
         return {own: ours for own, ours in named if own is not None}
 
@@ -61,7 +61,7 @@ class SpecialIds(NamedTuple):
         return self != SpecialIds()
 
     def to_search(self, ids):
-        """Ids of the model as ids of a search: int32, of the same shape."""
+        """Convert ids of the model to ids of a search: int32, of the same shape."""
         if not self._renumbers:
             return ids
         renumbered = ids + len(self)
@@ -70,18 +70,18 @@ class SpecialIds(NamedTuple):
         return renumbered
 
     def to_model(self, ids):
-        """Ids of a search as ids of the model: int32, of the same shape. eos stands for what a
-        model has no id for."""
+        """Convert ids of a search to ids of the model: int32, of the same shape. eos replaces a
+        special id that the model does not have."""
         if not self._renumbers:
             return ids
         own = tf.constant([self.eos if own is None else own for own in self])
         return tf.where(ids < len(self), tf.gather(own, tf.minimum(ids, 3)), ids - len(self))
 
     def logits_to_search(self, logits):
-        """Logits [N, V] by the model's ids -> [N, 4 + V] by those of a search, each once.
+        """Reorder logits [N, V] of the model's ids to [N, 4 + V] of a search's ids, each id once.
 
         Raises:
-            ValueError: one of these ids is V or more.
+            ValueError: a special id is V or more.
         """
         if not self._renumbers:
             return logits

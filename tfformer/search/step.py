@@ -1,7 +1,7 @@
-"""What a search asks of a model: the protocol between the two.
+"""The interface between a search and a model.
 
-A model, an ensemble or a table of numbers can be searched if it can say what it knows of the
-sentences before the first step, and take a step. `tfformer.search` says what each tensor is.
+A search can run over a model, an ensemble or a table of numbers. It only needs a state of the
+sentences before the first step, and a step function. `tfformer.search` describes each tensor.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -10,12 +10,12 @@ import tensorflow as tf
 
 
 class State(NamedTuple):
-    """What a step knows of the sentences.
+    """The state of the sentences, which a step reads.
 
-    memory: what a sentence has once, tensors [B, ...]; a step only reads it.
-    cache: tensors [B, ..., C, K], what was computed at each of C positions.
+    memory: computed once for each sentence, tensors [B, ...]; a step only reads it.
+    cache: tensors [B, ..., C, K], computed at each of C positions.
 
-    Example, in which each tensor has the two sentences first:
+    Example, in which the first axis of each tensor is that of two sentences:
         >>> source_ids = tf.constant([[5, 4, 3], [7, 3, 0]])
         >>> state = State(memory={"source_ids": source_ids}, cache=tf.zeros([2, 1, 7]))
         >>> tf.nest.map_structure(lambda leaf: leaf.shape[0], state)
@@ -27,13 +27,13 @@ class State(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """What a step gives back.
+    """The result of a step.
 
     logits: [B, W, V], unnormalised, of the token after `ids`.
-    cache: that of the state, with what this step has written.
-    attention: [B, W, S], what each hypothesis attends to; or None.
+    cache: that of the state, with the values written by this step.
+    attention: [B, W, S], the attention weights of each hypothesis; or None.
 
-    Example, a step that remembers nothing: 5 follows 4, 8 follows 7, and so on:
+    Example, a step without a memory: 5 follows 4, 8 follows 7, and so on:
         >>> def step(ids, position, visible, state):
         ...     return StepResult(logits=9.0 * tf.one_hot(ids + 1, 11), cache=state.cache)
         >>> logits = step(tf.constant([[4], [7]]), 0, None, State()).logits
@@ -47,19 +47,19 @@ class StepResult(NamedTuple):
 
 
 class Searchable(Protocol):
-    """What can be searched. The searches take `step` and what `start` gives, so that a test can
-    drive them with two functions."""
+    """A model that can be searched. A search takes `step` and the result of `start`, so a test can
+    replace them by two functions."""
 
     def start(self, source_ids, width) -> State:
-        """What is known of the sentences, source_ids [B, S], before the first step of W beams."""
+        """The state of the sentences, source_ids [B, S], before the first step of W beams."""
 
     def prefill(self, prompt, width, state) -> State:
-        """What is known after a prompt, int32 [B, P], padded with 0 on the left: all of it but the
-        last token, in the first of W beams, with room for P positions."""
+        """The state after a prompt, int32 [B, P], padded with 0 on the left. It has P positions and
+        contains all tokens but the last, in the first of W beams."""
 
     def step(self, ids, position, visible, state) -> StepResult:
-        """One position of W hypotheses a sentence, ids [B, W]."""
+        """Run one position of W hypotheses for each sentence, ids [B, W]."""
 
     def vocabulary_ids(self, ids):
-        """The ids that a search has found, as ids of the vocabulary: the same, if it searches in
-        those."""
+        """Convert ids from a search to ids of the vocabulary; without a change if they are the
+        same."""

@@ -1,4 +1,4 @@
-"""A search over any model that gives logits: `model(ids [N, T]) -> [N, T, V]`, with no cache."""
+"""Searches any model that returns logits, `model(ids [N, T]) -> [N, T, V]`, without a cache."""
 
 import keras
 import tensorflow as tf
@@ -9,19 +9,19 @@ from tfformer.search.step import State, StepResult
 
 
 class Uncached:
-    """What a search asks of a model, for a model that remembers nothing.
+    """Makes a model without a cache searchable.
 
-    Each step computes the whole prefix of each hypothesis anew, so n tokens cost n forward passes
-    over up to n positions. It works with every causal model: prefixes are padded on the right,
-    which no position before the padding can see.
+    Each step computes the whole prefix of each hypothesis again. So n tokens cost n forward passes
+    over up to n positions. This works with every causal model, because prefixes are padded on the
+    right, and no earlier position attends to that padding.
 
     Args:
-        model: a function, or a Keras model, of int32 [N, T] that gives logits [N, T, V]; with a
+        model: a function, or a Keras model, of int32 [N, T] that returns logits [N, T, V]; with a
             source, of {"source_ids": [N, S], "target_ids": [N, T]}. It must be causal.
         special_ids: the model's own `SpecialIds`. Default: those of a search.
 
     Raises:
-        ValueError: an id of `special_ids` is negative or no integer, or eos is None.
+        ValueError: an id of `special_ids` is negative or not an integer, or eos is None.
 
     Example:
         step = Uncached(model)
@@ -35,34 +35,34 @@ class Uncached:
         self.special_ids.check()
 
     def vocabulary_ids(self, ids):
-        """Ids of a search as ids of the model."""
+        """Convert ids of a search to ids of the model."""
         return self.special_ids.to_model(ids)
 
     def start(self, source_ids, width):
-        """The `State` before the first step: source_ids [B, S], and room for W tokens."""
+        """The `State` before the first step: source_ids [B, S], and a cache for W tokens."""
         empty = tf.zeros([tf.shape(source_ids)[0], 1, width], tf.int32)
         return State({"source_ids": source_ids}, empty)
 
     def prefill(self, prompt, width, state=None):
         """The `State` after a prompt, int32 [B, P] in ids of a search, padded with 0 on the left.
 
-        Its cache [B, P, W] holds all tokens but the last, in the first beam. `state` is from
-        `start`, if there is a source.
+        Its cache [B, P, W] contains all tokens but the last, in the first beam. With a source,
+        `state` comes from `start`.
         """
         before = tf.pad(prompt[:, :-1], [[0, 0], [0, 1]])  # [B, P]
         cache = tf.pad(before[:, :, None], [[0, 0], [0, 0], [0, width - 1]])  # [B, P, W]
         return State({} if state is None else state.memory, cache)
 
     def step(self, ids, position, visible, state):
-        """The step function of `tfformer.search`; its cache is the tokens, [B, C, W]."""
+        """The step function of `tfformer.search`; its cache holds the tokens, [B, C, W]."""
         now = tf.range(tf.shape(visible)[2]) == position
         tokens = tf.where(now[:, None], ids[:, None], state.cache)  # [B, C, W]
-        # 1. The prefix of each hypothesis: the tokens that it descends from.
+        # 1. The prefix of each hypothesis: the tokens of its ancestors.
         seen = visible[:, :, : position + 1]  # [B, W, P, W]
         prefixes = tf.where(seen, tokens[:, None, : position + 1], 0)  # [B, W, P, W]
         prefixes = tf.reduce_sum(prefixes, axis=-1)  # [B, W, P]
         lengths = tf.reduce_sum(tf.cast(tf.reduce_any(seen, -1), tf.int32), axis=-1)  # [B, W]
-        # 2. Its padding, that of a shorter prompt, from the left to the right.
+        # 2. Move the padding of shorter prompts from the left to the right.
         columns = tf.range(position + 1)
         from_left = tf.minimum(columns + (position + 1 - lengths)[..., None], position)
         prefixes = tf.gather(prefixes, from_left, batch_dims=2)  # [B, W, P]

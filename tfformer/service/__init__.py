@@ -1,1 +1,1 @@
-"""What a model answers: signatures from text to text, and the translator that has them."""
+"""Serves models: signatures from text to text, and the services that have them."""

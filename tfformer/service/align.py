@@ -1,4 +1,4 @@
-"""`align`: what each token of a translation attends to in its source."""
+"""`align`: the cross-attention weights of each token of a translation."""
 
 import tensorflow as tf
 
@@ -8,7 +8,7 @@ from tfformer.service.signature import Signature, graph, texts
 
 def align(generation):
     """`source` and `target` [B] -> `attention` [B, T, S], `source_tokens`, `target_tokens`; and
-    `truncated`, where one of the texts was cut."""
+    `truncated`, whether one of the texts was cut."""
 
     @graph(texts("source", "target"))
     def align(source, target):

@@ -1,10 +1,10 @@
-"""Which arguments of a translator go together: each function raises a ValueError unless they do."""
+"""Checks the combination of a translator's arguments. Each function raises a ValueError if not."""
 
 from tfformer.text.tokenizer import Tokenizer
 
 
 def check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype):
-    """The forms of an export that a `Translator` is asked for go with its other arguments."""
+    """Check that the requested forms of an export fit the other arguments of a `Translator`."""
     has_shortlist = shortlist is not None
     if attention_window and (xla or has_shortlist):
         raise ValueError(
@@ -24,7 +24,7 @@ def check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype
 
 
 def check_sides(model, tokenizer, kind):
-    """The model is of this class, and the tokenizer may be its own."""
+    """Check that the model is of this class, and that the tokenizer fits it."""
     if not isinstance(model, kind) or not isinstance(tokenizer, Tokenizer):
         kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
         raise ValueError(f"model must be a {kind.__name__}, tokenizer a Tokenizer, got {kinds}")
@@ -41,6 +41,6 @@ def check_sides(model, tokenizer, kind):
 
 
 def check_vocabulary(name, other, tokenizer):
-    """A `Translator`, the argument `name`, has this vocabulary."""
+    """Check that a `Translator`, the argument `name`, has this vocabulary."""
     if other.tokenizer.sha256 != tokenizer.sha256:
         raise ValueError(f"{name} must have the vocabulary of the model, got another")

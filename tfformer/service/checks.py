@@ -1,20 +1,20 @@
-"""What a request may be: checks in the graph, which are INVALID_ARGUMENT on a server."""
+"""Checks of a request in the graph. A failed check is INVALID_ARGUMENT on a server."""
 
 import tensorflow as tf
 
 
 def require_in(name, value, least, most):
-    """`value`; INVALID_ARGUMENT on the server unless every number of it is in [least, most]."""
+    """`value`; INVALID_ARGUMENT on the server unless all its numbers are in [least, most]."""
     inside = tf.reduce_all((value >= least) & (value <= most))
     return after(inside, [f"{name} must be in [{least}, {most}], got", value], value)
 
 
 def counted(values, *counts):
-    """A tensor; INVALID_ARGUMENT on the server where there is more than a request may have.
+    """A tensor; INVALID_ARGUMENT on the server if a count exceeds its maximum.
 
     Args:
         values: the tensor.
-        counts: (what is counted, in the plural; how many there are; how many there may be), each.
+        counts: for each count, (its name in the plural, the count, its maximum).
     """
     checked = [require_in(f"the number of {name}", n, 0, most) for name, n, most in counts]
     with tf.control_dependencies(checked):
@@ -22,7 +22,7 @@ def counted(values, *counts):
 
 
 def require_equal_batches(**texts):
-    """The two texts; INVALID_ARGUMENT on the server unless they have as many rows."""
+    """The two texts; INVALID_ARGUMENT on the server unless they have the same number of rows."""
     (name, text), (other, second) = texts.items()
     sizes = [tf.shape(text)[0], tf.shape(second)[0]]
     message = [f"{name} and {other} must have as many rows, got", *sizes]
@@ -30,6 +30,6 @@ def require_equal_batches(**texts):
 
 
 def after(condition, message, values):
-    """`values`, for use after the check: else an op that they break may fail before it."""
+    """`values`, for use after the check. Otherwise an op could fail on bad values before it."""
     with tf.control_dependencies([tf.debugging.Assert(condition, message)]):
         return tf.nest.map_structure(tf.identity, values)

@@ -1,4 +1,4 @@
-"""`complete`: a translation that begins as the request says."""
+"""`complete`: a translation that begins with the request's prefix."""
 
 import tensorflow as tf
 
@@ -8,14 +8,14 @@ from tfformer.service.signature import Signature, graph, texts
 
 
 def complete(generation):
-    """`text` and `prefix` [B] -> `translation`, `score`; and `truncated`, where one of the texts
+    """`text` and `prefix` [B] -> `translation`, `score`; and `truncated`, whether one of the texts
     was cut."""
 
     @graph(texts("text", "prefix"))
     def complete(text, prefix):
         text, prefix = require_equal_batches(text=text, prefix=prefix)
         prefix_ids, prefix_cut = generation.target_ids(prefix)
-        # The translation goes on after the prefix: without its eos.
+        # Without its eos, because the translation continues after the prefix.
         prefix_ids = tf.where(prefix_ids == EOS, PAD, prefix_ids)
         source_ids, text_cut = generation.source_ids(text)
         found, blank = generation.beam_search(

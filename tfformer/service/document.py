@@ -14,26 +14,26 @@ from tfformer.text.document import (
     split_windows,
 )
 
-# A document may be so many times as long as the longest source, and have so many pieces: sentences,
-# and windows of those that are too long.
+# The maximum length of a document, in sources of maximum length; and its maximum number of pieces,
+# which are sentences, or windows of long sentences.
 DOCUMENT_SOURCES, DOCUMENT_PIECES = 64, 1024
-# So many pieces are searched at once; and the windows of a sentence overlap by this share.
+# The number of pieces searched at once; and the share by which the windows of a sentence overlap.
 DOCUMENT_BLOCK, OVERLAP = 32, 0.25
 
 
 def document_limits(max_source_length, max_batch_size):
-    """How large documents may be: {name: number}, of a document, and of all of a request."""
+    """The limits of documents: {name: number}, for one document, and for all of a request."""
     return {
         "max_document_characters": DOCUMENT_SOURCES * max_source_length * CHARACTERS_PER_TOKEN,
         "max_document_tokens": DOCUMENT_SOURCES * (max_source_length - 1),
         "max_document_pieces": DOCUMENT_PIECES,
-        # As many longest sources as each row may have, or one document of short sentences.
+        # Each row may have 64 sources of maximum length; or one row many short sentences.
         "max_request_pieces": max(DOCUMENT_PIECES, DOCUMENT_SOURCES * max_batch_size),
     }
 
 
 def translate_document(generation):
-    """`text` [B] -> `translation`, the number of `sentences`, and which were cut, `truncated`."""
+    """`text` [B] -> `translation`, the number of `sentences`, and which are `truncated`."""
 
     @graph(texts("text"))
     def translate_document(text):
@@ -46,7 +46,7 @@ def translate_document(generation):
 
 
 def _translate(generation, text):
-    """The outputs of `translate_document`; see `tfformer.text.document`."""
+    """Compute the outputs of `translate_document`; see `tfformer.text.document`."""
     text = generation.checked_rows("texts", text)
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
     limits = document_limits(generation.max_source_length, generation.max_batch_size)
@@ -55,11 +55,11 @@ def _translate(generation, text):
     if codes is not None:
         code, document = codes.split(document)
     sentences, space = split_sentences(document)
-    # A source ends with eos, which takes a place of each window; so does a code.
+    # A source ends with eos, which uses one token of each window; a code uses another one.
     ids = generation.tokenizer.encode_source(sentences.flat_values)[:, :-1]
     length = generation.max_source_length - (1 if codes is None else 2)
     overlap = int(OVERLAP * length)
-    # One character may be many tokens, so characters alone would be no limit.
+    # One character may be many tokens, so a limit on characters alone is not enough.
     tokens, pieces = limits["max_document_tokens"], limits["max_document_pieces"]
     sentences, space, ids, cut = cut_documents(
         sentences, space, ids, tokens, pieces, length, overlap
@@ -79,14 +79,14 @@ def _translate(generation, text):
 
 
 def _checked(windows, most):
-    """The windows, if a request may have so many."""
+    """The windows, checked against the maximum number in a request."""
     count = tf.cast(windows.nrows(), tf.int32)
     ids = counted(windows.flat_values, ("pieces of all texts", count, most))
     return windows.with_flat_values(ids)
 
 
 def _coded(windows, code):
-    """Windows that begin with the code of their document, but for those that have nothing."""
+    """Add the code of their document to the beginning of all windows that are not empty."""
     there = tf.gather(windows.row_lengths() > 0, code.value_rowids())
     return tf.concat([tf.ragged.boolean_mask(code, code.with_flat_values(there)), windows], axis=1)
 
@@ -94,7 +94,7 @@ def _coded(windows, code):
 def _search_windows(generation, windows):
     """RaggedTensor of source ids [M, (S)] without eos -> of target ids [M, (T)] without eos.
 
-    Some at a time, those of like length together.
+    Searches blocks of windows of similar length.
     """
     count = tf.cast(windows.nrows(), tf.int32)
     order = tf.argsort(tf.cast(windows.row_lengths(), tf.int32))

@@ -1,4 +1,4 @@
-"""`explain`: what happened inside while a text was translated."""
+"""`explain`: the internals of a translation, such as attention weights and search steps."""
 
 import tensorflow as tf
 
@@ -8,12 +8,12 @@ from tfformer.service.generation import finite
 from tfformer.service.n_best import asked_options, checked_options
 from tfformer.service.signature import Signature, graph_with_options, texts
 
-# Rows of a request: attention of every layer and head is much to send.
+# The maximum rows of a request, because the attention of every layer and head is much to send.
 MOST = 4
 
 
 def explain(generation):
-    """`text` [B], B at most 4, and the options of `beam_search` -> of the best translation
+    """`text` [B], B at most 4, and the options of `beam_search` -> for the best translation
 
         translation, truncated             [B]
         source_tokens, target_tokens       string [B, S] and [B, T]
@@ -23,9 +23,9 @@ def explain(generation):
         cross_attention                    float32 [B, M, H, T, S]
         step_tokens, step_parents, step_scores   [B, L, W], see `tfformer.search.SearchSteps`
 
-    A row of an attention is a query, and sums to 1; 0 at padding. That of the decoder is what is
-    written next, its columns what has been read: bos and the target without its last token. All is
-    by the whole model: neither a shortlist nor an attention window is known here.
+    A row of an attention is a query and sums to 1; it is 0 at padding. In the decoder, the rows are
+    the target tokens to predict, and the columns its inputs: bos and the target without its last
+    token. The full model computes everything, without a shortlist or an attention window.
     """
 
     def answer(text, asked):
@@ -72,6 +72,6 @@ def explain(generation):
 
 
 def require_few(text):
-    """`text`; INVALID_ARGUMENT on the server if it has more rows than can be explained at once."""
+    """`text`; INVALID_ARGUMENT on the server if it has more rows than `explain` accepts."""
     count = require_in("rows of explain", tf.shape(text)[0], 0, MOST)
     return text[:count]

@@ -1,4 +1,4 @@
-"""Which service a run of a family has: a model of `tfformer.models.FAMILIES`, by the same name."""
+"""The service class for each family of `tfformer.models.FAMILIES`, by the same names."""
 
 from tfformer.models import (
     CLASSIFIER,

@@ -1,4 +1,4 @@
-"""What a masked language model is asked: what stands in the gaps of a text, and a text's vector."""
+"""Serves a masked language model: fills the gaps of a text, and computes the vector of a text."""
 
 import tensorflow as tf
 
@@ -16,22 +16,22 @@ class GapFiller(EmbeddingService):
 
     Args:
         model: a `MaskedLanguageModel`.
-        tokenizer: its `Tokenizer`, one for both sides.
-        mask: what stands for a gap in a text. Default `"[MASK]"`.
-        max_source_length: tokens of a text, eos counted; a longer one is cut. Default 256.
-        max_batch_size: rows of a request. Default 256.
+        tokenizer: its `Tokenizer`, with one side for source and target.
+        mask: the text that marks a gap. Default `"[MASK]"`.
+        max_source_length: maximum tokens of a text, with eos; a longer text is cut. Default 256.
+        max_batch_size: maximum rows of a request. Default 256.
         dtype: see `Translator`.
 
     Attributes:
-        signatures: {name: `Signature`} of all that is served: `serving_default` and `fill`, which
+        signatures: {name: `Signature`}, all served signatures: `serving_default` and `fill`, which
             are the same, and `embed`.
-        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+        functions: {name: `tf.function`}; each maps tensors to a dict of tensors.
 
     Raises:
-        ValueError: an option breaks its rule, which it names with the value received; or the
-            tokenizer is not that of the model.
+        ValueError: an option breaks its rule; the message names the rule and the value. Or the
+            tokenizer does not match the model.
 
-    Example, with a model that has learned nothing (`load_service` gives that of a run):
+    Example, with an untrained model (for the model of a run, use `load_service`):
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
         >>> size = tokenizer.source_vocabulary_size
         >>> model = MaskedLanguageModel(MaskedLanguageModelConfig.preset("test", size))
@@ -69,11 +69,11 @@ class GapFiller(EmbeddingService):
 
 
 def fill(service, forward, name):
-    """The signature: `text` [B] -> `filled` string [B], the text with the likeliest piece in each
-    gap; the sum of their log-probabilities, `log_prob` float32 [B]; how many `gaps` were filled,
-    int32 [B]; and which texts were cut, whose last gaps may be as they were."""
+    """The signature `text` [B] -> `filled` string [B], the text with the most probable piece in
+    each gap; `log_prob` float32 [B], the sum of their log-probabilities; `gaps` int32 [B], how many
+    were filled; and `truncated`, whether a text was cut. The last gaps of a cut text may remain."""
     source, gaps = service.tokenizer.source, service.gaps
-    # No special id and no single byte is a word.
+    # Special ids and single bytes are not words.
     words = [n not in {PAD, 1, BOS, EOS, *source.byte_ids} for n in range(source.size)]
 
     @graph(texts("text"))

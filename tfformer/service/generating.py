@@ -1,4 +1,4 @@
-"""Services that write on behind a text: their limits, their page, and how they are called here."""
+"""The base class of services that continue a text: limits, page, and calls from Python."""
 
 import abc
 import itertools
@@ -12,29 +12,29 @@ from tfformer.service.service import Page, Searching
 from tfformer.service.writing import beam_search, generate, score, serving_default
 
 BATCH_SEED = 1_000_003  # between the seeds of two batches
-# In the order in which a page of a model lists them.
+# In the order of the list on a model's page.
 SIGNATURES = (serving_default, generate, beam_search, score)
 
 
 class Generating(Searching):
-    """A service that writes on behind texts, whatever its model; a subclass has `ABOUT`, the
-    beginning of a sentence.
+    """A service that continues texts, with any model. A subclass sets `ABOUT`, the beginning of a
+    sentence.
 
     Attributes:
-        writing: what its signatures share, a `Writing`.
+        writing: the shared code of its signatures, a `Writing`.
     """
 
     ABOUT = ""
     output = "continuation"
 
     def _set_up(self, longest, lengths, length_penalty_form, **options):
-        """Checks the arguments of the service, sets what is made of them, and its signatures.
+        """Check the arguments of the service, and set its attributes and signatures.
 
         Args:
-            longest: tokens that the model reads at once at most.
+            longest: the maximum number of tokens that the model reads at once.
             lengths: {name: number} of `max_source_length`, `max_target_length`, `max_batch_size`.
-            length_penalty_form: of `beam_search`.
-            options: the others by their names.
+            length_penalty_form: for `beam_search`.
+            options: the other options by name.
         """
         self.length_penalty_form = OPTIONS["length_penalty_form"].checked(length_penalty_form)
         for name, value in lengths.items():
@@ -59,27 +59,27 @@ class Generating(Searching):
 
     @abc.abstractmethod
     def _writing(self, fused):
-        """The `Writing` over what `fused()` gives."""
+        """Make the `Writing` with the inference layers and weights of `fused()`."""
 
     @abc.abstractmethod
     def logits(self, ids):
-        """The model whole and without a cache: ids [N, T], bos first -> logits [N, T, V]."""
+        """Run the whole model without a cache: ids [N, T], bos first -> logits [N, T, V]."""
 
     def generate(self, prompts, batch_size=None, **options):
-        """Texts -> how each goes on, in order.
+        """Continue texts, in order.
 
         Args:
-            prompts: strings; an empty one is how a text begins.
-            batch_size: how many are written at once, at most `max_batch_size`. Default: 32.
+            prompts: strings; an empty one begins a new text.
+            batch_size: the number of texts at once, at most `max_batch_size`. Default: 32.
             options: those of the signature `generate`, such as `temperature`, `top_k`, `seed`,
-                `max_length` and `stop`. Default: the service's own.
+                `max_length` and `stop`. Default: the options of the service.
 
         Returns:
-            A list of strings. A draw depends on the seed, on the batch and on the row in it.
+            A list of strings. A draw depends on the seed, the batch and the row in the batch.
 
         Raises:
-            ValueError: `prompts` is one string, or has what is none; there is no such option, or
-                one breaks its rule; or `batch_size` is not in [1, max_batch_size].
+            ValueError: `prompts` is one string, or an item is not a string; an option is unknown
+                or breaks its rule; or `batch_size` is not in [1, max_batch_size].
         """
         function, drawn = self.functions["generate"], itertools.count()
         specs = {spec.name: spec.dtype for spec in function.input_signature if spec.name != "text"}
@@ -97,14 +97,14 @@ class Generating(Searching):
         options = {name: tf.constant(value, specs[name]) for name, value in options.items()}
 
         def write(texts):
-            # Two batches with one seed would be drawn alike, row by row.
+            # Two batches need different seeds, or their rows would use the same random numbers.
             seed = tf.constant((first + BATCH_SEED * next(drawn)) % 2**31, tf.int32)
             return function(texts, seed=seed, **options)[self.output]
 
         return self.in_batches(prompts, batch_size, write)
 
     def answer(self, texts, batch_size=None, greedy=False):
-        """What `serving_default` answers, of texts in any number; greedily if it is asked for."""
+        """The output of `serving_default` for any number of texts; with `greedy`, greedy search."""
         return self.generate(texts, batch_size, **({"top_k": 1} if greedy else {}))
 
     def served(self, fused, shortlist):
@@ -140,5 +140,5 @@ class Generating(Searching):
         )
 
     def costs(self):
-        """What a token costs, as `Page` has it."""
+        """The cost of a token, for `Page`."""
         return {"FLOPs of a token and beam": f"{self.flops()['token'] / 1e6:.1f} M"}

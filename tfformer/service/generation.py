@@ -1,5 +1,5 @@
-"""What the signatures of an encoder-decoder share: from texts to ids, the forward pass, the search,
-and back to text."""
+"""The shared code of an encoder-decoder's signatures: text to ids, forward pass, search, and ids to
+text."""
 
 import abc
 
@@ -18,12 +18,12 @@ from tfformer.service.checks import require_equal_batches, require_in
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.text.sides import clean
 
-# What a request may say of a beam search.
+# The options of beam search that a request may set.
 ASKED = [option for option in OPTIONS.values() if option.asked]
 
 
 class FromSource(Limited, abc.ABC):
-    """What reads texts and writes their translations, as the signatures use it."""
+    """Base class of models that read a text and translate it."""
 
     def source_ids(self, text):
         """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""
@@ -38,11 +38,11 @@ class FromSource(Limited, abc.ABC):
 
     @abc.abstractmethod
     def written(self, source_ids):
-        """The translations of source ids [B, S] by the own options: ids [B, T], with padding behind
-        them; their scores, float32 [B]; and the rows without a token, boolean [B]."""
+        """Translate source ids [B, S] with the service's options: ids [B, T], padded at the end;
+        their scores, float32 [B]; and the rows without a token, boolean [B]."""
 
     def translated(self, source_ids):
-        """The same as text: `translation` and `score`, [B] each."""
+        """As `written`, but as text: `translation` and `score`, [B] each."""
         return self.as_text(*self.written(source_ids))
 
     def as_text(self, token_ids, scores, blank):
@@ -51,25 +51,25 @@ class FromSource(Limited, abc.ABC):
 
 
 class Generation(FromSource):
-    """An encoder-decoder, its tokenizer and its limits, as the signatures use them.
+    """An encoder-decoder with its tokenizer and its limits, for the signatures.
 
     Args:
         config, fused, tokenizer, limits, penalty_form: see `Limited`.
         options: {name: number} for each of `asked`.
-        shortlist: the two arrays of a `Shortlist`, tensors or variables, for the searches that
-            nothing is forced upon. Default: none.
+        shortlist: the two arrays of a `Shortlist`, tensors or variables, for searches without a
+            forced target. Default: none.
         xla: see `Translator`.
-        ensemble_mean: of an ensemble, whose twins and weights `fused` then gives; see `mixed`.
-            Default None: there is one model.
+        ensemble_mean: for an ensemble, the kind of mean, see `mixed`; `fused` then returns the
+            inference layers and weights of all models. Default None: one model.
 
     Attributes:
-        asked: the `Option`s that a request may choose.
-        off: {name: number} of those that cost something at each step, with which they do not.
-        kept: what a beam search keeps of each token for who asks for all hypotheses.
+        asked: the `Option`s that a request may set.
+        off: {name: number}, the values that turn off options with a cost at each step.
+        kept: the values of each token that a beam search keeps for requests of all hypotheses.
     """
 
     asked, kept = ASKED, ("token_log_probs", "alignment")
-    # What makes a forward pass of a twin and its weights.
+    # Makes a forward pass from inference layers and weights.
     forward = Inference
 
     def __init__(
@@ -89,7 +89,7 @@ class Generation(FromSource):
         self.off = {option.name: option.off for option in self.asked if option.off is not None}
 
     def inference(self, source_ids=None):
-        """The forward pass; of these sentences alone, it is that over the shortlist, if any."""
+        """The forward pass. With `source_ids`, it uses the shortlist for them, if there is one."""
         if self.ensemble_mean:
             members = zip(*self.fused(), strict=True)
             return Ensemble([self.forward(*member) for member in members], self.ensemble_mean)
@@ -103,12 +103,12 @@ class Generation(FromSource):
 
     def target_ids(self, text):
         """string [B] -> int32 [B, T] of at most `max_target_length`, each row ending with eos; and
-        what was cut, bool [B]."""
+        whether a text was cut, bool [B]."""
         side = self.tokenizer.target
         return encode_texts(text, side.encode, self.max_target_length, side.clean)
 
     def forced(self, source, target):
-        """Source ids; target ids under teacher forcing, bos + y; the labels, y + eos; and where one
+        """Source ids; target ids for teacher forcing, bos + y; the labels, y + eos; and whether one
         of the two texts was cut, bool [B]."""
         source, target = require_equal_batches(source=source, target=target)
         source_ids, source_cut = self.source_ids(source)
@@ -116,7 +116,7 @@ class Generation(FromSource):
         return source_ids, behind_bos(labels), labels, source_cut | target_cut
 
     def checked_ids(self, source_ids):
-        """Source ids that somebody else made: inside the vocabulary and not too long."""
+        """Check source ids from a request: inside the vocabulary, and not too long."""
         source_ids = self.checked_rows("source_ids", source_ids)
         size, longest = self.config.source_vocabulary_size, self.max_source_length
         length = require_in("the length of source_ids", tf.shape(source_ids)[1], 0, longest)
@@ -125,11 +125,12 @@ class Generation(FromSource):
     # The search.
 
     def source_mask(self, source_ids):
-        """True at the tokens of a source that the encoder sees; boolean [B, S]."""
+        """True at the tokens of a source that the encoder reads; boolean [B, S]."""
         return padding_mask(source_ids if self.config.source_eos else without_eos(source_ids))
 
     def limit(self, source_ids, factor, max_length=0):
-        """Target tokens at most, a number or int32 [B]; `max_length` 0 stands for the own limit."""
+        """The maximum number of target tokens, a number or int32 [B]. `max_length` 0 means the
+        limit of the service."""
         limit = self.longest_written(max_length)
         if not tf.is_tensor(factor) and not factor:
             return limit
@@ -138,10 +139,11 @@ class Generation(FromSource):
         return tf.where(tf.equal(factor, 0.0), limit, tf.clip_by_value(of_source, 1, limit))
 
     def beam_search(self, source_ids, options, state=None, max_length=0, short=True, **more):
-        """`search.beam_search` with these options, numbers or tensors; what is off costs nothing.
+        """Run `search.beam_search` with these options, numbers or tensors. Options that are off add
+        no operations.
 
-        `state` is a pair, the inference and its `State`, made here unless it is given;
-        `short`: over the shortlist, if there is one.
+        `state` is a pair, the inference and its `State`; it is made here if it is not given.
+        `short`: use the shortlist, if there is one.
         """
         blank, width = self.blank(source_ids), options["beam_width"]
         if state is None:
@@ -171,7 +173,7 @@ class Generation(FromSource):
         return self.by_xla(source_ids) if self.xla else super().translated(source_ids)
 
     def by_xla(self, source_ids):
-        """What `translated` gives, by a beam search that XLA compiles, in buckets of shapes."""
+        """As `translated`, by a beam search that XLA compiles, with padded shapes."""
         rows = tf.shape(source_ids)[0]
         source_ids = in_bucket(source_ids, self.max_source_length)
         inference = CompiledInference(*self.fused())
@@ -181,25 +183,26 @@ class Generation(FromSource):
 
     @staticmethod
     def best(found, blank):
-        """The best hypothesis of each row, as `written` gives it."""
+        """The best hypothesis of each row, in the form of `written`."""
         return found.token_ids[:, 0], found.scores[:, 0], blank
 
 
 def in_vocabulary(found, inference):
-    """What a search found, in ids of the whole vocabulary."""
+    """The result of a search in ids of the whole vocabulary."""
     return found._replace(token_ids=inference.vocabulary_ids(found.token_ids))
 
 
 def finite(scores, blank):
-    """Scores, 0 where the mask `blank`, which broadcasts to them, is True. An empty place has no
-    finite one, and JSON no infinity."""
+    """Scores, set to 0 where the mask `blank`, which broadcasts to them, is True. An empty beam has
+    the score -inf, which JSON cannot represent."""
     return tf.where(blank, 0.0, tf.maximum(scores, tf.float32.min))
 
 
 def encode_texts(text, encode, length, clean=clean):
-    """Texts as ids [B, S] of at most `length`, each row ending with eos; and which were cut.
+    """Encode texts as ids [B, S] of at most `length`, each row ending with eos; and whether a text
+    was cut.
 
-    `clean` is that of the side which encodes. A text is cut before it is tokenised: the tokenizer
+    `clean` is that of the encoding side. A text is cut before tokenisation, because the tokenizer
     needs 6 seconds for 8 MB.
     """
     text = clean(text)

@@ -1,4 +1,4 @@
-"""Text in, text out, by a sequence-to-sequence model of KerasHub, wrapped and not converted."""
+"""Serves a sequence-to-sequence model of KerasHub, wrapped without conversion."""
 
 import math
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from tfformer.text.byte_pairs import BytePairs
 from tfformer.text.foreign import ForeignModel, unknown_id
 from tfformer.text.tokenizer import Tokenizer
 
-# Those of a `Translator`, but for `align`, which needs the weights of an attention.
+# Those of a `Translator` except `align`, which needs attention weights.
 SIGNATURES = (
     serving_default,
     translate_document,
@@ -33,7 +33,7 @@ SIGNATURES = (
     complete,
 )
 NEEDS_ATTENTION = ("coverage_penalty",)
-LENGTH = 256  # tokens of a source and of a target, where nobody says another number
+LENGTH = 256  # the default maximum tokens of a source and of a target
 LEFT_OUT = (
     "Its cached decoder gives no attention weights: there is no `align`, no `alignment` and no\n"
     "coverage penalty."
@@ -41,7 +41,7 @@ LEFT_OUT = (
 
 
 class Sizes(NamedTuple):
-    """How many ids a search has, and that a source has its eos, as a configuration says it."""
+    """The vocabulary sizes of a search, and `source_eos`, as in a configuration."""
 
     source_vocabulary_size: int
     target_vocabulary_size: int
@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
 
 
 class KerasHubGeneration(Generation):
-    """What the signatures share; there is no attention to look at."""
+    """The shared code of the signatures, without attention weights."""
 
     asked = [option for option in Generation.asked if option.name not in NEEDS_ATTENTION]
     kept = ("token_log_probs",)
@@ -59,29 +59,29 @@ class KerasHubGeneration(Generation):
 
 
 class KerasHubTranslator(Wrapping, Translating, Searching):
-    """A sequence-to-sequence model of KerasHub as functions of text: the signatures of a
-    `Translator` but `align`, with its options but `coverage_penalty`.
+    """A sequence-to-sequence model of KerasHub as functions of text. It has the signatures of a
+    `Translator` except `align`, and its options except `coverage_penalty`.
 
-    The model is used as it is, its own encoder and its own cached decoder; only the search around
-    it is ours. Ids in `source_ids` and `token_ids`: 0 to 3 are pad, unk, bos and eos, and 4 + n is
-    the model's n.
+    The model runs unchanged, with its own encoder and its own cached decoder. Only the search is
+    ours. Ids in `source_ids` and `token_ids`: 0 to 3 are pad, unk, bos and eos, and 4 + n is the
+    model's id n.
 
     Args:
         model: a `T5Seq2SeqLM`, a `T5GemmaSeq2SeqLM` or a `BartSeq2SeqLM` with its preprocessor.
-        max_source_length: tokens of a source, eos counted; a longer text is cut. Default 256, or
-            fewer, if the model can number fewer places.
-        max_target_length: tokens of a target, eos counted. The same default.
-        max_batch_size: rows of a request. Default 256.
+        max_source_length: maximum tokens of a source, with eos; a longer text is cut. Default 256,
+            or less if the model has fewer positions.
+        max_target_length: maximum tokens of a target, with eos. The same default.
+        max_batch_size: maximum rows of a request. Default 256.
         length_penalty_form: `"gnmt"` (default) or `"power"`.
-        options: `beam_width` and others of `Translator`, with its defaults.
+        options: `beam_width` and other options of `Translator`, with its defaults.
 
     Attributes:
         signatures, functions: see `Service`.
 
     Raises:
-        ValueError: the model is none of these, its vocabulary cannot be read, or an option breaks
-            its rule, which it names with the value received.
-        TypeError: there is no such option.
+        ValueError: the model is of another class, its vocabulary cannot be read, or an option
+            breaks its rule; the message names the rule and the value.
+        TypeError: an option is unknown.
 
     Example:
         model = keras_hub.models.Seq2SeqLM.from_preset("bart_base_en")
@@ -124,8 +124,8 @@ class KerasHubTranslator(Wrapping, Translating, Searching):
         self._greedy = greedy(self._generation(self.fused))
 
     def _length(self, name, value):
-        """A number of tokens, if the model can number their places; None stands for the default."""
-        # One place is for what stands before a source, or before the bos of a target.
+        """A checked number of tokens, within the model's positions; None means the default."""
+        # One position is for the token in front of a source, or in front of a target's bos.
         most = math.inf if self.kind.longest is None else self.kind.longest - 1
         value = min(LENGTH, most) if value is None else value
         if whole(name, value, least=2) > most:
@@ -141,7 +141,7 @@ class KerasHubTranslator(Wrapping, Translating, Searching):
         return self.options["length_penalty"]
 
     def translate(self, texts, batch_size=None, greedy=False):
-        """Texts in any number -> their translations, as `Translator.translate` gives them."""
+        """Translate any number of texts, as `Translator.translate`."""
         function = self._greedy if greedy else self.functions["serving_default"]
         return self.in_batches(texts, batch_size, lambda texts: function(texts)["translation"])
 
@@ -164,16 +164,16 @@ class KerasHubTranslator(Wrapping, Translating, Searching):
 
     def request_bytes(self, rows, width):
         numbers, vocabulary = self.kind.cache.numbers, self.tokenizer.target_vocabulary_size
-        # Of a cache there are, in a step, itself, its longer copy, the past of each hypothesis in
-        # two orders, and what the decoder writes, layer by layer and together.
+        # A step holds six caches: the cache, its longer copy, the past of each hypothesis in two
+        # axis orders, and the decoder's new cache, by layer and stacked.
         caches = 6 * rows * width * self.max_target_length * numbers * 4
-        # The keys of the source, for each beam, and the layers of them that a step takes out.
+        # The keys of the source for each beam, and the layers that a step takes out of them.
         keys = 3 * rows * width * (self.max_source_length + 1) * numbers * 4
         return caches + keys + 7 * rows * width * vocabulary * 4
 
 
 def _read(model):
-    """What a model is here, and the `Side` of its vocabulary, by whose ids it is searched."""
+    """The kind of a model, and the `Side` of its vocabulary, with the ids of a search."""
     proto = vocabulary_of(model)
     kind = kind_of(model, KINDS, None if proto is None else unknown_id(proto))
     size = model.backbone.vocabulary_size

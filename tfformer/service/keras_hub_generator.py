@@ -1,4 +1,4 @@
-"""How a text goes on, by a decoder-only model of KerasHub, wrapped and not converted."""
+"""Serves a decoder-only model of KerasHub, wrapped without conversion: continues a text."""
 
 import math
 from typing import NamedTuple
@@ -17,13 +17,13 @@ KNOWN = {name: {**OPTIONS, **SAMPLING}[name] for name in (*SAMPLING, *OF_BEAM)}
 
 
 class Size(NamedTuple):
-    """How many ids a search has, as a configuration says it."""
+    """The vocabulary size of a search, as in a configuration."""
 
     vocabulary_size: int
 
 
 class KerasHubWriting(Writing):
-    """What the signatures share."""
+    """The shared code of the signatures."""
 
     def inference(self):
         return self.fused()
@@ -32,26 +32,27 @@ class KerasHubWriting(Writing):
 class KerasHubGenerator(Wrapping, Generating):
     """A decoder-only model of KerasHub as functions of text: the signatures of a `TextGenerator`.
 
-    The model is used as it is, its own layers and their caches; only the search around them is
-    ours. Ids in `token_ids`: 0 to 3 are pad, unk, bos and eos, and 4 + n is the model's n.
+    The model runs unchanged, with its own layers and their caches. Only the search is ours. Ids in
+    `token_ids`: 0 to 3 are pad, unk, bos and eos, and 4 + n is the model's id n.
 
     Args:
-        model: a `GemmaCausalLM`, a `Gemma3CausalLM` that reads texts alone, a `LlamaCausalLM` or a
+        model: a `GemmaCausalLM`, a `Gemma3CausalLM` without images, a `LlamaCausalLM` or a
             `MistralCausalLM`, with its preprocessor, whose vocabulary is a SentencePiece model.
-        max_source_length: tokens of a prompt, bos counted; of a longer one the last are read.
-            Default 256.
-        max_target_length: tokens that are written, eos counted. Default 256.
-        max_batch_size: rows of a request. Default 256.
+        max_source_length: maximum tokens of a prompt, with bos; of a longer prompt the last tokens
+            are used. Default 256.
+        max_target_length: maximum generated tokens, with eos. Default 256.
+        max_batch_size: maximum rows of a request. Default 256.
         length_penalty_form: `"gnmt"` (default) or `"power"`.
-        options: `temperature`, `beam_width` and others of `TextGenerator`, with its defaults.
+        options: `temperature`, `beam_width` and other options of `TextGenerator`, with its
+            defaults.
 
     Attributes:
         signatures, functions: see `Service`.
 
     Raises:
-        ValueError: the model is none of these, its vocabulary is another, or an option breaks its
-            rule, which it names with the value received.
-        TypeError: there is no such option.
+        ValueError: the model is of another class, its vocabulary is of another kind, or an option
+            breaks its rule; the message names the rule and the value.
+        TypeError: an option is unknown.
 
     Example:
         model = keras_hub.models.CausalLM.from_preset("gemma_2b_en")
@@ -100,7 +101,7 @@ class KerasHubGenerator(Wrapping, Generating):
 
     def request_bytes(self, rows, width):
         numbers, vocabulary = self.kind.cache.numbers, self.tokenizer.target_vocabulary_size
-        # Of a cache there are, in a step, itself, its longer copy, the past of each hypothesis in
-        # two orders, and what the layers write, one by one and together.
+        # A step holds six caches: the cache, its longer copy, the past of each hypothesis in two
+        # axis orders, and the new caches of the layers, single and stacked.
         positions = self.max_source_length + self.max_target_length
         return 6 * rows * width * positions * numbers * 4 + 7 * rows * width * vocabulary * 4

@@ -1,4 +1,4 @@
-"""What a request may ask of a model, however its family searches: so many rows, so long a text."""
+"""The limits of a request, for every family: its rows, and the lengths of its texts."""
 
 from typing import NamedTuple
 
@@ -6,15 +6,15 @@ import tensorflow as tf
 
 from tfformer.service.checks import counted, require_in
 
-# A piece of SentencePiece has at most 16 characters: more than this many for each token are cut
-# before they are tokenised, which takes 6 seconds for 8 MB.
+# A SentencePiece piece has at most 16 characters. A text is cut to this many characters per token
+# before tokenisation, which takes 6 seconds for 8 MB.
 CHARACTERS_PER_TOKEN = 16
-# With this many beams a request may have `max_batch_size` rows, whatever the export's own number.
+# Up to this beam width a request may have `max_batch_size` rows, whatever the export's own width.
 USUAL_WIDTH = 4
 
 
 class Limits(NamedTuple):
-    """How large a request may be: see `tfformer.service.translator.Translator`."""
+    """The maximum sizes of a request: see `tfformer.service.translator.Translator`."""
 
     max_source_length: int
     max_target_length: int
@@ -22,15 +22,15 @@ class Limits(NamedTuple):
 
 
 class Limited:
-    """A model, its tokenizer and its limits, as the signatures use them.
+    """A model with its tokenizer and its limits, for the signatures.
 
     Args:
         config: the model's configuration.
-        fused: a function that gives what `fuse` does; it is called in each graph.
+        fused: a function that returns the result of `fuse`; it is called in each graph.
         tokenizer: a `Tokenizer`.
         options: {name: number} of the searches.
-        limits: `Limits`; its numbers are attributes here.
-        penalty_form: of the beam search.
+        limits: `Limits`; its numbers become attributes.
+        penalty_form: for beam search.
     """
 
     def __init__(self, config, fused, tokenizer, options, limits, penalty_form):
@@ -39,7 +39,7 @@ class Limited:
         self.max_source_length, self.max_target_length, self.max_batch_size = limits
 
     def checked_rows(self, name, rows, width=None):
-        """`rows`, if a request may have so many; and so many times `width`, if it is given."""
+        """`rows`, checked against the maximum number; with `width`, also rows times `width`."""
         count = tf.shape(rows)[0]
         counts = [(name, count, self.max_batch_size)]
         if width is not None:
@@ -48,7 +48,7 @@ class Limited:
         return counted(rows, *counts)
 
     def longest_written(self, max_length):
-        """Tokens to write at most; `max_length` 0 stands for the own limit."""
+        """The maximum number of tokens to generate; `max_length` 0 means the service's limit."""
         most = self.max_target_length
         if not tf.is_tensor(max_length):
             return max_length or most
@@ -57,8 +57,8 @@ class Limited:
 
 
 def unless_off(options, off):
-    """The rules of a search that are on: those of these options that `off` names, each with its
-    number, or with None where that is known to do nothing."""
+    """The values of the options named in `off`. An option with its off value becomes None, which
+    adds no operations; a tensor stays."""
 
     def value(name):
         number = options[name]

@@ -1,4 +1,4 @@
-"""`beam_search` and `beam_search_ids`: the best hypotheses, by a search that a request chooses."""
+"""`beam_search` and `beam_search_ids`: the best hypotheses, with search options of the request."""
 
 import tensorflow as tf
 
@@ -6,19 +6,19 @@ from tfformer.service.checks import require_in
 from tfformer.service.generation import finite
 from tfformer.service.signature import Signature, graph_with_options, texts
 
-MAX_LENGTH = 24  # of what the slow search is asked: its time grows with the square
+MAX_LENGTH = 24  # for the slow reference search, whose time grows with the square of the length
 
 
 def asked_options(generation):
-    """{name: default} of what a request may say of the beam; `max_length` 0 is the own limit."""
+    """{name: default} of the beam options of a request; `max_length` 0 means the limit."""
     names = [option.name for option in generation.asked]
     names.insert(2, "max_length")
     return {name: {"max_length": 0, **generation.options}[name] for name in names}
 
 
 def beam_search(generation):
-    """`text` [B] and options -> `translations` [B, W], all that `beam_search_ids` gives; and
-    `truncated`, which texts were cut."""
+    """`text` [B] and options -> `translations` [B, W], all outputs of `beam_search_ids`, and
+    `truncated`, whether a text was cut."""
 
     def answer(text, asked):
         source_ids, truncated = generation.source_ids(text)
@@ -43,14 +43,14 @@ def beam_search(generation):
 
 
 def beam_search_ids(generation):
-    """`source_ids` [B, S] and options -> `token_ids`, `scores`, `lengths`, and what is `kept` of
-    each token, `token_log_probs` and `alignment`, of W hypotheses."""
+    """`source_ids` [B, S] and options -> `token_ids`, `scores`, `lengths`, and the `kept` values of
+    each token, `token_log_probs` and `alignment`, for W hypotheses."""
 
     def answer(source_ids, asked):
         return _n_best(generation, generation.checked_ids(source_ids), asked)
 
     def examples(samples):
-        # What the slow search knows: no rules, whatever the export's own are.
+        # The slow reference search has no rules, so they are off here, also those of the export.
         short = {"max_length": min(MAX_LENGTH, samples.longest), "min_length": 0}
         short |= {"max_length_factor": 0.0, **generation.off}
         return [{"source_ids": samples.source_ids, **short}]
@@ -62,16 +62,16 @@ def beam_search_ids(generation):
 
 
 def checked_options(generation, asked):
-    """What a request says of the beam, {name: number}; INVALID_ARGUMENT out of its bounds."""
+    """The beam options of a request, {name: number}; INVALID_ARGUMENT outside their bounds."""
     bounds = {option.name: (option.least, option.most) for option in generation.asked}
     bounds["min_length"] = 0, generation.max_target_length
     return {name: require_in(name, asked[name], *bounds[name]) for name in bounds}
 
 
 def _n_best(generation, source_ids, asked):
-    """The outputs that `beam_search` and `beam_search_ids` share, as a request asked for them.
+    """Compute the outputs that `beam_search` and `beam_search_ids` share.
 
-    What costs something at each step has a loop of its own, in which it is on.
+    Rules with a cost at each step run in a separate loop, only if a request turns them on.
     """
     options = checked_options(generation, asked)
     source_ids = generation.checked_rows("rows", source_ids, options["beam_width"])

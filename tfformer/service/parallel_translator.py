@@ -1,4 +1,4 @@
-"""Text in, text out, by a model that writes all tokens of a translation at once."""
+"""Translates text by a model that predicts all tokens of a translation at once."""
 
 import tensorflow as tf
 
@@ -19,17 +19,17 @@ from tfformer.service.service import checked_dtype
 from tfformer.service.translation import serving_default
 from tfformer.service.translator import Translating, Translator
 
-# In the order in which a page of a model lists them.
+# In the order of the list on a model's page.
 SIGNATURES = (serving_default, translate_document)
 
 
 class ParallelGeneration(FromSource):
-    """A non-autoregressive model, its tokenizer and its limits, as the signatures use them.
+    """A non-autoregressive model with its tokenizer and its limits, for the signatures.
 
     Args:
-        config, fused, tokenizer, options, limits: see `Limited`; with `rerank`, `fused` gives
-            ((twin, its twin), (weights, its weights)).
-        rerank: the `Translator` that chooses among several lengths, or None.
+        config, fused, tokenizer, options, limits: see `Limited`; with `rerank`, `fused` returns
+            ((twin, its twin), (weights, its weights)), where "its" means the reranker's.
+        rerank: the `Translator` that chooses among the candidates of several lengths, or None.
     """
 
     def __init__(self, config, fused, tokenizer, options, limits, rerank=None):
@@ -43,11 +43,11 @@ class ParallelGeneration(FromSource):
         inference = ParallelInference(twin, weights)
         if self.config.decoding != MASK_PREDICT:
             found = inference.from_places(source_ids, self.config.decoding != CTC)
-            # What is longer is cut: there are more places than tokens of a target.
+            # There are more positions than target tokens, so longer results are cut.
             found = Written(*[part[:, : self.max_target_length] for part in found])
             return found.token_ids, found.mean, blank
         passes, count = self.options["passes"], self.options["lengths"]
-        # eos is counted among the tokens of a target, and is none of these.
+        # The limit counts eos, which mask-predict does not predict.
         longest = self.max_target_length - 1
         found = inference.by_mask_predict(source_ids, passes, count, longest)
         if self.rerank is None:
@@ -58,7 +58,7 @@ class ParallelGeneration(FromSource):
         return found.token_ids, scores, blank
 
     def _ranked(self, inference, source_ids, found, count):
-        """The scores, float32 [B * count], that the other model gives what was written."""
+        """The scores, float32 [B * count], that the reranker gives to the predictions."""
         ids = tf.pad(found.token_ids, [[0, 0], [0, 1]])
         lengths = tf.math.count_nonzero(ids, axis=1, dtype=tf.int32)
         labels = tf.where(tf.range(tf.shape(ids)[1]) == lengths[:, None], EOS, ids)
@@ -76,28 +76,28 @@ class ParallelTranslator(Translating):
     Args:
         model: a `NonAutoregressive`.
         tokenizer: its `Tokenizer`; the vocabulary sizes must be the model's.
-        passes: of mask-predict, in [1, 64]: the first writes all tokens, each later one the least
-            sure again. Default 4.
-        lengths: of mask-predict, in [1, 16]: so many of the likeliest lengths are written side by
-            side, and that of the greatest mean log-probability is taken. Default 3.
-        max_source_length: source tokens, eos counted; a longer text is cut. Default 256.
-        max_target_length: target tokens, eos counted. Default 256.
-        max_batch_size: rows of a request, at least 1. Default 256.
+        passes: for mask-predict, in [1, 64]: the first pass predicts all tokens, each later pass
+            predicts the least certain ones again. Default 4.
+        lengths: for mask-predict, in [1, 16]: how many of the most probable lengths to try in
+            parallel. The candidate with the maximum mean log-probability wins. Default 3.
+        max_source_length: maximum source tokens, with eos; a longer text is cut. Default 256.
+        max_target_length: maximum target tokens, with eos. Default 256.
+        max_batch_size: maximum rows of a request, at least 1. Default 256.
         dtype: see `Translator`.
-        rerank: a `Translator` of the same tokenizer, by whose score the best of several lengths is
-            chosen, with its own length penalty; for mask-predict. Default None: by their own.
+        rerank: for mask-predict, a `Translator` with the same tokenizer. Its score, with its own
+            length penalty, chooses among the lengths. Default None: the candidate's own score.
 
     Attributes:
-        signatures: {name: `Signature`} of all that is served: `serving_default` and
-            `translate_document`, as a `Translator` has them. A score is the mean log-probability
-            of the tokens; with `rerank`, the score that this one gives.
-        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+        signatures: {name: `Signature`}, all served signatures: `serving_default` and
+            `translate_document`, as in a `Translator`. A score is the mean log-probability of the
+            tokens; with `rerank`, it is the reranker's score.
+        functions: {name: `tf.function`}; each maps tensors to a dict of tensors.
 
     Raises:
-        ValueError: an option breaks its rule, which it names with the value received; or the
-            tokenizer is not that of the model, or of `rerank`.
+        ValueError: an option breaks its rule; the message names the rule and the value. Or the
+            tokenizer does not match the model or `rerank`.
 
-    Example, with a model that has learned nothing (`load_service` gives that of a run):
+    Example, with an untrained model (for the model of a run, use `load_service`):
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
         >>> config = NonAutoregressiveConfig.preset("test", tokenizer.source_vocabulary_size)
         >>> translator = ParallelTranslator(NonAutoregressive(config), tokenizer, passes=2)
@@ -147,7 +147,7 @@ class ParallelTranslator(Translating):
         self.make_signatures()
 
     def fused(self, dtype=None):
-        """The twin of the model and its weights as they are now."""
+        """The inference layers of the model, and its current weights."""
         places = max(self.max_source_length * self.model.places, self.max_target_length)
         own = self.fused_for(places, dtype)
         if self.rerank is None:
@@ -156,20 +156,20 @@ class ParallelTranslator(Translating):
         return tuple(zip(own, other, strict=True))
 
     def translate(self, texts, batch_size=None, greedy=False):
-        """Texts in any number -> their translations, in order.
+        """Translate any number of texts, in order.
 
         Args:
             texts: strings.
-            batch_size: how many are written at once, at most `max_batch_size`; the result does
-                not depend on it. Default: 32, if there may be so many.
-            greedy: as without: nothing is searched.
+            batch_size: the number of texts at once, at most `max_batch_size`; the result does not
+                depend on it. Default: 32, or `max_batch_size` if that is less.
+            greedy: has no effect, because there is no search.
 
         Returns:
             A list of strings.
 
         Raises:
-            ValueError: `texts` is one string, or has what is none; or `batch_size` is not in
-                [1, max_batch_size].
+            ValueError: `texts` is one string, or an item is not a string; or `batch_size` is not
+                in [1, max_batch_size].
         """
         function = self.functions["serving_default"]
         return self.in_batches(texts, batch_size, lambda texts: function(texts)["translation"])
@@ -177,7 +177,7 @@ class ParallelTranslator(Translating):
     answer = translate
 
     def search_facts(self, greedy=False):
-        """How `translate` decodes, for a table of scores."""
+        """A description of the decoding, for a table of scores."""
         words = [self.model.config.decoding]
         if self.model.config.decoding == MASK_PREDICT:
             words += [f"{name} {number}" for name, number in self.options.items()]
@@ -190,20 +190,20 @@ class ParallelTranslator(Translating):
         return {signature.name: signature for signature in made}
 
     def largest_request(self):
-        """Bytes, besides the weights, of a request that is as large as it may be; at most."""
+        """The maximum memory of a request in bytes, without the weights."""
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         if config.decoding == MASK_PREDICT:
             rows, places = self.max_batch_size * self.options["lengths"], self.max_target_length
         else:
             rows, places = self.max_batch_size, self.max_source_length * config.upsampling
         keys = rows * self.max_source_length * config.num_decoder_layers * config.key_value_width
-        # Of one layer, and of the output layer: logits and what is made of them.
+        # One layer, and the output layer: its logits and what is computed from them.
         inside = 3 * config.num_heads * places * (places + self.max_source_length)
         return rows * (4 * (inside + 6 * places * config.target_vocabulary_size)) + 2 * keys * size
 
 
 def _check_rerank(rerank, model, tokenizer):
-    """Raises a ValueError unless this `Translator` can choose among what the model writes."""
+    """Raises a ValueError unless this `Translator` can rerank the model's predictions."""
     if not isinstance(rerank, Translator):
         raise ValueError(f"rerank must be a Translator, got {type(rerank).__name__}")
     if model.config.decoding != MASK_PREDICT:

@@ -1,4 +1,4 @@
-"""A recurrent model as functions of text, by the searches of a `Translator`; not exported."""
+"""Serves a recurrent model in Python, by the searches of a `Translator`. It is not exported."""
 
 from tfformer.inference.recurrent import RecurrentInference
 from tfformer.models.recurrent import Recurrent
@@ -7,7 +7,7 @@ from tfformer.service.translator import Translator
 
 
 class RecurrentGeneration(Generation):
-    """A recurrent encoder-decoder, its tokenizer and its limits."""
+    """A recurrent encoder-decoder with its tokenizer and its limits."""
 
     forward = RecurrentInference
 
@@ -17,13 +17,13 @@ class RecurrentTranslator(Translator):
 
     Args:
         model: a `Recurrent` model.
-        tokenizer, **options: see `Translator`; without `xla`, `shortlist`, `dtype`,
+        tokenizer, **options: see `Translator`; without `xla`, `low_latency`, `shortlist`, `dtype`,
             `attention_window`, `ensemble`.
 
     Raises:
-        ValueError: as `Translator`; or there is one of these five.
+        ValueError: as `Translator`; or one of these six options is set.
 
-    Example, with a model that has learned nothing:
+    Example, with an untrained model:
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
         >>> config = RecurrentConfig.preset("test", tokenizer.source_vocabulary_size)
         >>> translator = RecurrentTranslator(Recurrent(config), tokenizer, max_target_length=11)
@@ -42,5 +42,5 @@ class RecurrentTranslator(Translator):
         super().__init__(model, tokenizer, **options)
 
     def fused_for(self, positions, dtype=None, few_rows=False):
-        """The model itself, whose layers compute what is searched."""
+        """The model itself; the search runs its layers directly."""
         return (self.model,)

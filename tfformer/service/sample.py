@@ -11,8 +11,8 @@ OPTIONS = {"seed": 0, **{o.name: o.default for o in SAMPLING.values()}, "max_len
 
 
 def asked_sampling(asked, vocabulary_size):
-    """The options of a draw as a request says them: INVALID_ARGUMENT on a server for a number that
-    breaks its rule. {name: scalar}, `seed` among them."""
+    """The sampling options of a request, {name: scalar}, including `seed`. A number that breaks its
+    rule is INVALID_ARGUMENT on a server."""
     bounds = {name: (option.least, option.most) for name, option in SAMPLING.items()}
     bounds["top_k"] = 0, vocabulary_size
     found = {name: require_in(name, asked[name], *bounds[name]) for name in bounds}
@@ -20,8 +20,8 @@ def asked_sampling(asked, vocabulary_size):
 
 
 def sample(generation):
-    """`text` [B] and options -> `translation`, its `log_prob` by the model as it is; and
-    `truncated`, which texts were cut."""
+    """`text` [B] and options -> `translation`; its `log_prob` by the unchanged model; and
+    `truncated`, whether a text was cut."""
 
     def answer(text, asked):
         drawn = asked_sampling(asked, generation.config.target_vocabulary_size)

@@ -1,4 +1,4 @@
-"""`score`: the log-probability of a translation that somebody else made."""
+"""`score`: the log-probability of a given translation."""
 
 import tensorflow as tf
 
@@ -7,8 +7,8 @@ from tfformer.service.signature import Signature, graph, texts
 
 
 def score(generation):
-    """`source` and `target` [B] -> `log_prob` of the target, its `length`, eos counted; and
-    `truncated`, where one of the texts was cut."""
+    """`source` and `target` [B] -> `log_prob` of the target; its `length`, with eos; and
+    `truncated`, whether one of the texts was cut."""
 
     @graph(texts("source", "target"))
     def score(source, target):

@@ -1,4 +1,4 @@
-"""What every family is served by: signatures over a model and its tokenizer."""
+"""The base class of all services: signatures for a model and its tokenizer."""
 
 import abc
 import inspect
@@ -13,13 +13,13 @@ from tfformer.service.limits import USUAL_WIDTH
 
 
 class Page(NamedTuple):
-    """What a page about an exported model says of it, besides what its signatures say themselves.
+    """The facts on the page of an exported model, besides those that the signatures contain.
 
-    about: what it is, the beginning of a sentence.
-    asked: commands that ask it, in which @text@ is an example and @name@ the model's name.
-    inputs: what becomes of odd inputs, in sentences.
-    limits, costs: rows of tables, {what: words}.
-    command: what exports it, without the directory.
+    about: a description, the beginning of a sentence.
+    asked: commands that query it; @text@ stands for an example and @name@ for the model's name.
+    inputs: how unusual inputs are treated, in sentences.
+    limits, costs: rows of tables, {name: text}.
+    command: the command that exports it, without the directory.
     """
 
     about: str
@@ -31,51 +31,51 @@ class Page(NamedTuple):
 
 
 class Service(abc.ABC):
-    """A model and its tokenizer as functions of tensors: called here, saved for a server.
+    """A model and its tokenizer as functions of tensors, called in Python or saved for a server.
 
     A subclass sets the attributes, then calls `make_signatures`.
 
     Attributes:
-        model, tokenizer: what is served.
-        dtype: of what is multiplied, `"float32"` or `"bfloat16"`; None: the model's compute dtype,
-            and float32 in what is saved.
-        max_batch_size: rows of a request at most.
-        max_source_length: tokens of a source at most, eos counted.
-        max_target_length: of what is generated; 0 where nothing is.
-        shortlist: a `Shortlist` of the tokenizer, or None.
+        model, tokenizer: the model and the tokenizer.
+        dtype: the dtype of products, `"float32"` or `"bfloat16"`. None: the model's compute dtype,
+            but float32 in a SavedModel.
+        max_batch_size: maximum rows of a request.
+        max_source_length: maximum tokens of a source, with eos.
+        max_target_length: maximum generated tokens; 0 if the service generates none.
+        shortlist: a `Shortlist` for the tokenizer, or None.
         xla: whether XLA compiles `serving_default`.
-        signatures: {name: `Signature`} of all that is served, in the order in which a page of a
-            model lists it; "serving_default" is among them, and its input is "text".
-        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+        signatures: {name: `Signature`}, all served signatures, in the order of the list on a
+            model's page. One of them is "serving_default", with the input "text".
+        functions: {name: `tf.function`}; each maps tensors to a dict of tensors.
     """
 
     max_target_length, shortlist, xla = 0, None, False
-    # Why nothing of it is exported, if that is so.
+    # The reason why the service cannot be exported; empty if it can.
     not_exported = ""
     # The output of `serving_default` that a command prints, string [B].
     output = ""
 
     @abc.abstractmethod
     def served(self, fused, shortlist):
-        """{name: `Signature`}
+        """{name: `Signature`}, the signatures of the service.
 
         Args:
-            fused: a function that gives what `fuse` does; it is called in each graph.
+            fused: a function that returns the result of `fuse`; it is called in each graph.
             shortlist: the arrays of the shortlist, tensors or variables; empty without one.
         """
 
     @abc.abstractmethod
     def answer(self, texts, batch_size=None, greedy=False):
-        """What `serving_default` answers, its `output`, of texts in any number: a list of strings;
-        `greedy`: by the likeliest token at each step, where tokens are searched."""
+        """The `output` of `serving_default` for any number of texts: a list of strings. `greedy`:
+        if tokens are searched, take the most probable one at each step."""
 
     def flops(self):
-        """What a token costs: {"what": operations}, for a report."""
+        """The cost of a token: {name: operations}, for a report."""
         return self.model.flops()
 
     @abc.abstractmethod
     def limits(self):
-        """How large a request may be: {"max_batch_size": rows, ...}, numbers for a report."""
+        """The limits of a request: {"max_batch_size": rows, ...}, numbers for a report."""
 
     @abc.abstractmethod
     def page(self):
@@ -83,42 +83,43 @@ class Service(abc.ABC):
 
     @classmethod
     def unknown(cls, options):
-        """Those of these names, first or second ones, that are no arguments of the class."""
+        """The names, first or second ones, that are not arguments of the class."""
         return sorted(set(first_names(options)) - set(inspect.signature(cls).parameters))
 
     @staticmethod
     def merged(kept, given):
-        """The options that a run keeps, and in their place those that are given; by first names."""
+        """The options of a run, replaced by those in `given`; under their first names."""
         return {**first_names(kept), **first_names(given)}
 
     def make_signatures(self):
-        """Sets `signatures` and `functions`, over the variables of the model, which may still be
-        training."""
+        """Sets `signatures` and `functions`. They read the variables of the model, which may still
+        be in training."""
         self._constants = self.arrays(tf.constant)
         self.signatures = self.served(self.fused, self._constants)
         self.functions = {name: one.function for name, one in self.signatures.items()}
 
     def fused(self, dtype=None, few_rows=False):
-        """The twin of the model and its weights as they are now; `few_rows`: see `fuse`."""
+        """The inference layers of the model, and its current weights; `few_rows`: see `fuse`."""
         positions = max(self.max_source_length, self.max_target_length)
         return self.fused_for(positions, dtype, few_rows)
 
     def fused_for(self, positions, dtype=None, few_rows=False):
-        """The same, with tables of so many positions."""
+        """As `fused`, with tables of `positions` positions."""
         return fuse(self.model, positions, dtype or self.dtype, few_rows)
 
     def in_batches(self, texts, batch_size, function):
-        """What a function answers of texts in any number, in order: a list of strings.
+        """Apply a function to any number of texts, in order: a list of strings.
 
         Args:
             texts: strings.
-            batch_size: how many at once, at most `max_batch_size`; None: 32, if there may be so
-                many.
-            function: of a string tensor [B], which gives another.
+            batch_size: the number of texts at once, at most `max_batch_size`; None: 32, or
+                `max_batch_size` if that is less.
+            function: maps a string tensor [B] to another one.
+        # Texts of similar length together: less padding, and fewer idle steps.
 
         Raises:
-            ValueError: `texts` is one string, or has what is none; or `batch_size` is not in
-                [1, max_batch_size].
+            ValueError: `texts` is one string, or an item is not a string; or `batch_size` is not
+                in [1, max_batch_size].
         """
         if isinstance(texts, str):
             raise ValueError(f"texts must be a list of strings, got the string {texts!r}")
@@ -141,25 +142,25 @@ class Service(abc.ABC):
         return answers
 
     def arrays(self, made):
-        """The arrays of the shortlist, each as `made` gives it back; none without one."""
+        """The arrays of the shortlist, each converted by `made`; none without a shortlist."""
         short = self.shortlist
         return [] if short is None else [made(short.candidates), made(short.always)]
 
     def save(self, directory, signatures=None):
         """Writes a SavedModel into `directory`, which must not exist yet.
 
-        The exported root is a plain `tf.Module` over raw `tf.Variable`s: one that reached a Keras
-        object would load in Python and fail on the server, which restores the second copy that
-        Keras makes of its variables. The weights are stored once, in the form in which they are
-        used (`tfformer.inference`).
+        The exported root is a plain `tf.Module` over raw `tf.Variable`s. Keras makes a second copy
+        of its variables, which the server would restore. So a root with a Keras object loads in
+        Python, but fails on the server. The weights are stored once, in the form of the inference
+        layers (`tfformer.inference`).
 
         Args:
-            directory: of the SavedModel.
-            signatures: the names of those to write. Default: all.
+            directory: the folder of the SavedModel.
+            signatures: the names of the signatures to write. Default: all.
 
         Raises:
-            FileExistsError: there is something at `directory`, which stays as it is.
-            ValueError: `signatures` names one that there is not.
+            FileExistsError: `directory` exists; it is not changed.
+            ValueError: a name in `signatures` is unknown, or the service cannot be exported.
         """
         if self.not_exported:
             raise ValueError(self.not_exported)
@@ -175,7 +176,7 @@ class Service(abc.ABC):
         tf.saved_model.save(root, directory, signatures=chosen)
 
     def saved(self, root):
-        """The signatures to write, over variables that `root`, a `tf.Module`, gets here."""
+        """The signatures to write; `root`, a `tf.Module`, receives their variables."""
 
         def variable(value):
             return tf.Variable(value, trainable=False)
@@ -187,23 +188,23 @@ class Service(abc.ABC):
 
 
 def checked_dtype(dtype):
-    """The argument `dtype` of a service; a ValueError if it cannot be that."""
+    """The argument `dtype` of a service; a ValueError if it is not valid."""
     if dtype not in (None, "float32", "bfloat16"):
         raise ValueError(f"dtype must be 'float32' or 'bfloat16', got {dtype!r}")
     return dtype
 
 
 class Searching(Service):
-    """A service whose answers are searched, token by token, in beams.
+    """A service that searches its answers token by token, with beams.
 
     Attributes:
         options: {name: number} of the searches.
     """
 
     def largest_request(self):
-        """Bytes, besides the weights, of a request that is as large as it may be; at most.
+        """The maximum memory of a request in bytes, without the weights.
 
-        The worse of two corners: as many rows as there may be, or as wide a beam.
+        It is the larger of two extremes: the maximum number of rows, or the maximum beam width.
         """
         usual = max(self.options["beam_width"], USUAL_WIDTH)
         most = self.max_batch_size * usual  # rows * width of a request
@@ -215,4 +216,5 @@ class Searching(Service):
 
     @abc.abstractmethod
     def request_bytes(self, rows, width):
-        """Bytes, besides the weights, of a request of so many rows and beams; at most."""
+        """The maximum memory of a request of `rows` rows and `width` beams, in bytes, without the
+        weights."""

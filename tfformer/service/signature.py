@@ -1,4 +1,4 @@
-"""A served signature: a `tf.function` of tensors, and the requests that show what it is asked."""
+"""A served signature: a `tf.function` of tensors, with example requests."""
 
 import dataclasses
 import functools
@@ -10,16 +10,16 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What a server answers to one kind of request.
+    """One kind of request that a server answers.
 
     Args:
-        name: of the signature.
-        function: a `tf.function` with an input signature, which gives a dict of tensors.
-        examples: a function of `Samples` that gives requests, [{input: value}]: an export makes
-            them to prove itself. Rows are a list, and one input has them; an answer must be the
+        name: the name of the signature.
+        function: a `tf.function` with an input signature, which returns a dict of tensors.
+        examples: a function of `Samples` that returns requests, [{input: value}]. An export makes
+            these requests to verify itself. One input has rows, as a list. The answer must be the
             same each time, numbers to 1e-4.
-        warmup: a function of `Samples` that gives the requests which warm a server up. Default:
-            the first example.
+        warmup: a function of `Samples` that returns requests to warm up a server. Default: the
+            first example.
     """
 
     name: str
@@ -34,20 +34,20 @@ class Signature:
 
     @property
     def is_batchable(self):
-        """Whether a server can join its requests: every input is a string [B]."""
+        """Whether a server can batch its requests: every input is a string [B]."""
         specs = self.function.input_signature
         return all(spec.dtype == "string" and spec.shape.rank == 1 for spec in specs)
 
 
 @dataclasses.dataclass(frozen=True)
 class Samples:
-    """What example requests are made of, the same for the same tokenizer.
+    """The data for example requests, which depend only on the tokenizer.
 
-    texts: of the vocabulary's own pieces, and awkward ones.
+    texts: texts of the vocabulary's own pieces, and unusual texts.
     source_ids: int rows [n][S] of some of them, padded.
-    longest: target tokens at most.
-    of_length: a function of a number of tokens that gives a text of about so many.
-    source_length: source tokens at most.
+    longest: maximum target tokens.
+    of_length: a function that returns a text of about a given number of tokens.
+    source_length: maximum source tokens.
     """
 
     texts: list
@@ -58,7 +58,7 @@ class Samples:
 
     @property
     def pairs(self):
-        """The texts, each with another as its translation."""
+        """The texts, each paired with another one as its translation."""
         return {"source": self.texts, "target": self.texts[::-1]}
 
 
@@ -82,13 +82,13 @@ def graph(inputs):
 
 
 def graph_with_options(name, inputs, options, answer):
-    """`tf.function` of tensors and of scalars that have defaults, which a server fills in.
+    """`tf.function` of tensors, and of scalars with defaults that a server fills in.
 
     Args:
-        name: of the function.
-        inputs: a `tf.TensorSpec` of each input without a default.
-        options: {name: default} of the others.
-        answer: a function of the inputs, in their order, and of {name: value} of the options.
+        name: the name of the function.
+        inputs: a `tf.TensorSpec` for each input without a default.
+        options: {name: default} of the other inputs.
+        answer: a function of the inputs, in order, and of {name: value} of the options.
     """
     defaults = {key: tf.constant(value) for key, value in options.items()}
 
@@ -96,7 +96,7 @@ def graph_with_options(name, inputs, options, answer):
         given, asked = values[: len(inputs)], values[len(inputs) :]
         return answer(*given, dict(zip(defaults, asked, strict=True)))
 
-    # A `tf.function` reads from this how it may be called, and which input has which default.
+    # `tf.function` reads its arguments and their defaults from this signature.
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     parameters = [inspect.Parameter(spec.name, kind) for spec in inputs]
     parameters += [inspect.Parameter(key, kind, default=v) for key, v in defaults.items()]
@@ -106,5 +106,5 @@ def graph_with_options(name, inputs, options, answer):
 
 
 def texts(*names):
-    """The specs of inputs that are texts, string [B] each."""
+    """The specs of text inputs, string [B] each."""
     return [tf.TensorSpec([None], tf.string, name) for name in names]

@@ -1,4 +1,4 @@
-"""What a span reader is asked: where in a text the answer to a question stands."""
+"""Serves a span reader: finds the answer to a question in a text."""
 
 import tensorflow as tf
 
@@ -18,23 +18,24 @@ class SpanAnswers(TextService):
 
     Args:
         model: a `SpanReader`.
-        tokenizer: its `Tokenizer`, a SentencePiece model for both sides.
-        max_answer_length: tokens of an answer at most. Default 30.
-        max_source_length: tokens of a question and a text together, of which two are eos, at least
-            4; of more, the text is cut, and a question at half of them. Default 256.
-        max_batch_size: rows of a request. Default 256.
+        tokenizer: its `Tokenizer`, one SentencePiece model for source and target.
+        max_answer_length: maximum tokens of an answer. Default 30.
+        max_source_length: maximum tokens of a question and a text together, with two eos; at least
+            4. If there are more, the question is cut at half of them, and the text at the rest.
+            Default 256.
+        max_batch_size: maximum rows of a request. Default 256.
         dtype: see `Translator`.
 
     Attributes:
-        signatures: {name: `Signature`} of all that is served: `answer`, of a question and a text,
-            and `serving_default`, of both in one text with a tab between.
-        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+        signatures: {name: `Signature`}, all served signatures: `answer`, for a question and a text,
+            and `serving_default`, for both in one text with a tab between them.
+        functions: {name: `tf.function`}; each maps tensors to a dict of tensors.
 
     Raises:
-        ValueError: an option breaks its rule, which it names with the value received; or the
-            tokenizer is not that of the model.
+        ValueError: an option breaks its rule; the message names the rule and the value. Or the
+            tokenizer does not match the model.
 
-    Example, with a model that has learned nothing (`load_service` gives that of a run):
+    Example, with an untrained model (for the model of a run, use `load_service`):
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
         >>> config = SpanConfig.preset("test", tokenizer.source_vocabulary_size)
         >>> reader = SpanAnswers(SpanReader(config), tokenizer)
@@ -70,7 +71,7 @@ class SpanAnswers(TextService):
 
 
 def found(service, forward, question, text):
-    """The outputs for questions and texts, string [B] each."""
+    """Compute the outputs for questions and texts, string [B] each."""
     question, text = service.checked_rows(question), valid_utf8(text)
     sides = whole_characters(question), whole_characters(text)
     read = encode_question(service.tokenizer.source, *sides, service.max_source_length)
@@ -85,7 +86,7 @@ def found(service, forward, question, text):
     padded = tf.pad(end, [[0, 0], [0, width]], constant_values=IMPOSSIBLE)
     scores = begin[:, :, None] + tf.gather(padded, places, axis=1)  # [B, S, A]
     scores = tf.reshape(scores, [tf.shape(scores)[0], size * width])  # [B, S * A]
-    # Of no rows there are no places either, and nothing is the largest of nothing.
+    # A batch without rows has no positions, and argmax fails on an empty axis.
     scores = tf.pad(scores, [[0, 0], [0, 1]], constant_values=2 * IMPOSSIBLE)
     best = tf.argmax(scores, axis=1, output_type=tf.int32)
     first, more = best // width - read.first, best % width
@@ -102,7 +103,7 @@ def found(service, forward, question, text):
 
 
 def _at(offsets, place):
-    """One number of each row, int32 [B]; 0 of a row that has none."""
+    """One number of each row, int32 [B]; 0 for an empty row."""
     dense = tf.pad(offsets.to_tensor(), [[0, 0], [0, 1]])
     return tf.gather(dense, place, batch_dims=1)
 
@@ -130,7 +131,7 @@ def _answer(text, read, start, end):
 
 
 def serving_default(service, forward):
-    """`text` [B], a question and a text with a tab between -> what `answer` gives."""
+    """`text` [B], a question and a text with a tab between them -> the outputs of `answer`."""
 
     @graph(texts("text"))
     def serving_default(text):
@@ -147,10 +148,9 @@ def serving_default(service, forward):
 
 
 def answer(service, forward):
-    """`question` and `text` [B] -> `answer` string [B], as it stands in the text; the characters
-    that it stands at, from `start` on and before `end`, int32 [B]; its probability, `score`
-    float32 [B]; and where question or text was cut, `truncated`. An empty text has no answer: ""
-    and 0."""
+    """`question` and `text` [B] -> `answer` string [B], as it stands in the text; its characters,
+    from `start` up to but without `end`, int32 [B]; its probability, `score` float32 [B]; and
+    `truncated`, whether question or text was cut. An empty text has no answer: "" and 0."""
 
     @graph(texts("question", "text"))
     def answer(question, text):

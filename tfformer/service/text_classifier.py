@@ -1,4 +1,4 @@
-"""What a classifier is asked: which label a text has, how likely each is, and a text's vector."""
+"""Serves a classifier: the label of a text, label probabilities, and the vector of a text."""
 
 import inspect
 import numbers
@@ -17,23 +17,23 @@ class TextClassifier(EmbeddingService):
 
     Args:
         model: a `Classifier`.
-        tokenizer: its `Tokenizer`, whose target is a `LabelTable`.
-        max_source_length: tokens of a text, eos counted; a longer one is cut. Default 256.
-        max_batch_size: rows of a request. Default 256.
-        threshold: of a multi-label model, the probability from which on a text has a label.
+        tokenizer: its `Tokenizer`, with a `LabelTable` as its target.
+        max_source_length: maximum tokens of a text, with eos; a longer text is cut. Default 256.
+        max_batch_size: maximum rows of a request. Default 256.
+        threshold: for a multi-label model, the minimum probability of a label that the text gets.
             Default 0.5.
         dtype: see `Translator`.
 
     Attributes:
-        signatures: {name: `Signature`} of all that is served: `serving_default` and `classify`,
+        signatures: {name: `Signature`}, all served signatures: `serving_default` and `classify`,
             which are the same, and `embed`.
-        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+        functions: {name: `tf.function`}; each maps tensors to a dict of tensors.
 
     Raises:
-        ValueError: an option breaks its rule, which it names with the value received; or the
-            tokenizer is not that of the model.
+        ValueError: an option breaks its rule; the message names the rule and the value. Or the
+            tokenizer does not match the model.
 
-    Example, with a model that has learned nothing (`load_service` gives that of a run):
+    Example, with an untrained model (for the model of a run, use `load_service`):
         >>> from tfformer.text.sides import LabelTable
         >>> source = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300).source
         >>> tokenizer = Tokenizer(source, LabelTable(["de", "en"]))
@@ -67,7 +67,7 @@ class TextClassifier(EmbeddingService):
 
 
 def check_labels(model, tokenizer):
-    """Raises a ValueError unless the target of the tokenizer is the table of the model's labels."""
+    """Raises a ValueError unless the tokenizer's target is the table of the model's labels."""
     table, count = tokenizer.target, model.config.num_labels
     if not isinstance(table, LabelTable) or len(table.labels) != count:
         found = f"{len(table.labels)} labels" if isinstance(table, LabelTable) else "none"
@@ -78,9 +78,9 @@ def check_labels(model, tokenizer):
 
 
 def classify(service, forward, name):
-    """The signature: `text` [B] -> `label` string [B], the likeliest, or all that a text has, with
-    ", " between; all that there are in their order, `labels` string [B, C], with their
-    `probabilities` float32 [B, C]; and which texts were cut."""
+    """The signature `text` [B] -> `label` string [B], the most probable label, or all labels of the
+    text, joined by ", "; all labels of the model in order, `labels` string [B, C]; their
+    `probabilities` float32 [B, C]; and `truncated`, whether a text was cut."""
     names = service.tokenizer.target.labels
 
     @graph(texts("text"))

@@ -1,4 +1,4 @@
-"""What a language model is asked: how a text goes on, and how likely a text is."""
+"""Serves a language model: continues a text, and computes the probability of a text."""
 
 from tfformer.models.language_model import LanguageModel
 from tfformer.search.options import takes_second_names
@@ -14,29 +14,29 @@ class TextGenerator(Generating):
 
     Args:
         model: a `LanguageModel`.
-        tokenizer: its `Tokenizer`, one for both sides.
-        temperature, top_k, top_p: of the draw by which `serving_default` goes on, see
-            `sample_search`. Default 1, 0 and 1: from the model as it is; `top_k=1` is greedy.
-        beam_width, length_penalty, length_penalty_form: of `beam_search`. Default 4, 0.6, "gnmt".
-        max_source_length: tokens of a prompt, bos counted; of a longer one the last are read.
-            Default 256.
-        max_target_length: tokens that are written, eos counted. Default 256.
-        max_batch_size: rows of a request. Default 256.
-        min_length: tokens that are written at least. Default 0.
+        tokenizer: its `Tokenizer`, with one side for source and target.
+        temperature, top_k, top_p: the sampling options of `serving_default`, see `sample_search`.
+            Default 1, 0 and 1: the unchanged model; `top_k=1` is greedy.
+        beam_width, length_penalty, length_penalty_form: for `beam_search`. Default 4, 0.6, "gnmt".
+        max_source_length: maximum tokens of a prompt, with bos; of a longer prompt the last tokens
+            are used. Default 256.
+        max_target_length: maximum generated tokens, with eos. Default 256.
+        max_batch_size: maximum rows of a request. Default 256.
+        min_length: minimum generated tokens. Default 0.
         repetition_penalty, no_repeat_ngram: rules of all searches, see `beam_search`. Default 1
-            and 0: none. A prompt's tokens count.
+            and 0: none. They also count the tokens of the prompt.
         dtype: see `Translator`.
 
     Attributes:
-        signatures: {name: `Signature`} of all that is served.
-        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+        signatures: {name: `Signature`}, all served signatures.
+        functions: {name: `tf.function`}; each maps tensors to a dict of tensors.
         writing: see `Generating`.
 
     Raises:
-        ValueError: an option breaks its rule, which it names with the value received; or the
-            tokenizer is not that of the model.
+        ValueError: an option breaks its rule; the message names the rule and the value. Or the
+            tokenizer does not match the model.
 
-    Example, with a model that has learned nothing (`load_service` gives that of a run):
+    Example, with an untrained model (for the model of a run, use `load_service`):
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
         >>> config = LanguageModelConfig.preset("test", tokenizer.source_vocabulary_size)
         >>> generator = TextGenerator(LanguageModel(config), tokenizer, max_target_length=11)
@@ -89,7 +89,7 @@ class TextGenerator(Generating):
         )
 
     def fused(self, dtype=None):
-        """The twin of the model and its weights as they are now."""
+        """The inference layers of the model, and its current weights."""
         return self.fused_for(self.max_source_length + self.max_target_length, dtype)
 
     def logits(self, ids):
@@ -110,7 +110,7 @@ class TextGenerator(Generating):
 
 
 def _check_tokenizer(model, tokenizer):
-    """Raises a ValueError unless it can be the `Tokenizer` of this `LanguageModel`."""
+    """Raises a ValueError unless the `Tokenizer` fits this `LanguageModel`."""
     if not isinstance(model, LanguageModel) or not isinstance(tokenizer, Tokenizer):
         kinds = f"{type(model).__name__} and {type(tokenizer).__name__}"
         raise ValueError(f"model must be a LanguageModel, tokenizer a Tokenizer, got {kinds}")

@@ -1,4 +1,4 @@
-"""The base of what serves the encoder-only models: texts are read, nothing is written."""
+"""The base class of the encoder-only services. They read texts and generate none."""
 
 import abc
 
@@ -17,7 +17,7 @@ from tfformer.text.tokenizer import Tokenizer
 
 
 class AsModel:
-    """A Keras model in the place of the forward pass of its twin."""
+    """A Keras model, used in place of its inference layers."""
 
     def __init__(self, model):
         self.model = model
@@ -32,21 +32,21 @@ class AsModel:
 class TextService(Service):
     """An encoder-only model and its tokenizer as functions of text.
 
-    A subclass has `MODEL`, `ABOUT`, `output`, and makes its signatures.
+    A subclass sets `MODEL`, `ABOUT` and `output`, and makes its signatures.
 
     Args:
         model: of the class `MODEL`.
         tokenizer: its `Tokenizer`.
-        max_source_length: tokens of a text, eos counted; a longer one is cut. Default 256.
-        max_batch_size: rows of a request. Default 256.
+        max_source_length: maximum tokens of a text, with eos; a longer text is cut. Default 256.
+        max_batch_size: maximum rows of a request. Default 256.
         dtype: see `Translator`.
 
     Attributes:
         signatures, functions: see `Service`.
 
     Raises:
-        ValueError: an option breaks its rule, which it names with the value received; or the
-            tokenizer is not that of the model.
+        ValueError: an option breaks its rule; the message names the rule and the value. Or the
+            tokenizer does not match the model.
     """
 
     MODEL, ABOUT = None, ""
@@ -75,14 +75,14 @@ class TextService(Service):
         self.make_signatures()
 
     def _check_tokenizer(self, model, tokenizer):
-        """Raises a ValueError unless the tokenizer has the labels of the model."""
+        """Raises a ValueError unless the tokenizer fits the model, for example in its labels."""
 
     @abc.abstractmethod
     def signatures_by(self, forward):
-        """[`Signature`]
+        """The signatures of the service: [`Signature`].
 
         Args:
-            forward: a function that gives the forward pass; it is called in each graph.
+            forward: a function that returns the forward pass; it is called in each graph.
         """
 
     def served(self, fused, shortlist):
@@ -90,19 +90,19 @@ class TextService(Service):
         return {signature.name: signature for signature in made}
 
     def by_model(self):
-        """What `served` gives, by the Keras model as it is, in place of its twin."""
+        """As `served`, but with the Keras model in place of its inference layers."""
         made = self.signatures_by(lambda: AsModel(self.model))
         return {signature.name: signature for signature in made}
 
     def fused(self, dtype=None):
-        # A bos may stand before a text.
+        # One more position, because a bos may come before a text.
         return self.fused_for(self.max_source_length + 1, dtype)
 
     def answer(self, texts, batch_size=None, greedy=False):
-        """What `serving_default` answers, of texts in any number.
+        """The output of `serving_default` for any number of texts.
 
         Raises:
-            ValueError: `greedy` is asked for, where nothing is searched; or as `in_batches`.
+            ValueError: `greedy` is set, but there is no search; or as `in_batches`.
         """
         if greedy:
             raise ValueError("greedy must be False of a model by which nothing is searched")
@@ -110,7 +110,7 @@ class TextService(Service):
         return self.in_batches(texts, batch_size, lambda some: default(some)[self.output])
 
     def outputs(self, texts, batch_size=32, name="serving_default"):
-        """What a signature answers of texts in any number, in order: {output: a list of rows}."""
+        """The outputs of a signature for any number of texts, in order: {output: list of rows}."""
         size, found = min(batch_size, self.max_batch_size), {}
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
         for start in range(0, len(order), size):
@@ -123,7 +123,7 @@ class TextService(Service):
         return found
 
     def checked_rows(self, text):
-        """`text`, if a request may have so many rows."""
+        """`text`, checked against the maximum number of rows."""
         return counted(text, ("texts", tf.shape(text)[0], self.max_batch_size))
 
     def source_ids(self, text):
@@ -140,7 +140,7 @@ class TextService(Service):
         }
 
     def largest_request(self):
-        """Bytes, besides the weights, of a request that is as large as it may be; at most."""
+        """The maximum memory of a request in bytes, without the weights."""
         config, size = self.model.config, 2 if self.dtype == "bfloat16" else 4
         rows, length = self.max_batch_size, self.max_source_length + 1
         states = rows * length * (6 * config.d_model + 2 * config.d_ff) * size
@@ -164,17 +164,17 @@ class TextService(Service):
 
 
 class EmbeddingService(TextService):
-    """A `TextService` that serves `embed`."""
+    """A `TextService` with the signature `embed`."""
 
     def embed(self, texts, batch_size=32):
-        """Texts -> their vectors, float32 [n, D]; `batch_size` at once."""
+        """Texts -> their vectors, float32 [n, D], in batches of `batch_size`."""
         found = self.outputs(texts, batch_size, "embed")
         vectors = np.array(found.get("vector", []))
         return vectors.reshape(len(texts), self.model.config.d_model)  # [n, D]
 
 
 def embed(service, forward):
-    """The signature `embed`: `text` [B] -> `vector` float32 [B, D], and which texts were cut."""
+    """The signature `embed`: `text` [B] -> `vector` float32 [B, D], and whether a text was cut."""
 
     @graph(texts("text"))
     def embed(text):
@@ -185,12 +185,12 @@ def embed(service, forward):
 
 
 def examples(samples):
-    """Example requests of texts alone."""
+    """Example requests with texts only."""
     return [{"text": samples.texts}, {"text": samples.texts[:1]}]
 
 
 def warmup(samples):
-    """A request for each bucket of lengths, and all of them together."""
+    """A request for each of a few text lengths, and one with all of them."""
     longest = samples.source_length - 1
     sizes = sorted({max(1, min(size, longest)) for size in WARMUP_LENGTHS})
     buckets = [samples.of_length(size) for size in sizes]

@@ -1,4 +1,4 @@
-"""What a tagger is asked: a label of each word of a text."""
+"""Serves a tagger: a label for each word of a text."""
 
 import tensorflow as tf
 
@@ -15,22 +15,22 @@ class TextTagger(TextService):
 
     Args:
         model: a `Tagger`.
-        tokenizer: its `Tokenizer`, whose target is a `LabelTable`.
-        max_source_length: tokens of a text, eos counted; words behind them get no label. Default
+        tokenizer: its `Tokenizer`, with a `LabelTable` as its target.
+        max_source_length: maximum tokens of a text, with eos; words beyond it get no label. Default
             256.
-        max_batch_size: rows of a request. Default 256.
+        max_batch_size: maximum rows of a request. Default 256.
         dtype: see `Translator`.
 
     Attributes:
-        signatures: {name: `Signature`} of all that is served: `serving_default` and `tag`, which
+        signatures: {name: `Signature`}, all served signatures: `serving_default` and `tag`, which
             are the same.
-        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
+        functions: {name: `tf.function`}; each maps tensors to a dict of tensors.
 
     Raises:
-        ValueError: an option breaks its rule, which it names with the value received; or the
-            tokenizer is not that of the model.
+        ValueError: an option breaks its rule; the message names the rule and the value. Or the
+            tokenizer does not match the model.
 
-    Example, with a model that has learned nothing (`load_service` gives that of a run):
+    Example, with an untrained model (for the model of a run, use `load_service`):
         >>> from tfformer.text.sides import LabelTable
         >>> source = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300).source
         >>> model = Tagger(TaggerConfig.preset("test", source.size, num_labels=2))
@@ -50,17 +50,17 @@ class TextTagger(TextService):
 
 
 def tag(service, forward, name):
-    """The signature: `text` [B] -> its `words` string [B, W], what stands between blanks, with
-    `labels` string [B, W] and their `probabilities` float32 [B, W]; `tags` string [B], the labels
-    with blanks between; how many words there are, `length` int32 [B]; and which texts were cut,
-    whose last words have the label "" and the probability 0."""
+    """The signature `text` [B] -> its `words` string [B, W], split at blanks; their `labels` string
+    [B, W] and `probabilities` float32 [B, W]; `tags` string [B], the labels joined by blanks;
+    `length` int32 [B], the number of words; and `truncated`, whether a text was cut. The last words
+    of a cut text have the label "" and the probability 0."""
     names, source = service.tokenizer.target.labels, service.tokenizer.source
     longest = service.max_source_length
 
     @graph(texts("text"))
     def tag(text):
         words = words_of(service.checked_rows(text))
-        # A word has a piece at least: those behind so many are never read.
+        # Each word has at least one piece, so words beyond this many are never read.
         ids, places = encode_words(source, words[:, :longest], longest)
         ids = ids[:, :-1][:, : longest - 1]
         eos = tf.fill([tf.shape(text)[0], 1], EOS)

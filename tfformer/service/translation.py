@@ -1,4 +1,4 @@
-"""`serving_default`: a text to its translation, by the export's own beam search; and greedily."""
+"""`serving_default`: translates a text by the export's own beam search; also greedy search."""
 
 import tensorflow as tf
 
@@ -10,7 +10,7 @@ WARMUP_LENGTHS = (4, 16, 64, 256)  # source tokens
 
 
 def serving_default(generation):
-    """`text` [B] -> `translation`, `score`, and which were cut, `truncated`."""
+    """`text` [B] -> `translation`, `score`, and `truncated`, whether a text was cut."""
 
     @graph(texts("text"))
     def serving_default(text):
@@ -21,7 +21,7 @@ def serving_default(generation):
         return [{"text": samples.texts}, {"text": samples.texts[:1]}]
 
     def warmup(samples):
-        """A request for each bucket of lengths, and all of them together."""
+        """A request for each of a few text lengths, and one with all of them."""
         longest = samples.source_length - 1
         sizes = sorted({min(size, longest) for size in WARMUP_LENGTHS})
         buckets = [samples.of_length(size) for size in sizes]

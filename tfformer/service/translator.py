@@ -1,6 +1,6 @@
-"""Text in, text out: the very functions that TensorFlow Serving runs.
+"""Translates text with the functions that TensorFlow Serving runs.
 
-`Translator` calls them in-process; `Translator.save` writes them as a SavedModel.
+`Translator` calls them in Python; `Translator.save` writes them as a SavedModel.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from tfformer.service.score import score
 from tfformer.service.service import Page, Searching, Service, checked_dtype
 from tfformer.service.translation import greedy, serving_default
 
-# What a translator answers, in the order in which a page of a model lists it.
+# The signatures of a translator, in the order of the list on a model's page.
 SIGNATURES = (
     serving_default,
     translate_document,
@@ -38,8 +38,8 @@ SIGNATURES = (
 
 
 class Translating(Service):
-    """A service whose texts are translated, by whatever search; a subclass has `ABOUT`, the
-    beginning of a sentence, `LARGEST`, a request that may need most memory, and `COSTS`."""
+    """A service that translates texts, by any search. A subclass sets `ABOUT`, the beginning of a
+    sentence; `LARGEST`, the name of its largest request; and `COSTS`, the names of its costs."""
 
     ABOUT = LARGEST = COSTS = ""
     output = "translation"
@@ -79,7 +79,7 @@ class Translating(Service):
         )
 
     def costs(self):
-        """What a token costs, as `Page` has it."""
+        """The cost of a token, for `Page`."""
         flops = self.flops()
         words = f"{flops['source_token'] / 1e6:.1f} M; {flops['target_token'] / 1e6:.1f} M"
         return {self.COSTS: words}
@@ -92,61 +92,62 @@ class Translator(Translating, Searching):
         model: a `Transformer`.
         tokenizer: its `Tokenizer`; the vocabulary sizes must be the model's.
         beam_width: W, in [1, 64]. Default 4.
-        length_penalty: alpha, in [0, 10]; 0 is none. Default 0.6.
+        length_penalty: alpha, in [0, 10]; 0 means none. Default 0.6.
         length_penalty_form: `"gnmt"` (default) or `"power"`; see `tfformer.search`.
-        max_source_length: source tokens, eos counted; a longer text is cut. Default 256.
-        max_target_length: target tokens, eos counted. Default 256.
-        max_batch_size: rows of a request, at least 1; a wider beam than 4 (or than `beam_width`,
-            if that is more) may have accordingly fewer. Default 256.
-        min_length: target tokens at least, eos counted; at most `max_target_length`. Default 0.
-        max_length_factor: target tokens for each source token at most, eos counted in both, in
+        max_source_length: maximum source tokens, with eos; a longer text is cut. Default 256.
+        max_target_length: maximum target tokens, with eos. Default 256.
+        max_batch_size: maximum rows of a request, at least 1. With a beam wider than 4 (or than
+            `beam_width`, if that is more), the maximum falls in proportion. Default 256.
+        min_length: minimum target tokens, with eos; at most `max_target_length`. Default 0.
+        max_length_factor: maximum target tokens for each source token, with eos in both, in
             [0, 100]; 0 (default) sets no such limit.
-        coverage_penalty: beta, in [0, 10], see `beam_search`; 0 (default) is none.
-        repetition_penalty: in [1, 100], see `beam_search`; 1 (default) is none.
-        no_repeat_ngram: n, in [0, 8], see `beam_search`; 0 (default) is no rule. These last three
-            are rules of beam search: greedy search and `sample` know the lengths alone.
-        attention_window: n, source tokens that each step of a search may attend to, in a window
-            that only moves forward, see `tfformer.inference.window`; for models whose attention is
-            monotonic. `score` and `align`, which know the whole target, know no window. 0
-            (default): all.
-        dtype: of what is multiplied, `"float32"` or `"bfloat16"`; softmax, norms and scores are
-            float32. Default None: the model's compute dtype, and float32 in what is saved.
+        coverage_penalty: beta, in [0, 10], see `beam_search`; 0 (default) means none.
+        repetition_penalty: in [1, 100], see `beam_search`; 1 (default) means none.
+        no_repeat_ngram: n, in [0, 8], see `beam_search`; 0 (default) means no rule. These last
+            three apply to beam search only. Greedy search and `sample` use only the lengths.
+        attention_window: n, the number of source tokens to which a search step may attend, in a
+            window that only moves forward, see `tfformer.inference.window`; for models whose
+            attention is monotonic. `score` and `align`, which get the whole target, use no window.
+            0 (default): all source tokens.
+        dtype: the dtype of products, `"float32"` or `"bfloat16"`; softmax, norms and scores are
+            float32. Default None: the model's compute dtype, but float32 in a SavedModel.
         shortlist: a `tfformer.shortlist.Shortlist` of this tokenizer. Greedy search,
-            `serving_default`, `translate_document`, `beam_search` and `beam_search_ids` then know
-            the candidates of each text alone, and their log-probabilities are normalised over
-            these: a little higher than what `score` says. `score`, `sample`, `complete` and
-            `align` know the whole vocabulary. Default None: so do all.
-        xla: whether XLA compiles `serving_default` (`tfformer.inference.xla`), for a server of
-            one's own with XLA on: a stock TensorFlow Serving cannot run it. Default False.
-        low_latency: whether `serving_default` of a SavedModel has a graph of its own for requests
-            of one text (`tfformer.inference.low_latency`): where TensorFlow computes by oneDNN
-            these take less time, and the server more memory. Not with a shortlist, `xla`, bfloat16
+            `serving_default`, `translate_document`, `beam_search` and `beam_search_ids` then use
+            only the candidates of each text. Their log-probabilities are normalised over these, so
+            they are slightly higher than those of `score`. `score`, `sample`, `complete` and
+            `align` use the whole vocabulary. Default None: all use it.
+        xla: whether XLA compiles `serving_default` (`tfformer.inference.xla`), for your own server
+            with XLA enabled; a stock TensorFlow Serving cannot run it. Default False.
+        low_latency: whether a SavedModel has a separate graph of `serving_default` for requests of
+            one text (`tfformer.inference.low_latency`). If TensorFlow uses oneDNN, such requests
+            take less time, and the server needs more memory. Not with a shortlist, `xla`, bfloat16
             or one beam. Default False.
-        explain: whether there is one signature more, `explain`: attention of each layer and head,
+        explain: whether to add the signature `explain`: attention weights of each layer and head,
             the steps of the search, probabilities. Default False.
-        ensemble: `Translator`s of the same vocabulary, whose models are searched with this one as
-            one; their own options count for nothing. Not with a shortlist, `xla`, `explain` or an
+        ensemble: `Translator`s with the same vocabulary. Their models are searched together with
+            this one; their own options are ignored. Not with a shortlist, `xla`, `explain` or an
             attention window. Default: none.
-        ensemble_mean: of what they say comes next, the mean of `"probabilities"` (default) or of
+        ensemble_mean: the mean of the models' predictions, of `"probabilities"` (default) or of
             `"log-probabilities"`; see `tfformer.inference.ensemble.mixed`.
 
     `min_target_length` is a second name of `min_length`.
+    `min_target_length` is a second name of `min_length`.
 
     Attributes:
-        models: that of the translator, and those of the ensemble.
-        ensemble_mean: that of an ensemble; None of one model.
-        signatures: {name: `Signature`} of all that is served.
-        functions: the same by name, each a `tf.function` of tensors that gives a dict of tensors.
-            Options have default values; `max_length` 0 means the limit.
+        models: the model of the translator, and those of the ensemble.
+        ensemble_mean: that of an ensemble; None for one model.
+        signatures: {name: `Signature`}, all served signatures.
+        functions: {name: `tf.function`}; each maps tensors to a dict of tensors. Options have
+            default values; `max_length` 0 means the limit.
 
     An empty or blank text gives an empty translation with score 0. A text is cut at
-    `max_source_length` tokens, and before that at 16 characters for each of them.
+    `max_source_length` tokens, and before that at 16 characters for each of these tokens.
 
     Raises:
-        ValueError: an option breaks its rule, which it names with the value received; or the
-            tokenizer or the shortlist is not that of the model.
+        ValueError: an option breaks its rule; the message names the rule and the value. Or the
+            tokenizer or the shortlist does not match the model.
 
-    Example, with a model that has learned nothing (`load_translator` gives that of a run):
+    Example, with an untrained model (for the model of a run, use `load_translator`):
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
         >>> config = TransformerConfig.preset("test", tokenizer.source_vocabulary_size)
         >>> translator = Translator(Transformer(config), tokenizer, max_target_length=11)
@@ -155,7 +156,7 @@ class Translator(Translating, Searching):
         (2, '')
     """
 
-    # The class of the model, and of what its signatures share.
+    # The class of the model, and the class of the signatures' shared code.
     KIND, GENERATION = Transformer, Generation
     ABOUT = "Text in, text out, by beam search: an encoder-decoder Transformer"
     LARGEST = "memory of the largest request, of most rows or widest beam"
@@ -241,20 +242,20 @@ class Translator(Translating, Searching):
         self._greedy = greedy(self._generation(self.fused, self._constants))
 
     def translate(self, texts, batch_size=None, greedy=False):
-        """Texts in any number -> their translations, in order, by beam search or greedily.
+        """Translate any number of texts, in order, by beam search or greedy search.
 
         Args:
             texts: strings.
-            batch_size: how many are searched at once, at most `max_batch_size`; the result does
-                not depend on it. Default: 32, if there may be so many.
-            greedy: follow the most probable token alone. Default False.
+            batch_size: the number of texts at once, at most `max_batch_size`; the result does not
+                depend on it. Default: 32, or `max_batch_size` if that is less.
+            greedy: take only the most probable token at each step. Default False.
 
         Returns:
             A list of strings.
 
         Raises:
-            ValueError: `texts` is one string, or has what is none; or `batch_size` is not in
-                [1, max_batch_size].
+            ValueError: `texts` is one string, or an item is not a string; or `batch_size` is not
+                in [1, max_batch_size].
         """
         function = self._greedy if greedy else self.functions["serving_default"]
         return self.in_batches(texts, batch_size, lambda texts: function(texts)["translation"])
@@ -262,13 +263,13 @@ class Translator(Translating, Searching):
     answer = translate
 
     def logits(self, inputs):
-        """The model, whole and without a cache: {"source_ids": int32 [N, S], "target_ids": [N, T]}
+        """Run the whole model without a cache: {"source_ids": int32 [N, S], "target_ids": [N, T]}
         -> logits [N, T, V]."""
         found = [model(inputs, training=False) for model in self.models]
         return mixed(found, self.ensemble_mean) if self.ensemble_mean else found[0]
 
     def fused_for(self, positions, dtype=None, few_rows=False):
-        """The twins and the weights of all models of an ensemble; else those of the model."""
+        """The inference layers and the weights of the model, or of all models of an ensemble."""
         if not self.ensemble_mean:
             return super().fused_for(positions, dtype, few_rows)
         how = positions, dtype or self.dtype, few_rows
@@ -276,7 +277,7 @@ class Translator(Translating, Searching):
         return tuple(zip(*found, strict=True))
 
     def search_facts(self, greedy=False):
-        """How `translate` searches, for a table of scores."""
+        """A description of the search, for a table of scores."""
         search = "greedy" if greedy else f"beam {self.beam_width}"
         if self.ensemble_mean:
             search += f", ensemble of {len(self.models)} by {self.ensemble_mean}"
@@ -332,12 +333,13 @@ class Translator(Translating, Searching):
 
     def request_bytes(self, rows, width):
         size = 2 if self.dtype == "bfloat16" else 4
-        # Twice: between two blocks of the search a cache and its longer copy are there together.
+        # Twice: between two blocks of the search, a cache and its longer copy exist together.
         positions = 2 * rows * (self.max_target_length * width + self.max_source_length)
         configs = [model.config for model in self.models]
         caches = sum(2 * one.num_decoder_layers * one.key_value_width for one in configs)
-        # Of one step: logits, of each model, and what the rules of the search make of them; and an
-        # attention's scores, of each beam for all that stands in all beams, biased and as weights.
+        # One step: the logits of each model, and copies made by the rules of the search; and the
+        # scores of an attention, each beam to the positions of all beams, also biased and as
+        # weights.
         logits = (5 + len(configs)) * rows * width * configs[0].target_vocabulary_size
         heads = max(one.num_heads for one in configs)
         scores = 3 * rows * heads * width * width * self.max_target_length
@@ -345,9 +347,9 @@ class Translator(Translating, Searching):
 
 
 def _check_ensemble(ensemble, tokenizer, of_one):
-    """Raises a ValueError unless these `Translator`s can be searched with one of this tokenizer.
+    """Raises a ValueError unless these `Translator`s can form an ensemble with this tokenizer.
 
-    `of_one`: {name: value} of the options that are for one model.
+    `of_one`: {name: value} of the options that work with one model only.
     """
     for n, other in enumerate(ensemble):
         name = f"ensemble[{n}]"

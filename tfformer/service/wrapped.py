@@ -1,29 +1,29 @@
-"""What the services over wrapped models of KerasHub share."""
+"""The shared code of the services for wrapped models of KerasHub."""
 
 
 def vocabulary_of(model):
-    """The bytes of the SentencePiece model of its tokenizer; None if it has another or none."""
+    """The bytes of the tokenizer's SentencePiece model; None if it has another kind or none."""
     tokenizer = getattr(getattr(model, "preprocessor", None), "tokenizer", None)
     return getattr(tokenizer, "proto", None)
 
 
 class Wrapping:
-    """A service whose model stays what it is: nothing is fused, and its own variables are saved.
+    """A service whose model is not converted. Its own variables are saved.
 
     Attributes:
-        inference: the forward pass that is searched.
+        inference: the forward pass for the search.
     """
 
     def fused(self, dtype=None):
-        """The model as a search uses it."""
+        """The model in the form for a search."""
         return self.inference
 
     def logits(self, inputs):
-        """The model, whole and without a cache: see `logits` of its `inference`."""
+        """Run the whole model without a cache: see `logits` of its `inference`."""
         return self.inference.logits(inputs)
 
     def saved(self, root):
-        # The functions are those of here: they close over these variables.
+        # The functions of this object, because they refer to these variables.
         root.weights = [variable.value for variable in self.model.weights]
         return self.signatures
 
@@ -34,8 +34,8 @@ class Wrapping:
         return {}
 
     def page_of(self, page, what, ids, more=""):
-        """A page that says what is exported, and how `ids`, the names of inputs and outputs, are
-        numbered."""
+        """The page, with the class of the exported model, and the numbering of `ids`, the names of
+        inputs and outputs."""
         return page._replace(
             about=f"{what}: {type(self.model).__name__} of KerasHub",
             command="export.keras_hub PRESET",

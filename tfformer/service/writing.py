@@ -13,7 +13,7 @@ from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.service.sample import asked_sampling
 from tfformer.service.signature import Signature, graph, graph_with_options, texts
 
-# Of a text so many windows of tokens are scored.
+# The maximum number of windows of tokens to score in a text.
 SCORED_WINDOWS = 64
 RULES = ("repetition_penalty", "no_repeat_ngram")
 OF_BEAM = ("beam_width", "length_penalty", "min_length", *RULES)
@@ -21,16 +21,16 @@ OFF = {name: OPTIONS[name].off for name in RULES}
 
 
 class Writing(Limited):
-    """A language model, its tokenizer and its limits, as the signatures use them: see `Limited`."""
+    """A language model with its tokenizer and its limits, for the signatures; see `Limited`."""
 
     def inference(self):
         return LanguageModelInference(*self.fused())
 
     def prompts(self, text):
-        """string [B] -> int32 [B, P], bos and the text's last tokens, padded on the left; and which
-        texts were cut, boolean [B].
+        """string [B] -> int32 [B, P], bos and the text's last tokens, padded on the left; and
+        whether a text was cut, boolean [B].
 
-        A text is cut before it is tokenised, at its beginning: what follows depends on its end.
+        A text is cut before tokenisation, at its beginning, because its end decides what follows.
         """
         text = self.checked_rows("texts", text)
         text = self.tokenizer.source.clean(text)
@@ -43,11 +43,11 @@ class Writing(Limited):
         ids = tf.reverse(ids[:, -longest:] if longest else ids[:, :0], [1])
         bos = tf.fill([tf.shape(text)[0], 1], BOS)
         ids = tf.concat([ids, bos], axis=1).to_tensor(PAD)
-        ids = tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])  # of no rows too
+        ids = tf.pad(ids, [[0, 0], [0, tf.maximum(1 - tf.shape(ids)[1], 0)]])  # P >= 1 without rows
         return tf.reverse(ids, [1]), truncated
 
     def text_after(self, prompt, token_ids):
-        """What ids [B, T] add to the text of a prompt, string [B], its leading space too."""
+        """The text that ids [B, T] add to a prompt, string [B], with its leading space."""
         before = self.tokenizer.decode(prompt)
         whole = self.tokenizer.decode(tf.concat([prompt, token_ids], axis=1))
         size = tf.strings.length(before)
@@ -59,7 +59,7 @@ class Writing(Limited):
         return inference, inference.prefill(prompt, width)
 
     def drawn(self, text, options, stop=None):
-        """The outputs of a draw: `options` are those of `generate`, numbers or tensors."""
+        """The outputs of sampling; `options` are those of `generate`, numbers or tensors."""
         prompt, truncated = self.prompts(text)
         inference, state = self.start(prompt, 1)
         drawing = {name: options[name] for name in ("seed", *SAMPLING)}
@@ -71,7 +71,7 @@ class Writing(Limited):
             min_length=options["min_length"],
             prompt=prompt,
             stop=None if stop is None else self.stops(stop),
-            force_eos=False,  # else a text that is cut would look like one that ended
+            force_eos=False,  # a forced eos would make a cut text look finished
             **unless_off(options, OFF),
             **drawing,
         )
@@ -90,7 +90,8 @@ class Writing(Limited):
         }
 
     def stops(self, stop):
-        """The `stop` of a search: whether the newest tokens, as text, have a string; none is ""."""
+        """The `stop` of a search: whether the text of the newest tokens contains a string. "" never
+        matches."""
 
         def ends(newest):
             return tf.cond(
@@ -103,17 +104,17 @@ class Writing(Limited):
 
 
 def until(text, stop):
-    """Texts, string [B], up to where a string stands in them, and whether it does; none is ""."""
+    """Cut texts, string [B], before a string; and whether they contain it. "" never matches."""
     is_asked = tf.not_equal(stop, "")
-    # Of nothing, `split` would split at white space.
+    # `split` by an empty string would split at white space.
     parts = tf.strings.split(text, tf.where(is_asked, stop, "-"))
     first = tf.strings.reduce_join(parts[:, :1], axis=1)
     return tf.where(is_asked, first, text), is_asked & (parts.row_lengths() > 1)
 
 
 def serving_default(writing):
-    """`text` [B] -> `continuation`, drawn by the export's own options and seed 0, and what
-    `generate` gives besides."""
+    """`text` [B] -> `continuation`, sampled with the export's own options and seed 0, and the other
+    outputs of `generate`."""
 
     @graph(texts("text"))
     def serving_default(text):
@@ -124,9 +125,9 @@ def serving_default(writing):
 
 
 def generate(writing):
-    """`text` [B] and options -> `continuation`, without the text, its `log_prob` and `length`, in
-    which the tokens of `stop` and a chosen eos count; `finished`, whether the model chose eos or
-    `stop` was found before the limit; and `truncated`, which texts were cut."""
+    """`text` [B] and options -> `continuation`, without the text; its `log_prob` and `length`,
+    which include the tokens of `stop` and a chosen eos; `finished`, whether the model chose eos or
+    `stop` was found before the limit; and `truncated`, whether a text was cut."""
     names = [*SAMPLING, "min_length", *RULES]
     options = {"seed": 0, "max_length": 0, **{name: writing.options[name] for name in names}}
 
@@ -141,7 +142,7 @@ def generate(writing):
             options[name] = require_in(name, asked[name], option.least, option.most)
         stop = asked["stop"]
         on = [tf.not_equal(options[name], off) for name, off in OFF.items()]
-        # The rules cost something at each step: where they are on, a loop of its own.
+        # The rules have a cost at each step, so they run in a separate loop, only if they are on.
         return tf.cond(
             tf.reduce_any(on),
             lambda: writing.drawn(text, options, stop),
@@ -160,7 +161,7 @@ def generate(writing):
 
 def beam_search(writing):
     """`text` [B] and options -> `continuations` [B, W], `scores`, `token_ids`, `lengths` and
-    `token_log_probs` of W hypotheses, best first; and `truncated`, which texts were cut."""
+    `token_log_probs` of W hypotheses, best first; and `truncated`, whether a text was cut."""
     options = {name: writing.options[name] for name in OF_BEAM}
 
     def answer(text, asked):
@@ -211,11 +212,11 @@ def beam_search(writing):
 
 
 def score(writing):
-    """`text` [B] -> `log_prob` of the whole text and of its end, its `length`, eos counted; and
-    `truncated`, which texts were cut.
+    """`text` [B] -> `log_prob` of the whole text with its end; its `length`, with eos; and
+    `truncated`, whether a text was cut.
 
-    A text of more tokens than the model reads at once is read in windows that overlap by half: each
-    token is scored by a window in which at least half of it stands before.
+    A text longer than the model's input is read in windows that overlap by half. Each token is
+    scored by a window that has at least half its length before the token.
     """
 
     @graph(texts("text"))
@@ -231,13 +232,14 @@ def score(writing):
 
 
 def scored(writing, text, stride=None):
-    """log P of each token of texts, float32 [B, T]; where there is a token, and which texts were
-    cut, boolean [B, T] and [B].
+    """log P of each token of texts, float32 [B, T]; the mask of tokens, boolean [B, T]; and whether
+    a text was cut, boolean [B].
 
     Args:
         writing: a `Writing`.
         text: string [B].
-        stride: tokens from one window to the next, at most a window's. Default: half of it.
+        stride: the number of tokens between the starts of two windows, at most the length of a
+            window. Default: half of it.
     """
     window = writing.max_source_length + writing.max_target_length - 1  # as long as a row
     stride = max(1, window // 2) if stride is None else stride

@@ -1,1 +1,1 @@
-"""From text to ids and back; documents as sentences."""
+"""Converts text to ids and back, and splits documents into sentences."""

@@ -1,16 +1,16 @@
-"""Abbreviations after whose full stop no digit begins a sentence: "3 Feb. 2018", "Fig. 3".
+"""Abbreviations after which a digit does not begin a sentence: "3 Feb. 2018", "Fig. 3".
 
-Months and weekdays from the Unicode CLDR, and the prefixes of sacremoses that end no sentence, in
-lower case. `tests/support/write_abbreviations.py` wrote them on 2026-11-23, and says more of where
-they come from.
+They are months and weekdays from the Unicode CLDR, and the prefixes of sacremoses that end no
+sentence, in lower case. `tests/support/write_abbreviations.py` wrote them on 2026-11-23; see there
+for the sources.
 """
 
 
 def alternation(words):
-    """A regular expression of these words, as they are, capitalised or in capitals.
+    """A regular expression for these words: in lower case, capitalised, or in capitals.
 
-    It is a trie: of words side by side, RE2 would hold thousands of states at once, and give up its
-    fast automaton.
+    It is a trie. For a plain alternation, RE2 would track thousands of states at once, and stop
+    using its fast automaton.
     """
     root = {}
     for word in sorted(words):

@@ -1,4 +1,4 @@
-"""Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019) inside the graph, by stock ops."""
+"""Byte-level BPE (Sennrich et al. 2016; Radford et al. 2019) in the graph, by stock operations."""
 
 import functools
 import json
@@ -10,13 +10,13 @@ import tensorflow as tf
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.sides import FILLING, SPECIAL, Side
 
-CUT = b"\xff"  # stands in no UTF-8
-NEVER = 2**31 - 1  # the rank of a pair that is never joined
+CUT = b"\xff"  # occurs in no UTF-8
+NEVER = 2**31 - 1  # the rank of a pair that no merge joins
 
 
 @functools.cache
 def byte_names():
-    """The 256 characters as which the tables write bytes: those that can be seen are themselves."""
+    """The 256 characters that stand for bytes in the tables; a visible byte stands for itself."""
     seen = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAC + 1), *range(0xAE, 0xFF + 1)]
     hidden = {byte: 256 + n for n, byte in enumerate(b for b in range(256) if b not in seen)}
     return [chr(hidden.get(byte, byte)) for byte in range(256)]
@@ -28,26 +28,27 @@ def _bytes_by_name():
 
 
 class BytePairs(Side):
-    """A table of pieces of bytes, and in which order they are joined.
+    """A byte-level BPE vocabulary: pieces of bytes, and the order of their merges.
 
-    A text is bytes. The pair that comes first among the merges is joined, the left one of two, and
-    again, until there is none. A piece of `whole` that a text spells out is that piece. Ids: 0 to 3
-    are pad, unk, bos and eos, and 4 + n is the table's id n. (The places 4 + n of the four are in
-    no text.) A byte that the table does not have is left out.
+    A text is a sequence of bytes. The pair with the first merge in the list is joined, the left one
+    of two equal pairs, until no merge applies. If a text contains a piece of `whole`, it becomes
+    that piece. Ids: 0 to 3 are pad, unk, bos and eos, and 4 + n is the table's id n. (The numbers
+    4 + n of those four occur in no text.) A byte that is not in the table is dropped.
 
-    No words are cut out beforehand, so that a text has the ids that `tokenizers.models.BPE` gives
-    it. Where no merge has a pair of bytes inside, nothing is ever joined: there a text falls into
-    segments, words mostly, which are joined side by side.
+    Texts are not split into words first, so the ids equal those of `tokenizers.models.BPE`. Between
+    two bytes that no merge contains side by side, nothing is ever joined. There the text is split
+    into segments, mostly words, which are merged in parallel.
 
     Args:
-        vocabulary: {piece: id}, bytes written as `byte_names` says.
-        merges: pairs, "a b" each, the first to be joined first.
-        special_ids: the table's ids of pad, unk, bos and eos; None: there is none.
-        size: how many ids there are, more than the greatest. Default: one more.
-        whole: pieces that are never cut. Default: those of `special_ids`.
+        vocabulary: {piece: id}, with bytes written as in `byte_names`.
+        merges: pairs, "a b" each, in the order in which they apply.
+        special_ids: the table's ids of pad, unk, bos and eos; None: there is no such id.
+        size: the number of ids, above the maximum id. Default: the maximum id plus one.
+        whole: pieces that are never split. Default: those of `special_ids`.
 
     Raises:
-        ValueError: a merge is no pair of pieces that make a piece, or an id or the size is none.
+        ValueError: a merge is not a pair of pieces that form a piece, or an id or the size is not
+            valid.
     """
 
     suffix = ".bytepairs"
@@ -72,7 +73,7 @@ class BytePairs(Side):
         self._texts = tf.constant([_bytes_of(piece) for piece in self.pieces])
 
     def _make_merges(self, merges):
-        """What a pair of ids is joined to, and in which order; and the bytes that may be inside."""
+        """Make the tables of merges: ranks and results of id pairs, and joinable byte pairs."""
         byte_of = {name: n for n, name in enumerate(byte_names())}
         joined, inside = {}, np.zeros([256, 256], bool)
         for number, merge in enumerate(merges):
@@ -95,7 +96,7 @@ class BytePairs(Side):
         self._of_byte = tf.constant([self._ids.get(name, -1) for name in byte_names()])
 
     def _make_whole(self, whole):
-        """The pieces that a text is cut at, the longest first, and their ids."""
+        """Make the pattern of the pieces at which a text is split, longest first, and their ids."""
         self._pattern = "|".join(re.escape(piece) for piece in sorted(whole, key=len, reverse=True))
         spelled = [piece.encode() for piece in whole] or [CUT]
         self._whole = _table(spelled, [self._ids[piece] for piece in whole] or [-1], -1)
@@ -134,7 +135,7 @@ class BytePairs(Side):
         ids, rows = tf.gather(self._of_byte, numbers), tf.cast(spelled.value_rowids(), tf.int32)
         numbers, ids, rows = (tf.boolean_mask(one, ids >= 0) for one in (numbers, ids, rows))
         ids, rows = self._join(ids, rows, numbers)
-        # What is whole has no bytes here: it comes to its place among the parts.
+        # A whole piece has no bytes here, so it is inserted at its position among the parts.
         alone = tf.cast(tf.where(whole >= 0)[:, 0], tf.int32)
         ids = tf.concat([ids, tf.gather(whole, alone)], axis=0)
         rows = tf.concat([rows, alone], axis=0)
@@ -145,17 +146,17 @@ class BytePairs(Side):
         return tf.concat([found, tf.fill([count, 1], EOS)], axis=1)
 
     def _join(self, ids, rows, numbers):
-        """The pieces that bytes are joined to, int32 [N] with the row of each.
+        """Apply the merges to bytes: the ids of the pieces, int32 [N], and the row of each.
 
         Args:
-            ids, rows, numbers: the id, the row and the number of each byte, int32 [N], rows in
+            ids, rows, numbers: the id, the row and the value of each byte, int32 [N], with rows in
                 ascending order.
         """
         pairs = tf.stack([numbers[:-1], numbers[1:]], axis=1)
         begins = (rows[:-1] != rows[1:]) | ~tf.gather_nd(self._inside, pairs)
         segments = tf.cumsum(tf.cast(begins, tf.int32))
         segments = tf.concat([tf.zeros_like(rows[:1]), segments], axis=0)  # [N]
-        count = tf.size(ids)  # of segments at most
+        count = tf.size(ids)  # the maximum number of segments
 
         def ranks(ids, segments):
             key = tf.cast(ids[:-1], tf.int64) * self._size + tf.cast(ids[1:], tf.int64)
@@ -170,7 +171,7 @@ class BytePairs(Side):
         def join(ids, rows, segments, found):
             chosen = (found < NEVER) & (found == least(found, segments[:-1]))  # [N - 1]
             places = tf.where(chosen, tf.range(tf.size(found)), NEVER)
-            chosen &= places == least(places, segments[:-1])  # the left one
+            chosen &= places == least(places, segments[:-1])  # the leftmost
             made = tf.gather(self._joined, tf.where(chosen, found, 0))
             ids = tf.concat([tf.where(chosen, made, ids[:-1]), ids[-1:]], axis=0)
             stays = tf.concat([[True], ~chosen], axis=0)
@@ -189,7 +190,7 @@ class BytePairs(Side):
         return tf.gather(self._names, ids)
 
     def ids_of(self, piece):
-        """Those of the text that the piece stands for."""
+        """The ids of the text that the piece stands for."""
         return self.encode(tf.constant([_bytes_of(piece)]))[0, :-1].numpy().tolist() or [UNK]
 
     def sampler(self, alpha):
@@ -209,7 +210,7 @@ def _table(keys, values, default):
 
 
 def _bytes_of(piece):
-    """The bytes that a piece stands for, none for one that no text has."""
+    """The bytes that a piece stands for; none for a filling piece."""
     if piece.startswith(FILLING):
         return b""
     known = _bytes_by_name()

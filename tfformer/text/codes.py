@@ -1,18 +1,18 @@
-"""Codes of languages in front of a text, as ">>de<<", each of which is one id."""
+"""Language codes at the start of a text, such as ">>de<<". Each is one id."""
 
 import tensorflow as tf
 
 from tfformer.config import UNK
 
-# The shortest such beginning, whatever stands in it: one of which nothing is known is unknown.
+# The shortest match, whatever it contains; a code that is not in the table becomes unk.
 PATTERN = ">>.*?<<"
 
 
 class Codes(tf.Module):
-    """Codes that a text may begin with. What is none of them, but looks like one, is unknown.
+    """The codes that a text may begin with. Text that only looks like a code becomes unk.
 
     Args:
-        ids: {code: its id}, with at least one.
+        ids: {code: its id}, at least one.
     """
 
     def __init__(self, ids):
@@ -26,8 +26,8 @@ class Codes(tf.Module):
         )
 
     def split(self, text):
-        """string [B] -> the ids of the codes, RaggedTensor int32 [B, (0 or 1)], and what follows
-        them, string [B]."""
+        """string [B] -> the ids of the codes, RaggedTensor int32 [B, (0 or 1)], and the rest of the
+        texts, string [B]."""
         coded = tf.strings.regex_full_match(text, f"(?s){PATTERN}.*")
         code = tf.boolean_mask(text, coded)
         code = tf.strings.regex_replace(code, f"(?s)^({PATTERN}).*", r"\1")
@@ -36,7 +36,7 @@ class Codes(tf.Module):
         return tf.RaggedTensor.from_row_lengths(self._table.lookup(code), lengths), rest
 
     def split_bytes(self, text):
-        """The same of one text, UTF-8 bytes, without a graph: a list of ids, and bytes."""
+        """As `split`, for one text in UTF-8 bytes and without a graph: a list of ids, and bytes."""
         end = text.find(b"<<") if text.startswith(b">>") else -1
         if end < 0:
             return [], text

@@ -1,8 +1,8 @@
-"""Long text in the graph: cut into sentences, and sentences that are too long into pieces.
+"""Splits long text in the graph: documents into sentences, and long sentences into windows.
 
-A Transformer knows the lengths that it was trained on: sentences. So a document is translated
-sentence by sentence; one of more tokens than a source may have goes in pieces that overlap, and
-their translations, which overlap as well, are joined where they agree.
+A Transformer handles the lengths of its training texts: sentences. So a document is translated
+sentence by sentence. A sentence above the maximum source length is split into overlapping windows.
+Their translations overlap too, and are joined where they agree.
 """
 
 import tensorflow as tf
@@ -10,24 +10,24 @@ import tensorflow as tf
 from tfformer.config import PAD
 from tfformer.text.abbreviations import WORDS, alternation
 
-# Between a sentence and the white space after it; no text has it.
+# Marks the boundary between a sentence and the white space after it. It occurs in no text.
 MARK = "\x1e"
-# Control characters, but for tabs and new lines.
+# Control characters, except tabs and new lines.
 CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x{9f}]"
-# Behind these a full stop ends no sentence, in the languages whose titles they are.
+# After these a full stop does not end a sentence, in the languages that use these titles.
 TITLES = "Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Nr|No|Hr|Fr|Bd|Mme|Mlle|Sra|vs|bzw|ca|z\\.B|e\\.g|i\\.e"
 CLOSING, OPENING = "[\"'”’»)\\]]*", "[\"'“„‘«(\\[¿¡]*"
-# What ends a sentence: not a full stop after a number or an initial.
+# The end of a sentence. A full stop after a number or an initial is none.
 END = rf"(?:\S[^\s\d.!?…][.!?…]+|\d[!?…]+){CLOSING}"
 BEGINNING = rf"{OPENING}[\p{{Lu}}\p{{Lt}}\p{{Lo}}\p{{N}}]"
 BREAKS = (
     # A new line, with the white space around it.
     (r"\s*\n\s*", rf"{MARK}\0{MARK}"),
-    # A full stop of East Asia needs no space after it.
+    # An East Asian full stop needs no space after it.
     (r"[。！？]+[」』”’）]*", rf"\0{MARK}{MARK}"),
     (rf"({END})([ \t\xa0]+)({BEGINNING})", rf"\1{MARK}\2{MARK}\3"),
 )
-# What is no end after all: after a title no sentence begins, after an abbreviation no number does.
+# Exceptions: no sentence begins after a title, and none begins with a digit after an abbreviation.
 GAP = rf"{MARK}([ \t\xa0]+){MARK}"
 NO_BREAKS = (
     (rf"\b({TITLES})\.{GAP}", r"\1.\2"),
@@ -36,23 +36,23 @@ NO_BREAKS = (
         r"\1\2\3",
     ),
 )
-# The least number of tokens in a row by which two translations are taken to agree.
+# The minimum number of consecutive equal tokens at which two translations agree.
 LEAST_AGREEMENT = 3
 
 
 def split_sentences(text):
-    """Texts as their sentences, and what stands after each.
+    """Split texts into sentences and the white space after each.
 
     A sentence ends at a new line, at `.`, `!`, `?` or `…` before white space and a capital letter
-    or digit, and at the full stops of East Asia. A full stop after a number, an initial or one of
-    a few titles (`TITLES`) ends none, nor does one after an abbreviation, if a digit follows.
+    or digit, and at East Asian full stops. A full stop after a number, an initial or one of a few
+    titles (`TITLES`) does not end it; nor does one after an abbreviation, if a digit follows.
 
     Args:
         text: string [B], UTF-8.
 
     Returns:
-        (sentences, white space), two string RaggedTensors [B, (N)]: joined in turn, they are the
-        text again. The last white space of each text is empty.
+        (sentences, white space), two string RaggedTensors [B, (N)]. Joined alternately, they give
+        the text again. The last white space of each text is empty.
     """
     text = tf.strings.regex_replace(text, "\r\n?", "\n")
     text = tf.strings.regex_replace(text, CONTROLS, " ")
@@ -64,20 +64,20 @@ def split_sentences(text):
 
 
 def join_sentences(sentences, space):
-    """Sentences, translated, as texts again.
+    """Join translated sentences into texts.
 
-    A new line stays, with the white space around it; between two sentences of a line stands one
-    space, and none after a full stop of East Asia.
+    New lines and the white space around them are kept. Between two sentences of a line comes one
+    space, but none after an East Asian full stop.
 
     Args:
         sentences: string RaggedTensor [B, (N)].
-        space: what stood after each in the source, as `split_sentences` gives it.
+        space: the white space after each in the source, from `split_sentences`.
 
     Returns:
         string [B].
     """
     closed = tf.strings.regex_full_match(sentences.flat_values, r"(?s).*[。！？][」』”’）]*")
-    # What comes next is nothing, or the end.
+    # The following sentence; empty at the end.
     end = tf.fill([sentences.nrows(), 1], "")
     following = tf.concat([sentences[:, 1:], end], axis=1).flat_values
     apart = tf.where(closed | tf.equal(following, ""), "", " ")
@@ -88,17 +88,18 @@ def join_sentences(sentences, space):
 
 
 def cut_documents(sentences, space, ids, tokens, pieces, length, overlap):
-    """The beginnings of documents that have at most so many tokens and so many pieces.
+    """Cut documents to a maximum number of tokens and of windows.
 
     Args:
-        sentences, space: string RaggedTensors [B, (N)], as `split_sentences` gives them.
+        sentences, space: string RaggedTensors [B, (N)], from `split_sentences`.
         ids: RaggedTensor int32 [M, (S)], the tokens of all sentences.
-        tokens: of a document, an integer; the sentence that goes beyond is cut.
-        pieces: windows of a document, an integer; one more sentence than fits is left out.
-        length, overlap: of a window, see `split_windows`.
+        tokens: the maximum tokens of a document, an integer. A sentence that exceeds it is cut.
+        pieces: the maximum windows of a document, an integer. A sentence that exceeds it is
+            dropped.
+        length, overlap: those of a window, see `split_windows`.
 
     Returns:
-        (sentences, space, ids, cut boolean [B]): what is left, and where anything is missing.
+        (sentences, space, ids, cut boolean [B]): what is kept, and which documents were cut.
     """
     sizes = tf.cast(ids.row_lengths(), tf.int32)
     before = _before(sizes, sentences)
@@ -121,25 +122,25 @@ def cut_documents(sentences, space, ids, tokens, pieces, length, overlap):
 
 
 def _rows(values, lengths):
-    """Rows of these lengths, which are known to add up to the number of values."""
+    """Split values into rows of these lengths, which must add up to the number of values."""
     return tf.RaggedTensor.from_row_lengths(values, lengths, validate=False)
 
 
 def _before(numbers, sentences):
-    """Of each sentence, int32 [M], the sum of the numbers of those before it in its document."""
+    """For each sentence, int32 [M], the sum of `numbers` of earlier sentences in its document."""
     sums = tf.cumsum(numbers, exclusive=True)
     return sums - tf.gather(tf.gather(sums, sentences.row_starts()), sentences.value_rowids())
 
 
 def _windows(sizes, length, overlap):
-    """How many windows rows of these sizes have: 1 + the strides that the first does not reach."""
+    """The number of windows for rows of these sizes: 1, plus the strides to reach the end."""
     stride = length - overlap
     return 1 + tf.maximum(sizes - length + stride - 1, 0) // stride
 
 
 def split_windows(ids, length, overlap):
-    """Rows of ids as pieces of at most `length` tokens, each beginning `overlap` before the end of
-    the one before it.
+    """Split rows of ids into windows of at most `length` tokens. Each window begins `overlap`
+    tokens before the end of the previous one.
 
     Args:
         ids: RaggedTensor int32 [N, (S)].
@@ -147,8 +148,8 @@ def split_windows(ids, length, overlap):
         overlap: an integer, less than `length`.
 
     Returns:
-        (windows RaggedTensor int32 [M, (S)], the row that each comes from int32 [M]). An empty row
-        is one empty window.
+        (windows RaggedTensor int32 [M, (S)], the row of each window int32 [M]). An empty row gives
+        one empty window.
     """
     sizes, stride = tf.cast(ids.row_lengths(), tf.int32), length - overlap
     counts = _windows(sizes, length, overlap)
@@ -162,34 +163,34 @@ def split_windows(ids, length, overlap):
 
 
 def join_windows(ids, rows, lengths, overlap):
-    """The translations of windows as the translations of their rows.
+    """Join the translations of windows into the translations of their rows.
 
-    Two translations that follow each other are joined where they share a run of at least 3 tokens:
-    the end of the first and the beginning of the second are cut in the middle of the run. Of
-    several runs, one counts for its length, less for each token by which its overlap differs from
-    the expected one, which is the overlap of the sources times the translations' tokens a source
-    token. So a text that repeats itself is not joined one repetition too far. Without such a run,
-    each of the two gives up half the expected overlap. A join removes at most twice the expected
-    overlap.
+    Two consecutive translations are joined if they share a run of at least 3 tokens. The end of the
+    first and the beginning of the second are cut in the middle of this run. If there are several
+    runs, the best has the highest value: its length, minus the difference between its overlap and
+    the expected one, in tokens. The expected overlap is the overlap of the sources times the number
+    of target tokens per source token. So a text that repeats itself is not joined one repetition
+    too far. Without such a run, each of the two loses half the expected overlap. A join removes at
+    most twice the expected overlap.
 
     Args:
         ids: RaggedTensor int32 [M, (T)], without eos.
-        rows: int32 [M], the row of each window, in order, none left out.
-        lengths: int32 [M], the source tokens of each window.
-        overlap: source tokens that a window shares with the one before it, an integer.
+        rows: int32 [M], the row of each window, in order, without gaps.
+        lengths: int32 [M], the number of source tokens in each window.
+        overlap: the number of source tokens that consecutive windows share, an integer.
 
     Returns:
         RaggedTensor int32 [N, (T)].
     """
     sizes = tf.cast(ids.row_lengths(), tf.int32)
-    # The overlap, as tokens of each translation.
+    # The overlap in tokens of each translation.
     rates = tf.cast(sizes, tf.float32) / tf.cast(tf.maximum(lengths, 1), tf.float32)
     shared = overlap * rates
     expected = (shared[:-1] + shared[1:]) / 2
-    # Twice the overlap, since a translation is uneven.
+    # Twice the overlap, because the ratio of target to source tokens varies within a text.
     reach = tf.minimum(tf.cast(tf.math.ceil(2.0 * shared), tf.int32), sizes)
     most = tf.reduce_max(tf.concat([reach, [1]], axis=0))
-    # The last and the first `most` tokens of a window, those out of reach equal to nothing.
+    # The last and first `most` tokens of a window; those out of reach match nothing.
     places = tf.range(most)
     offsets = sizes[:, None] - most + places
     tails = tf.where(places >= most - reach[:, None], _tokens(ids, offsets), -1)
@@ -202,7 +203,7 @@ def join_windows(ids, rows, lengths, overlap):
     together = tf.equal(rows[:-1], rows[1:])
     begins = tf.concat([tf.zeros_like(sizes[:1]), tf.where(together, begin, 0)], axis=0)
     ends = tf.concat([tf.where(together, end, sizes[:-1]), sizes[-1:]], axis=0)
-    # A window of which its neighbours leave nothing is empty.
+    # A window becomes empty if its neighbours cover it.
     first = tf.cast(ids.row_starts(), tf.int32)
     kept = tf.ragged.range(first + begins, first + tf.maximum(begins, ends))
     counts = tf.math.segment_sum(tf.cast(kept.row_lengths(), tf.int32), rows)
@@ -210,14 +211,14 @@ def join_windows(ids, rows, lengths, overlap):
 
 
 def _tokens(ids, places):
-    """The tokens at `places` [M, R] of the rows of `ids`; anything where there is no such place."""
+    """The tokens at `places` [M, R] of the rows of `ids`; arbitrary values outside a row."""
     values = tf.concat([ids.flat_values, [PAD]], axis=0)
     places += tf.cast(ids.row_starts(), tf.int32)[:, None]
     return tf.gather(values, tf.clip_by_value(places, 0, tf.size(values) - 1))
 
 
 def _best_run(tails, heads, expected):
-    """The run of tokens at which two translations are joined, for each pair of rows [P, R].
+    """Find the run of tokens at which to join two translations, for each pair of rows [P, R].
 
     Args:
         tails: the last R tokens of the first.
@@ -225,15 +226,15 @@ def _best_run(tails, heads, expected):
         expected: float32 [P], the expected overlap.
 
     Returns:
-        int32 [P] each: its length, and where it ends in the two; 0 if there is none.
+        int32 [P] each: the length of the run, and its end in each of the two; 0 if there is none.
     """
     length = tf.shape(tails)[1]
     places, expected = tf.range(length), expected[:, None]
 
     def step(place, run, best, value):
-        """`run` [P, R]: how long the run is that ends at this place and at each of the heads."""
+        """`run` [P, R]: the length of the run that ends at this tail position and each head."""
         run = tf.where(tf.equal(tails[:, place, None], heads), 1 + tf.pad(run, one)[:, :-1], 0)
-        # What overlaps if the two are laid on each other here.
+        # The overlap of the two if they are aligned here.
         overlap = tf.cast(length - place + places, tf.float32)  # [R]
         values = tf.minimum(tf.cast(run, tf.float32), expected) - tf.abs(overlap - expected)
         allowed = (run >= LEAST_AGREEMENT) & (overlap <= 2 * expected)

@@ -9,20 +9,21 @@ from tfformer.text.sides import FILLING, SPECIAL, SentencePieceModel
 
 
 class ForeignModel(SentencePieceModel):
-    """A SentencePiece model with special ids of its own, renumbered: 0 to 3 are pad, unk, bos and
-    eos, and 4 + n is the model's id n. (The places 4 + n of the four are in no text.)
+    """A SentencePiece model with other special ids, renumbered: 0 to 3 are pad, unk, bos and eos,
+    and 4 + n is the model's id n. (The numbers 4 + n of those four occur in no text.)
 
-    It reads texts as that program does: what is no UTF-8 is replaced, but control characters stay,
-    for which such a model may have pieces.
+    It reads texts as the other program does. Invalid UTF-8 is replaced, but control characters
+    stay, because such a model may have pieces for them.
 
     Args:
         content: the bytes of that model.
-        special_ids: its ids of pad, unk, bos and eos; None: it has none. Two may be the same.
-        size: how many ids its program counts, which may be more than the model has pieces. Default:
-            the pieces.
+        special_ids: its ids of pad, unk, bos and eos; None: it has none. Two may be equal.
+        size: the number of ids in the other program, which may exceed the number of pieces.
+            Default: the number of pieces.
 
     Raises:
-        ValueError: the bytes are no such model, an id is none of it, or `size` is below its pieces.
+        ValueError: the bytes are not such a model, an id is outside the model, or `size` is below
+            the number of pieces.
     """
 
     def __init__(self, content, special_ids, size=None):
@@ -34,7 +35,7 @@ class ForeignModel(SentencePieceModel):
 
 
 def renumbered(content, special_ids, size=None):
-    """The bytes of the same model with pieces in the order of `ForeignModel`: its arguments."""
+    """The bytes of the model with its pieces in the order of `ForeignModel`; same arguments."""
     model = parsed(content)
     pieces, kind = list(model.pieces), type(model.pieces[0])
     size = len(pieces) if size is None else size
@@ -45,7 +46,7 @@ def renumbered(content, special_ids, size=None):
         raise ValueError(f"special_ids must be below {len(pieces)}, the pieces, got {wrong[0]}")
     least = min(piece.score for piece in pieces)
     order, named = [], set()
-    for ours in (EOS, UNK, BOS, PAD):  # of two that are the same, the first has the name
+    for ours in (EOS, UNK, BOS, PAD):  # of two equal ids, the first one keeps the name
         own_id, name = own[ours], f"{FILLING}{SPECIAL[ours]}"
         if own_id is not None and own_id not in named:
             named.add(own_id)
@@ -65,10 +66,10 @@ def renumbered(content, special_ids, size=None):
 
 
 def unknown_id(content):
-    """The id that a SentencePiece model, its bytes, gives to what it does not know.
+    """The unk id of a SentencePiece model, given as bytes.
 
     Raises:
-        ValueError: the bytes are no such model.
+        ValueError: the bytes are not such a model.
     """
     try:
         return sentencepiece.SentencePieceProcessor(model_proto=content).unk_id()

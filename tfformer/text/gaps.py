@@ -1,4 +1,4 @@
-"""Gaps in a text: a marker that a user writes, and the id that a model reads there."""
+"""Gaps in a text: the marker that a user writes, and the id that the model reads."""
 
 import re
 
@@ -7,20 +7,20 @@ import tensorflow as tf
 from tfformer.config import BOS
 from tfformer.text.sides import SPACE, clean
 
-# Of the Private Use Area: one character, which is written as its three bytes where a vocabulary has
-# not learned it.
+# One character of the Private Use Area. A vocabulary that has not learned it writes it as three
+# bytes.
 GAP = "\ue000"
 
 
 class Gaps:
-    """The gaps of texts of a side that has an id for each byte.
+    """Handles the gaps in texts, for a side that has an id for each byte.
 
     Args:
         side: a `tfformer.text.sides.SentencePieceModel`.
-        mask: what a user writes for a gap.
+        mask: the text with which a user marks a gap.
 
     Raises:
-        ValueError: the side has no bytes, or the character that stands for a gap in it.
+        ValueError: the side has no bytes, or it has a piece with the gap character.
     """
 
     def __init__(self, side, mask):
@@ -34,14 +34,14 @@ class Gaps:
         self.space = side.pieces.index(SPACE) if SPACE in side.pieces else None
 
     def marked(self, text):
-        """string [B] with the user's marker -> clean, and with `GAP`; one that was there becomes
-        U+FFFD."""
+        """string [B] with the user's marker -> cleaned text with `GAP` instead. A `GAP` that was
+        already in the text becomes U+FFFD."""
         text = tf.strings.regex_replace(clean(text), GAP, "\ufffd")
         return tf.strings.regex_replace(text, re.escape(self.mask), GAP)
 
     def encode(self, text):
-        """string [B] with `GAP` -> RaggedTensor of int32 ids [B, (S)], in which a gap is bos, and
-        each row ends with eos. A gap is a whole word's beginning: a space before it is no piece."""
+        """string [B] with `GAP` -> RaggedTensor of int32 ids [B, (S)], with bos for each gap and
+        eos at the end. A gap begins a word, so a space before it adds no piece."""
         ids = self.side.encode(text)
         flat = ids.flat_values
         after = [tf.concat([flat[n:], tf.zeros([n], tf.int32)], axis=0)[: tf.size(flat)]
@@ -59,8 +59,8 @@ class Gaps:
         return tf.ragged.boolean_mask(ids.with_flat_values(flat), kept)
 
     def filled(self, text, found):
-        """string [B] with `GAP`, and ids of pieces [B, (N)] -> the texts with these in their first
-        N gaps; the others have the user's marker again."""
+        """string [B] with `GAP`, and ids of pieces [B, (N)] -> the texts with these pieces in their
+        first N gaps. The other gaps get the user's marker again."""
         words = tf.strings.regex_replace(self.side.names(found.flat_values), SPACE, "")
         parts = tf.strings.split(text, GAP)  # [B, (G + 1)]
         missing = parts.row_lengths() - found.row_lengths() - 1

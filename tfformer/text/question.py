@@ -1,4 +1,4 @@
-"""A question and a text as one row of ids, and where in the text each piece stands."""
+"""Encodes a question and a text as one row of ids, with the byte offsets of each text piece."""
 
 from typing import NamedTuple
 
@@ -11,13 +11,13 @@ CHARACTERS_PER_PIECE = 16
 
 
 class QuestionIds(NamedTuple):
-    """Questions and texts as a model reads them.
+    """Encoded questions and texts.
 
-    ids: int32 [B, S]: the question, eos, the text, eos; padding behind.
-    first: int32 [B], the place of the text's first piece.
-    starts, ends: RaggedTensors of int32 [B, (N)], the bytes of the text that each of its pieces
-        stands for: from `starts` on, before `ends`.
-    truncated: boolean [B], whether one of the two was cut.
+    ids: int32 [B, S]: the question, eos, the text, eos; then padding.
+    first: int32 [B], the position of the text's first piece.
+    starts, ends: RaggedTensors of int32 [B, (N)], the byte offsets of each text piece in the text:
+        from `starts` up to but without `ends`.
+    truncated: boolean [B], whether question or text was cut.
     """
 
     ids: tf.Tensor
@@ -28,32 +28,32 @@ class QuestionIds(NamedTuple):
 
 
 def valid_utf8(text):
-    """Any bytes, string [B] -> valid UTF-8: what is none is U+FFFD."""
+    """Any bytes, string [B] -> valid UTF-8; invalid bytes become U+FFFD."""
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 
 def whole_characters(text):
-    """Any bytes, string [B] -> valid UTF-8 of as many characters, in which each control character
-    is a blank."""
+    """Any bytes, string [B] -> valid UTF-8 with the same number of characters, in which control
+    characters become spaces."""
     return tf.strings.regex_replace(valid_utf8(text), r"\p{Cc}", " ")
 
 
 def split_at_tab(text):
-    """string [B] -> what stands before the first tab, and what behind it."""
+    """string [B] -> the part before the first tab, and the part after it."""
     text = valid_utf8(text)
     question = tf.strings.regex_replace(text, r"(?s)\t.*$", "")
     return question, tf.strings.regex_replace(text, r"(?s)^[^\t]*\t?", "")
 
 
 def encode_question(side, question, text, longest):
-    """Questions and texts, string [B] each, as `QuestionIds` of at most `longest` places.
+    """Encode questions and texts, string [B] each, as `QuestionIds` of at most `longest` tokens.
 
-    A question has at most half of them, and the text what is left; either is cut behind.
+    A question gets at most half of them, and the text gets the rest. Both are cut at the end.
 
     Args:
         side: a `tfformer.text.sides.SentencePieceModel`.
-        question, text: as `whole_characters` gives them.
-        longest: places at most, at least 4.
+        question, text: from `whole_characters`.
+        longest: the maximum number of tokens, at least 4.
     """
     most = longest * CHARACTERS_PER_PIECE
     asked, read = (tf.strings.substr(one, 0, most, unit="UTF8_CHAR") for one in (question, text))

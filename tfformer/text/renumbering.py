@@ -1,7 +1,7 @@
-"""Gives a SentencePiece model from elsewhere the ids of another table.
+"""Gives a SentencePiece model of another system the ids of another table.
 
-Systems such as Marian number the pieces of a SentencePiece model by a table of their own, which two
-models may share. Here the model itself gets that numbering, so that the table is not needed again.
+Systems such as Marian number the pieces of a SentencePiece model by their own table, which two
+models may share. This file writes that numbering into the model, so the table is no longer needed.
 """
 
 import re
@@ -17,37 +17,38 @@ def regular_pieces(content, name="content"):
     """The pieces of a model that stand for text, in order; a list of strings.
 
     Args:
-        content: the bytes of a SentencePiece model, whatever its special ids are.
-        name: how an error names them.
+        content: the bytes of a SentencePiece model, with any special ids.
+        name: the name of these bytes in an error.
 
     Raises:
+        ValueError: the bytes are not such a model.
         ValueError: they are no such model.
     """
     return [piece.piece for piece in _regular(parsed(content, name))]
 
 
 def renumbered(content, pieces, name="content", unwritten=(), codes=False):
-    """A SentencePiece model that cuts texts as before, with the ids of `pieces`.
+    """Make a SentencePiece model that splits texts as before, with the ids of `pieces`.
 
     - Pieces of the model keep their scores, and texts are normalised as before.
-    - If the model lacks a character and `pieces` has it, the character becomes that piece: other
-      systems look up the spelling of an unknown piece in their table. The same holds for a run of
-      characters that are in no piece of the model.
+    - If the model lacks a character and `pieces` has it, the character becomes that piece, because
+      other systems look up the spelling of an unknown piece in their table. The same holds for a
+      run of characters that occur in no piece of the model.
     - The tokenizer never produces any other piece that the model lacks, but it can decode it. A
       piece that starts with `FILLING` cannot be decoded either.
-    - A piece of the model that is not in `pieces` is removed. Texts use other pieces in its place.
+    - A piece of the model that is not in `pieces` is removed. Texts then use other pieces.
 
     Args:
-        content: the bytes of a SentencePiece model, whatever its special ids are.
+        content: the bytes of a SentencePiece model, with any special ids.
         pieces: the names of all pieces in the order of their ids, from 4 on, each once.
-        name: how an error names the bytes.
+        name: the name of the bytes in an error.
         unwritten: pieces of the model that the tokenizer must not produce. Default: none.
         codes: whether a piece such as ">>de<<" is one of `Codes`, and in no text. Default False.
 
     Raises:
-        ValueError: the bytes are no such model; a name is that of a special id or appears twice;
-            some of the 256 pieces of single bytes are missing; or the model is BPE and `pieces` has
-            more or fewer names than it, which would change its merges.
+        ValueError: the bytes are not such a model; a name is that of a special id or appears twice;
+            some of the 256 pieces of single bytes are missing; or the model is BPE and the number
+            of `pieces` differs from its own, which would change its merges.
     """
     model = parsed(content, name)
     kinds, regular = type(model.pieces[0]), {piece.piece: piece for piece in _regular(model)}
@@ -55,7 +56,7 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
     if len({*SPECIAL, *pieces}) < len(SPECIAL) + len(pieces):
         raise ValueError(f"pieces of {name} must each be there once, and none of {SPECIAL}")
     spec, wanted = model.trainer_spec, set(pieces)
-    # A piece of `FILLING` is in no text, so it takes part in no merge.
+    # A piece that starts with `FILLING` is in no text, so it takes part in no merge.
     foreign = [piece for piece in pieces if piece not in own and not piece.startswith(FILLING)]
     left_out = [piece for piece in own if piece not in wanted]
     for kind, odd in (("more", foreign), ("fewer", left_out)):
@@ -87,7 +88,7 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
         elif piece in spelled and not is_code:
             model.pieces.add(piece=piece, score=unknown_score, type=kinds.NORMAL)
         else:
-            # An unused piece that looks like a code would be taken for one.
+            # SentencePieceModel would take an unused piece that looks like a code for a code.
             is_hidden = piece.startswith(FILLING) or (not codes and re.fullmatch(CODE, piece))
             kind = kinds.CONTROL if is_hidden else kinds.UNUSED
             model.pieces.add(piece=piece, score=least - 1, type=kind)
@@ -104,8 +105,8 @@ def _spelled(pieces, regular):
 
 
 def name_special(model):
-    """Tells a `ModelProto` that its first four pieces are pad, unk, bos and eos, and how many there
-    are."""
+    """Set the special pieces of a `ModelProto`: its first four are pad, unk, bos and eos. Also set
+    its number of pieces."""
     spec = model.trainer_spec
     spec.pad_id, spec.unk_id, spec.bos_id, spec.eos_id = PAD, UNK, BOS, EOS
     names = [piece.piece for piece in model.pieces[: len(SPECIAL)]]
@@ -114,7 +115,7 @@ def name_special(model):
 
 
 def parsed(content, name="content"):
-    """The `ModelProto` of the bytes of a SentencePiece model; a ValueError if they are none."""
+    """The `ModelProto` from the bytes of a SentencePiece model; a ValueError for other bytes."""
     from google.protobuf.message import DecodeError
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
@@ -130,7 +131,7 @@ def parsed(content, name="content"):
 
 
 def _regular(model):
-    """Those of its pieces that stand for text."""
+    """The pieces of the model that stand for text."""
     kinds = type(model.pieces[0])
     texts = (kinds.NORMAL, kinds.USER_DEFINED, kinds.BYTE)
     return [piece for piece in model.pieces if piece.type in texts]

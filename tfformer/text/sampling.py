@@ -1,4 +1,4 @@
-"""Segmentations of a text that are drawn, not chosen: what subword sampling trains on."""
+"""Draws random segmentations of a text, for subword sampling in training."""
 
 import threading
 
@@ -9,13 +9,13 @@ _SEEDING = threading.Lock()
 
 
 class SubwordSampler:
-    """Draws segmentations of texts; in one process, of the same seed the same ones.
+    """Draws segmentations of texts. In one process, the same seed gives the same segmentations.
 
     Args:
         model: the bytes of a SentencePiece model, unigram or BPE.
-        alpha: of a unigram model, the power to which the probability of a segmentation is raised
-            before one is drawn of all: the smaller, the more even the draw (0.2 gives about a third
-            more tokens, 0.5 a twentieth). Of a BPE model, the share of merges that are left out.
+        alpha: for a unigram model, the exponent of the probabilities from which a segmentation is
+            drawn: the smaller, the more uniform the draw (0.2 gives about a third more tokens, 0.5
+            a twentieth). For a BPE model, the share of merges that are skipped.
         codes: the `Codes` that a text may begin with. Default: none.
     """
 
@@ -28,12 +28,12 @@ class SubwordSampler:
             raise ValueError(f"subword_sampling must be 0 with this vocabulary: {error}") from error
 
     def __call__(self, texts, longest, seed):
-        """Ids with eos of each text; where a drawn one is too long, the usual segmentation.
+        """Draw ids with eos for each text. If a drawn one is too long, use the usual segmentation.
 
         Args:
             texts: cleaned texts, a list of UTF-8 bytes.
-            longest: tokens at most.
-            seed: an integer in [0, 2^32 - 1); that number itself is SentencePiece's word for none.
+            longest: the maximum number of tokens.
+            seed: an integer in [0, 2^32 - 1). 2^32 - 1 itself means no seed in SentencePiece.
 
         Returns:
             A list of lists of ids.
@@ -41,7 +41,7 @@ class SubwordSampler:
         drawn = []
 
         def draw():
-            # One by one: a list would be shared out among SentencePiece's own threads.
+            # One by one, because SentencePiece would split a list among its own threads.
             drawn.extend(map(self._draw, texts))
 
         # SentencePiece's generator belongs to a thread and is seeded when the thread first draws.
@@ -59,7 +59,7 @@ class SubwordSampler:
         return self.encoded(text, enable_sampling=True, alpha=self.alpha, nbest_size=-1)
 
     def encoded(self, text, **options):
-        """The ids, with eos, of a cleaned text, UTF-8 bytes: its usual segmentation, or with
-        SentencePiece's `options` another."""
+        """The ids, with eos, of a cleaned text in UTF-8 bytes: its usual segmentation, or another
+        one with SentencePiece's `options`."""
         code, text = ([], text) if self.codes is None else self.codes.split_bytes(text)
         return [*code, *self.processor.encode(text, add_eos=True, **options)]

@@ -1,8 +1,8 @@
-"""What one side of text is: a SentencePiece model, or a table of pieces, of labels.
+"""The text sides, source and target: a SentencePiece model, a table of pieces, or of labels.
 
-Each turns a text into ids and ids into a text by ops inside the graph: those of training are
-those of the server, so nothing can tokenise differently there. Nobody outside this folder knows
-which of them a side is.
+Each side converts text to ids and back, by operations in the graph. Training and the server use the
+same operations, so both tokenise alike. Code outside this folder does not depend on the kind of a
+side.
 """
 
 import abc
@@ -19,34 +19,34 @@ from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.codes import Codes
 from tfformer.text.sampling import SubwordSampler
 
-SPACE = "▁"  # U+2581, as which SentencePiece writes a space
+SPACE = "▁"  # U+2581, by which SentencePiece writes a space
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")  # the names of ids 0 to 3
-FILLING = "\ue000"  # of the Private Use Area: begins a piece that no text has
-CODE = ">>.*<<"  # the code of a language, that may stand in front of a text
+FILLING = "\ue000"  # of the Private Use Area: the first character of a piece that is in no text
+CODE = ">>.*<<"  # the code of a language, at the start of a text
 
 
 def clean(text):
     """Any bytes -> valid UTF-8 without control characters; string [B] -> string [B].
 
-    An invalid byte becomes U+FFFD, a run of control characters (NUL, tab, newline, ...) a space.
-    SentencePiece then normalises (NFKC) and squeezes spaces itself.
+    An invalid byte becomes U+FFFD, and a run of control characters (NUL, tab, newline, ...) becomes
+    a space. SentencePiece then normalises (NFKC) and merges spaces itself.
     """
     text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
     return tf.strings.regex_replace(text, r"\p{Cc}+", " ")
 
 
 class Side(tf.Module, abc.ABC):
-    """One side of text. Ids: pad 0, unk 1, bos 2, eos 3, then the pieces.
+    """Base class of a side, source or target. Ids: pad 0, unk 1, bos 2, eos 3, then the pieces.
 
-    A side is known by its class and by `content`: two that have both in common are the same. It is
-    stored as a file of that content, whose suffix says the class. A SavedModel in which it is
-    tracked, as an attribute of a `tf.Module`, has all that it needs.
+    A side is identified by its class and its `content`: if both are equal, two sides are equal. It
+    is stored as a file with that content, whose suffix gives the class. A SavedModel that tracks
+    the side, as an attribute of a `tf.Module`, contains everything that the side needs.
 
     Attributes:
         suffix: of the file, with its dot.
         content: the bytes of the file.
-        pieces: their names in the order of the ids, the four special ones first; a list.
-        byte_ids: the ids that stand for single bytes of UTF-8; a list.
+        pieces: a list of their names in the order of the ids, the four special ones first.
+        byte_ids: a list of the ids that stand for single UTF-8 bytes.
         codes: the `Codes` that a text may begin with, or None.
     """
 
@@ -59,19 +59,19 @@ class Side(tf.Module, abc.ABC):
     @classmethod
     @abc.abstractmethod
     def from_content(cls, content, name="content"):
-        """The side whose file this is.
+        """Make a side from the content of its file.
 
         Args:
             content: its bytes.
-            name: what an error calls them.
+            name: the name of the bytes in an error.
 
         Raises:
-            ValueError: they are no such file.
+            ValueError: they are not such a file.
         """
 
     @staticmethod
     def clean(text):
-        """string [B] -> string [B]: what is tokenised of any bytes."""
+        """Clean any bytes before tokenisation: string [B] -> string [B]."""
         return clean(text)
 
     @property
@@ -91,7 +91,7 @@ class Side(tf.Module, abc.ABC):
 
     @property
     def has_exact_scores(self):
-        """Whether every version of SentencePiece finds the same pieces of a text."""
+        """Whether every version of SentencePiece splits a text into the same pieces."""
         return True
 
     @abc.abstractmethod
@@ -100,7 +100,7 @@ class Side(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def decode(self, ids):
-        """RaggedTensor of int32 ids [B, (S)], of pieces alone -> string [B]."""
+        """RaggedTensor of int32 ids [B, (S)], without special ids -> string [B]."""
 
     @abc.abstractmethod
     def names(self, ids):
@@ -108,19 +108,19 @@ class Side(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def ids_of(self, piece):
-        """The ids that this side writes with what is one piece of another; a list, not empty."""
+        """The ids with which this side writes one piece of another side; a list, not empty."""
 
     @abc.abstractmethod
     def sampler(self, alpha):
-        """What draws segmentations, as a `SubwordSampler` does; None where a text has one alone.
+        """A sampler of segmentations, such as a `SubwordSampler`; None if a text has only one.
 
         Raises:
-            ValueError: none can be drawn.
+            ValueError: this side does not support sampling.
         """
 
     @abc.abstractmethod
     def filled_up(self, size):
-        """The same ids of every text in a side of `size` ids: the new pieces are in no text."""
+        """A side of `size` ids that gives the same ids; the added pieces occur in no text."""
 
     @abc.abstractmethod
     def _text_of(self, ids):
@@ -131,7 +131,7 @@ class Side(tf.Module, abc.ABC):
         return type(self) is type(other) and self.content == other.content
 
     def sample_text(self, size, seed):
-        """A text of so many random pieces, the same for the same seed; never empty."""
+        """A text of `size` random pieces, determined by the seed; never empty."""
         pieces = np.setdiff1d(np.arange(EOS + 1, self.size), self.byte_ids)
         ids = np.random.default_rng(seed).choice(pieces, size)
         return self._text_of(ids.tolist()) or "a"
@@ -140,19 +140,19 @@ class Side(tf.Module, abc.ABC):
 class SentencePieceModel(Side):
     """A SentencePiece model (Kudo and Richardson 2018): pieces of words, learned from raw text.
 
-    The server needs no library but tensorflow-text, which a stock TensorFlow Serving has linked in.
+    The server needs only tensorflow-text, which a stock TensorFlow Serving contains.
 
     Args:
         content: the bytes of the model.
-        name: what an error calls them. Default `"content"`.
+        name: the name of the bytes in an error. Default `"content"`.
 
-    Seed first: `keras.utils.set_random_seed` and `tf.random.set_seed` clear TensorFlow's kernels,
-    which own the models of every side made before ("Resource ... does not exist").
+    Set seeds first: `keras.utils.set_random_seed` and `tf.random.set_seed` clear TensorFlow's
+    kernels, which own the models of all earlier sides ("Resource ... does not exist").
     """
 
     suffix = ".model"
 
-    SCORE_STEP = 1 / 1024  # of the scores that `learn_model` gives
+    SCORE_STEP = 1 / 1024  # the scores of `learn_model` are multiples of it
 
     def __init__(self, content, name="content"):
         super().__init__(content, "sentencepiece")
@@ -168,14 +168,14 @@ class SentencePieceModel(Side):
             raise ValueError(
                 f"{name} must have pad, unk, bos, eos = {(PAD, UNK, BOS, EOS)}, got {special}"
             )
-        # `tf.saved_model.load` gives models of one name one kernel, in all that a process loads:
-        # two sides, or two SavedModels, would be tokenised by the first of them.
+        # A unique name: `tf.saved_model.load` shares one kernel among all models of one name in a
+        # process. Two sides, or two SavedModels, would then use the first model.
         unique = f"sentencepiece_{hashlib.sha256(content).hexdigest()}"
         self._kernel = tensorflow_text.SentencepieceTokenizer(
             content, out_type=tf.int32, add_eos=True, name=unique
         )
         codes = {piece: n for n, piece in enumerate(self.pieces) if re.fullmatch(CODE, piece)}
-        # A piece that was learned may look like one; those that were set are unused otherwise.
+        # A learned piece may look like a code. Real codes are marked as unused.
         codes = {piece: n for piece, n in codes.items() if model.is_unused(n)}
         self.codes = Codes(codes) if codes else None
 
@@ -208,11 +208,11 @@ class SentencePieceModel(Side):
         return tf.concat([code, self._kernel.tokenize(text)], axis=1)
 
     def encode_with_offsets(self, text):
-        """string [B] -> ids without eos, and the bytes of the text that each piece stands for, from
-        where on and before where: RaggedTensors of int32 [B, (S)].
+        """string [B] -> ids without eos, and the byte offsets of each piece in the text, start and
+        end (exclusive): RaggedTensors of int32 [B, (S)].
 
-        The text is taken as it is, without `clean`. Of a character that is several bytes, each a
-        piece, the last of them stands for all.
+        The text is not cleaned. If a character is split into bytes, each a piece, the last one
+        stands for the whole character.
         """
         found = self._kernel.tokenize_with_offsets(text)
         ids, starts, ends = (tf.cast(one[:, :-1], tf.int32) for one in found)  # without eos
@@ -232,7 +232,7 @@ class SentencePieceModel(Side):
 
     def ids_of(self, piece):
         ids = self._processor.encode(piece.replace(SPACE, " "))
-        # A text begins with a space of its own, which a piece from inside a word has not.
+        # SentencePiece adds a space at the start of a text; a piece from inside a word has none.
         space = self._processor.piece_to_id(SPACE)
         inside = not piece.startswith(SPACE) and ids[:1] == [space] and len(ids) > 1
         return ids[1:] if inside else ids
@@ -255,23 +255,23 @@ class SentencePieceModel(Side):
 
 
 class PieceTable(Side):
-    """A table of pieces: what stands between two blanks of a text is one piece, or unknown.
+    """A table of pieces. Text between two blanks is one piece, or unknown.
 
-    For labels, one a line or one a word, and for text that another program has cut into pieces. A
-    text is cleaned as everywhere, and not normalised: pieces and words agree byte by byte. A blank
-    is a space, U+0020.
+    For labels, one for each line or each word, and for text that another program has split into
+    pieces. A text is cleaned as for all sides, but not normalised: pieces and words match byte by
+    byte. A blank is a space, U+0020.
 
     Args:
         pieces: strings, in the order of their ids, from 4 on.
-        name: what an error calls them. Default `"pieces"`.
+        name: the name of the pieces in an error. Default `"pieces"`.
 
     Raises:
-        ValueError: there is none; or one is empty, has a blank or a control character, is there
-            twice, or is one of the names of the special ids.
+        ValueError: there are no pieces; or a piece is empty, contains a blank or a control
+            character, appears twice, or has the name of a special id.
     """
 
     suffix = ".pieces"
-    separator = " "  # what stands between two pieces of a text
+    separator = " "  # between two pieces of a text
 
     def __init__(self, pieces, name="pieces"):
         pieces = list(pieces)
@@ -311,7 +311,7 @@ class PieceTable(Side):
         return tf.concat([ids, tf.fill([words.nrows(), 1], EOS)], axis=1)
 
     def words(self, text):
-        """string [B] -> RaggedTensor of strings [B, (S)], each of which is a piece or unknown."""
+        """string [B] -> RaggedTensor of strings [B, (S)], each a piece or unknown."""
         return tf.strings.split(clean(text))
 
     def decode(self, ids):
@@ -337,14 +337,14 @@ class PieceTable(Side):
 
 
 class LabelTable(PieceTable):
-    """A table of labels: what stands between two tabs of a text is one, so that it may have blanks.
+    """A table of labels. Text between two tabs is one label, so a label may contain blanks.
 
     Args:
         pieces: the labels, in the order of their ids, from 4 on.
-        name: what an error calls them. Default `"pieces"`.
+        name: the name of the labels in an error. Default `"pieces"`.
 
     Raises:
-        ValueError: as `PieceTable`, but that a label may have blanks.
+        ValueError: as `PieceTable`, except that a label may contain blanks.
     """
 
     suffix = ".labels"
@@ -352,7 +352,7 @@ class LabelTable(PieceTable):
 
     @property
     def labels(self):
-        """The labels, in the order of their ids; a list."""
+        """The labels in the order of their ids; a list."""
         return self.pieces[EOS + 1 :]
 
     def words(self, text):
@@ -362,10 +362,10 @@ class LabelTable(PieceTable):
 
 
 def _require_pieces(pieces, name, separator):
-    """Raises ValueError unless these can be a table."""
+    """Raises a ValueError unless the pieces can form a table."""
     if not pieces:
         raise ValueError(f"{name} must have at least one piece, got none")
-    # What is no text, `clean` changes.
+    # `clean` changes a string that is not valid text.
     encoded = [str(piece).encode(errors="replace") for piece in pieces]
     seen, cleaned = set(), clean(tf.constant(encoded)).numpy()
     for number, (piece, text) in enumerate(zip(pieces, cleaned, strict=True), 1):
@@ -386,5 +386,5 @@ def _require_pieces(pieces, name, separator):
         raise ValueError(f"{name}: piece {number} must {wrong}, got {piece!r}")
 
 
-# The classes by the suffix of their files.
+# The classes by file suffix.
 CLASSES = {side.suffix: side for side in (SentencePieceModel, PieceTable, LabelTable)}

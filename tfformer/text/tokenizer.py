@@ -1,4 +1,4 @@
-"""Text to ids and back inside the graph, for a source and a target."""
+"""Converts text to ids and back in the graph, for a source and a target."""
 
 import hashlib
 
@@ -9,30 +9,30 @@ from tfformer.text import vocabulary
 from tfformer.text.sides import CLASSES, SentencePieceModel, Side
 
 SIDES = ("source", "target")
-# The files that a tokenizer may have: `source.model`, ...
+# All possible file names of a tokenizer: `source.model`, ...
 FILES = tuple(f"{side}{suffix}" for side in SIDES for suffix in CLASSES)
 
 
 class Tokenizer(tf.Module):
-    """A source and a target side, which may be the same.
+    """A source and a target side, which may be the same side.
 
     Ids: pad 0, unk 1, bos 2, eos 3, then the pieces.
 
     Args:
-        source_model: the bytes of a SentencePiece model; or a side, as a
-            `tfformer.text.sides.PieceTable` is.
-        target_model: the same for the target side. Default: the source's.
+        source_model: the bytes of a SentencePiece model; or a side, such as a
+            `tfformer.text.sides.PieceTable`.
+        target_model: the same for the target. Default: that of the source.
 
     Attributes:
-        source, target: the sides; one object where they are the same.
+        source, target: the sides; one object if they are the same.
 
-    Seed first: `keras.utils.set_random_seed` and `tf.random.set_seed` clear TensorFlow's kernels,
-    which own the SentencePiece models of every tokenizer made before ("Resource ... does not
+    Set seeds first: `keras.utils.set_random_seed` and `tf.random.set_seed` clear TensorFlow's
+    kernels, which own the SentencePiece models of all earlier tokenizers ("Resource ... does not
     exist").
 
     Raises:
-        ValueError: a side is neither the bytes of a SentencePiece model nor a side, or its special
-            ids are others.
+        ValueError: a side is neither the bytes of a SentencePiece model nor a `Side`, or it has
+            other special ids.
 
     Example:
         >>> tokenizer = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300)
@@ -63,15 +63,15 @@ class Tokenizer(tf.Module):
         """Learns the pieces of SentencePiece models from text.
 
         Args:
-            source_texts, target_texts: iterables of strings; up to 1,000,000 a side are used.
-            vocabulary_size: the most ids, special ones and the 256 bytes included. A corpus that
-                has fewer pieces gives fewer. Default 8000.
+            source_texts, target_texts: iterables of strings; up to 1,000,000 of each are used.
+            vocabulary_size: the maximum number of ids, including special ones and the 256 bytes. A
+                small corpus gives fewer. Default 8000.
             kind: `"unigram"` (default), `"bpe"` or `"char"`.
-            shared: one model for both sides (default), or one each.
-            split_digits: every digit is a piece of its own. Default False.
+            shared: one model for source and target (default), or one each.
+            split_digits: whether every digit is a separate piece. Default False.
 
         Raises:
-            ValueError: naming the argument, the rule and the value received.
+            ValueError: a value breaks its rule; the message names argument, rule and value.
         """
         if kind not in vocabulary.KINDS:
             raise ValueError(f"kind must be one of {vocabulary.KINDS}, got {kind!r}")
@@ -87,14 +87,14 @@ class Tokenizer(tf.Module):
 
     @classmethod
     def from_files(cls, files):
-        """The tokenizer of the files that `files` gave.
+        """Make the tokenizer from the files of the property `files`.
 
         Args:
-            files: {name: bytes} of one file for the source and of at most one for the target, by
-                names of `FILES`. Without a target, both sides are one.
+            files: {name: bytes} of one file for the source and at most one for the target, with
+                names from `FILES`. Without a target file, the source serves both.
 
         Raises:
-            ValueError: there is none, or one too many; or one is damaged, which is named.
+            ValueError: a side has no file or too many, or a file is damaged; the message names it.
         """
         sides = []
         for side in SIDES:
@@ -110,26 +110,26 @@ class Tokenizer(tf.Module):
 
     @property
     def files(self):
-        """{name: bytes}: what is to be stored, a side that both have once."""
+        """{name: bytes} of the files to store; a side used for both is stored once."""
         files = {f"source{self.source.suffix}": self.source.content}
         if not self.is_shared:
             files[f"target{self.target.suffix}"] = self.target.content
         return files
 
     def extended(self, source_texts, target_texts, count):
-        """A tokenizer that knows more pieces, after those of this one, whose ids stay.
+        """A tokenizer with more pieces, added after those of this one, whose ids stay.
 
-        First come characters that this one writes as bytes, the most frequent first, then pieces
-        that a SentencePiece model of the same kind learns from the texts. Of a table of pieces come
-        the most frequent words that it lacks.
+        First come characters that this tokenizer writes as bytes, the most frequent first, then
+        pieces that a SentencePiece model of the same kind learns from the texts. A table of pieces
+        gets the most frequent words that it lacks.
 
         Args:
             source_texts, target_texts: iterables of strings.
-            count: new pieces at most, in each of the two sides; 0 or more.
+            count: the maximum number of new pieces for each side; 0 or more.
 
         Raises:
-            ValueError: `count` is no integer of at least 0, or nothing can be learned from the
-                texts.
+            ValueError: `count` is not an integer of at least 0, or the texts are not enough to
+                learn from.
         """
         whole("count", count, least=0)
         if self.is_shared:
@@ -138,7 +138,7 @@ class Tokenizer(tf.Module):
         return Tokenizer(*(vocabulary.extend(side, [texts], count) for side, texts in pairs))
 
     def made_of(self, old, side):
-        """For each piece that this one has and `old` has not, the ids that `old` writes it with.
+        """For each piece that this tokenizer adds to `old`, the ids with which `old` writes it.
 
         Args:
             old: the `Tokenizer` that this one extends.
@@ -148,7 +148,7 @@ class Tokenizer(tf.Module):
             A list of lists of ids, in the order of the new ids.
 
         Raises:
-            ValueError: there is no such side.
+            ValueError: `side` is unknown.
         """
         _check_name(side)
         return vocabulary.made_of(getattr(self, side), getattr(old, side))
@@ -157,28 +157,28 @@ class Tokenizer(tf.Module):
         """The pieces of a side, `"source"` or `"target"`, in the order of their ids.
 
         Raises:
-            ValueError: there is no such side.
+            ValueError: `side` is unknown.
         """
         _check_name(side)
         return list(getattr(self, side).pieces)
 
     def sample_text(self, size, seed):
-        """A text of so many random pieces of the source side, the same for the same seed."""
+        """A text of `size` random pieces of the source side, determined by the seed."""
         return self.source.sample_text(size, seed)
 
     @property
     def is_shared(self):
-        """Whether both sides are one."""
+        """Whether source and target use the same side."""
         return self.source is self.target
 
     @property
     def is_one_vocabulary(self):
-        """Whether an id is the same piece on both sides, also where they cut texts differently."""
+        """Whether an id is the same piece on both sides, even if they split texts differently."""
         return self.is_shared or self.source.pieces == self.target.pieces
 
     @property
     def source_model(self):
-        """The bytes of the source side: of its SentencePiece model, or of its table of pieces."""
+        """The bytes of the source side: of its SentencePiece model or its table of pieces."""
         return self.source.content
 
     @property
@@ -196,7 +196,7 @@ class Tokenizer(tf.Module):
 
     @property
     def sha256(self):
-        """Of both sides: what a run's weights are bound to."""
+        """The sha256 of both sides. A run's weights are valid only for this tokenizer."""
         contents = (self.source.content, self.target.content)
         parts = [hashlib.sha256(content).digest() for content in contents]
         return hashlib.sha256(b"".join(parts)).hexdigest()
@@ -210,10 +210,10 @@ class Tokenizer(tf.Module):
         return self.target.encode(text)
 
     def decode(self, ids):
-        """int32 ids [B, T], dense or ragged -> string [B]; special ids are left out.
+        """int32 ids [B, T], dense or ragged -> string [B], without special ids.
 
         Raises:
-            ValueError: the ids are not int32, or, of tensors with values, none of the target.
+            ValueError: the ids are not int32, or eager ids are outside the target vocabulary.
         """
         if isinstance(ids, tf.RaggedTensor):
             ids = ids.to_tensor(PAD)
@@ -226,7 +226,7 @@ class Tokenizer(tf.Module):
         """int32 ids -> string pieces of the same shape, "" for padding.
 
         Raises:
-            ValueError: the ids are not int32, or, of tensors with values, none of the source.
+            ValueError: the ids are not int32, or eager ids are outside the source vocabulary.
         """
         _check_ids(ids, self.source)
         return tf.where(ids == PAD, "", self.source.names(ids))
@@ -235,22 +235,22 @@ class Tokenizer(tf.Module):
         """int32 ids -> string pieces of the same shape, "" for padding.
 
         Raises:
-            ValueError: the ids are not int32, or, of tensors with values, none of the target.
+            ValueError: the ids are not int32, or eager ids are outside the target vocabulary.
         """
         _check_ids(ids, self.target)
         return tf.where(ids == PAD, "", self.target.names(ids))
 
 
 def _check_name(side):
-    """Raises a ValueError unless it is the name of a side."""
+    """Raises a ValueError unless this is the name of a side."""
     if side not in SIDES:
         raise ValueError(f"side must be one of {SIDES}, got {side!r}")
 
 
 def _check_ids(ids, side):
-    """Raises a ValueError for ids that are not int32, or, outside a graph, none of the side.
+    """Raises a ValueError for ids that are not int32 or, outside a graph, not ids of the side.
 
-    SentencePiece ends the process for a name of an id that it has not.
+    SentencePiece would abort the process for the name of an unknown id.
     """
     ids = ids.flat_values if isinstance(ids, tf.RaggedTensor) else tf.convert_to_tensor(ids)
     if ids.dtype != tf.int32:
@@ -262,14 +262,14 @@ def _check_ids(ids, side):
 
 
 def _is_of(model, side):
-    """Whether an argument is this side, or the bytes of it."""
+    """Whether an argument is this side, or its bytes."""
     if isinstance(model, Side):
         return side.is_same(model)
     return isinstance(side, SentencePieceModel) and side.content == model
 
 
 def _side(model, name):
-    """The side that an argument is, or that it is the bytes of."""
+    """The side for an argument that is a side or the bytes of a model."""
     if isinstance(model, Side):
         return model
     if isinstance(model, bytes):

@@ -1,4 +1,4 @@
-"""Learning pieces from text: those of a SentencePiece model, or a table of whole words."""
+"""Learns the pieces of a vocabulary from text: a SentencePiece model, or a table of whole words."""
 
 import collections
 import io
@@ -13,20 +13,20 @@ from tfformer.text.sides import SPECIAL, LabelTable, PieceTable, SentencePieceMo
 
 KINDS = ("unigram", "bpe", "char")
 SCORE_STEP = SentencePieceModel.SCORE_STEP
-MOST_TEXTS = 1_000_000  # of an iterable, of which pieces are learned
+MOST_TEXTS = 1_000_000  # the maximum number of texts of an iterable from which pieces are learned
 
 
 def learn_model(texts, vocabulary_size, kind="unigram", split_digits=False):
-    """The `SentencePieceModel` whose pieces write these texts best.
+    """Learn the `SentencePieceModel` that fits these texts best.
 
     Args:
         texts: a list of iterables of strings; up to 1,000,000 of each are used.
-        vocabulary_size: the most ids, special ones and the 256 bytes included.
+        vocabulary_size: the maximum number of ids, including special ones and the 256 bytes.
         kind: `"unigram"` (default), `"bpe"` or `"char"`.
-        split_digits: every digit is a piece of its own. Default False.
+        split_digits: whether every digit is a separate piece. Default False.
 
     Raises:
-        ValueError: `vocabulary_size` cannot be, or nothing can be learned from these texts.
+        ValueError: `vocabulary_size` is not possible, or the texts are not enough to learn from.
     """
     if not isinstance(vocabulary_size, int) or vocabulary_size < 261:
         raise ValueError(
@@ -34,7 +34,7 @@ def learn_model(texts, vocabulary_size, kind="unigram", split_digits=False):
             f"got {vocabulary_size!r}"
         )
     model = io.BytesIO()
-    # The sample of a large corpus is drawn from this generator.
+    # SentencePiece draws its sample of a large corpus from this generator.
     sentencepiece.set_random_generator_seed(0)
     try:
         sentencepiece.SentencePieceTrainer.train(
@@ -72,9 +72,10 @@ def learn_model(texts, vocabulary_size, kind="unigram", split_digits=False):
 def _with_exact_scores(content):
     """A SentencePiece model with each score rounded to a multiple of `SCORE_STEP`.
 
-    "ff" and "f" score what "f" and "ff" do. Before SentencePiece 0.2.2, and in TensorFlow Text, the
-    rounding errors of float32 decide such a tie; later versions have others. Sums of rounded scores
-    have none down to -16,384, about 1,500 pieces: all versions find the same pieces.
+    "ff" then "f" has the same score as "f" then "ff". Before SentencePiece 0.2.2, and in TensorFlow
+    Text, rounding errors of float32 decide such a tie; later versions have other errors. Sums of
+    rounded scores are exact down to -16,384, about 1,500 pieces. So all versions find the same
+    pieces.
     """
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
@@ -85,14 +86,15 @@ def _with_exact_scores(content):
 
 
 def learn_table(texts, vocabulary_size):
-    """The `PieceTable` of the most frequent words of texts, those first; ties by spelling.
+    """Learn the `PieceTable` of the most frequent words, most frequent first; ties by spelling.
 
     Args:
-        texts: a list of iterables of strings. A word is what stands between two spaces.
-        vocabulary_size: the most ids, the 4 special ones included. Texts of fewer words give fewer.
+        texts: a list of iterables of strings. Words are separated by spaces.
+        vocabulary_size: the maximum number of ids, including the 4 special ones. Texts with fewer
+            words give fewer.
 
     Raises:
-        ValueError: `vocabulary_size` cannot be, or the texts have no word.
+        ValueError: `vocabulary_size` is not possible, or the texts have no word.
     """
     if not isinstance(vocabulary_size, int) or vocabulary_size < 5:
         raise ValueError(
@@ -105,19 +107,19 @@ def learn_table(texts, vocabulary_size):
 
 
 def extend(side, texts, count):
-    """A side that knows more pieces, after those of `side`, whose ids stay.
+    """A side with more pieces, added after those of `side`, whose ids stay.
 
-    Of a SentencePiece model come first the characters that it writes as bytes, the most frequent
-    first, then pieces that a model of the same kind learns from the texts. Of a table come the most
+    A SentencePiece model first gets the characters that it writes as bytes, the most frequent
+    first, then pieces that a model of the same kind learns from the texts. A table gets the most
     frequent words that it lacks.
 
     Args:
         side: a `Side`.
         texts: a list of iterables of strings.
-        count: new pieces at most; 0 or more.
+        count: the maximum number of new pieces; 0 or more.
 
     Raises:
-        ValueError: the side is a table of labels, which nothing but a model's head could extend.
+        ValueError: the side is a table of labels; only the head of a model could extend it.
     """
     if isinstance(side, LabelTable):
         raise ValueError("side must be no table of labels, which cannot be extended, got one")
@@ -128,8 +130,8 @@ def extend(side, texts, count):
 
 
 def made_of(new, old):
-    """For each piece that `new` has after those of `old`, which it extends, the ids that `old`
-    writes it with: a list of lists, in the order of the new ids."""
+    """For each piece that `new` adds to `old`, the ids with which `old` writes it: a list of lists,
+    in the order of the new ids."""
     return [old.ids_of(piece) for piece in new.pieces[old.size :]]
 
 
@@ -153,7 +155,7 @@ def _extend_model(side, texts, count):
     longer = [piece.piece for piece in normal if piece.piece not in known | set(missing)]
     least = min(piece.score for piece in old.pieces)
     for rank, piece in enumerate([*missing, *longer][:count], 1):
-        # Of the unigram model a score is a log-probability; of BPE it is the order of the merges.
+        # A unigram score is a log-probability; a BPE score is the order of the merges.
         score = scores.get(piece, least - 1) if kind == "unigram" else least - rank
         old.pieces.add(piece=piece, score=score, type=ModelProto.SentencePiece.NORMAL)
     old.trainer_spec.vocab_size = len(old.pieces)

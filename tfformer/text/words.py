@@ -1,4 +1,4 @@
-"""The words of texts, what stands between blanks, and the pieces of each."""
+"""Splits texts into words at blanks, and encodes each word."""
 
 from typing import NamedTuple
 
@@ -12,10 +12,10 @@ CHARACTERS_PER_PIECE = 16
 
 
 class WordIds(NamedTuple):
-    """Texts as ids, and where each word begins.
+    """Encoded texts, with the position of each word.
 
     ids: RaggedTensor of int32 [B, (S)], each row ending with eos.
-    places: RaggedTensor of int32 [B, (W)], the place of the first piece of each word.
+    places: RaggedTensor of int32 [B, (W)], the position of each word's first piece.
     """
 
     ids: tf.RaggedTensor
@@ -23,17 +23,17 @@ class WordIds(NamedTuple):
 
 
 def words_of(text):
-    """string [B] -> RaggedTensor of strings [B, (W)]; a blank is U+0020, or a control character."""
+    """string [B] -> RaggedTensor of strings [B, (W)]; blanks are U+0020 and control characters."""
     return tf.strings.split(clean(text))
 
 
 def encode_words(side, words, longest=None):
-    """Words [B, (W)], each encoded alone, as `WordIds`; one of which nothing is left is unk.
+    """Encode words [B, (W)] one by one, as `WordIds`. A word without any piece becomes unk.
 
     Args:
         side: a `tfformer.text.sides.Side`.
         words: RaggedTensor of strings.
-        longest: places at most that anybody looks at: of a longer word the beginning is enough.
+        longest: the maximum number of positions that will be used; longer words are cut first.
     """
     flat = words.flat_values
     if longest is not None:
