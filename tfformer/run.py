@@ -71,7 +71,7 @@ def _weight_shapes(family, sizes):
 
     state = random.getstate()
     try:  # Keras draws seeds from `random`, whose state belongs to the caller
-        # In a separate thread: Keras's record of these uninitialised weights ends with it.
+        # In a separate thread: when it ends, Keras forgets these weights that were never made.
         with concurrent.futures.ThreadPoolExecutor(1) as thread:
             return thread.submit(found).result()
     finally:

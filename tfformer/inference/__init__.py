@@ -5,6 +5,7 @@ once for each token, over four rows for a sentence, where the overhead of an ope
 computation. So each served layer has an inference layer here, its "twin", in the file of the same
 name. It works on rows [B * T, D], merges the products that share an input, and writes its cache in
 place.
+
 An inference layer reads no configuration and holds no weights. `fuse` makes the inference layers of
 a model, and the weights in their form. `tests/inference` compares each one with its layer, to 1e-5.
 

@@ -20,7 +20,8 @@ import tensorflow as tf
 # The matrices of each search step, by the beginning of their names in the weights. (With
 # `share_halves` these are the encoder's layers, with other numbers of rows: they stay variables.)
 LAYERS, OUTPUT = "decoder/layer_", "output"
-# The maximum size of all constants of a graph in bytes. Protobuf cannot write 2 GiB.
+# The maximum size of all constants of a graph in bytes. Protobuf cannot write 2 GiB, and a graph
+# contains more than its constants.
 LARGEST = 1_900_000_000
 
 
@@ -121,7 +122,7 @@ def softmax(x):
 
 
 def transposed(x, order):
-    """x with its axes in another order: oneDNN transposes no integers."""
+    """x with its axes in another order: oneDNN does not transpose integers."""
     integers = tf.bitcast(x, tf.int32)
     return tf.bitcast(tf.transpose(integers, order), x.dtype)  # [...], its axes as `order` says
 

@@ -14,7 +14,8 @@ class Places:
         self.layer, self.name = layer, name
 
     def turned(self, weights, x, positions):
-        """Queries or keys [B, H, T, K], rotated for `positions`: int32 [T], or [] for all."""
+        """Queries or keys [B, H, T, K], rotated for `positions`, int32 [T]. A scalar is one
+        position for all of them."""
         return x
 
     def added(self, weights, bias, queries, keys, causal):

@@ -12,9 +12,9 @@ class WindowedInference(Inference):
     """The forward pass of a Transformer whose decoder attends to a window of the source.
 
     Each hypothesis has a source position p, at first the first one. It attends only to positions p
-    to p + n - 1. Its next p is the position in this window with the most attention of its last
-    layer (after the windows of Chorowski et al. 2015 and Tachibana et al. 2017, section 4.2).
-    So p never moves backwards and never skips the window. The cache also stores the p of each
+    to p + n - 1. Its next p is the position in this window that gets the most attention in the last
+    layer (after the windows of Chorowski et al. 2015 and Tachibana et al. 2017, section 4.2). So p
+    never moves backwards and never skips the window. The cache also stores the p of each
     hypothesis.
 
     Args:

@@ -1,9 +1,9 @@
 """Inference compiled by XLA: a fixed set of shapes, and only operations that XLA can compile.
 
-XLA compiles a function for each new input shape, which takes seconds. So the rows of a batch are
-padded to a power of two, and its sources to one of a few lengths. With at most 32 rows and limits
-of 256 tokens there are 6 x 5 such shapes. Each has an encoder and up to 4 loops of the search
-(`tfformer.search.loop_xla`): at most 150 functions, compiled when requests need them.
+XLA compiles a function for each new input shape, which takes seconds. So the number of rows in a
+batch is padded to a power of two, and its sources to one of a few lengths. With at most 32 rows and
+limits of 256 tokens there are 6 x 5 such shapes. Each has an encoder and up to 4 loops of the
+search (`tfformer.search.loop_xla`): at most 150 functions, compiled when requests need them.
 
 A stock TensorFlow Serving cannot use this: it disables XLA, on a GPU too, unless it is started with
 `--xla_cpu_compilation_enabled`.
@@ -25,7 +25,8 @@ class CompiledInference(Inference):
 
     @staticmethod
     def _write(rows, index, new):
-        """Write to a cache. XLA cannot compile `InplaceUpdate`, but makes this one in-place too."""
+        """Write to a cache. XLA cannot compile `InplaceUpdate`, but it compiles this operation to a
+        write in place."""
         return tf.tensor_scatter_nd_update(rows, index[:, None], new)
 
 

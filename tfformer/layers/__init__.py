@@ -1,5 +1,5 @@
 """The layers: masks, attention, embedding, positional encoding, feed-forward, encoder, decoder.
 
-They use only `keras.ops` (with TensorFlow as the backend, dropout draws its bytes by TensorFlow).
-They depend on no model and work inside any Keras model.
+They use only `keras.ops`, with one exception: on the TensorFlow backend, dropout draws its bytes by
+TensorFlow. They depend on no model and work inside any Keras model.
 """

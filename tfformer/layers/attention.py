@@ -243,7 +243,7 @@ class MultiHeadAttention(Layer):
     def _attend(
         self, query, value, mask, value_mask, causal, training=None, rows=None, value_rows=None
     ):
-        """What a call gives, and the attention weights, float32 [B, H, T, S]."""
+        """The output of a call, and the attention weights, float32 [B, H, T, S]."""
         keys_of = query if value is None else value
         if self.places is not None and value is not None:
             raise ValueError(f"value must be query itself with positions={self.positions!r}")

@@ -106,7 +106,7 @@ class Alibi(Places):
 
     def bias(self, queries, keys, causal):
         distances = ops.cast(between(queries, keys), "float32")[None]  # [1, T, S]
-        # The PyTorch backend multiplies no array by a tensor.
+        # The PyTorch backend cannot multiply an array by a tensor.
         slopes = ops.convert_to_tensor(self.slopes)
         before = slopes * ops.minimum(distances, 0)
         if causal:

@@ -103,7 +103,7 @@ class Padded:
         return ids
 
     def of_sentences(self, x):
-        """Expand one value per sentence, [B, S], to its rows: [B, 1, S]."""
+        """One row for each sentence, [B, S], ready to broadcast to its tokens: [B, 1, S]."""
         return ops.expand_dims(x, 1)  # [B, 1, S]
 
     def tokens(self):
@@ -157,7 +157,7 @@ class Packed:
         return ops.take(ops.reshape(ids, (-1,)), self.places, axis=0)  # [N]
 
     def of_sentences(self, x):
-        """Expand one value per sentence, [B, S], to its rows: [N, S]."""
+        """One row for each sentence, [B, S], repeated for each of its tokens: [N, S]."""
         return ops.take(x, self.places // self.padded_length, axis=0)  # [N, S]
 
     def tokens(self):

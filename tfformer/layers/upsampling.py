@@ -10,7 +10,7 @@ from tfformer.layers.layer import Layer, check_whole, check_width
 class Upsampling(Layer):
     """y_(k s + j) = x_s W_j + b_j for j = 0 ... k - 1: [B, S, D] -> [B, k S, D]  (Libovický and
     Helcl 2018, "End-to-End Non-Autoregressive Neural Machine Translation with Connectionist
-    Temporal Classification", section 3, "state splitting").
+    Temporal Classification", section 3, which splits the states of the encoder).
 
     Args:
         d_model: D.

@@ -24,7 +24,7 @@ gather would copy it at every step.
 A batch is searched in parts that run in parallel, and B is the size of a part. A step should have
 no stateful operation, because then the parts would wait for each other. Each part runs in blocks of
 16 positions. After each block, settled sentences leave the part, and the caches of the others grow.
-So finished sentences cost nothing, and attention reads few empty positions.
+So sentences that have left cost nothing, and attention reads few empty positions.
 
 A search finds sequences y_1 ... y_n = eos with 1 <= n <= max_length. At the last position it allows
 only eos, so every result is a complete sequence and the probabilities can be compared. It never

@@ -91,7 +91,6 @@ def beam_search(
         keep: the values to keep, any of: `"token_log_probs"`; `"alignment"`, for which the step
             function must return its attention; and `"steps"`, all beams after each step.
             Default: none.
-            Default: none.
         xla: whether XLA compiles the loop (`search_by_doubling` instead of `search_in_blocks`). XLA
             must be able to compile the step function. Default False.
         prompt: int32 [B, P], padded with 0 on the left. The search continues it instead of bos, and

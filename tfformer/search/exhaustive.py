@@ -64,7 +64,7 @@ def exhaustive_search(
         size, count = logits.shape[-1], prefixes.shape[1]
         gains = allowed_log_probs(logits, position, max_length)
         gains = tf.reshape(gains, [batch_size, count, size])  # [B, N, V]
-        # Every open prefix can end here,
+        # Every open prefix can end here.
         ended = tf.pad(prefixes[:, :, 1:], [[0, 0], [0, 0], [0, 1]], constant_values=EOS)
         padding = max_length - 1 - position
         found_ids.append(tf.pad(ended, [[0, 0], [0, 0], [0, padding]], constant_values=PAD))
@@ -72,7 +72,7 @@ def exhaustive_search(
         found_lengths.append(tf.fill(tf.shape(log_probs), position + 1))
         if position == max_length - 1:
             break
-        # or continue with every other token.
+        # It can also continue with every other token.
         others = [v for v in range(size) if v not in (PAD, BOS, EOS)]
         if count * len(others) > 1_000_000:
             raise ValueError(

@@ -38,9 +38,9 @@ def allowed_log_probs(logits, position, max_length, min_length=0, force_eos=True
 def likeliest(logits, count):
     """The largest of [..., V], float32, in order: values and indices, [..., min(count, V)].
 
-    With a large V, the search first takes the `count` blocks with the largest maxima, which contain
-    all results. `top_k` reads its numbers one by one. The maximum of each block is vectorised, so
-    this way is several times as fast. (Equal numbers may come in another order.)
+    With a large V, this function first takes the `count` blocks with the largest maxima, which
+    contain all results. `top_k` reads its numbers one by one. The maximum of each block is
+    vectorised, so this is several times as fast. (Equal numbers may come in another order.)
     """
     size = logits.shape[-1]
     known = size is not None and not tf.is_tensor(count)

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 class State(NamedTuple):
-    """The state of the sentences, which a step reads.
+    """The input of a search step besides the ids: the memory of the sentences, and the cache.
 
     memory: computed once for each sentence, tensors [B, ...]; a step only reads it.
     cache: tensors [B, ..., C, K], computed at each of C positions.
@@ -27,7 +27,7 @@ class State(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """The result of a step.
+    """The result of a search step: logits, the cache, and attention weights.
 
     logits: [B, W, V], unnormalised, of the token after `ids`.
     cache: that of the state, with the values written by this step.

@@ -1,4 +1,4 @@
-"""Checks the combination of a translator's arguments. Each function raises a ValueError if not."""
+"""Checks that a translator's arguments fit together. Each function raises a ValueError if not."""
 
 from tfformer.text.tokenizer import Tokenizer
 

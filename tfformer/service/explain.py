@@ -23,9 +23,10 @@ def explain(generation):
         cross_attention                    float32 [B, M, H, T, S]
         step_tokens, step_parents, step_scores   [B, L, W], see `tfformer.search.SearchSteps`
 
-    A row of an attention is a query and sums to 1; it is 0 at padding. In the decoder, the rows are
-    the target tokens to predict, and the columns its inputs: bos and the target without its last
-    token. The full model computes everything, without a shortlist or an attention window.
+    Each row of an attention belongs to a query and sums to 1; at padding it is 0. In the decoder,
+    the rows are the target tokens to predict. The columns are its inputs: bos and the target
+    without its last token. The full model computes everything, without a shortlist or an attention
+    window.
     """
 
     def answer(text, asked):

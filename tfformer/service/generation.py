@@ -26,7 +26,8 @@ class FromSource(Limited, abc.ABC):
     """Base class of models that read a text and translate it."""
 
     def source_ids(self, text):
-        """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""
+        """string [B] -> int32 [B, S] of at most `max_source_length`; and whether a text was cut,
+        bool [B]."""
         text = self.checked_rows("texts", text)
         side = self.tokenizer.source
         return encode_texts(text, side.encode, self.max_source_length, side.clean)

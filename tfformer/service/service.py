@@ -115,7 +115,6 @@ class Service(abc.ABC):
             batch_size: the number of texts at once, at most `max_batch_size`; None: 32, or
                 `max_batch_size` if that is less.
             function: maps a string tensor [B] to another one.
-        # Texts of similar length together: less padding, and fewer idle steps.
 
         Raises:
             ValueError: `texts` is one string, or an item is not a string; or `batch_size` is not
@@ -131,7 +130,7 @@ class Service(abc.ABC):
         for text in texts:
             if not isinstance(text, (str, bytes)):
                 raise ValueError(f"texts must be a list of strings, got {text!r} among them")
-        # Texts of like length together: less padding, fewer idle steps.
+        # Texts of similar length together: less padding, and fewer idle steps.
         order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
         answers = [""] * len(texts)
         for start in range(0, len(order), batch_size):

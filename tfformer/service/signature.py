@@ -16,8 +16,8 @@ class Signature:
         name: the name of the signature.
         function: a `tf.function` with an input signature, which returns a dict of tensors.
         examples: a function of `Samples` that returns requests, [{input: value}]. An export makes
-            these requests to verify itself. One input has rows, as a list. The answer must be the
-            same each time, numbers to 1e-4.
+            these requests to verify itself. The rows are a list, in one of the inputs. The answer
+            must be the same each time, numbers to 1e-4.
         warmup: a function of `Samples` that returns requests to warm up a server. Default: the
             first example.
     """

@@ -127,7 +127,8 @@ class TextService(Service):
         return counted(text, ("texts", tf.shape(text)[0], self.max_batch_size))
 
     def source_ids(self, text):
-        """string [B] -> int32 [B, S] of at most `max_source_length`, and what was cut, bool [B]."""
+        """string [B] -> int32 [B, S] of at most `max_source_length`; and whether a text was cut,
+        bool [B]."""
         text = self.checked_rows(text)
         return encode_texts(text, self.tokenizer.encode_source, self.max_source_length)
 

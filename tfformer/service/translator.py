@@ -131,7 +131,6 @@ class Translator(Translating, Searching):
             `"log-probabilities"`; see `tfformer.inference.ensemble.mixed`.
 
     `min_target_length` is a second name of `min_length`.
-    `min_target_length` is a second name of `min_length`.
 
     Attributes:
         models: the model of the translator, and those of the ensemble.

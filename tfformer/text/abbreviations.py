@@ -1,6 +1,6 @@
 """Abbreviations after which a digit does not begin a sentence: "3 Feb. 2018", "Fig. 3".
 
-They are months and weekdays from the Unicode CLDR, and the prefixes of sacremoses that end no
+They are months and weekdays from the Unicode CLDR, and the prefixes of sacremoses that do not end a
 sentence, in lower case. `tests/support/write_abbreviations.py` wrote them on 2026-11-23; see there
 for the sources.
 """

@@ -17,7 +17,7 @@ CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f-\x{9f}]"
 # After these a full stop does not end a sentence, in the languages that use these titles.
 TITLES = "Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|Nr|No|Hr|Fr|Bd|Mme|Mlle|Sra|vs|bzw|ca|z\\.B|e\\.g|i\\.e"
 CLOSING, OPENING = "[\"'”’»)\\]]*", "[\"'“„‘«(\\[¿¡]*"
-# The end of a sentence. A full stop after a number or an initial is none.
+# The end of a sentence. A full stop after a number or an initial does not end one.
 END = rf"(?:\S[^\s\d.!?…][.!?…]+|\d[!?…]+){CLOSING}"
 BEGINNING = rf"{OPENING}[\p{{Lu}}\p{{Lt}}\p{{Lo}}\p{{N}}]"
 BREAKS = (
@@ -167,11 +167,11 @@ def join_windows(ids, rows, lengths, overlap):
 
     Two consecutive translations are joined if they share a run of at least 3 tokens. The end of the
     first and the beginning of the second are cut in the middle of this run. If there are several
-    runs, the best has the highest value: its length, minus the difference between its overlap and
-    the expected one, in tokens. The expected overlap is the overlap of the sources times the number
-    of target tokens per source token. So a text that repeats itself is not joined one repetition
-    too far. Without such a run, each of the two loses half the expected overlap. A join removes at
-    most twice the expected overlap.
+    runs, the best has the highest value: its length, up to the expected overlap, minus the
+    difference between its overlap and the expected one, in tokens. The expected overlap is the
+    overlap of the sources times the number of target tokens per source token. So a text that
+    repeats itself is not joined one repetition too far. Without such a run, each of the two loses
+    half the expected overlap. A join removes at most twice the expected overlap.
 
     Args:
         ids: RaggedTensor int32 [M, (T)], without eos.

@@ -22,7 +22,6 @@ def regular_pieces(content, name="content"):
 
     Raises:
         ValueError: the bytes are not such a model.
-        ValueError: they are no such model.
     """
     return [piece.piece for piece in _regular(parsed(content, name))]
 

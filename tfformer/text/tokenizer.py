@@ -14,7 +14,7 @@ FILES = tuple(f"{side}{suffix}" for side in SIDES for suffix in CLASSES)
 
 
 class Tokenizer(tf.Module):
-    """A source and a target side, which may be the same side.
+    """Converts text to ids and back, for a source side and a target side, which may be the same.
 
     Ids: pad 0, unk 1, bos 2, eos 3, then the pieces.
 
