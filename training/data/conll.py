@@ -1,15 +1,15 @@
-"""Reads CoNLL files for taggers: a word and its tag in each line, an empty line after a sentence.
+"""Reads files of taggers in CoNLL style: a word and its tag a line, an empty line after a sentence.
 
-There are two kinds, recognised by their content:
+Two kinds, known by their content:
 
-    CoNLL-U     ten columns separated by tabs, the first a number: the word is column 2, the tag
+    CoNLL-U     ten columns with tabs between, the first a number: the word is column 2, the tag
                 column 4 (UPOS). Ranges (`1-2`) and empty nodes (`1.1`) are skipped.
-    all others  such as CoNLL-2003, separated by tabs or spaces: the word is the first column, the
-                tag the last.
+    all others  such as CoNLL-2003, with tabs or with spaces between: the word is the first column,
+                the tag the last.
 
-`--columns WORD,TAG` selects other columns by number. The reader skips lines that begin with
-`-DOCSTART-`, and comments. A comment is a line that begins with `#`, has no tab and comes before
-the first word of a sentence.
+`--columns WORD,TAG` names other columns by their numbers. Lines that begin with `-DOCSTART-` are
+skipped, and so are comments: what begins with `#` before the first word of a sentence, and has no
+tab.
 """
 
 import os
@@ -22,10 +22,10 @@ WORD, UPOS = 2, 4  # of them
 
 
 def is_conll(path, columns=None):
-    """Whether a file is in CoNLL format; if not, it is a TSV of texts and their labels.
+    """Whether a file is in CoNLL style; if not, it is a TSV, of texts and their labels.
 
-    It is CoNLL if a line without a tab, or an empty line, comes before a text of several words. It
-    is also CoNLL if no text has several words, as in a CoNLL file without its empty lines.
+    It is if a line without a tab or an empty line comes before a text of several words; or if no
+    text of it has several words, as in a CoNLL file that lacks its empty lines.
 
     Raises:
         CorpusError: the file cannot be read.
@@ -48,17 +48,17 @@ def is_conll(path, columns=None):
 
 
 def read_conll(path, report=None, columns=None):
-    """Yields the sentences of a file as pairs: words and as many tags, separated by spaces.
+    """Yields the sentences of a file as pairs: its words, and as many tags, with spaces between.
 
     Args:
         path: the file.
         report: a `CorpusReport`, or None.
-        columns: the numbers of the columns of word and tag, such as "1,3". Default: see the
-            module's docstring.
+        columns: the numbers of the columns of word and tag, such as "1,3". Default: those that the
+            module names.
 
     Raises:
-        CorpusError: the file cannot be read; a line has another number of columns than the first,
-            or no word or tag; or there is no empty line.
+        CorpusError: the file cannot be read, a line has another number of columns than the first
+            or no word or tag, or there is no empty line.
     """
     words, tags, first, ended = [], [], None, False
     for number, line in _lines(path, report):
@@ -84,7 +84,7 @@ def read_conll(path, report=None, columns=None):
         pair = cells[word].strip(), cells[tag].strip()
         if not all(pair) or " " in pair[1]:
             raise CorpusError(f"{where}: must have a word and a tag of one word, got {pair}")
-        # (A word of CoNLL-U may contain a space; it stays one word.)
+        # (A word of CoNLL-U may have a space, and stays one word.)
         words.append(pair[0].replace(" ", "\u00a0"))
         tags.append(pair[1])
     if first and not ended:
@@ -97,7 +97,7 @@ def read_conll(path, report=None, columns=None):
 
 
 def _lines(path, report):
-    """Yields (number, line) of the lines that are not skipped; an empty line is None."""
+    """Yields (number, line) without what is skipped; an empty line is None."""
     inside = False
     for number, line in enumerate(read_lines(path, report=report), start=1):
         if is_blank(line):
@@ -109,7 +109,7 @@ def _lines(path, report):
 
 
 def _places(where, first, columns):
-    """The column indices of word and tag, for a line whose cells are `first`."""
+    """The places of word and tag in a line whose cells are `first`."""
     word, tag = column_numbers(columns) or (1, len(first))
     if not columns and _is_universal(first):
         word, tag = WORD, UPOS
