@@ -20,7 +20,7 @@ def has_gpu():
 
 
 def largest_batch_tokens(step, least, most):
-    """The largest number of tokens in [least, most], to an eighth, that fit into memory in a step.
+    """The largest number of tokens in [least, most] whose step fits into memory, to an eighth.
 
     Args:
         step: a function of a number of tokens that runs a training step with a batch of that size;
