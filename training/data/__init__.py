@@ -1,1 +1,1 @@
-"""From files to batches of ids: the same batches in the same order for the same seed."""
+"""Reads files and makes batches of ids: the same seed gives the same batches in the same order."""

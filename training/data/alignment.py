@@ -1,8 +1,8 @@
-"""Word alignments: which words of a source and of its target belong together.
+"""Reads word alignments: which words of a source and its target belong together.
 
-In Pharaoh format, as fast_align, eflomal and awesome-align write it: a line for each pair, such as
-`0-0 1-2 2-1`, of the numbers of a word of the source and of one of the target, from 0. Words are
-what stands between blanks.
+The files have the Pharaoh format, as fast_align, eflomal and awesome-align write it. Each pair has
+a line such as `0-0 1-2 2-1`: the number of a source word and the number of a target word, from 0.
+Words are separated by blanks.
 """
 
 import itertools
@@ -14,10 +14,10 @@ LINK = re.compile(r"(\d{1,6})-(\d{1,6})", re.ASCII)
 
 
 def with_links(pairs, path):
-    """Yields the pairs with the links that a file has for them, line by line.
+    """Yields the pairs with their links from a file, line by line.
 
     Raises:
-        CorpusError: it is no such file, or of other pairs, or has no link at all.
+        CorpusError: the file cannot be used, belongs to other pairs, or has no link at all.
     """
     both, linked = itertools.zip_longest(pairs, read_lines(path)), False
     for number, (pair, line) in enumerate(both, start=1):
@@ -39,7 +39,7 @@ def with_links(pairs, path):
 
 
 def _check(line, pair):
-    """Raises a ValueError unless a line has links alone, between words that the pair has."""
+    """Raises a ValueError unless a line has only links, between existing words of the pair."""
     sizes = len(pair.source.split()), len(pair.target.split())
     for link in line.split():
         found = LINK.fullmatch(link)

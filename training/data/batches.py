@@ -1,6 +1,6 @@
-"""Batches: shuffled, of sentences of like length, of a few fixed shapes, in a replayable order.
+"""Makes shuffled batches of sentences of similar length, in few shapes and a replayable order.
 
-Nothing of the order is kept in memory but the batches that are being filled.
+Memory only holds the batches that are being filled, not the order.
 """
 
 import itertools
@@ -20,36 +20,38 @@ EDGES = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 class Batches(Epochs):
     """The batches of a corpus.
 
-    A pair belongs into the first bucket that holds both its sides; a batch is of one bucket, and
-    all batches of a bucket have one shape: `batch_tokens // edge` rows of `edge` tokens a side.
-    Rows that the last batch of a bucket cannot fill are padding.
+    A pair belongs to the first bucket that is long enough for its source and target. A batch has
+    pairs of one bucket, and all batches of a bucket have one shape: `batch_tokens // edge` rows of
+    `edge` source and `edge` target tokens. The last batch of a bucket is filled with rows of
+    padding.
 
-    Which pairs are in a batch does not depend on who computes it: a shard is every `count`th pair
-    of each batch, and all shards have one shape too, filled up with padding. Only the texts of the
-    shards that are asked for are read.
+    The pairs of a batch do not depend on who computes it. A shard is every `count`th pair of each
+    batch; all shards also have one shape, filled with padding. Only the texts of the requested
+    shards are read.
 
     Args:
-        task: a `Task`, which says what of a batch is input and what is label.
+        task: a `Task`, which defines the inputs and labels of a batch.
         corpus: a `Corpus`.
         tokenizer: its `Tokenizer`; texts become ids as they are read.
-        batch_tokens: tokens a side in a batch, padding counted.
-        seed: of the order.
-        shuffle: False gives the corpus's own order, as for validation.
-        parts: the rows of a batch, or of a shard, are a multiple of it. Default 1.
-        packed: elements say where their tokens stand, by the task's `without_padding`. Their
-            shapes are then no longer few. Default False.
+        batch_tokens: source tokens, and target tokens, in a batch, with padding.
+        seed: the seed of the order.
+        shuffle: False keeps the corpus's own order, for example for validation.
+        parts: the number of rows of a batch, or of a shard, is a multiple of it. Default 1.
+        packed: elements are packed by the task's `without_padding`. There are then many shapes.
+            Default False.
         noise: a `Noise`, or None (default).
-        both_ways: epochs, from the first on, in which about half of the pairs, drawn anew in each,
-            are turned round, target to source (Ding et al. 2021, "Improving Neural Machine
-            Translation by Bidirectional Training"). Needs one vocabulary for both. Default 0.
-        linked: the inputs have also what `Links.inputs` gives. Default False.
+        both_ways: number of epochs, from the first, in which about half of the pairs, chosen anew
+            in each, swap source and target (Ding et al. 2021, "Improving Neural Machine
+            Translation by Bidirectional Training"). Needs a shared vocabulary. Default 0.
+        linked: the inputs also have the result of `Links.inputs`. Default False.
 
     Raises:
-        ValueError: pairs with links are to be turned round.
+        ValueError: pairs with links would be swapped.
 
     Attributes:
         passes: see `Epochs`.
-        padded_tokens: a side in an epoch, the padding to the end of each bucket counted.
+        padded_tokens: source tokens, and target tokens, of an epoch, with the padding to the length
+            of each bucket.
     """
 
     types = (tf.string, tf.string, tf.int32)
@@ -103,15 +105,16 @@ class Batches(Epochs):
                 yield bucket, numbers
 
     def tokens(self, epoch, skip=0):
-        """Yields the real tokens of each batch of the epoch from `skip` on, source + target."""
+        """Yields the number of real tokens of each batch from `skip` on, source + target."""
         for _, numbers in itertools.islice(self.plan(epoch), skip, None):
             yield self.corpus.tokens(numbers)
 
     def texts(self, numbers, epoch):
-        """The texts of these pairs as the epoch has them: a list of sources and one of targets."""
+        """The texts of these pairs in this epoch: a list of sources and a list of targets."""
         sources, targets = self.corpus.texts(numbers)
         if epoch < self.both_ways:
-            # A pair's bucket is that of its longer side: turned round, it is in the same batch.
+            # The bucket depends on the longer of source and target, so a swapped pair stays in its
+            # batch.
             key = np.random.default_rng((self.seed, epoch, 1)).integers(2**63, dtype=np.uint64)
             turned = mixed(np.array(numbers, np.uint64) ^ key) & np.uint64(1)
             for n in np.flatnonzero(turned):
@@ -119,7 +122,7 @@ class Batches(Epochs):
         return sources, targets
 
     def shape(self, bucket, count=1):
-        """(rows, tokens a side) of the bucket's batches, or of one of their `count` shards."""
+        """(rows, tokens of source or target) of a bucket's batches, or of one of `count` shards."""
         return self.rows_of(self.rows[bucket], count), EDGES[bucket]
 
     def batches(self, epoch, skip):

@@ -1,14 +1,14 @@
-"""A corpus made ready for training: on disk, indexed, read by number in any order.
+"""A prepared corpus on disk, with an index, so that pairs can be read by number in any order.
 
     text.bin     all texts end to end, UTF-8: source, target, links, source, target, links, ...
-    index.npy    int64 [N, 6]: where a pair starts, the bytes and the tokens of both sides, and the
-                 bytes of the links between their words, see `training.data.alignment`
+    index.npy    int64 [N, 6]: the start of a pair, the bytes and tokens of source and target, and
+                 the bytes of the links between their words, see `training.data.alignment`
 
-(Older runs have five columns, and no links.)
+(Older runs have five columns and no links.)
 
-Both are mapped into memory, so that the corpus may be larger than it, and gzip or slow disks cost
-once. What training needs of a corpus is known before the first step: how many pairs there are,
-how long they are, and therefore how many batches an epoch has.
+Both files are memory-mapped, so the corpus may be larger than memory, and gzip files or slow disks
+are read only once. Everything that training needs is known before the first step: the number of
+pairs, their lengths, and therefore the number of batches in an epoch.
 """
 
 import itertools
@@ -29,11 +29,11 @@ class Corpus:
     """The pairs of a folder written by `write_corpus`.
 
     Attributes:
-        index: int64 [N, 6], mapped; see the columns above. Tokens count eos.
-        has_links: whether a pair has links between its words.
+        index: int64 [N, 6], memory-mapped; see the columns above. Token counts include eos.
+        has_links: whether any pair has links between its words.
     """
 
-    # The file that tells one corpus from another.
+    # The file that identifies a corpus.
     content = "text.bin"
 
     def __init__(self, folder):
@@ -46,7 +46,7 @@ class Corpus:
         return len(self.index)
 
     def texts(self, numbers):
-        """The texts of the pairs of these numbers: a list of sources and a list of targets."""
+        """The texts of the pairs with these numbers: a list of sources and a list of targets."""
         sources, targets = [], []
         for start, source, target in self.index[numbers, :SOURCE_TOKENS]:
             middle = start + source
@@ -55,13 +55,13 @@ class Corpus:
         return sources, targets
 
     def links(self, numbers):
-        """The links between the words of the pairs of these numbers."""
+        """The links between the words of the pairs with these numbers."""
         start = self.index[numbers, START:SOURCE_TOKENS].sum(axis=1)
         ends = start + self.index[numbers, LINKS_BYTES]
         return [self.text[a:b].tobytes() for a, b in zip(start, ends, strict=True)]
 
     def tokens(self, numbers):
-        """The real tokens of these pairs, source + target, eos counted."""
+        """The number of real tokens of these pairs, source + target, with eos."""
         return int(self.index[numbers, TOKENS].sum())
 
 
@@ -74,19 +74,19 @@ def write_corpus(
     split="train",
     options="--val-source, --val-target",
 ):
-    """Writes the pairs into a new folder, and counts in `report` what it drops.
+    """Writes the pairs into a new folder, and counts the dropped pairs in `report`.
 
     Args:
-        folder: made here.
+        folder: created here.
         pairs: an iterable of `reader.Pair`.
         tokenizer: counts the tokens.
-        max_tokens: a pair with a longer side, eos counted, is dropped.
+        max_tokens: a pair is dropped if its source or target has more tokens, with eos.
         report: a `reader.CorpusReport`.
-        split: what the pairs are for, `"train"` or `"val"`: said when there are none.
-        options: those that name files for validation, said then too.
+        split: the purpose of the pairs, `"train"` or `"val"`: used in the error if there are none.
+        options: the command-line options for validation files, also used in that error.
 
     Returns:
-        The `Corpus`. Memory does not grow with it.
+        The `Corpus`. Memory use does not grow with its size.
     """
     folder = Path(folder)
     folder.mkdir(parents=True)
@@ -115,7 +115,7 @@ def write_corpus(
                 row = [start, len(source), len(target), *tokens, len(linked)]
                 rows.write(np.array(row, "int64").tobytes())
                 start += len(source) + len(target) + len(linked)
-    # The header of an .npy file holds the number of rows, which is known only now.
+    # The header of an .npy file needs the number of rows, which is known only now.
     count = (folder / "rows.tmp").stat().st_size // (8 * COLUMNS)
     if count:
         rows = np.memmap(folder / "rows.tmp", dtype="int64", mode="r", shape=(count, COLUMNS))
@@ -126,14 +126,14 @@ def write_corpus(
 
 
 def fitting(links, pairs, words, encoded, report):
-    """The links of pairs whose pieces have the words that they are between; of others none, which
-    are counted in `report`.
+    """Keeps the links of pairs whose pieces form the same words as the text; removes all others and
+    counts them in `report`.
 
     Args:
-        links: byte strings, one a pair.
+        links: byte strings, one for each pair.
         pairs: a list of `reader.Pair`.
         words: the `Links` of the tokenizer.
-        encoded: the ids of their sources and of their targets.
+        encoded: the ids of their sources and targets.
         report: see `write_corpus`.
     """
     counts = [[len(text.split()) for text in (pair.source, pair.target)] for pair in pairs]

@@ -1,7 +1,7 @@
-"""Epochs that can be replayed: of any one, the batches from any one on, as often as asked for.
+"""Epochs that can be replayed: the batches of any epoch, from any batch on, any number of times.
 
-The order is a pure function of (seed, epoch), so that a run can go on at batch k of epoch e
-exactly where it was; and so is what is drawn for each shard of each batch.
+The order is a pure function of (seed, epoch), and so are the random choices for each shard of each
+batch. So a run can resume exactly at batch k of epoch e.
 """
 
 import abc
@@ -10,25 +10,26 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-# Numbers of a corpus that are put in order at once.
+# Pairs whose order is computed together.
 CHUNK = 65_536
-# Nothing of a dataset is AUTOTUNE. And an iterator's destructor waits for the tuning thread, which
-# sleeps 10 ms, 20 ms, 40 ms, ... up to a minute: up to that each epoch's end would stall (measured:
-# an epoch took 142 s where it takes 105).
+# No part of a dataset uses AUTOTUNE. An iterator's destructor also waits for the tuning thread,
+# which sleeps 10 ms, 20 ms, 40 ms, ... up to a minute. The end of each epoch would wait as long
+# (measured: an epoch took 142 s instead of 105).
 NO_AUTOTUNE = tf.data.Options()
 NO_AUTOTUNE.autotune.enabled = False
 
 
 def permuted(positions, size, key):
-    """A pseudo-random permutation of range(size), computed at these positions alone.
+    """A pseudo-random permutation of range(size), computed only at these positions.
 
-    A Feistel network (Luby and Rackoff 1988) permutes 0 ... 4^k - 1, the power of four that
-    holds `size`; what falls outside the range is sent through it again until it falls inside.
+    A Feistel network (Luby and Rackoff 1988) permutes 0 ... 4^k - 1, where 4^k is the first power
+    of four that is at least `size`. A result outside the range is permuted again until it is
+    inside.
 
     Args:
         positions: integers in [0, size), [n].
-        size: of the range.
-        key: a sequence of integers; another key is another permutation.
+        size: the size of the range.
+        key: a sequence of integers; another key gives another permutation.
 
     Returns:
         int64 [n].
@@ -60,13 +61,14 @@ class Epochs(abc.ABC):
     """The batches of a corpus, epoch by epoch. A subclass sets the attributes.
 
     Attributes:
-        corpus: what has a length, the numbers of its texts.
-        seed: of the order.
-        shuffle: False gives the corpus's own order, as for validation.
-        parts: the rows of a batch, or of a shard, are a multiple of it.
-        passes: how often a batch holds its rows, one copy after the other. To be set; 1 at first.
+        corpus: an object with a length, the number of its texts.
+        seed: the seed of the order.
+        shuffle: False keeps the corpus's own order, for example for validation.
+        parts: the number of rows of a batch, or of a shard, is a multiple of it.
+        passes: number of copies of its rows in a batch, one copy after another. It can be set;
+            initially 1.
         count: batches in an epoch: the same in every epoch.
-        types: of what `shard` gives, each of its arrays.
+        types: the types of the arrays that `shard` returns.
     """
 
     passes, types = 1, ()
@@ -77,7 +79,7 @@ class Epochs(abc.ABC):
 
     @abc.abstractmethod
     def batches(self, epoch, skip):
-        """Yields the batches of the epoch from `skip` on, each as `shard` takes it."""
+        """Yields the batches of the epoch from `skip` on, each in the form that `shard` takes."""
 
     @abc.abstractmethod
     def shard(self, batch, shard, count, epoch):
@@ -85,30 +87,30 @@ class Epochs(abc.ABC):
 
     @abc.abstractmethod
     def element(self, epoch, *arrays):
-        """(inputs, labels) of a shard, whose last array is the two seeds of its noise, int64 [2].
+        """(inputs, labels) of a shard. Its last array holds the two seeds of its noise, int64 [2].
         Called in the dataset's graph."""
 
     def order(self, epoch):
-        """Yields the numbers of the corpus in the order of the epoch, in arrays."""
+        """Yields arrays with the numbers of the corpus's texts in the order of the epoch."""
         size = len(self.corpus)
         for start in range(0, size, CHUNK):
             numbers = np.arange(start, min(start + CHUNK, size))
             yield permuted(numbers, size, (self.seed, epoch)) if self.shuffle else numbers
 
     def rows_of(self, rows, count):
-        """The rows of one of `count` shards of a batch of so many: a multiple of `parts`."""
+        """The rows of one of `count` shards of a batch with `rows` rows: a multiple of `parts`."""
         parts = count * self.parts
         return -(-rows // parts) * self.parts
 
     def dataset(self, epoch=0, skip=0, shards=(0,), count=1):
         """The epoch from batch `skip` on, as a `tf.data.Dataset` of known cardinality.
 
-        An element is (inputs, labels) as the task gives them, of its `shape`.
+        An element is (inputs, labels) from the task, with the batch's `shape`.
 
         Args:
-            epoch: from 0; another one is another order.
-            skip: batches left out at the beginning.
-            shards: of each batch these, an element each, in this order.
+            epoch: from 0; each epoch has another order.
+            skip: number of batches to skip at the beginning.
+            shards: the shards of each batch to return, one element each, in this order.
             count: shards that a batch is split into. Default 1: the whole batch.
         """
         batches, batch = iter(()), None
@@ -121,13 +123,14 @@ class Epochs(abc.ABC):
                 batches = self.batches(epoch, skip)
             if place == 0:
                 batch = next(batches)
-            # Of each shard another noise, however many of them a worker has.
+            # Each shard has its own noise, however many shards a worker has.
             noise = np.random.default_rng((self.seed, epoch, number, shards[place]))
             seeds = noise.integers(2**32 - 1, size=2)
             return *self.shard(batch, shards[place], count, epoch), seeds
 
-        # Not `from_generator`: its length would be unknown, for which `fit` makes a step too many
-        # in each epoch; and it makes malloc return memory at once, half as fast again in all.
+        # Not `from_generator`: its length would be unknown, so `fit` would run one step too many in
+        # each epoch. It also makes malloc return memory at once; without it, training is 1.5
+        # times as fast.
         types = (*self.types, tf.int64)
         dataset = tf.data.Dataset.range(skip * len(shards), len(self) * len(shards))
         dataset = dataset.map(lambda n: tf.numpy_function(arrays, [n], types))

@@ -1,4 +1,4 @@
-"""What is in a corpus that should not be: the findings behind `training.inspect`."""
+"""Finds faults in a corpus, for `training.inspect`."""
 
 import dataclasses
 import hashlib
@@ -11,12 +11,12 @@ import numpy as np
 from training.data.batches import EDGES
 from training.data.reader import MAX_CHARACTERS, CorpusError, CorpusReport, clean_pairs
 
-MOST_SUSPECTS = 1000  # lines that are kept for each reason
-CHUNK = 4096  # pairs at a time
-SHORTEST_JUDGED = 20  # bytes: fewer say little of a language
-FOREIGN = 0.5  # nats for each three bytes, by which the other side is likelier
+MOST_SUSPECTS = 1000  # maximum number of lines kept for each reason
+CHUNK = 4096  # pairs processed together
+SHORTEST_JUDGED = 20  # bytes: a shorter text says little about its language
+FOREIGN = 0.5  # nats for each three bytes by which the other language must be more probable
 
-# What one text cannot be, and what it is then.
+# Patterns that a correct text does not contain, by the name of the fault.
 FAULTS = {
     "replaced bytes": re.compile("\ufffd"),
     "UTF-8 read as Latin-1": re.compile(r"[ÃÂ][\x80-\xbf]|â€|Ã[Ÿœ]|Ã[„–]\w"),
@@ -26,7 +26,7 @@ FAULTS = {
 
 
 class Letters:
-    """How likely three bytes in a row are on either side of a corpus."""
+    """The probability of each three-byte sequence in the source and in the target of a corpus."""
 
     BITS = 16
 
@@ -39,7 +39,7 @@ class Letters:
         self.odds = np.log(probabilities[1]) - np.log(probabilities[0])
 
     def towards_target(self, text):
-        """The mean log-odds of a text to be of the target side; 0 for a short one."""
+        """The mean log-odds that a text is in the target language; 0 for a short text."""
         places = self._places(text)
         return float(self.odds[places].mean()) if len(places) >= SHORTEST_JUDGED - 2 else 0.0
 
@@ -51,14 +51,14 @@ class Letters:
 
 @dataclasses.dataclass
 class Findings:
-    """What was found in a corpus.
+    """The findings in a corpus.
 
     Attributes:
-        counts: {what: how many pairs}.
+        counts: {fault: number of pairs}.
         suspects: [(line, reason, source, target)].
-        characters, tokens: int32 [N, 2], the lengths of each pair.
-        bytes, unknown: how many tokens of each side are single bytes, and unknown.
-        overlap: {corpus: {"source" or "pair": how many of its pairs are in this one}}.
+        characters, tokens: int32 [N, 2], the lengths of source and target of each pair.
+        bytes, unknown: the number of source and target tokens that are single bytes, and unknown.
+        overlap: {corpus: {"source" or "pair": number of its pairs that are also in this one}}.
     """
 
     counts: Counter
@@ -98,11 +98,11 @@ def inspect(pairs, tokenizer, letters, others=None, say=lambda count: None):
     """The `Findings` of an iterable of pairs.
 
     Args:
-        pairs: an iterable of `Pair`; it is gone through once.
+        pairs: an iterable of `Pair`; it is iterated once.
         tokenizer: a `Tokenizer`.
         letters: the `Letters` of the corpus.
         others: {name: pairs} of the validation and test corpora. Default: none.
-        say: called with the number of pairs now and then. Default: nothing.
+        say: called from time to time with the number of pairs. Default: does nothing.
     """
     import tensorflow as tf
 
@@ -154,7 +154,7 @@ def inspect(pairs, tokenizer, letters, others=None, say=lambda count: None):
 
 
 def reasons_of(pair, letters):
-    """Why a pair should be looked at; nothing, mostly."""
+    """Yields the reasons why a pair is suspect; usually none."""
     report = CorpusReport()
     if not list(clean_pairs([pair], report)):
         yield "blank" if report.blank else "too long" if report.too_long else "length ratio"
@@ -172,7 +172,7 @@ def reasons_of(pair, letters):
 
 
 def hashes(texts):
-    """64 bits of each text, in small letters and with single spaces."""
+    """A 64-bit hash of each text, in lower case and with single spaces."""
     digests = [
         hashlib.blake2b(" ".join(text.lower().split()).encode(errors="replace"), digest_size=8)
         for text in texts
@@ -181,7 +181,7 @@ def hashes(texts):
 
 
 def suggestions(findings):
-    """What to do about what was found, a sentence each."""
+    """Yields a sentence with advice for each finding."""
     counts, total = findings.counts, findings.counts["pairs"]
 
     def share(reason):

@@ -1,13 +1,13 @@
-"""A corpus of plain texts as ids, and batches of it whose rows are full.
+"""A corpus of plain texts as ids, and batches of it with full rows.
 
     ids.bin      int32, all texts end to end, each ending with eos
-    index.npy    int64 [N, 2]: the tokens of a text, eos counted, and its bytes in UTF-8
+    index.npy    int64 [N, 2]: the number of tokens of a text, with eos, and its bytes in UTF-8
 
-A text is as long as it is. An epoch puts all of them one behind the other, in an order of its own,
-and cuts that into rows: no place is padding but behind the last text, and a text may go on in the
-next row, which then does not see what stood before (`tfformer.layers.rows.Joined`).
+Texts may have any length. An epoch concatenates all texts in its own order and cuts the result into
+rows. Only the positions after the last text are padding. A text may continue in the next row, which
+then does not see its earlier part (`tfformer.layers.rows.Joined`).
 
-Both files are mapped into memory, as those of `training.data.corpus`.
+Both files are memory-mapped, as in `training.data.corpus`.
 """
 
 import itertools
@@ -24,15 +24,16 @@ TOKENS, BYTES = range(2)
 
 
 class JoinedCorpus:
-    """The texts of a folder that `write` has filled.
+    """The texts of a folder written by `write`.
 
     Attributes:
-        index: int64 [N, 2], mapped; see the columns above.
-        ids: int32, mapped.
-        starts: int64 [N + 1], where in `ids` each text begins, and the last one ends.
+        index: int64 [N, 2], memory-mapped; see the columns above.
+        ids: int32, memory-mapped.
+        starts: int64 [N + 1], the position in `ids` where each text begins, and the end of the
+            last.
     """
 
-    # The file that tells one corpus from another.
+    # The file that identifies a corpus.
     content = "ids.bin"
     has_links = False
 
@@ -47,23 +48,23 @@ class JoinedCorpus:
 
     @property
     def tokens(self):
-        """Of all texts, eos counted."""
+        """The number of tokens of all texts, with eos."""
         return int(self.starts[-1])
 
     @property
     def bytes_per_token(self):
-        """Bytes of the texts in UTF-8, of each token of theirs."""
+        """The mean number of UTF-8 bytes for each token."""
         return float(self.index[:, BYTES].sum() / self.tokens)
 
     def text_ids(self, number):
-        """int32 [n], the ids of a text, eos last."""
+        """int32 [n], the ids of a text with eos at the end."""
         return self.ids[self.starts[number] : self.starts[number + 1]]
 
     @classmethod
     def write(cls, folder, pairs, tokenizer, max_tokens, report, split="train"):
         """Writes texts into a new folder; see `training.data.corpus.write_corpus`.
 
-        None is too long, so `max_tokens` drops none; of a `Pair` the source is the text.
+        No text is too long, so `max_tokens` drops none. The text is the source of a `Pair`.
         """
         folder = Path(folder)
         folder.mkdir(parents=True)
@@ -84,15 +85,15 @@ class JoinedCorpus:
 
 
 class JoinedBatches(Epochs):
-    """The batches of a `JoinedCorpus`: rows of `row_length` tokens, texts behind texts.
+    """The batches of a `JoinedCorpus`: rows of `row_length` tokens with concatenated texts.
 
-    Which tokens a batch has does not depend on who computes it: a shard is every `count`th row.
+    The tokens of a batch do not depend on who computes it: a shard is every `count`th row.
 
     Args:
         task, corpus, batch_tokens, seed, shuffle, parts, noise: see
-            `training.data.batches.Batches`. Of the noise there is `drop_words` alone: ids are
-            prepared once.
-        row_length: T, tokens of a row.
+            `training.data.batches.Batches`. Of the noise, only `drop_words` is used, because ids
+            are prepared once.
+        row_length: T, the tokens of a row.
 
     Attributes:
         passes, padded_tokens: see `Batches`.
@@ -124,13 +125,16 @@ class JoinedBatches(Epochs):
         return self.rows_of(self.rows, count), self.row_length
 
     def stream(self, epoch, skip=0):
-        """Yields (ids, labels, texts) of each batch from `skip` on, int32 [n] each, n tokens or
-        fewer in the last one: what is read, what follows each, and of which text it is."""
+        """Yields (ids, labels, texts) of each batch from `skip` on, int32 [n] each.
+
+        These are the inputs, the next token of each, and the number of its text. The last batch may
+        have fewer tokens.
+        """
         size = self.rows * self.row_length
         before, pieces, held, text = skip * size, [], 0, 0
         for numbers in self.order(epoch):
             for number, length in zip(numbers, self.corpus.index[numbers, TOKENS], strict=True):
-                if length <= before:  # all of it is in a batch that is skipped
+                if length <= before:  # the whole text is in a skipped batch
                     before -= length
                     continue
                 text, place, before = text + 1, before, 0
@@ -148,13 +152,13 @@ class JoinedBatches(Epochs):
             yield np.concatenate(pieces, axis=1)
 
     def tokens(self, epoch, skip=0):
-        """Yields the real tokens of each batch of the epoch from `skip` on."""
+        """Yields the number of real tokens of each batch of the epoch from `skip` on."""
         size = self.rows * self.row_length
         for n in range(skip, len(self)):
             yield min(size, self.corpus.tokens - n * size)
 
     def batches(self, epoch, skip):
-        """Full ones, int32 [3, rows, T]: the last one is filled up with padding."""
+        """Yields full batches, int32 [3, rows, T]; the last one is filled with padding."""
         for batch in self.stream(epoch, skip):
             missing = self.rows * self.row_length - batch.shape[1]
             batch = np.pad(batch, [[0, 0], [0, missing]], constant_values=PAD)

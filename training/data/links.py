@@ -1,4 +1,4 @@
-"""Which words the tokens of a batch are of, and which of these belong together."""
+"""Finds the words that the tokens of a batch belong to, and the links between words."""
 
 import tensorflow as tf
 
@@ -7,9 +7,9 @@ from tfformer.text.sides import SPACE, PieceTable
 
 
 class Links:
-    """Which words the tokens of a batch are of, and which of these are linked.
+    """Finds the word of each token of a batch, and which words are linked.
 
-    Words are told by their pieces, so it does not matter how a word is taken apart this time.
+    Words are recognised by their pieces, so any segmentation of a word works.
 
     Args:
         tokenizer: a `Tokenizer`.
@@ -18,18 +18,19 @@ class Links:
     def __init__(self, tokenizer):
         self.begins = []
         for side in (tokenizer.source, tokenizer.target):
-            # In a table of pieces each is what stood between blanks: a word.
+            # In a table, each piece is a whole word, separated by blanks.
             first = "" if isinstance(side, PieceTable) else SPACE
             self.begins.append(tf.constant([piece.startswith(first) for piece in side.pieces]))
 
     def fit(self, source, target, words):
-        """Whether the pieces of texts have as many words as the texts have between blanks.
+        """Whether the pieces of the texts form as many words as the texts have between blanks.
 
-        Some characters become a blank, or several words, before a text is cut into pieces.
+        The numbers can differ: before a text is cut into pieces, some characters become a blank or
+        several words.
 
         Args:
             source, target: as in `inputs`.
-            words: integers [B, 2], the words of both texts.
+            words: integers [B, 2], the number of words of source and target.
 
         Returns:
             boolean [B].
@@ -41,7 +42,7 @@ class Links:
         return tf.reduce_all(tf.stack(counts, axis=1) == words, axis=1)
 
     def inputs(self, source, target, links, padded):
-        """What `GuidedAttention` needs besides ids.
+        """The inputs that `GuidedAttention` needs in addition to ids.
 
         Args:
             source, target: RaggedTensors of ids [B, (S)] and [B, (T)], each row ending with eos.
@@ -50,8 +51,9 @@ class Links:
 
         Returns:
             {"source_words": int32 [B, S], "target_words": int32 [B, T], "links": int32 [B, 2 L]}:
-            the word of each token of the source, and of each label, from 1 on; eos and padding are
-            of none, 0. Links are words too, of the source and of the target in turn, and 0.
+            the number of the word of each source token and of each label, from 1; 0 for eos and
+            padding. "links" has the source word and the target word of
+            each link in turn, then 0.
         """
         numbers = tf.strings.split(tf.strings.regex_replace(links, "-", " "))
         numbers = numbers.with_flat_values(tf.strings.to_number(numbers.flat_values, tf.int32) + 1)
@@ -64,10 +66,10 @@ class Links:
 
 
 def words_of(ids, begins):
-    """The number of the word that each of the ids [B, (T)] is of, from 1 on; eos is of none."""
+    """The number of the word of each of the ids [B, (T)], from 1; 0 for eos."""
     first = tf.cast(tf.gather(begins, ids.flat_values), tf.int32)
     before = tf.cumsum(first)
-    # The first piece begins a word, whatever it is; what was before it is taken away.
+    # The first piece of a row always begins a word; subtract the count before it.
     starts = tf.gather(before, ids.row_starts())
     words = before - tf.repeat(starts, ids.row_lengths()) + 1
     return ids.with_flat_values(tf.where(ids.flat_values == EOS, 0, words))

@@ -1,13 +1,13 @@
-"""Noise: what training does to its texts so that a small corpus is not learned by heart.
+"""Noise in training texts, against overfitting on a small corpus.
 
-Subword sampling gives another segmentation of the same text in every epoch: a model that has seen
-"Haus" also as "H aus" and "Ha us" learns what pieces are made of (Kudo 2018, "Subword
+Subword sampling gives another segmentation of the same text in every epoch. A model that has seen
+"Haus" also as "H aus" and "Ha us" learns what pieces consist of (Kudo 2018, "Subword
 Regularization"; for BPE, Provilkov et al. 2020, "BPE-Dropout"). Word dropout hides pieces from
-both the encoder and the decoder, which have to do with what is left (Gal and Ghahramani 2016; for
-a small corpus, Sennrich and Zhang 2019). Training alone is disturbed; validation and the served
-model are not. Words are dropped by seeds, so a run that is resumed goes on with the same noise.
-Segmentations are not: SentencePiece mixes into its seed what differs from process to process, and a
-resumed run draws others than it would have drawn.
+both the encoder and the decoder, which must work with the rest (Gal and Ghahramani 2016; for
+a small corpus, Sennrich and Zhang 2019). Noise applies to training only, not to validation or the
+served model. Word dropout depends only on seeds, so a resumed run continues with the same noise.
+Segmentations do not: SentencePiece's seed also depends on the process, so a resumed run samples
+other segmentations than an uninterrupted one.
 """
 
 import numpy as np
@@ -22,14 +22,14 @@ class Noise:
 
     Args:
         tokenizer: a `Tokenizer`.
-        subword_sampling: alpha of a `tfformer.text.sampling.SubwordSampler`; 0 draws no
+        subword_sampling: alpha of a `tfformer.text.sampling.SubwordSampler`; 0 samples no
             segmentations.
-        word_dropout: the share of pieces that is replaced by unk.
-        sampling_from: epochs, the first, that draw no segmentations.
+        word_dropout: the share of pieces that are replaced by unk.
+        sampling_from: number of epochs at the start that sample no segmentations.
 
     Raises:
-        ValueError: segmentations are to be drawn where a text has one alone: of pieces that are
-            characters, or of two tables of pieces.
+        ValueError: subword sampling with a vocabulary that has one segmentation for each text:
+            pieces that are characters, or two tables of pieces.
     """
 
     def __init__(self, tokenizer, subword_sampling=0.0, word_dropout=0.0, sampling_from=0):
@@ -50,9 +50,9 @@ class Noise:
 
         Args:
             texts: string [B].
-            longest: tokens at most that a drawn segmentation may have; a longer one gives way to
-                the usual one.
-            seed: integers [2], of what is drawn.
+            longest: the maximum number of tokens of a sampled segmentation; a longer one is
+                replaced by the usual one.
+            seed: integers [2], the seed of the sampling.
             epoch: from 0.
         """
         return self._encode(0, self.tokenizer.encode_source, texts, longest, seed, epoch)
@@ -60,7 +60,7 @@ class Noise:
     def encode_target(self, texts, longest, seed, epoch):
         """string [B] -> RaggedTensor of int32 ids [B, (T)], each row ending with eos, no bos.
 
-        With the arguments of `encode_source`.
+        The arguments are those of `encode_source`.
         """
         return self._encode(1, self.tokenizer.encode_target, texts, longest, seed, epoch)
 
@@ -78,7 +78,7 @@ class Noise:
         return tf.RaggedTensor.from_row_lengths(ids, lengths)
 
     def drop_words(self, ids, seed):
-        """int32 ids [B, T] of which some pieces, but no special ids, have become unk."""
+        """int32 ids [B, T], with some pieces, but no special ids, replaced by unk."""
         if not self.word_dropout:
             return ids
         chance = tf.random.stateless_uniform(tf.shape(ids), tf.cast(seed, tf.int64))

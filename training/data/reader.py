@@ -1,20 +1,20 @@
-r"""Reads parallel text: what a line is, which pairs are used, and how many are not.
+r"""Reads parallel text: splits it into lines, selects usable pairs and counts the others.
 
-A corpus is two files, line N of the one being the translation of line N of the other, or one file
-of columns with tabs between (TSV); `training.data.conll` reads a third kind, for taggers. So all
-depends on one question: what is a line?
-Readers disagree. For the same file, `tf.data.TextLineDataset`, Python's text mode and
-`str.splitlines` give three different numbers, because U+2028, vertical tab, NEL (U+0085) or a lone
-carriage return end a line for the one and not for the other; and a pair of files cut by two
-opinions is misaligned from there on, in silence. Here:
+A corpus is two files, where line N of one is the translation of line N of the other, or one file
+with columns separated by tabs (TSV). `training.data.conll` reads a third kind, for taggers. So
+everything depends on the definition of a line.
+Readers disagree about it. For the same file, `tf.data.TextLineDataset`, Python's text mode and
+`str.splitlines` count three different numbers of lines, because U+2028, vertical tab, NEL (U+0085)
+or a lone carriage return end a line for one and not for another. A pair of files that is split by
+two definitions is misaligned from there on, without any warning. Here:
 
     a line ends at the byte `\n` and nowhere else; one `\r` before it is stripped;
-    a last line without `\n` is a line; after a final `\n` comes no empty line;
+    a last line without `\n` is a line; a final `\n` does not start an empty line;
     a UTF-8 byte order mark at the file's start is stripped;
     invalid UTF-8 becomes U+FFFD and is counted: it is never an error.
 
-All else stays in its line as it is, NUL and other control characters too: cleaning characters is
-the tokenizer's task, and has to be the same when a model is served.
+Everything else stays unchanged in its line, also NUL and other control characters. The tokenizer
+cleans characters, because this must be the same when a model is served.
 
     report = CorpusReport()
     pairs = list(clean_pairs(read_pairs("train.en", "train.de", report=report), report))
@@ -36,39 +36,39 @@ from typing import NamedTuple
 StrPath = str | os.PathLike
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-GZIP_MAGIC = b"\x1f\x8b"  # no UTF-8 text begins so: 0x8b cannot follow 0x1f
+GZIP_MAGIC = b"\x1f\x8b"  # no UTF-8 text starts like this: 0x8b cannot follow 0x1f
 
-CHUNK_SIZE = 1 << 18  # bytes read at once: few calls, and still little memory
+CHUNK_SIZE = 1 << 18  # bytes in a read: few calls and little memory
 
-# Longer than nearly every sentence, and a bound for the cost of tokenising one of them.
+# Longer than nearly every sentence; it limits the cost of tokenising one.
 MAX_CHARACTERS = 1000
 
-# Ratio of lengths in characters, the longer side over the shorter. 9 is the limit of Moses'
+# Ratio of lengths in characters, the longer text over the shorter. 9 is the limit in Moses'
 # `clean-corpus-n.perl`. An English sentence has about 3 times the characters of its Chinese or
 # Japanese translation, so a ratio of 9 is three times what even two such scripts explain.
 MAX_LENGTH_RATIO = 9.0
 
-# Up to this length of the longer side no ratio is absurd: an abbreviation and its full name, a word
-# and its explanation, a Chinese idiom of 4 characters and the 50 that it takes in English.
+# Up to this length of the longer text, every ratio is allowed: an abbreviation and its full name, a
+# word and its explanation, a Chinese idiom of 4 characters and the 50 that it takes in English.
 RATIO_FREE_CHARACTERS = 60
 
-# Categories of the Unicode characters that show nothing: control, format (zero-width spaces and
+# Categories of the Unicode characters that are invisible: control, format (zero-width spaces and
 # joiners, soft hyphen, byte order mark), and the separators of words, lines and paragraphs.
 INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 
 
-# The names by which the first line of a TSV is certainly a header.
+# Names that certainly make the first line of a TSV a header.
 SOURCE_NAMES = frozenset({"source", "text", "sentence"})
 TARGET_NAMES = frozenset({"target", "label", "labels", "tag", "tags", "class", "category"})
 
 
 class CorpusError(ValueError):
-    """A corpus cannot be used. The message names the file and says what is wrong."""
+    """A corpus cannot be used. The message names the file and the fault."""
 
 
 class Pair(NamedTuple):
-    """A text and its translation; `group` (a language, a domain) is "" where there is none, and so
-    are `links` between their words, see `training.data.alignment`."""
+    """A text and its translation. `group` (a language, a domain) and `links` between their words
+    are "" if there are none; for links see `training.data.alignment`."""
 
     source: str
     target: str
@@ -78,23 +78,22 @@ class Pair(NamedTuple):
 
 @dataclass
 class CorpusReport:
-    """How many pairs, or texts, were kept, and how many were dropped for each reason.
+    """The number of pairs, or texts, that were kept, and that were dropped for each reason.
 
     Attributes:
         kept: pairs that are used.
-        blank: dropped, a side shows nothing (see `is_blank`).
-        too_long: dropped, a side has too many characters.
-        ratio: dropped, one side is absurdly longer than the other.
-        too_many_tokens: dropped later, when the tokenizer has counted; not by this file. Whoever
-            adds one here takes one from `kept`.
-        unknown_label: dropped later, of validation: it has a label that training has not.
-        unmatched: dropped, its two sides do not belong together: labels of another number than
-            words, say.
-        unlinked: kept, but without their links: the tokenizer finds other words than there are
-            between blanks.
-        invalid_utf8: lines (not pairs) in which U+FFFD stands for invalid bytes.
-        unit: what is counted, `"pair"` or `"text"`.
-        read_as: what the file was taken for, where its content has decided; else "".
+        blank: dropped, source or target is blank (see `is_blank`).
+        too_long: dropped, source or target has too many characters.
+        ratio: dropped, one text is far too long compared with the other.
+        too_many_tokens: dropped later, after the tokenizer has counted; not by this module. The
+            code that adds one here subtracts one from `kept`.
+        unknown_label: dropped later from validation: its label is not in the training corpus.
+        unmatched: dropped, source and target do not match: for example, the numbers of labels and
+            words differ.
+        unlinked: kept, but without links: the tokenizer's words differ from those between blanks.
+        invalid_utf8: lines (not pairs) in which U+FFFD replaces invalid bytes.
+        unit: the unit of the counts, `"pair"` or `"text"`.
+        read_as: the recognised format of the file, if its content decided it; otherwise "".
     """
 
     kept: int = 0
@@ -131,7 +130,7 @@ class CorpusReport:
         return text
 
     def require_some(self, what: str) -> None:
-        """Raises `CorpusError` if nothing is left of `what`, the names of the files."""
+        """Raises `CorpusError` if no pairs were kept from `what`, the names of the files."""
         if self.kept == 0:
             raise CorpusError(f"no {self.unit} to use in {what}: {self}")
 
@@ -139,15 +138,14 @@ class CorpusReport:
 def read_lines(
     path: StrPath, *, report: CorpusReport | None = None, chunk_size: int = CHUNK_SIZE
 ) -> Iterator[str]:
-    """Yields the lines of a file of UTF-8 text, plain or gzip (known by its content, not its name).
+    """Yields the lines of a UTF-8 text file, plain or gzip (recognised by content, not by name).
 
-    The file is read in one pass, so a pipe will do, and no more of it is in memory than one chunk
-    and one line.
+    The file is read in one pass, so it may be a pipe. Memory holds at most one chunk and one line.
 
     Args:
         path: the file.
-        report: its `invalid_utf8` grows by the number of lines with invalid bytes.
-        chunk_size: bytes to read at once; it changes no line.
+        report: its `invalid_utf8` is increased by the number of lines with invalid bytes.
+        chunk_size: bytes in a read; it does not change the lines.
 
     Raises:
         CorpusError: the file is missing, a directory, not readable, or a damaged gzip file.
@@ -172,19 +170,20 @@ def read_pairs(
 ) -> Iterator[Pair]:
     """Yields the pairs of two parallel files, or of one TSV file if `target` is None.
 
-    A TSV line has the columns source, target and perhaps group. Nothing is quoted or escaped in
-    it: each tab ends a column. If the first line names a source (`SOURCE_NAMES`) and a target
-    (`TARGET_NAMES`), it is a header: it is skipped, and says which columns these are.
+    A TSV line has the columns source, target and optionally group. There is no quoting or escaping:
+    each tab ends a column. If the first line names a source (`SOURCE_NAMES`) and a target
+    (`TARGET_NAMES`), it is a header: it gives the columns and is skipped.
 
     Args:
-        columns: of a TSV with other columns, those to read, in the order source, target and perhaps
-            group: their numbers, `"2,1"`, or their names in the first line, `"review,stars"`.
+        columns: for a TSV with other columns, the ones to read, in the order source, target and
+            optionally group: their numbers, `"2,1"`, or their names in the first line,
+            `"review,stars"`.
 
     Raises:
         CorpusError: a file cannot be read; a TSV line has another number of columns, or the first
-            has not those of `columns`; or the two files differ in length. That is known only at
-            the end, after the pairs that they have in common: trust none of them before the
-            iteration has ended.
+            lacks one of `columns`; or the two files differ in length. The last error is raised only
+            at the end, after the pairs that the files have in common. Do not use any pair before
+            the iteration has ended.
     """
     if target is None:
         return read_columns(source, read_lines(source, report=report), report, columns)
@@ -192,7 +191,7 @@ def read_pairs(
 
 
 def require_files(paths: Iterable[StrPath]) -> None:
-    """Raises `CorpusError` for what can be read once only, such as a pipe."""
+    """Raises `CorpusError` for paths that can only be read once, such as a pipe."""
     for path in map(Path, paths):
         if path.exists() and not path.is_file() and not path.is_dir():
             raise CorpusError(
@@ -209,7 +208,7 @@ def require_readable(paths: Iterable[StrPath]) -> None:
 
 
 def require_lengths(source: StrPath, target: StrPath) -> None:
-    """Raises `CorpusError`, before any work, for two files that differ in length."""
+    """Raises `CorpusError`, before any other work, if two files differ in length."""
     _require_lengths(source, target, *(sum(1 for _ in read_lines(p)) for p in (source, target)))
 
 
@@ -220,20 +219,20 @@ def clean_pairs(
     max_characters: int = MAX_CHARACTERS,
     max_length_ratio: float = MAX_LENGTH_RATIO,
 ) -> Iterator[Pair]:
-    """Yields the pairs that are fit for training, unchanged, and counts them and all others.
+    """Yields the pairs that are usable for training, unchanged, and counts them and all others.
 
-    A pair is dropped, for the first reason that holds, if
+    A pair is dropped for the first of these reasons that applies:
 
-        blank     a side shows nothing;
-        too_long  a side has more than `max_characters` characters;
-        ratio     the longer side has more than 60 characters and more than `max_length_ratio`
-                  times those of the shorter: it is hardly a translation of it.
+        blank     source or target is blank;
+        too_long  source or target has more than `max_characters` characters;
+        ratio     the longer text has more than 60 characters and more than `max_length_ratio`
+                  times those of the shorter, so it is hardly a translation of it.
 
-    Summaries are much shorter than their sources: for them set `max_length_ratio=math.inf`.
+    Summaries are much shorter than their sources. For them, set `max_length_ratio=math.inf`.
 
     Args:
-        pairs: from `read_pairs`, say.
-        report: grows by the counts while the pairs are taken.
+        pairs: for example from `read_pairs`.
+        report: its counts are increased while the pairs are iterated.
         max_characters: at least 1.
         max_length_ratio: at least 1.
 
@@ -262,7 +261,7 @@ def clean_pairs(
 
 
 def clean_texts(pairs: Iterable[Pair], report: CorpusReport) -> Iterator[Pair]:
-    """Yields the pairs whose source shows something, and counts them and all others."""
+    """Yields the pairs whose source is not blank, and counts them and all others."""
     for pair in pairs:
         if is_blank(pair.source):
             report.blank += 1
@@ -272,10 +271,10 @@ def clean_texts(pairs: Iterable[Pair], report: CorpusReport) -> Iterator[Pair]:
 
 
 def is_blank(text: str) -> bool:
-    """Whether `text` shows nothing: empty, or spaces, controls and zero-width characters only.
+    """Whether `text` is blank: empty, or only spaces, controls and zero-width characters.
 
-    The answer is the same before and after the tokenizer's NFKC normalisation, which turns the
-    wide space U+3000 and the no-break space U+00A0 into a plain one.
+    The result is the same before and after the tokenizer's NFKC normalisation, which converts the
+    wide space U+3000 and the no-break space U+00A0 to a plain space.
     """
     return all(unicodedata.category(character) in INVISIBLE for character in text)
 
@@ -296,7 +295,7 @@ def _chunks(path: StrPath, size: int) -> Iterator[bytes]:
 
 
 def _split(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    r"""Splits at `\n`. The parts of a line are joined once, however many chunks it spans."""
+    r"""Splits at `\n`. The parts of a line are joined only once, however many chunks it spans."""
     parts = []
     for chunk in chunks:
         end, *others = chunk.split(b"\n")
@@ -316,7 +315,7 @@ def _read_parallel(source: StrPath, target: StrPath, report: CorpusReport | None
     for source_line, target_line in both:
         sources += source_line is not None
         targets += target_line is not None
-        if sources == targets:  # never again, once a file has ended before the other
+        if sources == targets:  # false for all later lines once one file has ended before the other
             yield Pair(source_line, target_line)
     _require_lengths(source, target, sources, targets)
 
@@ -350,8 +349,8 @@ def read_columns(
 
 
 def _chosen(path: StrPath, first: list[str], columns: str | None) -> tuple[list[int] | None, bool]:
-    """The places of the columns to read, or None for all; and whether the first line, its cells
-    `first`, is a header."""
+    """The indices of the columns to read, or None for all; and whether the first line, with the
+    cells `first`, is a header."""
     names = [cell.strip().lower() for cell in first]
     sides = [
         [place for place, name in enumerate(names) if name in known]
@@ -383,7 +382,7 @@ def _chosen(path: StrPath, first: list[str], columns: str | None) -> tuple[list[
 
 
 def column_numbers(columns: str | None) -> list[int]:
-    """The numbers that `--columns` gives, from 1; none if it gives names, or nothing."""
+    """The numbers in `--columns`, from 1; an empty list if it has names, or nothing."""
     words = columns.split(",") if columns else []
     return (
         [int(word) for word in words]
@@ -393,7 +392,7 @@ def column_numbers(columns: str | None) -> list[int]:
 
 
 def _another_number(path: StrPath, number: int, cells: list[str], width: int | None) -> str:
-    """What is wrong with a line of a TSV that has another number of columns."""
+    """The error message for a TSV line with a wrong number of columns."""
     found = f"{os.fspath(path)}, line {number:,}: {_count(len(cells), 'column')}, but "
     if width is not None:
         return f"{found}the first line has {width:,}; got {_shown(cells)}"
@@ -409,7 +408,7 @@ def _another_number(path: StrPath, number: int, cells: list[str], width: int | N
 
 
 def _shown(cells: list[str]) -> str:
-    """The first columns of a line, the beginning of each."""
+    """The first columns of a line, each shortened."""
     shown = [repr(cell if len(cell) <= 30 else f"{cell[:30]}...") for cell in cells[:5]]
     return ", ".join([*shown, "..."] if len(cells) > 5 else shown)
 

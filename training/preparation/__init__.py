@@ -1,1 +1,1 @@
-"""What a training writes once, before its first step: settings, tokenizer, corpus, weights."""
+"""Prepares a training once, before its first step: settings, tokenizer, corpus, weights."""

@@ -1,10 +1,11 @@
-"""Distillation: a student learns what its teacher says in place of what people have written.
+"""Sequence-level distillation: a student learns its teacher's translations instead of human ones.
 
-A teacher's translations of the training corpus are more alike than people's: of several ways to say
-a thing it takes the same again. A model that writes all tokens at once, none of which knows the
-others, learns such targets where it cannot learn the mixture of all ways (Kim and Rush 2016,
-"Sequence-Level Knowledge Distillation"; Zhou et al. 2020, "Understanding Knowledge Distillation in
-Non-autoregressive Machine Translation"). A smaller model gains by it too.
+A teacher's translations of the training corpus are more uniform than human ones: if a sentence has
+several translations, the teacher tends to choose the same one. A non-autoregressive model predicts
+each token without knowledge of the others. It can learn such targets, but not the mixture of all
+possible translations (Kim and Rush 2016, "Sequence-Level Knowledge Distillation"; Zhou et al. 2020,
+"Understanding Knowledge Distillation in Non-autoregressive Machine Translation"). A smaller model
+also gains from it.
 """
 
 import itertools
@@ -13,23 +14,23 @@ from tfformer.files import RunError
 from tfformer.models import ENCODER_DECODER
 from tfformer.run import load_service, read_config, require_family
 
-# Texts whose translations are in memory at once, and that are searched at once.
+# Number of texts whose translations are in memory together, and number of texts in a batch.
 CHUNK, BATCH = 2048, 128
 
 
 def distilled(pairs, teacher, report):
     """Yields the pairs with the teacher's translation of each source as their target.
 
-    It translates by its own options, as a server would. What it says nothing to is dropped, and
-    counted in `report` as blank.
+    The teacher translates with its own options, as a server would. Pairs whose translation is empty
+    are dropped and counted in `report` as blank.
 
     Args:
         pairs: an iterable of `training.data.reader.Pair`.
         teacher: the directory of an encoder-decoder's run.
-        report: a `training.data.reader.CorpusReport`, in which the pairs are counted already.
+        report: a `training.data.reader.CorpusReport` that has already counted the pairs.
 
     Raises:
-        RunError: see `tfformer.run.load`; or the teacher is of another family.
+        RunError: see `tfformer.run.load`; or the teacher has another family.
     """
     service, pairs = load_teacher(teacher), iter(pairs)
     while chunk := list(itertools.islice(pairs, CHUNK)):
@@ -43,7 +44,7 @@ def distilled(pairs, teacher, report):
 
 
 def load_teacher(teacher):
-    """What serves the model of a teacher's run. Raises RunError, see `distilled`."""
+    """The service of a teacher's model. Raises RunError, see `distilled`."""
     require_family(teacher, read_config(teacher), ENCODER_DECODER)
     try:
         return load_service(teacher, max_batch_size=BATCH)

@@ -1,8 +1,11 @@
-"""What a training takes over from other runs: all of one (`--init`), a half each (`--init-encoder`,
-`--init-decoder`), or what others say (`--distill`, `--teachers`).
+"""What a training takes over from other runs.
 
-`init.json` in the prepared folder is the configuration of a model that begins with another's
-weights; `init.npz` has all of them, `halves.npz` those of its halves, and the others begin random.
+That is a whole run (`--init`), a half of each (`--init-encoder`, `--init-decoder`), or the
+vocabulary and the predictions of teachers (`--distill`, `--teachers`).
+
+`init.json` in the prepared folder is the configuration of a model that is initialised from other
+runs. `init.npz` has all of its weights; `halves.npz` has those of its halves, and the others are
+random.
 """
 
 import dataclasses
@@ -25,7 +28,7 @@ from tfformer.text.tokenizer import Tokenizer
 from training.recipe.rules import require_positions
 from training.tasks import TASKS
 
-# The weights with a row, a column or a number for each piece of the vocabulary.
+# The weights with a row, a column or an element for each piece of the vocabulary.
 BY_PIECE = (
     "source_embedding/embeddings",
     "target_embedding/embeddings",
@@ -35,17 +38,17 @@ BY_PIECE = (
 WHOLE, HALVES, CONFIGURATION = "init.npz", "halves.npz", "init.json"
 # The residual connection of self-attention: in a decoder, and in a language model.
 IN_A_DECODER, IN_A_LANGUAGE_MODEL = "/self_residual/", "/attention_residual/"
-# Numbers that no weight depends on.
+# Options that do not affect the weights.
 WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "activation_dropout")
 
 
 class Runs(NamedTuple):
-    """Other runs that a training takes something from, as run directories; None: of none.
+    """Other runs that a training takes something from, as run directories; None means no run.
 
-    init: its sizes, vocabulary and weights.
-    encoder, decoder: the sizes, the vocabulary and the weights of one half.
-    teacher: its vocabulary, and its translations as targets.
-    teachers: several, whose vocabulary is one, and what they expect of each next token.
+    init: gives its sizes, vocabulary and weights.
+    encoder, decoder: give the sizes, the vocabulary and the weights of one half.
+    teacher: gives its vocabulary, and its translations as targets.
+    teachers: several runs with one vocabulary; they give it, and a distribution for each token.
     """
 
     init: Path | None = None
@@ -56,17 +59,17 @@ class Runs(NamedTuple):
 
     @property
     def halves(self):
-        """{the half: its run} of those that are given."""
+        """{half: its run} for the halves that are given."""
         given = {"encoder": self.encoder, "decoder": self.decoder}
         return {half: directory for half, directory in given.items() if directory is not None}
 
     def facts(self):
-        """{what: the name and the weights of a run, of several, or None}, for the model card."""
+        """{role: name and weights of a run, a list of these, or None}, for the model card."""
         return {name: _named(given) for name, given in self._asdict().items()}
 
     @property
     def told_by(self):
-        """The runs whose vocabulary it must have, to learn what they say."""
+        """The teachers, whose vocabulary the training must use."""
         return [directory for directory in (self.teacher, *(self.teachers or ())) if directory]
 
 
@@ -85,17 +88,17 @@ def _named(directory):
 
 
 def take_over(folder, runs, recipe, side, learn):
-    """Writes what a training begins with into `folder`, if it is not random; returns the tokenizer.
+    """Writes initial weights from other runs, if any, into `folder`; returns the tokenizer.
 
     Args:
-        folder: where it is prepared.
+        folder: the folder in which the training is prepared.
         runs: a `Runs`.
         recipe: a `Recipe`.
-        side: a function of `"source"` or `"target"` that gives the texts of the corpus.
-        learn: a function that gives the tokenizer of a training without other runs.
+        side: a function of `"source"` or `"target"` that returns these texts of the corpus.
+        learn: a function that returns the tokenizer of a training without other runs.
 
     Raises:
-        RunError, ValueError: the runs do not fit each other or the recipe.
+        RunError, ValueError: the runs do not match each other or the recipe.
     """
     if runs.init is not None:
         tokenizer = _begin_with(folder, runs.init, recipe, side)
@@ -116,10 +119,12 @@ def take_over(folder, runs, recipe, side, learn):
 def _begin_with(folder, init, recipe, side):
     """Writes a run's sizes and weights into `folder`; returns its tokenizer.
 
-    With new pieces, the embedding of each begins as the mean of those of the pieces that its text
-    was before. Dropout has no weights: where the recipe's model has one of its own, it is that.
+    The embedding of a new piece is initialised with the mean of the embeddings of the pieces that
+    its text had before. If the recipe sets a dropout, it replaces the run's, because dropout has no
+    weights.
     """
-    # Read, not built: a model would draw from the generators that the run's own is made of.
+    # Weights are read from the file: building a model would change the random generators of the
+    # run.
     known, old = run.read_config(init), run.load_tokenizer(init)
     task = TASKS[recipe.task]
     run.require_family(init, known, task.family)
@@ -157,22 +162,23 @@ def _longer(name, weight, made_of):
         return weight
     layer = name.split("/")[0]
     side = "source" if layer == "source_embedding" else "target"
-    rows = weight.T if layer == "output_projection" else weight  # of a bias, numbers
+    rows = weight.T if layer == "output_projection" else weight  # for a bias, elements
     new = [rows[ids].mean(axis=0) for ids in made_of[side]]
     rows = np.concatenate([rows, np.array(new, rows.dtype).reshape(-1, *rows.shape[1:])])
     return rows.T if layer == "output_projection" else rows
 
 
-# The halves.
+# Halves.
 
 
 def _begin_with_halves(folder, halves, recipe, side, learn):
     """Writes sizes and weights of one half, or of both, into `folder`; returns the tokenizer.
 
-    A side has the vocabulary of the run that its half is from; the other side has the same, or
-    learns its own with `shared_vocabulary=False`, or where it is of labels. Both embeddings come
-    with their halves, so two runs need two of them. Cross-attention begins random, unless both
-    halves are of one run. A model of one stack takes that half which its stack is.
+    Source and target use the vocabulary of the run that gives their half. If only one half is
+    given, the other language uses the same vocabulary, or learns its own with
+    `shared_vocabulary=False`, or has a table of labels. Each half brings its embedding, so two runs
+    need two embeddings. Cross-attention is random unless both halves come from one run. A model
+    with one stack takes the half of its own kind.
     """
     task = TASKS[recipe.task]
     kind = FAMILIES[task.family].configuration
@@ -217,7 +223,7 @@ def _begin_with_halves(folder, halves, recipe, side, learn):
 
 
 def _tokenizer(halves, recipe, labels, learn):
-    """The tokenizer of a model with these halves; `labels` are its target's side, or None."""
+    """The tokenizer of a model with these halves; `labels` is its target side, or None."""
     sides = {half.into: half.vocabulary for half in halves.values()}
     if labels is not None:
         sides["target"] = labels
@@ -234,7 +240,7 @@ class _Half:
     def __init__(self, half, directory, kind):
         self.half, self.directory = half, directory
         self.side = "source" if half == "encoder" else "target"
-        # A model of one side reads the tokenizer's source.
+        # A model with one stack uses the source side of the tokenizer.
         self.alone = hasattr(kind, "HALF")
         self.into = "source" if self.alone else self.side
         self.known = run.read_config(directory)
@@ -256,7 +262,7 @@ class _Half:
         self.vocabulary = getattr(tokenizer, self.side if self.has_two else "source")
 
     def sizes(self):
-        """The options that its weights depend on, by name."""
+        """The options that determine its weights, by name."""
         options = dataclasses.fields(NumberedOptions)
         found = {f.name: getattr(self.config, f.name) for f in options}
         layers = f"num_{self.half}_layers"
@@ -265,7 +271,7 @@ class _Half:
         return {name: value for name, value in found.items() if name not in WITHOUT_WEIGHTS}
 
     def weights(self, config, with_cross_attention):
-        """Its weights by the names that they have in a model of this configuration."""
+        """Its weights, by their names in a model with this configuration."""
         found = {}
         for name, weight in self._weights.items():
             if name.startswith(f"{self.half}/") and ("/cross_" not in name or with_cross_attention):
@@ -285,30 +291,30 @@ class _Half:
         return found
 
     def _named(self, name):
-        """What a weight of the half is called there; a language model is a decoder whose layers are
-        those of an encoder."""
+        """The name of a weight of the half in the new model. A language model is a decoder with the
+        layers of an encoder."""
         if self.half == "encoder" or self.alone != self.has_two:
             return name
         renamed = (IN_A_DECODER, IN_A_LANGUAGE_MODEL)
         return name.replace(*(renamed if self.alone else renamed[::-1]))
 
     def _of_side(self, what):
-        """The embedding, or the positions, of its side."""
+        """The embedding, or the positions, of its source or target side."""
         names = [f"{self.side}_{what}", f"target_{what}"] if self.has_two else [what]
         return next(
             self._weights[n] for name in names if (n := f"{name}/embeddings") in self._weights
         )
 
 
-# What was written.
+# Reading what was written.
 
 
 class Beginning(NamedTuple):
-    """What a training begins with.
+    """The initial model of a training.
 
     config: the model's configuration.
-    weights: by name; None: random ones.
-    partly: whether these are some of its weights, and the others random.
+    weights: the weights by name; None for random weights.
+    partly: whether `weights` has only some of the weights, and the others are random.
     """
 
     config: object
@@ -320,9 +326,9 @@ def beginning(prepared, task, recipe, tokenizer):
     """The `Beginning` of a training.
 
     Args:
-        prepared: the folder of what a training was prepared with.
+        prepared: the prepared folder of a training.
         task: a `Task`.
-        recipe: a `Recipe`, which says how large the model is unless it begins with another run.
+        recipe: a `Recipe`, which sets the model's sizes unless another run initialises it.
         tokenizer: the `Tokenizer` of that folder.
     """
     if (begun := read_init(prepared, task)) is not None:
@@ -335,7 +341,7 @@ def read_init(folder, task):
     """The `Beginning` that was taken over from other runs, or None.
 
     Raises:
-        RunError: it is damaged.
+        RunError: a file is damaged.
     """
     config, partly = read_init_configuration(folder, task), (folder / HALVES).exists()
     if config is None:
@@ -344,14 +350,14 @@ def read_init(folder, task):
 
 
 def read_init_configuration(folder, task):
-    """The configuration of what a training begins with, or None. Raises RunError."""
+    """The configuration of a model initialised from other runs, or None. Raises RunError."""
     path = folder / CONFIGURATION
     return read_configuration_of(task, read_json(path), path) if path.exists() else None
 
 
 def read_configuration_of(reader, fields, path):
-    """The configuration of the fields that a file has, as a task or a family reads them. Raises
-    RunError, which names the file."""
+    """The configuration with the fields of a file; `reader` is a task or a family. Raises RunError,
+    which names the file."""
     try:
         return reader.read_configuration(fields)
     except (TypeError, ValueError) as error:

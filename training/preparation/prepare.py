@@ -1,7 +1,8 @@
-"""What a training prepares once, before its first step: settings, tokenizer, corpus, beginning.
+"""Prepares a training once, before its first step: settings, tokenizer, corpus, initial weights.
 
-They are written beside and renamed, so that a run has all of them or none. They do not change when
-it is resumed. `corpus.json` says where all of it is from, for the model card.
+The files are written to a temporary folder that is then renamed, so a run has all of them or none.
+They do not change when the run is resumed. `corpus.json` records where everything comes from, for
+the model card.
 """
 
 import dataclasses
@@ -39,7 +40,7 @@ from training.terminal.bar import Bar
 PREPARED = "prepared"
 CORPUS = "corpus.json"
 SETTINGS = "recipe.json"
-# What is done with another run, in words.
+# Messages about the use of other runs.
 DOES = {
     "init": "beginning with {} ...",
     "encoder": "beginning with the encoder of {} ...",
@@ -47,15 +48,15 @@ DOES = {
     "teacher": "the targets are translations by {} ...",
     "teachers": "beside the targets it learns how likely each token is to {} ...",
 }
-# All texts of a split; their sha256 is the one that older runs know.
+# All texts of a split; older runs store only the sha256 of these files.
 TEXT = {"train": "train/text.bin", "val": "val/text.bin"}
 
 
 def prepare(folder, recipe, data, say, runs=NO_RUNS):
-    """Writes settings, tokenizer and corpus, and what other runs bring.
+    """Writes settings, tokenizer, corpus, and what is taken over from other runs.
 
     Args:
-        folder: where; it appears when all is there.
+        folder: the prepared folder; it appears when it is complete.
         recipe: the `Recipe`.
         data: the folder of its corpus, or None.
         say: called with a line for each step.
@@ -88,7 +89,7 @@ def prepare(folder, recipe, data, say, runs=NO_RUNS):
                 names = named if what == "teachers" else [named]
                 say(DOES[what].format(", ".join(map(str, names))))
         tokenizer = take_over(partial, runs, recipe, side, learn)
-        # A vocabulary that came with `init` may not allow what the recipe asks for.
+        # A vocabulary that came with `init` may not allow the recipe's settings.
         require_vocabulary(recipe, tokenizer.is_shared)
         if runs.teachers:
             config = beginning(partial, task, recipe, tokenizer).config
@@ -128,20 +129,20 @@ def prepare(folder, recipe, data, say, runs=NO_RUNS):
 
 
 def require_undamaged(folder):
-    """Compares each prepared file with its checksum, and makes those that an older run lacks.
+    """Compares each prepared file with its checksum, and adds checksums that an older run lacks.
 
-    Older runs know the checksums of their texts alone. `recipe.json` and `corpus.json` have their
-    own, which reading them compares.
+    Older runs store only the checksums of their texts. `recipe.json` and `corpus.json` contain
+    their own checksums, which are compared when they are read.
 
     Raises:
-        RunError: a file is damaged or missing, which is named.
+        RunError: a file is damaged or missing; the message names it.
     """
     try:
         facts = read_json(folder / CORPUS)
     except FileNotFoundError as error:
         if CHECKSUM.encode() in (folder / SETTINGS).read_bytes():
             raise RunError(f"{folder / CORPUS} is missing") from error
-        return  # begun before there was one
+        return  # the run was started before this file existed
     try:
         known = facts.get("files") or {TEXT[split]: facts[split]["sha256"] for split in TEXT}
         expected = {name: str(digest) for name, digest in known.items()}
@@ -161,7 +162,7 @@ def require_undamaged(folder):
 
 
 def _checksums(folder):
-    """{path in the folder: sha256} of all prepared files but the two that have their own."""
+    """{path in the folder: sha256} of all prepared files except the two that contain their own."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     names = [path.relative_to(folder).as_posix() for path in paths if path.suffix != ".partial"]
     return {name: _sha256(folder, name) for name in names if name not in (SETTINGS, CORPUS)}
@@ -173,7 +174,7 @@ def _sha256(folder, name):
 
 
 def read_tokenizer(folder):
-    """The tokenizer that was prepared; each side has a file, also where both are one.
+    """The prepared tokenizer; source and target each have a file, even if both are the same.
 
     Raises:
         RunError: a file is missing or damaged.
@@ -189,12 +190,13 @@ def read_tokenizer(folder):
 
 
 def read_settings(directory, recipe):
-    """The recipe with the settings that a run was begun with.
+    """The recipe with the settings that a run was started with.
 
-    Those that were not there yet when it was begun do nothing, whatever the recipe has now.
+    Settings that did not exist when the run was started have no effect, whatever the recipe has
+    now.
 
     Raises:
-        RunError: it was never begun.
+        RunError: the run was never started.
     """
     path = Path(directory) / PREPARED / SETTINGS
     try:
@@ -210,7 +212,7 @@ def read_settings(directory, recipe):
 
 
 def read_sizes(directory, recipe):
-    """The fields of the model that a run was begun with, by name: what cannot be another any more.
+    """The model fields that a run was started with, by name: they can no longer change.
 
     Args:
         directory: the run directory.
@@ -227,20 +229,20 @@ def read_sizes(directory, recipe):
 
 
 def read_origin(directory):
-    """Where a run's corpus is from, in words; None if that is not known.
+    """The origin of a run's corpus, in words; None if it is not known.
 
     Raises:
-        RunError: the file that says it is damaged.
+        RunError: the file with the origin is damaged.
     """
     path = Path(directory) / PREPARED / CORPUS
     return read_json(path).get("origin") if path.exists() else None
 
 
 def read_taken(directory):
-    """What a run that was begun has taken from other runs, as `Runs.facts` says it.
+    """What a run has taken over from other runs, in the form of `Runs.facts`.
 
     Raises:
-        RunError: the file that says it is damaged.
+        RunError: the file with these facts is damaged.
     """
     path = Path(directory) / PREPARED / CORPUS
     facts = read_json(path) if path.exists() else {}
@@ -248,12 +250,12 @@ def read_taken(directory):
 
 
 def write_settings(directory, recipe):
-    """Remembers settings that were changed when a run was resumed."""
+    """Stores settings that were changed when a run was resumed."""
     folder = Path(directory) / PREPARED
     write_json(folder / SETTINGS, _settings(folder, recipe), checked=True)
 
 
 def _settings(folder, recipe):
-    """The recipe's, but for those that a run which was begun with has settled."""
+    """The recipe's settings, except those that the run of `--init` determines."""
     settled = SETTLED_BY_INIT if (folder / WHOLE).exists() else ()
     return {name: value for name, value in recipe.settings().items() if name not in settled}

@@ -1,6 +1,7 @@
-"""The teachers of a training (`--teachers`), in its prepared folder: it goes on without their runs.
+"""Stores the teachers of a training (`--teachers`) in its prepared folder.
 
-What is learned of them is in `training.methods.teachers`.
+So the training can be resumed without the teachers' runs. Learning from the teachers is in
+`training.methods.teachers`.
 """
 
 import itertools
@@ -17,13 +18,13 @@ def keep_teachers(folder, teachers, config, recipe):
     """Writes configuration and weights of each run into `folder`, as `teacher-1.json` and `.npz`.
 
     Args:
-        folder: where a training is prepared.
+        folder: the folder in which a training is prepared.
         teachers: run directories.
         config: the configuration of their student.
         recipe: its `Recipe`.
 
     Raises:
-        RunError: see `tfformer.run.load`; or a teacher cannot read what the student reads.
+        RunError: see `tfformer.run.load`; or a teacher cannot read the student's input.
     """
     task = TASKS[TRANSLATION]
     for number, teacher in enumerate(teachers, 1):
@@ -41,13 +42,13 @@ def keep_teachers(folder, teachers, config, recipe):
                 f"{config.source_eos}"
             )
         content = run.read_checked(teacher, known, known["weights"])
-        unpack(content)  # or it is damaged, and said now
+        unpack(content)  # raises an error now if it is damaged
         write_json(folder / f"teacher-{number}.json", own.to_dict())
         write_atomically(folder / f"teacher-{number}.npz", content)
 
 
 def read_teachers(folder):
-    """Yields the `Beginning` of each teacher that was kept, in their order. Raises RunError."""
+    """Yields the `Beginning` of each stored teacher, in order. Raises RunError."""
     for number in itertools.count(1):
         path = folder / f"teacher-{number}.json"
         if not path.exists():
@@ -57,5 +58,5 @@ def read_teachers(folder):
 
 
 def has_teachers(folder):
-    """Whether a training was prepared with some."""
+    """Whether a training was prepared with teachers."""
     return (folder / "teacher-1.json").exists()

@@ -1,1 +1,1 @@
-"""What computes a training step: the model, its optimizer, and how a batch is spread."""
+"""The training step: the model, its optimizer, and the split of a batch over devices."""

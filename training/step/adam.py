@@ -5,16 +5,18 @@ import tensorflow as tf
 
 
 class Adam(keras.optimizers.Adam):
-    """`keras.optimizers.Adam` (Kingma and Ba 2015) at one reading of the weights; no `amsgrad`.
+    """`keras.optimizers.Adam` (Kingma and Ba 2015) in one pass over the weights; no `amsgrad`.
 
-    Under a `tf.distribute` strategy Keras adds gradients up over the replicas after the clipping,
-    which then sees a replica's alone; here they come added up (`training.step.parallel`). Of an
-    embedding's sparse gradient, where a token that comes twice has two rows, it squares the rows:
-    here it is made dense first, the rows added up.
+    It differs from Keras in three ways:
 
-    And Keras's update reads and writes weights and moments a dozen times, which takes a tenth of
-    a training step on a CPU. TensorFlow has the same as one operation. (Weight decay is Keras's,
-    and one more reading.)
+    - Under a `tf.distribute` strategy, Keras sums gradients over the replicas after clipping, so
+      clipping sees the gradient of one replica only. Here the gradients are already summed
+      (`training.step.parallel`).
+    - The sparse gradient of an embedding has two rows for a token that occurs twice. Keras squares
+      these rows separately. Here the gradient is made dense first, with the rows added.
+    - Keras's update reads and writes weights and moments a dozen times, which takes a tenth of a
+      training step on a CPU. TensorFlow has the same update as one operation. (Weight decay is
+      Keras's and needs one more pass.)
     """
 
     def apply(self, grads, trainable_variables=None):

@@ -1,16 +1,16 @@
-"""The largest batch that a GPU holds: `--batch-tokens auto`.
+"""Finds the largest batch that fits into a GPU's memory, for `--batch-tokens auto`.
 
-Nobody can say beforehand what a step takes: the activations, what a compiler makes of them, and
-what the libraries set aside. So steps are made, of twice as many tokens each, until one finds no
-room; then the gap is halved until it is an eighth. They are made with batches of the longest
-bucket, where attention's B x h x S x T is largest, and with weights that are thrown away.
+The memory of a step cannot be computed beforehand: it depends on the activations, the compiler and
+the libraries. So the search runs steps with twice as many tokens each time until one runs out of
+memory. Then it halves the gap until the gap is an eighth. The steps use batches of the longest
+bucket, where attention's B x h x S x T is largest, and weights that are discarded afterwards.
 """
 
 import tensorflow as tf
 
 from tfformer.config import EOS
 
-# Steps of an epoch: fewer teach too little, however fast they are.
+# Minimum steps in an epoch: with fewer, the model learns too little, however fast they are.
 LEAST_STEPS = 100
 
 
@@ -20,15 +20,15 @@ def has_gpu():
 
 
 def largest_batch_tokens(step, least, most):
-    """The largest number of tokens in [least, most], to an eighth, of which a step finds room.
+    """The largest number of tokens in [least, most] whose step fits into memory, to an eighth.
 
     Args:
-        step: called with a number of tokens, makes a training step of a batch of that many;
-            raises `tf.errors.ResourceExhaustedError` where there is no room.
+        step: a function of a number of tokens that runs a training step with a batch of that size;
+            raises `tf.errors.ResourceExhaustedError` if it does not fit into memory.
         least, most: tokens.
 
     Raises:
-        MemoryError: even the least find no room.
+        MemoryError: even `least` tokens do not fit.
     """
 
     def fits(tokens):
@@ -51,7 +51,7 @@ def largest_batch_tokens(step, least, most):
 
 
 def training_step(model, task, edge, passes=1):
-    """A function of a number of tokens that makes a step of `model`, of rows of `edge` tokens."""
+    """A function of a number of tokens that runs a step of `model` on rows of `edge` tokens."""
 
     def step(tokens):
         model.train_on_batch(*task.uniform(passes * max(1, tokens // edge), edge, EOS))

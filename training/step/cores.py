@@ -1,9 +1,9 @@
-"""The cores of a CPU side by side: each computes a part of every batch, in a thread of its own.
+"""Trains on several CPU cores in parallel: each computes a part of every batch in its own thread.
 
-TensorFlow shares every operation among all cores. Those of a step are too small for that: a
-thousand tokens by a matrix of 128 x 128 are computed sooner than handed out. So a step has as many
-parts as there are cores, an operation one thread, and as many operations run at once. Only the
-update of the weights waits for all parts.
+By default, TensorFlow splits every operation among all cores. The operations of a step are too
+small for that: multiplying a thousand tokens by a matrix of 128 x 128 takes less time than
+distributing the work. So a step has one part for each core, each operation uses one thread, and as
+many operations run in parallel. Only the update of the weights waits for all parts.
 """
 
 import tensorflow as tf
@@ -12,45 +12,45 @@ from training.recipe.rules import AUTO
 from training.step import machine
 from training.step.budget import has_gpu
 
-# Each part is a copy of the graph and has gradients of its own, which are as large as all weights.
+# Each part is a copy of the graph and has its own gradients, as large as all weights.
 MOST = 8
-# Of one side: smaller parts make small products.
+# Source or target tokens of a part: smaller parts have matrix products that are too small.
 LEAST_TOKENS = 512
 
 
 def cores_of(recipe):
-    """In how many parts a training of this recipe computes a batch side by side on this machine.
+    """The number of parts of a batch that a training of this recipe computes in parallel here.
 
-    A GPU and a TPU compute it whole. Several devices share it already; there it is as many as the
-    recipe says, or one.
+    On a GPU or a TPU it is 1. If several devices share the batch already, it is the recipe's
+    `cores`, or 1.
     """
     if recipe.batch_tokens == AUTO or recipe.strategy == "tpu" or has_gpu():
         return 1
     if recipe.model_changes.get("normalization") == "batch":
-        return 1  # its statistics are of the whole batch
+        return 1  # its statistics need the whole batch
     if recipe.cores:
         return recipe.cores
     if recipe.strategy != "none":
         return 1
     tokens = recipe.batch_tokens // recipe.accumulate
-    # A part has a row at least, however long it is.
+    # A part has at least one row, however long the row is.
     return max(1, min(machine.cores(), MOST, tokens // max(LEAST_TOKENS, recipe.max_tokens)))
 
 
 def keep_operations_apart():
-    """From here on, TensorFlow makes no one operation of a product, its bias and its activation.
+    """Stops TensorFlow from fusing a matrix product, its bias and its activation.
 
-    oneDNN computes the one as an inner product, which takes twice as long as its matrix product.
-    That is for this process: the translations of a validation are computed so too, those of
-    another command or of a server are not.
+    oneDNN computes the fused operation as an inner product, which takes twice as long as its matrix
+    product. The setting affects this process only: its validation translations, but not those of
+    another command or a server.
     """
     tf.config.optimizer.set_experimental_options({"remapping": False})
 
 
 def share_threads(parts):
-    """Gives each of so many parts its share of this process's threads, for one operation at a time.
+    """Gives each of the `parts` its share of this process's threads, for one operation at a time.
 
-    To be called before TensorFlow computes anything; afterwards it keeps the threads that it has.
+    Call it before TensorFlow computes anything; later calls cannot change the threads.
 
     Returns:
         Whether it was in time.

@@ -1,4 +1,4 @@
-"""What a figure belongs to: the machine, the versions, the commit."""
+"""Describes what a measured figure belongs to: the machine, the versions, the commit."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-# Instructions that decide how fast a matrix product is, as /proc/cpuinfo calls them.
+# Instructions that determine the speed of a matrix product, with their names in /proc/cpuinfo.
 INSTRUCTIONS = (
     "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16",
 )  # fmt: skip
@@ -18,7 +18,7 @@ def cores():
 
 
 def describe():
-    """Its processor, the cores this process may use, instructions, memory in GiB, system."""
+    """Facts about this machine: processor, usable cores, instructions, memory in GiB, system."""
     facts = {}
     for line in lines("/proc/cpuinfo"):
         name, _, value = line.partition(":")
@@ -35,7 +35,7 @@ def describe():
 
 
 def sentence(machine):
-    """What `describe` gives, as one line; with a list "gpus" of names, these too."""
+    """The result of `describe` as one line; a list "gpus" of names is included if present."""
     has = ", ".join(machine["instructions"]) or "none of " + ", ".join(INSTRUCTIONS)
     names = machine.get("gpus", [])
     gpus = "".join(f"{names.count(name)} x {name}, " for name in dict.fromkeys(names))
@@ -55,9 +55,9 @@ def gpus():
 
 
 def has_bfloat16():
-    """Whether a training in bfloat16 is faster here than in float32.
+    """Whether training in bfloat16 is faster here than in float32.
 
-    On a TPU, on GPUs of compute capability 8.0 (Ampere) or more, on a processor with AMX.
+    True on a TPU, on GPUs of compute capability 8.0 (Ampere) or more, and on a processor with AMX.
     """
     import tensorflow as tf
 
@@ -85,8 +85,8 @@ def versions():
 
 
 def commit(checkout=CHECKOUT):
-    """The commit of a checkout, with "-dirty" after it if a file of it was changed, or None."""
-    # Without a .git of its own, git would find that of a folder around it.
+    """The commit of a checkout, with "-dirty" appended if a file has changed, or None."""
+    # Without its own .git, git would use that of a parent folder.
     if not (Path(checkout) / ".git").exists():
         return None
     command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
@@ -98,8 +98,8 @@ def commit(checkout=CHECKOUT):
 
 
 def lines(path):
-    """The lines of a file of /proc; none where there is no such file."""
+    """The lines of a file in /proc; an empty list if the file does not exist."""
     try:
         return Path(path).read_text().splitlines()
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return []

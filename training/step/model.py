@@ -1,4 +1,4 @@
-"""What is trained: a task's model, compiled with the recipe's optimizer, schedule and loss."""
+"""Builds the model of a task and compiles it with the recipe's optimizer, schedule and loss."""
 
 from tfformer import run
 from tfformer.models import ENCODER_DECODER, FAMILIES
@@ -21,18 +21,20 @@ def compiled_model(
     tokenizer=None,
     teachers=(),
 ):
-    """The task's model, that `fit` trains by the recipe.
+    """The task's compiled model, which `fit` trains with the settings of the recipe.
 
     Args:
         begun: a `Beginning`.
         task: a `Task`.
         recipe: a `Recipe`.
-        steps: of an epoch.
-        simple: one device computes a batch at once; otherwise its class is that of `in_parts`.
-        packed: that one leaves padding out. (A simple one does with batches that are packed.)
-        corpus: that of training, for a loss that depends on it.
+        steps: steps in an epoch.
+        simple: whether one device computes a whole batch at once; otherwise the model's class is
+            that of `in_parts`.
+        packed: whether a model in parts leaves padding out. (A simple model does so if its batches
+            are packed.)
+        corpus: the training corpus, for a loss that depends on it.
         tokenizer: of the run, for a method that reads texts.
-        teachers: an iterable of `Beginning`s, of a model that is not simple.
+        teachers: an iterable of `Beginning`s; only for a model that is not simple.
     """
     methods = task.methods(recipe, steps * recipe.epochs, tokenizer)
     kind = FAMILIES[task.family].model
@@ -47,7 +49,7 @@ def compiled_model(
             methods=methods,
             dtype=recipe.dtype,
         )
-    # After the student, whose weights are those that it has without them.
+    # Built after the student, so that the student's initial weights do not depend on teachers.
     if models := [_teacher(each, recipe.dtype) for each in teachers]:
         model.methods = methods._replace(lesson=Teachers(models, recipe.teacher_weight))
     if begun.weights is not None:
@@ -72,10 +74,10 @@ def _teacher(teacher, dtype):
 
 
 def _optimizer(model, recipe, steps):
-    """The paper's Adam (section 5.3), for everything or for all but the matrices.
+    """The paper's Adam (section 5.3), or Muon for the matrices and Adam for everything else.
 
-    Its weight decay (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization") is of
-    matrices, embeddings included: a gain or bias of 0 is no simpler model.
+    Weight decay (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization") applies to
+    matrices, including embeddings: a gain or bias of 0 does not make a model simpler.
     """
     options = {
         "learning_rate": _schedule(model.config.d_model, recipe, steps),

@@ -1,4 +1,4 @@
-"""Muon: the layers' matrices learn by orthogonal steps, everything else by Adam."""
+"""Muon: orthogonal update steps for the matrices of layers, Adam for everything else."""
 
 import tensorflow as tf
 
@@ -9,32 +9,33 @@ from training.step.matrices import PASSES, A, B, C
 class Muon(Adam):
     """Momentum, orthogonalised (Jordan et al. 2024, "Muon: An optimizer for hidden layers").
 
-    The gradient of a matrix is mostly of low rank: a few directions that every token agrees on.
-    Adam scales it element by element and leaves it so. Muon takes the momentum's singular value
-    decomposition U S V^T and steps by U V^T, as far in the rare directions as in the usual ones:
+    The gradient of a matrix is mostly of low rank: a few directions that every token shares.
+    Adam scales it element by element and does not change that. Muon computes the singular value
+    decomposition U S V^T of the momentum and uses U V^T as the step, which is equally long in rare
+    and in frequent directions:
 
         M <- momentum M + (1 - momentum) G
         W <- (1 - learning_rate weight_decay) W
              - 0.2 sqrt(max(rows, columns)) learning_rate U V^T
 
-    where U S V^T is of (1 - momentum) G + momentum M, Nesterov's look ahead. The factor gives the
-    step the size of Adam's, elements of 0.2 in the root mean square, so that one learning rate
-    serves both (Liu et al. 2025, equation 4). Heads do not share directions: each head's part of an
-    attention's matrices is a matrix by itself.
+    where U S V^T is the decomposition of (1 - momentum) G + momentum M, Nesterov's look-ahead. The
+    factor gives the step the size of an Adam step, with elements of 0.2 in the root mean square. So
+    one learning rate works for both (Liu et al. 2025, equation 4). Heads do not share directions:
+    the part of each head in an attention's matrices is treated as a separate matrix.
 
-    Embeddings, whose rows are seen one at a time, the output projection, gains and biases stay with
-    Adam.
+    Adam updates embeddings (whose rows occur one at a time), the output projection, gains and
+    biases.
 
     Args:
         learning_rate: a float or a schedule.
-        matrices: {path of a variable: (number of heads, axis that they stand along)} of those that
-            learn so, as `matrices_of` gives them.
+        matrices: {path of a variable: (number of heads, axis of the heads)} of the matrices that
+            Muon updates, from `matrices_of`.
         momentum: of matrices. Default 0.95.
-        compute_dtype: of the products that make a step orthogonal; in bfloat16 its singular values
-            come out in [0.6, 1.3]. Default `"float32"`.
+        compute_dtype: of the matrix products that make a step orthogonal; in bfloat16 its singular
+            values lie in [0.6, 1.3]. Default `"float32"`.
         **options: of `training.step.adam.Adam`.
 
-    Of each matrix there is a second moment too, as Adam has it, which stays 0.
+    Each matrix also has Adam's second moment, which stays 0.
     """
 
     def __init__(self, learning_rate, matrices, momentum=0.95, compute_dtype="float32", **options):
@@ -43,7 +44,7 @@ class Muon(Adam):
         self.momentum, self.compute_dtype = momentum, compute_dtype
 
     def build(self, variables):
-        """Raises a ValueError if none of the variables is one of `matrices`: another model's."""
+        """Raises a ValueError if `matrices` has none of the variables: it is for another model."""
         super().build(variables)
         if self.matrices and not set(self.matrices) & {v.path for v in self._trainable_variables}:
             raise ValueError(
@@ -52,9 +53,10 @@ class Muon(Adam):
             )
 
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        """Takes the steps of all matrices of one shape at once: few large products, not many small.
+        """Computes the steps of all matrices of one shape together, in few large products.
 
-        For its gradient, `update_step` then finds a matrix's momentum, its U V^T and their factor.
+        It replaces the gradient of each matrix by its momentum, its U V^T and their factor;
+        `update_step` reads these.
         """
         grads, shapes = list(grads), {}
         for n, variable in enumerate(trainable_variables):
@@ -81,7 +83,7 @@ class Muon(Adam):
         variable.assign_sub(tf.cast(factor * learning_rate, variable.dtype) * step)
 
     def _heads(self, variable):
-        """(number of heads, axis that they stand along) of a matrix; None of what is Adam's."""
+        """(number of heads, axis of the heads) of a matrix; None if Adam updates the variable."""
         index = self._get_variable_index(variable)
         return self.matrices.get(self._trainable_variables[index].path)
 
@@ -91,14 +93,14 @@ class Muon(Adam):
 
 
 def orthogonal(x, compute_dtype=None):
-    """Of x = U S V^T about U V^T: [..., rows, columns], a matrix of zeros stays one.
+    """Approximately U V^T for x = U S V^T, [..., rows, columns]; a matrix of zeros stays zero.
 
-    By the iteration of Newton and Schulz, which needs products alone; its singular values lie in
-    [0.68, 1.21], but for those of x below 0.002 of its Frobenius norm, which have not come so far.
+    Uses the Newton-Schulz iteration, which needs only matrix products. The singular values of the
+    result lie in [0.68, 1.21]. Those that are below 0.002 of the Frobenius norm in x stay smaller.
 
     Args:
         x: the matrices.
-        compute_dtype: of the products. Default: that of x.
+        compute_dtype: of the products. Default: the dtype of x.
     """
     dtype, tall = x.dtype, x.shape[-2] > x.shape[-1]
     if tall:

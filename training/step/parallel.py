@@ -1,11 +1,11 @@
-"""A batch computed in parts: by several replicas or cores at once, or one part after the other.
+"""Computes a batch in parts: on several replicas or cores in parallel, or one part after another.
 
-It changes no result but for rounding. The loss of a batch is the mean over its real tokens, and
-parts have different numbers of them; so each part gives sums, of which gradients and metrics are
-made when all have been added up: means of means would weigh a token by its part.
+The result is the same except for rounding. The loss of a batch is the mean over its real tokens,
+and parts have different numbers of tokens. So each part returns sums. Gradients and metrics are
+computed from the total; in a mean of means, the weight of a token would depend on its part.
 
-Keras 3 sees to most of a step under `tf.distribute`. What it does otherwise is here, and the
-private hooks that takes, and nowhere else; `test_parallel.py` fails if Keras changes them.
+Keras 3 does most of a step under `tf.distribute`. This module has everything that must differ, and
+all private hooks of Keras that this needs; `test_parallel.py` fails if Keras changes them.
 """
 
 import functools
@@ -22,15 +22,15 @@ NO_METHODS = Methods()
 
 
 def real(labels):
-    """1 at the real tokens of labels, 0 at padding: float32, of their shape."""
+    """1 at the real tokens of labels, 0 at padding: float32, of the same shape."""
     return tf.cast(padding_mask(labels), tf.float32)
 
 
 @functools.cache
 def in_parts(kind):
-    """The class of a Keras model, whose training step adds up the parts of a batch: see `Parts`.
+    """A subclass of the Keras model `kind` whose training step adds up the parts of a batch.
 
-    Its layers, the names and the order of its variables are those of the class `kind`.
+    See `Parts`. Its layers, and the names and order of its variables, are those of `kind`.
     """
     return type(f"Parallel{kind.__name__}", (Parts, kind), {"__doc__": Parts.__doc__})
 
@@ -38,24 +38,24 @@ def in_parts(kind):
 class Parts:
     """A model whose training step adds up the parts of a batch before it divides.
 
-    To be compiled with a loss whose `call` gives the loss of each label, of the shape of the
-    labels, as that of `SmoothedCrossEntropy` does, and with the `Adam` of `training.step.adam`.
+    Compile it with a loss whose `call` returns the loss of each label, in the shape of the labels,
+    as `SmoothedCrossEntropy` does, and with the `Adam` of `training.step.adam`.
 
     Args:
         args, kwargs: those of the model.
-        parts: in how many parts a replica computes its rows, one after the other, so that it needs
-            the memory of one. Default 1.
-        cores: in how many it computes each of these side by side. Default 1. The number of its
-            rows must be a multiple of both together.
-        passes: how often a batch holds its rows, one copy after the other. A part has as many
-            copies of its own rows. Default 1.
-        without_padding: a function of (inputs, labels, passes) that leaves out the padding of a
-            part, as that of `tfformer.layers.rows`. Default None: padding stays.
-        methods: `Methods`, what training methods do in a step. Default: nothing.
+        parts: number of parts that a replica computes one after the other, so that it needs the
+            memory of one part. Default 1.
+        cores: number of shares of each part that are computed in parallel. Default 1. The number of
+            rows of a replica must be a multiple of `parts * cores`.
+        passes: number of copies of its rows in a batch, one copy after the other. A part has as
+            many copies of its own rows. Default 1.
+        without_padding: a function of (inputs, labels, passes) that removes the padding of a part,
+            such as that of `tfformer.layers.rows`. Default None: padding stays.
+        methods: `Methods`, the additions of training methods to a step. Default: none.
 
     Attributes:
-        stop: a variable of this process, not zero if it asks all of them to stop. The logs of
-            each step have the sum over all replicas as `"stop"`.
+        stop: a variable of this process; if it is not zero, the process requests all of them to
+            stop. The logs of each step have the sum over all replicas as `"stop"`.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Parts:
         **kwargs,
     ):
         self.stop = tf.Variable(0.0, trainable=False)
-        # (A model whose weights exist takes no more metrics of its own.)
+        # (Once its weights exist, a model accepts no more metrics.)
         self.noted = tuple(Noted(name) for name in methods.notes)
         super().__init__(*args, **kwargs)
         self.batch_parts, self.cores, self.passes = parts, cores, passes
@@ -87,8 +87,8 @@ class Parts:
         return self.get_metrics_result()
 
     def _sums(self, inputs, labels):
-        """Of this replica's rows: the loss, summed over the tokens, their number, and the
-        gradients of that sum."""
+        """For this replica's rows: the sum of the loss over the tokens, the number of tokens, and
+        the gradients of that sum."""
         if self.batch_parts == self.cores == 1:
             return self._part(inputs, labels)
 
@@ -107,17 +107,18 @@ class Parts:
             return n + 1, [a + b for a, b in zip(sums, new, strict=True)]
 
         zeros = [0.0, 0.0, *(tf.zeros(v.shape, v.dtype) for v in self.trainable_variables)]
-        # A loop, not K copies: TensorFlow would run these side by side, and keep all their memory.
+        # A loop instead of K copies: TensorFlow would run copies in parallel and need all their
+        # memory.
         _, sums = tf.while_loop(
             lambda n, _: n < self.batch_parts, add, (0, zeros), parallel_iterations=1
         )
         return sums
 
     def _side_by_side(self, n, batch):
-        """What `_part` gives of the n-th part of the batch, of which each core has a share.
+        """The sum of the results of `_part` over the shares of the n-th part, one for each core.
 
-        The shares wait for one another only where they are stateful, with the seeds of dropout and
-        the sums of metrics: these TensorFlow keeps in order, so that a run can be repeated.
+        The shares wait for each other only in stateful operations: the seeds of dropout and the
+        sums of metrics. TensorFlow runs these in order, so a run can be repeated.
         """
         shares = [
             self._part(*tree.map_structure(lambda ids, core=core: ids[n, core], batch))
@@ -127,7 +128,7 @@ class Parts:
 
     def _part(self, inputs, labels):
         weights = self.trainable_variables
-        # All parts have one shape, so this is the same for all. Sums of half precision overflow.
+        # All parts have one shape, so this is the same for all. Half-precision sums would overflow.
         size = tf.cast(tf.size(labels), tf.float32)
         counted = None
         if self.methods.first_pass:
@@ -149,12 +150,12 @@ class Parts:
             if metric.name != "loss":
                 metric.update_state(labels, logits)
         gradients = tape.gradient(scaled, weights, unconnected_gradients="zero")
-        # A gather's gradient is of the rows that it took; only dense ones can be added up.
+        # The gradient of a gather is sparse; only dense gradients can be added.
         gradients = [size * tf.convert_to_tensor(gradient) for gradient in gradients]
         return [total, tf.reduce_sum(real(labels)), *gradients]
 
     def _asked(self, inputs):
-        """The logits, and what the methods of the training add to the loss."""
+        """The logits, and the penalty that training methods add to the loss."""
         training = not self.methods.as_served
         if not self.methods.penalty:
             return self(inputs, training=training), 0.0
@@ -162,19 +163,20 @@ class Parts:
         return logits, self.methods.penalty(attention, inputs)
 
     def _seed_of(self, labels):
-        """Integers [2] of what is drawn for a part: of each step, and each part, others. They
-        depend on nothing that a checkpoint does not have."""
+        """A seed, integers [2], that differs for each step and each part. It depends only on values
+        that a checkpoint restores."""
         sums = tf.reduce_sum(tf.cast(labels, tf.int64))
         return tf.stack([tf.cast(self.optimizer.iterations, tf.int64), sums])
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
-        """Nothing: Keras would take a batch and reduce its ids over the replicas."""
+        """Does nothing: Keras would read a batch and reduce its ids over the replicas."""
 
     def _make_function(self, step_function):
-        """One step on all replicas; its logs are those of all tokens.
+        """One step on all replicas; its logs are computed over all tokens.
 
-        Keras would take the mean of the replicas' metrics, a mean of means, and fails with several
-        workers. The variables of metrics are sums: here they are added up, all at once.
+        Keras would average the metrics of the replicas, which is a mean of means, and it fails with
+        several workers. The variables of metrics are sums, so here they are added, all in one
+        reduction.
         """
         strategy = self.distribute_strategy
 
@@ -188,9 +190,8 @@ class Parts:
             with keras.StatelessScope(list(zip(self.metrics_variables, sums, strict=True))):
                 return {**self.get_metrics_result(), "stop": stop}
 
-        # One graph for the shapes of all batches, which the iterator's specification gives. One for
-        # a batch's own shape would round otherwise, and a resumed run meets the shapes in another
-        # order.
+        # One graph for the shapes of all batches, from the iterator's specification. A graph for
+        # each shape would round differently, and a resumed run meets the shapes in another order.
         of_iterator = tf.function(lambda iterator: step(next(iterator)))
         of_batch = tf.function(step)
         iterators = (tf.data.Iterator, tf.distribute.DistributedIterator)
@@ -198,6 +199,6 @@ class Parts:
         def function(iterator):
             if isinstance(iterator, iterators):
                 return of_iterator(iterator)
-            return of_batch(next(iterator))  # of `test_on_batch`
+            return of_batch(next(iterator))  # called by `test_on_batch`
 
         return function

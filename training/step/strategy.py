@@ -1,16 +1,16 @@
-r"""How a training is spread over devices and machines: data parallel, by `tf.distribute`.
+r"""Distributes a training over devices and machines: data parallel, with `tf.distribute`.
 
     none         one device
     mirrored     all GPUs of this machine; without one, all its logical CPUs (usually one)
-    multiworker  several processes, each with its GPUs or its CPU, that the environment variable
-                 TF_CONFIG names to each other
-    tpu          all cores of the TPU of this machine, or of that which TPU_NAME names
+    multiworker  several processes, each with its GPUs or its CPU, listed in the environment
+                 variable TF_CONFIG
+    tpu          all cores of the TPU of this machine, or of the one in TPU_NAME
 
-Which pairs a batch has, how its loss is normalised and how many steps there are depends on none of
-it. So a run may be resumed with another strategy, or on more machines.
+The strategy does not change the pairs of a batch, the normalisation of its loss or the number of
+steps. So a run may be resumed with another strategy, or on more machines.
 
-All workers are started with the same command, and a TF_CONFIG that differs in "index" alone. The
-run directory must be on a disk that they share. Two on one machine:
+Start all workers with the same command and a TF_CONFIG that differs only in "index". The
+run directory must be on a shared disk. Two workers on one machine:
 
     for INDEX in 0 1; do
       TF_CONFIG='{"cluster": {"worker": ["localhost:4001", "localhost:4002"]},
@@ -18,9 +18,9 @@ run directory must be on a disk that they share. Two on one machine:
       python -m training.train dates --run runs/dates --strategy multiworker &
     done; wait
 
-The first of them (or the one of type "chief") prepares, writes, validates and speaks. Whatever
-depends on one machine alone, as its clock or a signal, is decided in common: all workers stop
-after the same step.
+The first worker (or the one of type "chief") prepares, writes, validates and prints. Decisions that
+depend on one machine, such as its clock or a signal, are made together: all workers stop after the
+same step.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ import tensorflow as tf
 
 from training.step.worker import WorkerError, is_chief
 
-# What TensorFlow says when another process has ended.
+# The errors that TensorFlow raises when another process has ended.
 GONE = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -40,22 +40,22 @@ GONE = (
 
 
 class Strategy:
-    """A strategy by its name.
+    """A distribution strategy, selected by name.
 
-    To be made before TensorFlow computes anything. Workers then wait until all are there.
+    Create it before TensorFlow computes anything. Workers then wait until all have started.
 
     Args:
         name: `"none"` (default), `"mirrored"`, `"multiworker"` or `"tpu"`.
 
     Attributes:
-        scope: a function; in the context that it gives, models and optimizers are to be made.
+        scope: a function that returns a context; create models and optimizers inside it.
         replicas: R, the devices of all workers together.
-        is_none: whether there is no strategy, one device being enough.
+        is_none: whether there is no strategy and one device trains.
         several: whether there may be other workers.
-        is_chief: whether this process writes and speaks.
+        is_chief: whether this process writes and prints.
 
     Raises:
-        ValueError: the strategy needs what is not here; it says what.
+        ValueError: something that the strategy needs is missing; the message says what.
     """
 
     def __init__(self, name="none"):
@@ -76,7 +76,7 @@ class Strategy:
         self.replicas = self.distribute.num_replicas_in_sync
 
     def dataset(self, batches, epoch=0, skip=0):
-        """`batches.dataset(epoch, skip)`, each replica getting its shard of every batch."""
+        """`batches.dataset(epoch, skip)`, in which each replica gets its shard of every batch."""
         if self.is_none:
             return batches.dataset(epoch, skip)
 
@@ -85,15 +85,16 @@ class Strategy:
             first = context.input_pipeline_id * mine
             return batches.dataset(epoch, skip, range(first, first + mine), self.replicas)
 
-        # All workers make as many steps: none has to ask the others at each if they go on.
+        # All workers run the same number of steps, so they need not check at each step whether the
+        # others continue.
         self.distribute.extended.experimental_enable_get_next_as_optional = False
         return self.distribute.distribute_datasets_from_function(own)
 
     def spread_dropout(self, model):
-        """Gives each replica random numbers of its own, for a model whose seeds are alike.
+        """Gives each replica its own random numbers, for a model with the same seeds on all.
 
-        Keras would have all replicas drop the same places. Replica 0 keeps the seeds that it has,
-        and a checkpoint has those: so this is to be done again when one was restored.
+        Keras would have all replicas drop the same positions. Replica 0 keeps its seeds, and a
+        checkpoint stores those. So call this again after restoring a checkpoint.
         """
         states = [v.value for v in model.variables if v.path.endswith("seed_generator_state")]
 
@@ -107,16 +108,16 @@ class Strategy:
             self.distribute.run(shift)
 
     def chiefs(self, value):
-        """The number that the chief calls this with, in all workers. They wait for each other."""
+        """The chief's `value`, returned in all workers. The workers wait for each other."""
         return float(self._sum(value if self.is_chief else 0.0)) if self.several else value
 
     def any(self, flag):
-        """Whether any worker calls this with a true `flag`. They wait for each other."""
+        """Whether any worker passes a true `flag`. The workers wait for each other."""
         return self._sum(1.0 if flag else 0.0) > 0 if self.several else bool(flag)
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.float64)])
     def _sum(self, value):
-        """Over the workers: each one's first replica gives its value."""
+        """The sum of `value` over the workers; the first replica of each contributes its value."""
 
         def own():
             replica = tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -126,16 +127,16 @@ class Strategy:
         return self.distribute.reduce("SUM", self.distribute.run(own), axis=None)
 
     def chief_first(self, work):
-        """Has the chief do `work()`, and no other worker; all go on when it is done.
+        """Runs `work()` in the chief only; all workers continue when it has finished.
 
         Raises:
-            what `work` raises, in the chief; `WorkerError` in the others.
+            the error of `work`, in the chief; `WorkerError` in the others.
         """
         error = None
         if self.is_chief:
             try:
                 work()
-            except BaseException as failure:  # Ctrl-C too: the others must hear of it
+            except BaseException as failure:  # also Ctrl-C: the others must be told
                 error = failure
         if self.any(error) and error is None:
             raise WorkerError("the chief has failed: see what it says")
@@ -144,7 +145,8 @@ class Strategy:
 
     @contextlib.contextmanager
     def together(self):
-        """Inside, that another worker is gone is a `WorkerError`, and no room a `MemoryError`."""
+        """A context that raises `WorkerError` if another worker is gone, and `MemoryError` if
+        memory runs out."""
         try:
             yield
         except tf.errors.ResourceExhaustedError as error:

@@ -1,4 +1,4 @@
-"""Which of several workers this process is: what TF_CONFIG says, read without TensorFlow."""
+"""Determines from TF_CONFIG which of several workers this process is, without TensorFlow."""
 
 import json
 import os
@@ -9,12 +9,12 @@ class WorkerError(RuntimeError):
 
 
 def is_chief(strategy):
-    """Whether this process is the one that writes: always, but for the strategy `multiworker`.
+    """Whether this process is the one that writes. Without the strategy `multiworker` it always is.
 
-    There it is the worker of type "chief", or else the first one.
+    With `multiworker` it is the worker of type "chief", or else the first one.
 
     Raises:
-        ValueError: `multiworker` without a TF_CONFIG that names this worker.
+        ValueError: `multiworker` without a TF_CONFIG that lists this worker.
     """
     if strategy != "multiworker":
         return True

@@ -1,4 +1,4 @@
-"""Tasks: what a model is trained to do. `TASKS` has them by the name that a recipe gives."""
+"""Tasks define what a model is trained to do. `TASKS` lists them by their names in recipes."""
 
 from training.tasks.classification import Classification, MultiLabelClassification
 from training.tasks.language_model import LanguageModelling

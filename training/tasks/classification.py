@@ -1,4 +1,4 @@
-"""Classification: a text has one label of several; the better macro F1 is the better model."""
+"""Classification: each text has one of several labels; macro F1 selects the best model."""
 
 import numpy as np
 import tensorflow as tf
@@ -21,7 +21,7 @@ BALANCED = "balanced"
 
 
 class ClassifiedTexts(Reading):
-    """A text that is too long is cut, as the server does."""
+    """Cuts a text that is too long, as the server does."""
 
     def encode_source(self, texts):
         return cut(super().encode_source(texts), self.longest)
@@ -57,7 +57,7 @@ class Classification(LabelledTask):
         return self._of_task(super().read_configuration(fields))
 
     def _of_task(self, config):
-        """The configuration, or a ValueError if it is that of the other task."""
+        """Returns the configuration; raises a ValueError if it is for the other task."""
         if config.multi_label != self.multi_label:
             raise ValueError(
                 f"multi_label must be {self.multi_label} for this task, got {config.multi_label}"
@@ -68,7 +68,7 @@ class Classification(LabelledTask):
         return model.get("multi_label", False) == self.multi_label
 
     def loss(self, recipe, corpus=None):
-        """With balanced weights, n / (C n_c) for a label that n_c of the n texts have."""
+        """Balanced weights are n / (C n_c) for a label that n_c of the n texts have."""
         weights = None
         if recipe.class_weights == BALANCED:
             counts = np.maximum(corpus.counts, 1)
@@ -92,10 +92,10 @@ class Classification(LabelledTask):
 
 
 class TextsOfSeveralLabels(ClassifiedTexts):
-    """A text has any number of labels."""
+    """Texts with any number of labels."""
 
     def example(self, source, target, padded, seed=(0, 0)):
-        """The labels are [B, C]: 1 is no, 2 is yes, and 0 a row of padding."""
+        """The labels are [B, C]: 1 is no, 2 is yes, and 0 is a row of padding."""
         ids, labels = padded(source), numbers(padded(target, self.target.size))
         has = tf.reduce_any(tf.equal(labels[:, :, None], tf.range(1, self.count + 1)), axis=1)
         real = tf.not_equal(ids[:, :1], PAD)
@@ -103,18 +103,18 @@ class TextsOfSeveralLabels(ClassifiedTexts):
 
     @property
     def count(self):
-        """C."""
+        """C, the number of labels."""
         return self.target.size - EOS - 1
 
 
 class MultiLabelClassification(Classification):
-    """The task of a `Classifier` whose texts have any number of labels; the better macro F1 over
-    the labels is the better model."""
+    """The task of a `Classifier` whose texts have any number of labels. The best model is the one
+    with the highest macro F1 over the labels."""
 
     reading, multi_label, class_weights = TextsOfSeveralLabels, True, ("none",)
 
     def labels_of(self, line, model):
-        """In the order of the alphabet, each once."""
+        """The labels in alphabetical order, without duplicates."""
         return sorted({found for part in line.split(",") if (found := label(part))})
 
     def may_be(self, labels, pair, report):

@@ -1,4 +1,4 @@
-"""What the tasks of labelled texts have in common: a text is read, and has labels."""
+"""The common base of tasks with labelled texts: the model reads a text and predicts its labels."""
 
 import abc
 import re
@@ -18,21 +18,22 @@ from training.data.reader import CorpusError, Pair, is_blank
 from training.metrics import labels as measures
 from training.tasks.task import Task, one_stack_sizes, require_defaults, source_tokenizer
 
-# Texts that a validation asks for at once.
+# Texts in a batch of a validation.
 BATCH = 64
-# More different labels than this are no labels: a file of translations, say.
+# With more different labels than this, the file has no labels but, for example, translations.
 MOST_LABELS = 4096
 LABELS = "labels.npy"
 CONTROLS = "[\x00-\x1f\x7f-\x9f]+"
 
 
 class Reading(abc.ABC):
-    """What a corpus and its batches ask of a tokenizer and of a task: how texts and labels become
-    what a model of labelled texts reads.
+    """Converts texts and labels into the inputs and labels of a model.
+
+    It has the methods that a corpus and its batches need from a tokenizer and a task.
 
     Args:
         tokenizer: a `Tokenizer`, whose target is a `LabelTable`.
-        longest: tokens of a text at most, eos counted.
+        longest: the maximum number of tokens in a text, with eos.
     """
 
     without_padding = None
@@ -51,11 +52,11 @@ class Reading(abc.ABC):
 
     @abc.abstractmethod
     def example(self, source, target, padded, seed=(0, 0)):
-        """What `Task.example` says."""
+        """See `Task.example`."""
 
 
 class LabelledCorpus(Corpus):
-    """The texts of a folder, and how often each label was there.
+    """The texts of a folder, and the number of occurrences of each label.
 
     Attributes:
         counts: int64 [C].
@@ -67,16 +68,16 @@ class LabelledCorpus(Corpus):
 
 
 class LabelledTask(Task):
-    """A task of labelled texts; a subclass says what its `Reading` is.
+    """A task of labelled texts; a subclass sets its `Reading`.
 
     Attributes:
         reading: the class of its `Reading`.
-        labelled: what has a label, in words.
+        labelled: a word for the unit that has a label.
     """
 
     reading, corpus, labelled = Reading, LabelledCorpus, "text"
     parts, unit = ("encoder", "embeddings"), "text"
-    # Settings of two sides of text, of what is generated, or that draw segmentations.
+    # Settings that need a source and a target text, generate text, or sample segmentations.
     unused = (
         *("both_ways", "new_pieces", "subword_sampling", "shared_vocabulary"),
         *("beam_width", "length_penalty"),
@@ -84,10 +85,10 @@ class LabelledTask(Task):
 
     @abc.abstractmethod
     def labels_of(self, line, model):
-        """The labels that a line of the corpus has: a list of strings, as `label` gives them.
+        """The labels in a line of the corpus: a list of strings, as `label` returns them.
 
         Args:
-            line: of the file of labels.
+            line: a line of the label file.
             model: {name: value} of fields of the model's configuration.
         """
 
@@ -95,8 +96,8 @@ class LabelledTask(Task):
         return self.cleaned(pairs, report, recipe.model_changes)
 
     def cleaned(self, pairs, report, model):
-        """Yields the pairs that have a text and labels, these with tabs between, and counts all in
-        `report`; a text may be as long as it is. `model` is that of `labels_of`."""
+        """Yields the pairs that have a text and labels, with tabs between the labels, and counts
+        all pairs in `report`. Texts may have any length. `model` is the argument of `labels_of`."""
         for pair in pairs:
             labels = self.labels_of(pair.target, model)
             if is_blank(pair.source):
@@ -106,7 +107,7 @@ class LabelledTask(Task):
                 yield Pair(pair.source, "\t".join(labels))
 
     def may_be(self, labels, pair, report):
-        """Whether the text of a pair may have these labels; if not, `report` counts why."""
+        """Whether the text of a pair may have these labels; if not, `report` counts the reason."""
         report.blank += not labels
         return bool(labels)
 
@@ -130,7 +131,7 @@ class LabelledTask(Task):
         return Tokenizer(side, table)
 
     def units(self, text):
-        """What of a text has a label."""
+        """The units of a text that have a label."""
         return [text]
 
     def label_table(self, targets):
@@ -147,7 +148,7 @@ class LabelledTask(Task):
         return LabelTable(sorted(found), "labels")
 
     def write_corpus(self, folder, pairs, tokenizer, max_tokens, report, split="train"):
-        """Writes the pairs; of validation those alone whose labels training has."""
+        """Writes the pairs; for validation, only those whose labels are in the training corpus."""
         numbers = {label: n for n, label in enumerate(tokenizer.target.labels)}
         counts = np.zeros(len(numbers), "int64")
 
@@ -168,14 +169,15 @@ class LabelledTask(Task):
         return self.corpus(folder)
 
     def batches(self, corpus, tokenizer, batch_tokens, max_tokens, noise=None, **options):
-        """A model of labels takes texts padded, one way: `packed` and `both_ways` say nothing."""
+        """A model of labels takes padded texts in one direction: it ignores `packed` and
+        `both_ways`."""
         reading = self.reading(tokenizer, max_tokens)
         noise = Noise(reading, word_dropout=noise.word_dropout if noise else 0.0)
         known = {name: options[name] for name in options if name not in ("packed", "both_ways")}
         return Batches(reading, corpus, reading, batch_tokens, noise=noise, **known)
 
     def require_settings(self, recipe):
-        """Raises a ValueError for settings and options of the search that say nothing here."""
+        """Raises a ValueError for settings and search options without a meaning here."""
         require_defaults(self, recipe, self.unused)
 
     def example(self, source, target, padded, seed=(0, 0)):
@@ -183,20 +185,20 @@ class LabelledTask(Task):
 
     @abc.abstractmethod
     def label_columns(self, columns):
-        """How many labels a row of `columns` tokens has."""
+        """The number of labels for a row of `columns` tokens."""
 
     def is_of(self, model):
-        """Whether a model with these fields of its configuration is trained by this task."""
+        """Whether this task trains a model with these configuration fields."""
         return True
 
     @abc.abstractmethod
     def judged(self, served, pairs, batch_size):
-        """How good what is served is, on pairs as `cleaned` gives them.
+        """Scores the served model on pairs from `cleaned`.
 
         Returns:
-            (scores, answers, confused): the deciding figure, without "val_", and others by name;
-            an answer to each text, a string; and of how many texts with a label which label was
-            predicted, [C, C], or None where there are no labels.
+            (scores, answers, confused): the deciding figure, without "val_", and other scores by
+            name; an answer string for each text; and the confusion matrix [C, C], the number of
+            texts for each true and predicted label, or None if there are no labels.
         """
 
     def score(self, served, sources, references):
@@ -204,7 +206,7 @@ class LabelledTask(Task):
         return self.judged(served, pairs, BATCH)[0][self.figure.removeprefix("val_")], None
 
     def uniform(self, rows, columns, token):
-        """Its labels are none."""
+        """All labels are padding."""
         ids = tf.fill([rows, columns], token)
         return {"ids": ids}, tf.fill([rows, self.label_columns(columns)], PAD)
 
@@ -238,15 +240,15 @@ class LabelledTask(Task):
 
 
 def label(text):
-    """A label as a table has it: control characters and runs of white space are a space each."""
+    """A label as in the table: control characters and runs of white space become one space."""
     return " ".join(re.sub(CONTROLS, " ", text).split())
 
 
 def configured(task, configuration, recipe, source_size, target_size, **changes):
-    """The configuration of a model of labels; without a target's size, of two of them.
+    """The configuration of a model of labels; without `target_size`, with two labels.
 
     Raises:
-        ValueError: there is no such model, or a setting says nothing to the task.
+        ValueError: there is no such model, or a setting has no meaning for the task.
     """
     task.require_settings(recipe)
     if target_size is None or target_size > EOS + 1:
@@ -264,11 +266,12 @@ def label_scores(names, true, predicted):
 
     Args:
         names: the C labels.
-        true, predicted: labels, as many; one that is not among `names` is a label of its own.
+        true, predicted: labels, equally many; all labels that are not in `names` count as one more
+            label.
     """
     number = {name: n for n, name in enumerate(names)}
     rows = [[number.get(one, len(names)) for one in side] for side in (true, predicted)]
-    # A label that training had not is never right.
+    # A label that is not in the training corpus is never correct.
     confused = measures.confusion(*rows, len(names) + 1)
     hits, said, of = measures.label_counts(confused)
     hits[-1] = 0
@@ -281,12 +284,12 @@ def label_scores(names, true, predicted):
 
 
 def cut(ids, longest):
-    """RaggedTensor of ids, each row ending with eos -> of at most `longest` each, eos last: as the
+    """Cuts each row of a RaggedTensor of ids to at most `longest`, with eos at the end, as the
     server cuts a text."""
     kept = ids[:, :-1][:, : longest - 1]
     return tf.concat([kept, tf.fill([ids.nrows(out_type=tf.int32), 1], EOS)], axis=1)
 
 
 def numbers(ids):
-    """Ids of a table of labels -> 1, 2, ... of its labels, and 0 of anything else."""
+    """Converts ids of a label table to label numbers 1, 2, ..., and every other id to 0."""
     return tf.maximum(ids - EOS, 0)

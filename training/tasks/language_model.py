@@ -1,4 +1,4 @@
-"""Language modelling: what follows, of plain text; the lower perplexity is the better model."""
+"""Language modelling on plain text; the model with the lowest perplexity is the best."""
 
 import math
 
@@ -9,7 +9,7 @@ from tfformer.models import LANGUAGE_MODEL
 from training.data.joined import JoinedBatches
 from training.tasks.plain_text import PlainTextTask
 
-# Texts that a validation asks for, and tokens of each: what follows the first half of them.
+# Number of texts that a validation continues, and tokens of each; the first half is the prompt.
 ASKED, ASKED_TOKENS = 32, 40
 
 
@@ -27,22 +27,22 @@ class LanguageModelling(PlainTextTask):
     searched = ("min_length", "repetition_penalty", "no_repeat_ngram", "length_penalty_form")
 
     def batches(self, corpus, tokenizer, batch_tokens, max_tokens, **options):
-        """Rows are full, and a text has no other side: `packed` and `both_ways` say nothing."""
+        """Rows are full, and a text has no target: `packed` and `both_ways` are ignored."""
         known = {name: options[name] for name in options if name not in ("packed", "both_ways")}
         return JoinedBatches(self, corpus, batch_tokens, row_length=max_tokens, **known)
 
     def joined(self, ids, labels, texts, seed):
-        """A batch of full rows, int32 [B, T] each: what is read, what follows, and of which text
-        each token is."""
+        """A batch of full rows, int32 [B, T] each: inputs, labels, and the number of the text of
+        each token."""
         return {"ids": ids, "texts": texts}, labels
 
     def example(self, source, target, padded, seed=(0, 0)):
-        """Texts that are no rows of a corpus: each in a row of its own."""
+        """Texts that are not rows of a corpus: each is in a separate row."""
         labels = padded(source)
         return self.joined(labels, labels, tf.where(labels == PAD, PAD, 1), None)
 
     def search(self, recipe):
-        """A prompt and what follows it have together as many places as a row: others were never
+        """A prompt and its continuation together have the positions of a row: others were never
         learned."""
         prompt = (recipe.max_tokens + 1) // 2
         return {
@@ -59,7 +59,7 @@ class LanguageModelling(PlainTextTask):
         return TextGenerator(model, tokenizer, **search)
 
     def asked(self, corpus, tokenizer):
-        """The beginnings of the first texts, and how they go on."""
+        """The beginnings of the first texts, and their continuations."""
         count = min(ASKED, len(corpus))
         texts = [corpus.text_ids(n)[:ASKED_TOKENS].tolist() for n in range(count)]
         sides = [ids[: len(ids) // 2] for ids in texts], [ids[len(ids) // 2 :] for ids in texts]

@@ -1,5 +1,7 @@
-"""Masked language modelling: which word stood in a gap, of plain text; the lower perplexity there
-is the better model."""
+"""Masked language modelling: the model predicts hidden words of plain text.
+
+The model with the lowest perplexity on the hidden words is the best.
+"""
 
 import tensorflow as tf
 
@@ -9,7 +11,7 @@ from training.data.joined import JoinedBatches
 from training.data.masking import Masking, asked_alone
 from training.tasks.plain_text import PlainTextTask
 
-# Of the first texts one word each becomes a gap, for what a validation shows.
+# A validation shows the first texts with one word as a gap: number of texts, and words of each.
 ASKED, ASKED_WORDS = 32, 24
 
 
@@ -24,22 +26,22 @@ class MaskedLanguageModelling(PlainTextTask):
         "val_accuracy": ("accuracy of masked places", "{:.3f}"),
         "val_perplexity": ("perplexity of masked places", "{:.3f}"),
     }
-    # And what is generated; and words that are hidden, of which masking hides its own, in each copy
-    # of a row others, which R-Drop could not compare.
+    # Also settings of generation, and of word dropout: masking hides words itself. It hides
+    # different words in each copy of a row, so R-Drop could not compare the copies.
     unused = (*PlainTextTask.unused, "word_dropout", "beam_width", "length_penalty", "r_drop")
     parts, configuration_class = ("encoder", "embeddings"), MaskedLanguageModelConfig
     without_padding = staticmethod(asked_alone)
 
     def batches(self, corpus, tokenizer, batch_tokens, max_tokens, **options):
-        """Rows are full, and a text has no other side: `packed` and `both_ways` say nothing, nor
-        does noise, for masking is all there is. Where nothing is shuffled, every pass hides the
-        same words, so that validations compare."""
+        """Rows are full, and a text has no target. `both_ways` is ignored, and so is noise, because
+        masking is the only noise. Without shuffling, every pass hides the same words, so
+        validations can be compared."""
         known = {name: options[name] for name in ("seed", "shuffle", "parts") if name in options}
         hiding = Masking(tokenizer, packed=options.get("packed", False))
         return JoinedBatches(hiding, corpus, batch_tokens, row_length=max_tokens, **known)
 
     def example(self, source, target, padded, seed=(0, 0)):
-        """Texts that are no rows of a corpus, each in a row of its own, with nothing hidden."""
+        """Texts that are not rows of a corpus, each in a separate row, with nothing hidden."""
         ids = padded(source)
         return {"ids": ids, "texts": tf.where(ids == PAD, PAD, 1)}, ids
 
@@ -52,7 +54,7 @@ class MaskedLanguageModelling(PlainTextTask):
         return GapFiller(model, tokenizer, **search)
 
     def asked(self, corpus, tokenizer):
-        """The beginnings of the first texts with a gap in the middle, and as they were."""
+        """The beginnings of the first texts, with a gap in the middle and without it."""
         asked, expected = [], []
         for n in range(min(ASKED, len(corpus))):
             ids = tf.constant([corpus.text_ids(n)])

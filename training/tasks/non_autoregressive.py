@@ -1,4 +1,4 @@
-"""Non-autoregressive translation: all tokens of a target at once, by the same pairs."""
+"""Non-autoregressive translation: predicts all target tokens in parallel, from the same pairs."""
 
 import math
 
@@ -70,8 +70,8 @@ class NonAutoregressiveTranslation(Translation):
         return CTCLoss() if self.config.decoding == CTC else super().loss(recipe, corpus)
 
     def metrics(self, recipe):
-        # Of the sum over all ways, Keras's own running loss is the only measure: another would go
-        # through them twice.
+        # Keras's own running loss is the only measure of the sum over all paths: another metric
+        # would compute it twice.
         return [CTCAccuracy()] if self.config.decoding == CTC else super().metrics(recipe)
 
     def figures(self, results):
@@ -102,8 +102,11 @@ class NonAutoregressiveTranslation(Translation):
 
 
 def masked(ids, seed):
-    """Ids [B, T] of which some are bos, and which, boolean [B, T]: of N tokens a number that is
-    drawn from 1 ... N (Ghazvininejad et al. 2019, section 3.1); `seed` are integers [2]."""
+    """Replaces some of the ids [B, T] by bos; returns them and which were replaced, boolean [B, T].
+
+    Of the N tokens of a row, a random number from 1 to N is hidden (Ghazvininejad et al. 2019,
+    section 3.1). `seed` is integers [2].
+    """
     real = ids != PAD
     seed = tf.cast(tf.convert_to_tensor(seed), tf.int64)
     count = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)
@@ -113,24 +116,23 @@ def masked(ids, seed):
 
 
 def drawn(real, count, seed):
-    """Of the places that are `real`, boolean [B, T], so many in each row, int32 [B], by chance;
-    `seed` are integers [2]."""
+    """Chooses `count` positions, int32 [B], at random in each row among those that are `real`,
+    boolean [B, T]; `seed` is integers [2]."""
     order = tf.where(real, tf.random.stateless_uniform(tf.shape(real), seed), 2.0)
     rank = tf.argsort(tf.argsort(order, axis=1), axis=1)
     return real & (rank < count[:, None])
 
 
 def glanced(model, inputs, labels, seed, share):
-    """A batch of mask-predict by glancing (Qian et al. 2021, "Glancing Transformer for
+    """A mask-predict batch for glancing training (Qian et al. 2021, "Glancing Transformer for
     Non-Autoregressive Neural Machine Translation", section 3.1).
 
-    The model writes all tokens at once; of d that it gets wrong, `share` d tokens of the target,
-    drawn by chance, are shown, and the others are to be learned: the better it writes, the less it
-    is shown.
+    The model predicts all tokens in parallel. If d tokens are wrong, `share` d random tokens of the
+    target are shown to it, and it learns the others. So a better model is shown fewer tokens.
 
     Args:
         model: a `NonAutoregressive` model.
-        inputs, labels: a batch as `example` gives it, whichever tokens it hides.
+        inputs, labels: a batch from `example`, whatever tokens it hides.
         seed: integers [2].
         share: lambda, in (0, 1].
 
@@ -149,9 +151,12 @@ def glanced(model, inputs, labels, seed, share):
 
 
 def length_ids(source_ids, target_ids, most):
-    """How many tokens a target has more than its source, as the ids that a `NonAutoregressive`
-    model scores, [B, 1]: 1 means `most` less, 2 most + 1 as many more; padding for a row without
-    tokens."""
+    """The difference between the lengths of target and source as a class id of a
+    `NonAutoregressive` model, [B, 1].
+
+    1 means `most` tokens fewer than the source, 2 most + 1 means `most` more. A row without tokens
+    has padding.
+    """
     sizes = [
         tf.math.count_nonzero(ids, axis=1, keepdims=True, dtype=tf.int32)
         for ids in (source_ids, target_ids)
@@ -161,8 +166,8 @@ def length_ids(source_ids, target_ids, most):
 
 
 def filled_up(source_ids, labels, places):
-    """Labels [B, T] without eos as [B, k S]: eos after them, up to `places` for each token of the
-    source; what is longer is cut."""
+    """Fills labels [B, T] without eos to [B, k S]: with eos, up to `places` for each source token.
+    Longer labels are cut."""
     most = places * tf.math.count_nonzero(source_ids, axis=1, keepdims=True, dtype=tf.int32)
     size = places * tf.shape(source_ids)[1]
     labels = tf.pad(labels, [[0, 0], [0, tf.maximum(size - tf.shape(labels)[1], 0)]])[:, :size]

@@ -1,5 +1,5 @@
-"""What the tasks of plain text have in common: texts joined to full rows, of which the perplexity
-decides."""
+"""The common base of tasks on plain text: texts are joined into full rows, and the perplexity
+decides which model is best."""
 
 import math
 
@@ -11,17 +11,17 @@ from training.tasks.task import Task, one_stack_sizes, require_defaults, source_
 
 
 class PlainTextTask(Task):
-    """A task of plain text; the lower perplexity is the better model.
+    """A task on plain text; the model with the lowest perplexity is the best.
 
     Attributes:
-        configuration_class: of its model.
-        unused: the settings that say nothing to it.
+        configuration_class: the configuration class of its model.
+        unused: the settings without a meaning for the task.
     """
 
     figure, figure_name, figure_most = "val_perplexity", "perplexity", math.inf
     by_metrics, unit = True, "text"
     corpus, write_corpus = JoinedCorpus, staticmethod(JoinedCorpus.write)
-    # Of two sides, or that draw segmentations.
+    # Settings that need a source and a target, or sample segmentations.
     unused = ("both_ways", "new_pieces", "subword_sampling", "shared_vocabulary")
     configuration_class = None
 

@@ -1,4 +1,4 @@
-"""Translation by a recurrent encoder-decoder, to compare the Transformer with."""
+"""Translation with a recurrent encoder-decoder, for comparison with the Transformer."""
 
 from tfformer.config import RecurrentConfig
 from tfformer.models import RECURRENT
@@ -11,7 +11,7 @@ class RecurrentTranslation(Translation):
     family, configuration_class = RECURRENT, RecurrentConfig
     description = "A recurrent encoder-decoder with attention (Bahdanau et al. 2015)"
     known_methods, exported = ("objective", "teacher_weight"), False
-    # A recurrence reads padded rows, one position after the other.
+    # A recurrent layer reads padded rows, one position after another.
     without_padding = None
 
     def served(self, model, tokenizer, search):

@@ -1,5 +1,5 @@
-"""Extractive question answering: an answer is a span of its text; the better F1 of words is the
-better model."""
+"""Extractive question answering: an answer is a span of its text; the F1 of words selects the
+best model."""
 
 import itertools
 import re
@@ -20,29 +20,29 @@ from training.tasks.task import source_tokenizer
 
 
 class Questions(Reading):
-    """A question and its text are one row of ids; what is learned are two places in it."""
+    """A question and its text are one row of ids; the labels are two positions in it."""
 
     def encode_source(self, texts):
         ids = self.read(texts).ids
         return tf.RaggedTensor.from_tensor(ids, padding=0)
 
     def read(self, texts):
-        """string [B], a question and a text with a tab between, as `QuestionIds`."""
+        """Converts string [B], each a question, a tab and a text, to `QuestionIds`."""
         sides = map(whole_characters, split_at_tab(texts))
         return encode_question(self.source, *sides, self.longest)
 
     def encode_target(self, texts):
-        """The two places that a target begins with: int32 [B, (2)]."""
+        """The two positions at the beginning of each target: int32 [B, (2)]."""
         places = tf.strings.split(tf.strings.split(texts, "\t")[:, :1].flat_values)
         return places.with_flat_values(tf.strings.to_number(places.flat_values, tf.int32))
 
     def example(self, source, target, padded, seed=(0, 0)):
-        """The labels are [B, 2]: the places of the answer's first token and of its last."""
+        """The labels are [B, 2]: the positions of the answer's first and last token."""
         return {"ids": padded(source)}, padded(target, 2)
 
     def places(self, pairs):
-        """The place of the first and of the last token of each answer in its row, or None where
-        the text is cut before its end."""
+        """Yields the positions of the first and last token of each answer in its row, or None if
+        the text is cut before the answer ends."""
         read = self.read(tf.constant([pair.source for pair in pairs]))
         rows = zip(pairs, read.first.numpy(), read.starts, read.ends, strict=True)
         for pair, first, starts, ends in rows:
@@ -75,7 +75,7 @@ class SpanReading(LabelledTask):
         return [line.strip()]
 
     def cleaned(self, pairs, report, model):
-        """A pair is a question, its text, and as its group the answer. The answer must stand in
+        """A pair is a question and its text, with the answer as its group. The answer must be in
         the text."""
         for question, text, answer, _ in pairs:
             question, text, answer = (re.sub("[\x00-\x1f\x7f-\x9f]", " ", one).strip()
@@ -95,7 +95,7 @@ class SpanReading(LabelledTask):
         return None
 
     def write_corpus(self, folder, pairs, tokenizer, max_tokens, report, split="train"):
-        """Writes the pairs, each with the places of its answer; of those that are cut, none."""
+        """Writes the pairs, each with the positions of its answer; drops pairs that are cut."""
         reading, pairs = self.reading(tokenizer, max_tokens), iter(pairs)
 
         def with_places():
@@ -135,7 +135,7 @@ class SpanReading(LabelledTask):
         return SpanAnswers(model, tokenizer, **search)
 
     def asked(self, corpus, tokenizer):
-        """The answers, without their places."""
+        """The answers, without their positions."""
         sources, targets = super().asked(corpus, tokenizer)
         return sources, [target.partition("\t")[2] for target in targets]
 
@@ -156,6 +156,6 @@ class SpanReading(LabelledTask):
 
 
 def place_of(answer, text):
-    """Where an answer stands in its text: first as a whole word, else anywhere."""
+    """The position of an answer in its text: first as a whole word, otherwise anywhere."""
     inside = re.search(rf"(?<!\w){re.escape(answer)}(?!\w)", text)
     return inside.start() if inside else text.index(answer)

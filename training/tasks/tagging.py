@@ -1,5 +1,4 @@
-"""Tagging: each word of a text has a label; the better macro F1 over all words is the better
-model."""
+"""Tagging: each word of a text has a label; macro F1 over all words selects the best model."""
 
 import re
 
@@ -17,16 +16,16 @@ from training.tasks.labelled import (
     numbers,
 )
 
-# Added to the id of the first piece of each word, from where a corpus is read to where a batch is
-# made: over all ids.
+# Marks the first piece of each word: added to its id when a corpus is read, until a batch is built.
+# It is higher than all ids.
 FIRST = 1 << 24
 
 
 class TaggedTexts(Reading):
-    """Each word is encoded alone, and its label stands at its first piece."""
+    """Encodes each word separately; a word's label belongs to its first piece."""
 
     def encode_source(self, texts):
-        """The ids, of which the first of each word are `FIRST` higher."""
+        """The ids; the first id of each word is `FIRST` higher."""
         ids, places = encode_words(self.source, words_of(texts))
         starts = tf.repeat(ids.row_starts(), places.row_lengths())
         firsts = starts + tf.cast(places.flat_values, starts.dtype)
@@ -63,7 +62,7 @@ class Tagging(LabelledTask):
         return re.sub(CONTROLS, " ", line).split()
 
     def may_be(self, labels, pair, report):
-        """A label for each word."""
+        """Requires one label for each word."""
         count = len([*filter(None, re.sub(CONTROLS, " ", pair.source).split(" "))])
         if labels and len(labels) != count:
             report.unmatched += 1
@@ -82,7 +81,7 @@ class Tagging(LabelledTask):
         return TextTagger(model, tokenizer, **search)
 
     def judged(self, served, pairs, batch_size):
-        """Word by word; of a word behind the limit nothing is predicted."""
+        """Scores word by word; a word after the length limit has no prediction."""
         found = served.outputs([pair.source for pair in pairs], batch_size)
         true = [pair.target.split("\t") for pair in pairs]
         predicted = [

@@ -1,4 +1,4 @@
-"""What a training has to know of its task, and of nothing else that is particular to it."""
+"""The interface of a task: everything in a training that is specific to its task."""
 
 import abc
 import copy
@@ -17,194 +17,197 @@ from training.methods.method import METHODS, Methods
 
 
 class Task(abc.ABC):
-    """A task: what is learned, by which model, and which of two results is better.
+    """A task defines what is learned, with which model, and which of two results is better.
 
-    A corpus has two sides, source and target, texts both; what the target is, the task says (of
-    plain texts, nothing). A subclass has the attributes and the abstract methods.
+    A corpus has a source and a target, both texts. The task defines the meaning of the target (for
+    plain text, there is none). A subclass sets the attributes and implements the abstract methods.
 
     Attributes:
-        family: the name in `tfformer.models.FAMILIES` of the model that is trained.
-        figure: what decides which model is published, by its name in `log.csv`: "val_...".
-        figure_name, figure_how: that figure in words, and of what search or decision it is.
-        figure_most: its largest value.
+        family: the name of the trained model in `tfformer.models.FAMILIES`.
+        figure: the figure that decides which model is published, by its name in `log.csv`:
+            "val_...".
+        figure_name, figure_how: that figure in words, and the search or decision behind it.
+        figure_most: its maximum value.
         pipeline_tag: of the Hugging Face Hub, for the model card.
-        description: what the model is, a sentence for the model card.
-        columns: {name: (title, format)} of the deciding figure, and of others of a validation
-            that the card's table has.
-        parts: those of the model's `parts` that `--freeze` may name, though not all of them.
-        unit: what a corpus has many of.
-        searched: the options of `tfformer.search.options` that a run is served with.
-        class_weights: what `Recipe.class_weights` may be.
-        known_methods: those of `training.methods.method.METHODS` that it has.
-        taught: whether it can learn beside `--teachers`.
-        config: the configuration of the model that it is for, see `of`; None of a table's.
+        description: a sentence about the model, for the model card.
+        columns: {name: (title, format)} of the deciding figure, and of other validation figures in
+            the card's table.
+        parts: the model's `parts` that `--freeze` may name, but not all of them together.
+        unit: a word for one item of the corpus.
+        searched: the options of `tfformer.search.options` that apply when a run is served.
+        class_weights: the allowed values of `Recipe.class_weights`.
+        known_methods: the methods of `training.methods.method.METHODS` that it supports.
+        taught: whether it supports `--teachers`.
+        config: the configuration of its model, see `of`; None for the tasks in `TASKS`.
     """
 
     parts, unit, searched, class_weights, config = (), "pair", (), ("none",), None
     known_methods, taught = (), False
-    # Whether what serves its model can be exported.
+    # Whether the service of its model can be exported.
     exported = True
 
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
     figure_most = 1.0
     columns: Mapping = {}
 
-    # What is prepared.
+    # Preparation.
 
-    # How its corpus lies on the disk: a class, and a function of its folder, pairs, tokenizer,
-    # `max_tokens`, a `CorpusReport` and the split's name that writes one.
+    # The format of its corpus on disk: a class that reads it, and a function that writes it. The
+    # function takes a folder, pairs, tokenizer, `max_tokens`, a `CorpusReport` and the split's
+    # name.
     corpus, write_corpus = Corpus, staticmethod(write_corpus)
 
     def clean(self, pairs, report, recipe):
-        """Yields the pairs that are fit to be learned from, and counts in `report` all others."""
+        """Yields the pairs that are usable for training, and counts all others in `report`."""
         limits = recipe.max_characters, recipe.max_length_ratio
         return clean_pairs(pairs, report, max_characters=limits[0], max_length_ratio=limits[1])
 
     def batches(self, corpus, tokenizer, batch_tokens, max_tokens, **options):
-        """The `Batches` of a corpus, or what has their methods."""
+        """The `Batches` of a corpus, or an object with the same methods."""
         return Batches(self, corpus, tokenizer, batch_tokens, **options)
 
     @abc.abstractmethod
     def vocabulary(self, sources, targets, recipe):
-        """The `Tokenizer` of both sides.
+        """The `Tokenizer` of source and target.
 
         Args:
-            sources, targets: the texts of the corpus, each to be gone through once.
+            sources, targets: the texts of the corpus; each can be iterated once.
             recipe: a `Recipe`.
         """
 
     def label_table(self, targets):
-        """The target's side of the tokenizer, of targets that are labels; None where they are
-        texts. `targets` are those of the corpus."""
+        """The target side of the tokenizer if targets are labels, or None if they are texts.
+        `targets` are those of the corpus."""
         return None
 
     @abc.abstractmethod
     def configuration(self, recipe, source_size, target_size=None, shared=True):
-        """The configuration of the model that a recipe asks for.
+        """The configuration of the model that a recipe requests.
 
         Args:
             recipe: a `Recipe`.
-            source_size, target_size: ids of both sides. Of the target by default as many.
-            shared: whether both sides have one vocabulary.
+            source_size, target_size: number of ids of source and target; the target's default is
+                the source's.
+            shared: whether source and target share one vocabulary.
 
         Raises:
             ValueError: there is no such model.
         """
 
-    # What a step is made of.
+    # The training step.
 
     def of(self, config):
-        """The task as the model of this configuration learns it."""
+        """A copy of the task for a model with this configuration."""
         task = copy.copy(self)
         task.config = config
         return task
 
     @abc.abstractmethod
     def example(self, source, target, padded, seed=(0, 0)):
-        """A batch as the model and its loss take it.
+        """A batch in the form of the model's inputs and the loss's labels.
 
         Args:
             source, target: RaggedTensors of ids [B, (S)] and [B, (T)], each row ending with eos.
-            padded: a function of such a tensor, that gives ids [B, S] with padding (id 0) after
-                them, and rows of padding where a batch is not full. `padded(ids, columns)` gives
+            padded: a function that converts such a tensor to ids [B, S], with padding (id 0) after
+                them and rows of padding if a batch is not full. `padded(ids, columns)` returns
                 [B, columns].
-            seed: integers [2], of what is drawn: of each batch others.
+            seed: integers [2] for random choices, different for each batch.
 
         Returns:
             (inputs, labels): ids by the name of the model's input, and the ids [B, ...] to learn;
-            what is padding there counts nothing.
+            padding in the labels is ignored.
         """
 
     def uniform(self, rows, columns, token):
-        """A batch whose texts are this token alone: for a step that teaches nothing."""
+        """A batch whose texts have only this token, for a step that is not for learning."""
         ids = tf.RaggedTensor.from_tensor(tf.fill([rows, columns], token))
         return self.example(
             ids, ids, lambda ids, columns=columns: ids.to_tensor(PAD, shape=[rows, columns])
         )
 
-    # A function of (inputs, labels, passes) that gives them with padding left out, as
-    # `tfformer.layers.rows.without_padding` does; None: the model takes them padded alone.
+    # A function of (inputs, labels, passes) that returns them without padding, such as
+    # `tfformer.layers.rows.without_padding`; None if the model only takes padded inputs.
     without_padding = None
 
     def require_methods(self, recipe):
-        """Raises a ValueError if the recipe asks for a training method that the task, or the model
-        of its configuration, does not know."""
+        """Raises a ValueError if the recipe uses a training method that the task, or the model of
+        its configuration, does not support."""
         require_defaults(self, recipe, [name for name in METHODS if name not in self.known_methods])
 
     def methods(self, recipe, steps=1, tokenizer=None):
-        """The `Methods` of a training of so many steps."""
+        """The `Methods` of a training of `steps` steps."""
         return Methods()
 
     @abc.abstractmethod
     def loss(self, recipe, corpus=None):
-        """A Keras loss whose `call` gives the loss of each label; `corpus` is that of training.
+        """A Keras loss whose `call` returns the loss of each label; `corpus` is that of training.
 
         Its attribute `r_drop` is the weight of R-Drop, which the training sets.
         """
 
     @abc.abstractmethod
     def metrics(self, recipe):
-        """Keras metrics, "accuracy" and "perplexity" among them, whose variables are sums."""
+        """Keras metrics whose variables are sums; "accuracy" and "perplexity" are among them."""
 
     def figures(self, results):
-        """The "loss" in nats a label and "accuracy", of the results of the metrics by name.
+        """The "loss" in nats per label and "accuracy", from the metrics' results by name.
 
-        The loss is the mean over all labels, without smoothing: Keras's own running loss weighs a
-        batch by its rows, of which short texts have more.
+        The loss is the mean over all labels, without smoothing. Keras's own running loss weights a
+        batch by its number of rows, which is higher for short texts.
         """
         return {"loss": math.log(results["perplexity"]), "accuracy": results["accuracy"]}
 
-    # What is validated and published.
+    # Validation and publication.
 
     @abc.abstractmethod
     def search(self, recipe):
-        """How the model is served: keyword arguments, in `config.json` of the run."""
+        """Keyword arguments of the model's service, stored in `config.json` of the run."""
 
     @abc.abstractmethod
     def served(self, model, tokenizer, search):
-        """What serves the model as it is at each moment."""
+        """The service of the model, which always uses its current weights."""
 
-    # Whether the deciding figure is one of the metrics, and not a score of what is served.
+    # Whether the deciding figure is one of the metrics instead of a score of the served model.
     by_metrics = False
 
     def score(self, served, sources, references):
-        """(the deciding figure, how it was computed) of what is served."""
-        # Not abstract: a task `by_metrics` has no such figure, and is never asked for one.
+        """(the deciding figure, how it was computed) for the served model."""
+        # Not abstract: for a task `by_metrics` it is never called.
         raise NotImplementedError(f"{type(self).__name__} is chosen by its metrics")
 
     def asked(self, corpus, tokenizer):
-        """What a validation asks of what is served, and what it should answer: lists of texts."""
+        """The requests of a validation and the expected answers: two lists of texts."""
         return [[text.decode() for text in side] for side in corpus.texts(slice(None))]
 
     def shown(self, served, sources):
-        """What is shown of these texts at each validation: a text for each, or nothing."""
+        """The outputs for these texts that each validation shows: one for each text, or none."""
         return []
 
     def validation(self, results, score, corpus):
-        """The figures of a validation for `log.csv`: of the metrics' results and the score."""
+        """The figures of a validation for `log.csv`, from the metrics' results and the score."""
         found = self.figures(results) | {"perplexity": results["perplexity"]}
         found = {f"val_{name}": value for name, value in found.items()}
         return found if self.by_metrics else found | {self.figure: score}
 
     def better(self, score, than):
-        """Whether the first of two scores is the better one."""
+        """Whether the score is better than the other, `than`."""
         return score > than
 
     def sentence(self, figures):
-        """The figures of a validation in a line."""
+        """The figures of a validation in one line."""
         shown = {**self.columns, "val_perplexity": ("perplexity", "{:.2f}")}
         shown = [f"{title} {form.format(figures[name])}" for name, (title, form) in shown.items()]
         return ", ".join([f"loss {figures['val_loss']:.3f}", *shown])
 
-    # What a run is described by, from its files alone.
+    # The description of a run, from its files alone.
 
     @abc.abstractmethod
     def sizes(self, config, settings):
-        """Yields (what, words) of the model that `config.json` describes, for its card."""
+        """Yields (what, words) about the model in `config.json`, for its card."""
 
     @abc.abstractmethod
     def chosen(self, config, history):
-        """The measures by which the published model was chosen; {} if that is not known.
+        """The measures that selected the published model; {} if they are not known.
 
         Args:
             config: `config.json` of the run.
@@ -217,10 +220,10 @@ class Task(abc.ABC):
 
         Args:
             run: the run directory, quoted for a shell.
-            text: an example of a source, quoted too.
+            text: an example of a source, also quoted.
         """
 
-    # What follows is the same for all.
+    # The same for all tasks.
 
     def figure_words(self, score=None):
         """The deciding figure in words: "BLEU (greedy)"; with a score, "BLEU 37.92 (greedy)"."""
@@ -232,7 +235,7 @@ class Task(abc.ABC):
         return " ".join(words)
 
     def best(self, scores):
-        """The number of the best of these scores, of equal ones the first."""
+        """The index of the best of these scores; of equal ones, the first."""
         found = 0
         for number, score in enumerate(scores):
             if self.better(score, scores[found]):
@@ -240,16 +243,16 @@ class Task(abc.ABC):
         return found
 
     def read_configuration(self, fields):
-        """The configuration of fields by name. Raises ValueError or TypeError."""
+        """The configuration with these fields. Raises ValueError or TypeError."""
         return FAMILIES[self.family].read_configuration(fields)
 
 
-# Characters of what SentencePiece learns from at once: it leaves out what has over 16 KB.
+# Characters in a text for SentencePiece's training: it leaves out texts over 16 KB.
 LEARNED = 4096
 
 
 def source_tokenizer(texts, recipe):
-    """The `Tokenizer` that a recipe learns from texts of any length, one for both sides."""
+    """The `Tokenizer` that a recipe learns from texts of any length, for source and target."""
     from tfformer.text.tokenizer import Tokenizer
 
     pieces = (
@@ -264,7 +267,7 @@ def source_tokenizer(texts, recipe):
 
 
 def one_stack_sizes(model, settings):
-    """What `Task.sizes` yields of every model of one stack, of the fields of its configuration."""
+    """The result of `Task.sizes` for a model of one stack, from its configuration fields."""
     kind = f"SentencePiece {settings.get('vocabulary_kind', '')}".strip()
     yield "layers", str(model["num_layers"])
     yield "d_model, heads, d_ff", f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}"
@@ -272,8 +275,11 @@ def one_stack_sizes(model, settings):
 
 
 def require_defaults(task, recipe, names, why=None):
-    """Raises a ValueError unless these settings of a recipe, which say nothing to the task, are
-    what they are by default; `why` they say nothing, in words. Default: the task's family."""
+    """Raises a ValueError unless these settings of a recipe have their defaults.
+
+    The settings have no meaning for the task; `why` gives the reason in words. Default: the task's
+    family.
+    """
     defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
     for name in names:
         if (value := getattr(recipe, name)) != defaults[name]:

@@ -1,17 +1,17 @@
-"""Many texts through a translator, with a bar that says how far it is."""
+"""Translates many texts with a progress bar."""
 
 from training.terminal.bar import Bar
 
 
 def translations_of(translator, texts, batch_size, greedy=False, title="translating"):
-    """What `translator.translate` gives, in the same batches: texts of like length together.
+    """The translations of `translator.translate`, in batches of texts of similar length.
 
     Args:
         translator: a `Translator`.
         texts: a list of strings.
-        batch_size: texts at once.
-        greedy: greedy search in place of the translator's own. Default False.
-        title: of the bar.
+        batch_size: texts in a batch.
+        greedy: greedy search instead of the translator's own. Default False.
+        title: the title of the bar.
     """
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
     found = [""] * len(texts)

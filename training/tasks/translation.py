@@ -1,4 +1,4 @@
-"""Translation: a text into a text, by an encoder-decoder; the better BLEU is the better model."""
+"""Translation from text to text with an encoder-decoder; BLEU selects the best model."""
 
 import tensorflow as tf
 
@@ -16,7 +16,7 @@ from training.methods.scheduled_sampling import REPLACED, ScheduledSampling
 from training.tasks.task import Task, require_defaults
 from training.tasks.translating import translations_of
 
-# Texts that are translated at once.
+# Texts in a batch of translations.
 BATCH = 128
 # The losses by the name of `Recipe.objective`.
 LOSSES = {
@@ -58,7 +58,7 @@ class Translation(Task):
     def configuration(self, recipe, source_size, target_size=None, shared=True):
         changes = dict(recipe.model_changes)
         if not shared:
-            # Two vocabularies have no matrix in common.
+            # Two vocabularies cannot share a matrix.
             changes.setdefault("tie_embeddings", "target")
         try:
             config = self.configuration_class.preset(
@@ -124,11 +124,11 @@ class Translation(Task):
         if recipe.reward != "none":
             known = recipe.reward_samples, tokenizer, recipe.max_tokens
             first_pass, notes = Reward(recipe.reward, *known), (REWARD,)
-        # With dropout, it would not be the probability by which a candidate was drawn.
+        # With dropout, the probability would differ from the one that a candidate was sampled with.
         return Methods(first_pass, penalty, notes, as_served=recipe.reward != "none")
 
     def loss(self, recipe, corpus=None):
-        # A candidate is learned, or unlearned, by its own probability.
+        # The loss of a candidate is its own probability, without smoothing.
         smoothing = recipe.smoothing if recipe.reward == "none" else 0.0
         return LOSSES[recipe.objective](smoothing)
 
@@ -150,7 +150,7 @@ class Translation(Task):
         return Translator(model, tokenizer, **search)
 
     def score(self, served, sources, references):
-        """BLEU by greedy search, and sacreBLEU's signature of it."""
+        """BLEU by greedy search, and its sacreBLEU signature."""
         from training.metrics.bleu import bleu
 
         return bleu(translations_of(served, sources, BATCH, True, "validation"), references)
@@ -190,7 +190,7 @@ class Translation(Task):
         yield f"python -m training.evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
 
 
-# Settings that say nothing without another one.
+# Settings that have no meaning without another one.
 SECOND_TO = {
     "scheduled_sampling": [
         "scheduled_sampling_decay",
@@ -203,5 +203,5 @@ SECOND_TO = {
 
 
 def _asks(recipe, name):
-    """Whether a recipe asks for a method."""
+    """Whether a recipe uses a method."""
     return getattr(recipe, name) not in (0, "none")

@@ -1,1 +1,1 @@
-"""The training itself: set-up, `fit`, validation, checkpoints, resume."""
+"""Runs a training: set-up, `fit`, validation, checkpoints, resume."""

@@ -1,8 +1,8 @@
-"""Checkpoints: all that a training is at one moment, in one file, whole or not at all.
+"""Checkpoints: the complete state of a training in one file, which is either complete or absent.
 
-Beside the weights that is the state of the optimizer, of every random generator (dropout), of the
-metrics, and the place in the data. A run that is killed and resumed from here ends with the very
-weights of one that was not.
+The state is the weights, the optimizer, every random generator (dropout), the metrics, and the
+position in the data. A run that is killed and resumed from a checkpoint ends with the same weights
+as a run that was not killed.
 """
 
 import json
@@ -14,7 +14,7 @@ from tfformer.files import RunError, pack, read_arrays, read_bytes, unpack, writ
 
 
 class NotFinite(ValueError):
-    """The weights hold a NaN or an infinity."""
+    """The weights contain a NaN or an infinity."""
 
 
 def _groups(model):
@@ -26,16 +26,18 @@ def _groups(model):
 
 
 def save(path, model, progress, write=True):
-    """Writes the whole state of a compiled model, and `progress`, anything JSON.
+    """Writes the complete state of a compiled model, and `progress`, any JSON value.
 
     Args:
-        path, model, progress: what and where.
+        path: the file.
+        model: the compiled model.
+        progress: any JSON value.
         write: False in a worker that is not the chief. Metrics are sums over all workers, so all
-            have to read them together.
+            workers must read them together.
 
     Raises:
         NotFinite: nothing is written.
-        OSError: what was at `path` before is still there.
+        OSError: the old file at `path`, if any, is unchanged.
     """
     arrays = {}
     for group, variables in _groups(model).items():
@@ -50,10 +52,10 @@ def save(path, model, progress, write=True):
 
 
 def restore(path, model):
-    """Puts a saved state back into a compiled and built model; returns `progress`.
+    """Restores a saved state into a compiled and built model; returns `progress`.
 
     Raises:
-        RunError: the file is damaged, or of another model.
+        RunError: the file is damaged, or belongs to another model.
     """
     path = Path(path)
     try:
@@ -74,11 +76,11 @@ def restore(path, model):
 
 
 class EpochWeights:
-    """The weights after each of the last epochs, to average.
+    """The weights after each of the last epochs, for averaging.
 
     Args:
-        folder: where they lie, `epoch-7.npz` those after epoch 7.
-        most: how many are kept.
+        folder: their folder; `epoch-7.npz` has those after epoch 7.
+        most: the number of files that are kept.
     """
 
     def __init__(self, folder, most):
@@ -88,7 +90,7 @@ class EpochWeights:
         return self.folder / f"epoch-{epoch}.npz"
 
     def write(self, epoch, weights):
-        """Writes those after this epoch, arrays by name, and removes what is too old."""
+        """Writes the weights after this epoch, arrays by name, and removes old files."""
         write_atomically(self._file(epoch), pack(weights))
         for path in self.folder.glob("epoch-*.npz"):
             number = path.stem.removeprefix("epoch-")
@@ -96,7 +98,7 @@ class EpochWeights:
                 path.unlink(missing_ok=True)
 
     def epochs(self, last):
-        """Of the epochs up to this one, those that there are."""
+        """The epochs up to this one whose weights are stored."""
         epochs = range(max(1, last - self.most + 1), last + 1)
         return [epoch for epoch in epochs if self._file(epoch).exists()]
 
@@ -106,8 +108,8 @@ class EpochWeights:
 
 
 def average(models):
-    """The mean of the weights of models, an iterable of arrays by name, of which it holds one at a
-    time."""
+    """The mean of the weights of several models, given as an iterable of arrays by name. Only one
+    model is in memory at a time."""
     total, count = {}, 0
     for weights in models:
         count += 1

@@ -1,10 +1,10 @@
-"""The training itself: a plain `compile` and `fit`, epoch by epoch, that can be killed anywhere.
+"""Trains a model: a plain `compile` and `fit` for each epoch, which can be killed at any point.
 
-A run directory of a training holds, beside what `tfformer.run` describes (the best model):
+Besides the best model, which `tfformer.run` describes, the run directory of a training has:
 
-    prepared/                 settings, tokenizer and corpus: made once, there whole or not at all
-    checkpoints/last.npz      the whole state, to go on from
-    checkpoints/epoch-7.npz   the weights after an epoch, to average
+    prepared/                 settings, tokenizer and corpus: prepared once, complete or absent
+    checkpoints/last.npz      the complete state for resume
+    checkpoints/epoch-7.npz   the weights after an epoch, for averaging
     log.csv, curve.png, tensorboard/
     sessions.json             when, where and for how long it trained
     README.md                 the model card
@@ -36,7 +36,7 @@ from training.trainer.setup import Setup, make_folders, take_devices
 from training.trainer.state import Keeper, State
 
 CURVE = "curve.png"
-# What a training writes while it is alone in its run directory; an evaluation may write others.
+# The files of a run directory that only a training writes; an evaluation may write others.
 WRITTEN = (
     "checkpoints/*",
     f"{PREPARED}/*",
@@ -54,23 +54,23 @@ class Training:
     """A training in a run directory.
 
     Args:
-        directory: the run directory. A new one is prepared from the recipe; one that was begun
-            goes on with what it has prepared.
-        recipe: a `Recipe`. Of a run that goes on, only the settings are used.
-        data: the folder that the recipe's corpus is read from, if it needs one.
-        runs: other runs that it takes something from, see `training.preparation.inherited`.
-            Default: none; it begins with random weights.
+        directory: the run directory. A new one is prepared from the recipe; an existing run is
+            resumed with its prepared files.
+        recipe: a `Recipe`. If a run is resumed, only the settings are used.
+        data: the folder of the recipe's corpus, if it needs one.
+        runs: other runs that the training takes something from, see
+            `training.preparation.inherited`. Default: none; the initial weights are random.
 
     Attributes:
         setup: a `Setup`: the model, its batches, its validation.
-        state: a `State`: where it stands.
+        state: a `State`: the progress so far.
 
     Raises:
-        RunError, CorpusError: what is wrong with the directory or the corpus, before a step is
-            made.
-        WorkerError: the chief of several workers could not begin.
-        ValueError: Keras runs on another backend than TensorFlow, or the strategy needs what is
-            not here.
+        RunError, CorpusError: the directory or the corpus cannot be used; raised before the first
+            step.
+        WorkerError: the chief of several workers could not start.
+        ValueError: Keras runs on another backend than TensorFlow, or something that the strategy
+            needs is missing.
     """
 
     def __init__(self, directory, recipe, data=None, runs=NO_RUNS):
@@ -81,12 +81,12 @@ class Training:
             self.strategy.chief_first(
                 lambda: make_folders(self.directory, self.recipe, data, self.say, runs)
             )
-            # One seed for the initial weights and the generators of dropout: after a teacher, which
-            # has drawn some, and before there is a tokenizer. Seeding clears TensorFlow's kernels,
-            # and with them SentencePiece's models.
+            # One seed for the initial weights and the generators of dropout. It is set after a
+            # teacher has used random numbers, and before a tokenizer is created. Seeding clears
+            # TensorFlow's kernels, and with them SentencePiece's models.
             keras.utils.set_random_seed(recipe.seed)
             if self.recipe.choose:
-                # What is chosen from the corpus stands in what was prepared.
+                # The settings chosen from the corpus are in the prepared files.
                 stored = read_settings(self.directory, self.recipe)
                 self.recipe = dataclasses.replace(stored, choose=())
             self.setup = setup = Setup(self.directory, self.recipe, self.strategy, self.say)
@@ -100,13 +100,13 @@ class Training:
         )
 
     def largest_batch(self):
-        """Of a training with batch_tokens="auto": what it should be. It cannot train afterwards.
+        """The number of batch tokens for batch_tokens="auto". This object cannot train afterwards.
 
         Raises:
-            MemoryError: there is no room for any.
+            MemoryError: not even the smallest batch fits into memory.
         """
         least = self.recipe.max_tokens
-        # As in the last epoch: with R-Drop, if it is ever in use.
+        # As in the last epoch: with R-Drop if the training ever uses it.
         self._set_r_drop(self.recipe.epochs - 1)
         _, longest = self.batches.shape(self.batches.buckets[-1])
         step = training_step(self.model, self.task, longest, self.batches.passes)
@@ -116,22 +116,22 @@ class Training:
         return found
 
     def resume(self):
-        """Puts the last checkpoint back. A run that was killed before its first one starts.
+        """Restores the last checkpoint. A run that was killed before its first one starts anew.
 
         Raises:
             RunError: the checkpoint is damaged, missing, or not the same for all workers; or the
-                model that it has published is missing.
-            ValueError: the recipe has fewer epochs than the run has begun.
+                published model is missing.
+            ValueError: the recipe has fewer epochs than the run has started.
         """
         if self.state.last.exists():
             with self.strategy.together():
-                # The first step makes the variables of optimizer and metrics; without one, they
-                # are made here, from a batch that is not learned from.
+                # The first step would create the variables of optimizer and metrics. Here a
+                # batch that is not used for learning creates them.
                 with self.strategy.scope():
                     self.model.test_on_batch(*self.task.uniform(1, 2, PAD))
                 self.state.restore()
                 self.strategy.spread_dropout(self.model)
-        elif len(read_history(self.directory)) > 1:  # the first is logged before it is saved
+        elif len(read_history(self.directory)) > 1:  # the first epoch is logged before it is saved
             raise RunError(f"{self.state.last} is missing, to go on from: {LOG} has its epochs")
         config = self.directory / "config.json"
         if self.state.progress["best"] and not config.is_file():
@@ -149,14 +149,14 @@ class Training:
             )
 
     def run(self):
-        """Trains to the end of the recipe; leaves the best model in the run directory.
+        """Trains to the end of the recipe; the best model is then in the run directory.
 
         Returns:
-            The history, a dict an epoch.
+            The history, a dict for each epoch.
 
         Raises:
-            Interrupted: by SIGINT or SIGTERM, the state saved.
-            Diverged: naming the step; the last good checkpoint stays.
+            Interrupted: by SIGINT or SIGTERM; the state is saved.
+            Diverged: with the number of the step; the last good checkpoint stays.
         """
         recipe, state = self.recipe, self.state
         state.start()
@@ -178,7 +178,7 @@ class Training:
                 what += f", {len(labels):,} labels ({', '.join(shown)})"
             for line in plan.lines(recipe, what, len(self.batches), self.model.count_params()):
                 self.say(line)
-            # A half epoch is brought to its end, whatever the time.
+            # An epoch that has started is finished, whatever the time.
             while state.progress["epoch"] < recipe.epochs:
                 if not state.progress["batch"] and (why := self._why_stop()):
                     self.say(f"no further epoch: {why}")
@@ -196,13 +196,13 @@ class Training:
         return state.progress["history"]
 
     def _sweep(self):
-        """Removes what a training that was killed has left behind, of all files that it writes."""
+        """Removes temporary files of a killed training, for all files that a training writes."""
         if self.strategy.is_chief:
             for name in WRITTEN:
                 sweep(self.directory / name)
 
     def _session(self):
-        """What this session costs; None where another worker counts."""
+        """The `Session` that measures this session; None in a worker that is not the chief."""
         if not self.strategy.is_chief:
             return contextlib.nullcontext()
         strategy, dtype = self.strategy, self.model.dtype_policy.name
@@ -211,7 +211,7 @@ class Training:
         )
 
     def _why_stop(self):
-        """What has run out, patience or time; "" if nothing has."""
+        """The reason to stop, patience or time; "" if there is none."""
         since_best, patience = self.selection.since_best(), self.recipe.patience
         if since_best is None:
             return ""
@@ -226,19 +226,20 @@ class Training:
         return bool(minutes) and self.strategy.chiefs(self.state.clock()) > 60 * minutes
 
     def _set_r_drop(self, epoch):
-        """In its epochs every batch holds its rows twice, and the loss compares the two."""
+        """Switches R-Drop on or off: with it, a batch has its rows twice and the loss compares the
+        two copies."""
         recipe, loss = self.recipe, self.model.loss
         weight = recipe.r_drop if epoch >= recipe.r_drop_from else 0.0
         if weight == loss.r_drop:
             return
         loss.r_drop = weight
         self.batches.passes = self.model.passes = 2 if weight else 1
-        # The step was traced with the weight that was.
+        # The step was traced with the old weight.
         with self.strategy.scope():
             self.model.make_train_function(force=True)
 
     def _train_epoch(self):
-        """The rest of the epoch; what to log of it."""
+        """Trains the rest of the epoch; returns its row for the log."""
         recipe, progress, epoch = self.recipe, self.state.progress, self.state.progress["epoch"]
         self._set_r_drop(epoch)
         first, batches = progress["batch"], len(self.batches)
@@ -255,7 +256,7 @@ class Training:
         keeper = Keeper(self.state, self.signals, bar, recipe.checkpoint_steps)
         if first < batches:
             with bar.shown():
-                # The bar first: it refuses a NaN before the keeper could save it.
+                # The bar comes first: it stops at a NaN before the keeper could save it.
                 self.model.fit(
                     self.strategy.dataset(self.batches, epoch, first),
                     steps_per_epoch=batches - first,
@@ -265,12 +266,12 @@ class Training:
                     shuffle=False,
                     callbacks=[bar, keeper, self.forecast],
                 )
-            # Killed from here on, the run goes on with the validation.
+            # If it is killed after this point, the run resumes with the validation.
             self.state.save()
         return {"epoch": epoch + 1, "step": self.state.step(), **progress["fit"]}
 
     def _validate_last(self):
-        """Validates the last epoch, if it was not known to be the last when it ended."""
+        """Validates the last epoch if it was not yet known to be the last when it ended."""
         row = self.state.progress["history"][-1]
         if self.task.figure not in row:
             row.update(self.selection.validate(row["epoch"]))
@@ -278,7 +279,7 @@ class Training:
             self.state.save()
 
     def _finish_epoch(self, row):
-        """Logs the epoch, keeps its weights, and steps into the next."""
+        """Logs the epoch, stores its weights, and moves on to the next."""
         progress = self.state.progress
         row["seconds"] = round(self.state.clock(), 1)
         for name, value in row.items():
@@ -296,7 +297,7 @@ class Training:
         self.state.save()
 
     def _write_epoch(self, epoch):
-        """The curves so far, and the weights after the epoch, to average."""
+        """Writes the curves so far, and the weights after the epoch for averaging."""
         if not self.strategy.is_chief:
             return
         history = self.state.progress["history"]

@@ -1,11 +1,11 @@
-"""A training that is asked to stop: by SIGINT or SIGTERM, after the batch that is computed."""
+"""Stops a training on SIGINT or SIGTERM, after the current batch."""
 
 import contextlib
 import signal
 
 
 class Interrupted(Exception):
-    """A signal asked the training to stop; its state is saved."""
+    """A signal stopped the training; its state is saved."""
 
     def __init__(self, number):
         super().__init__(f"stopped by {signal.Signals(number).name}")
@@ -13,30 +13,30 @@ class Interrupted(Exception):
 
 
 class Signals:
-    """What this process was asked by a signal, and whether any worker was.
+    """Records the stop signal of this process, and checks whether any worker received one.
 
     Args:
         strategy: a `Strategy`.
 
     Attributes:
-        number: of the signal that came; None before.
+        number: the number of the received signal; None before.
     """
 
     def __init__(self, strategy):
         self.strategy, self.number = strategy, None
 
     def obey(self):
-        """Raises `Interrupted` if any worker was asked to stop. They wait for each other."""
+        """Raises `Interrupted` if any worker received a signal. Workers wait for each other."""
         if self.strategy.any(self.number):
             self.stop()
 
     def stop(self):
-        """Raises `Interrupted`: by this process's own signal, or by another worker's."""
+        """Raises `Interrupted` with this process's own signal, or for another worker's."""
         raise Interrupted(self.number or signal.SIGTERM)
 
     @contextlib.contextmanager
     def noted(self):
-        """Inside, SIGINT and SIGTERM are noted in `number`, and do nothing else."""
+        """A context in which SIGINT and SIGTERM are only recorded in `number`."""
 
         def note(number, frame):
             self.number = number

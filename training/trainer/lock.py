@@ -1,4 +1,4 @@
-"""One training at a time in a run directory."""
+"""Allows only one training at a time in a run directory."""
 
 import contextlib
 from pathlib import Path
@@ -12,20 +12,21 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def alone(directory, use="training"):
-    """Inside, no other process is inside with the same directory, whatever becomes of this one.
+    """A context that only one process can enter for a directory, even if processes are killed.
 
     Args:
-        directory: made if it is missing, and removed again if nothing was put into it.
-        use: what for, in a word, for the error.
+        directory: created if it is missing, and removed again if it stays empty.
+        use: a word for the purpose, used in the error.
 
     Raises:
-        OSError: another process is inside, the directory cannot be written, or its lock is a link.
+        OSError: another process has the lock, the directory cannot be written, or its lock is a
+            link.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     open_own = without_its_package("tfformer.files").open_own
     with open_own(directory / LOCK, "ab+", second_names=True) as file:
-        # The system's lock of an open file: a process that is killed gives it up.
+        # The system's lock on an open file: it is released when the process is killed.
         if not lock_descriptor(file.fileno(), blocking=False):
             raise OSError(f"{directory} is in {use} already")
         try:

@@ -1,22 +1,22 @@
-"""Which model a run directory has: that of the best epoch, or the mean of the last ones."""
+"""Selects the model of a run directory: that of the best epoch, or the mean of the last ones."""
 
 from tfformer import run
 from tfformer.files import write_json
 from training.report.card import update_card
 
-# Texts of the validation corpus that a run remembers.
+# Texts of the validation corpus that a run stores.
 EXAMPLES = 32
 
 
 class Selection:
-    """Measures the model of an epoch, and publishes the best that there was.
+    """Measures the model after an epoch and publishes the best one so far.
 
     Args:
         state: a `State`; its directory is the run's, its progress has the best so far.
         validation: a `Validation`.
         epoch_weights: the `EpochWeights` of the run.
         tokenizer: of the model.
-        search: keyword arguments of what serves it, for the run.
+        search: keyword arguments of the model's service, stored in the run.
     """
 
     def __init__(self, state, validation, epoch_weights, tokenizer, search):
@@ -24,7 +24,7 @@ class Selection:
         self.epoch_weights, self.tokenizer, self.search = epoch_weights, tokenizer, search
 
     def validate(self, epoch):
-        """The figures of the model after an epoch; publishes it if it is the best so far."""
+        """Returns the figures of the model after an epoch; publishes it if it is the best."""
         self.state.say(f"epoch {epoch}: validating ...")
         figures = self.validation.figures()
         for line in self.validation.shown():
@@ -35,17 +35,17 @@ class Selection:
         return figures
 
     def since_best(self):
-        """Validations after the best one; None if there was no validation."""
+        """The number of validations after the best one; None if there was no validation."""
         history = self.state.progress["history"]
         scores = [row[self.task.figure] for row in history if self.task.figure in row]
         return len(scores) - 1 - self.task.best(scores) if scores else None
 
     def average(self):
-        """Tries the mean of the last epochs' weights, and publishes it if it is better."""
+        """Evaluates the mean of the last epochs' weights, and publishes it if it is better."""
         progress, model, task = self.state.progress, self.state.model, self.task
         last = progress["epoch"]
         epochs = self.epoch_weights.epochs(last)
-        # A worker may see later what the chief has written.
+        # Another worker may see the chief's files later.
         if self.state.strategy.chiefs(len(epochs)) < 2 or progress.get("averaged") == last:
             return
         own = mean = run.model_weights(model)
@@ -66,7 +66,7 @@ class Selection:
         self.state.save()
 
     def update_search(self):
-        """A run that goes on with other settings of the search serves its model with these."""
+        """Stores changed search settings of a resumed run, so its model is served with them."""
         path = self.state.directory / "config.json"
         if self.state.strategy.is_chief and path.exists():
             config = run.read_config(path.parent)
@@ -74,7 +74,7 @@ class Selection:
                 write_json(path, config | {"search": self.search})
 
     def _publish(self, best, weights=None):
-        """The run directory, with a few texts that show what it is asked."""
+        """Writes the model to the run directory, with a few validation texts as examples."""
         state = self.state
         state.progress["best"] = best
         if not state.strategy.is_chief:

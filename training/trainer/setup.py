@@ -1,4 +1,4 @@
-"""What a training needs before its first step: devices, folders, corpus, model, validation."""
+"""Sets up a training before its first step: devices, folders, corpus, model, validation."""
 
 import dataclasses
 
@@ -24,14 +24,14 @@ from training.trainer.validation import Validation
 
 
 def take_devices(recipe):
-    """The recipe with its number of parts, the `Strategy`, and the console that the chief has.
+    """Returns the recipe with its number of parts, the `Strategy`, and the console, which only
+    prints in the chief.
 
-    To be called before TensorFlow computes anything: threads can be shared, and workers joined,
-    only then.
+    Call it before TensorFlow computes anything: only then can threads be shared and workers joined.
 
     Raises:
-        ValueError: Keras runs on another backend than TensorFlow, or the recipe needs what is not
-            here.
+        ValueError: Keras runs on another backend than TensorFlow, or something that the recipe
+            needs is missing.
     """
     if (backend := keras.backend.backend()) != "tensorflow":
         raise ValueError(
@@ -54,10 +54,10 @@ def take_devices(recipe):
 
 
 def make_folders(directory, recipe, data, say, runs):
-    """What one worker does for all: the folders of a run, with all that is prepared once.
+    """Creates the folders of a run and all prepared files; one worker does this for all.
 
     Raises:
-        RunError, CorpusError: what is wrong with the directory or the corpus.
+        RunError, CorpusError: the directory or the corpus cannot be used.
     """
     prepared, checkpoints = directory / PREPARED, directory / "checkpoints"
     if not prepared.is_dir():
@@ -73,21 +73,21 @@ def make_folders(directory, recipe, data, say, runs):
 
 
 class Setup:
-    """All that the first step needs, of a run whose folders are there.
+    """Everything that the first step needs, for a run whose folders exist.
 
     Args:
         directory: the run directory.
         recipe: a `Recipe`.
         strategy: a `Strategy`.
-        say: called with a line of what was decided here.
+        say: called with a line about each decision made here.
 
     Attributes:
         task: the recipe's `Task`.
-        taught: whether it learns beside teachers.
+        taught: whether it uses teachers.
         tokenizer: of the run.
         batches: those of the training corpus.
-        model: compiled, with the weights that it begins with.
-        search: how it is to be served.
+        model: compiled, with its initial weights.
+        search: keyword arguments of the model's service.
         validation: a `Validation`.
     """
 
@@ -112,8 +112,8 @@ class Setup:
         self.model = self._model(begun, say, read_teachers(prepared))
         strategy.spread_dropout(self.model)
         self.search = self.task.search(recipe)
-        # Validation takes no batch apart: there each of those that follow one another is a batch,
-        # and where no GPU compiles it, without its padding.
+        # Validation does not split a batch: the parts that training computes one after another are
+        # separate batches here. They are packed unless a GPU compiles the step.
         self.validation = Validation(
             self.task,
             val,
@@ -144,7 +144,7 @@ class Setup:
             recipe.max_tokens,
             seed=recipe.seed,
             parts=recipe.accumulate * recipe.cores,
-            # A compiled step wants few shapes; one in parts takes its rows apart before it packs.
+            # A compiled step needs few shapes; a step in parts splits its rows before it packs.
             packed=self._packs() and self._is_simple(),
             noise=noise,
             both_ways=recipe.both_ways,
@@ -171,19 +171,19 @@ class Setup:
             )
 
     def _is_simple(self):
-        """Whether one device computes a batch at once, in one pass, and has nobody to ask."""
+        """Whether one device computes a whole batch in one pass, without methods or teachers."""
         one = self.recipe.accumulate == self.recipe.cores == 1
         methods = self.task.methods(self.recipe, tokenizer=self.tokenizer)
         return self.strategy.is_none and one and not (any(methods) or self.taught)
 
     def _can_pack(self):
-        """Whether the task's model computes without padding."""
+        """Whether the task's model can compute without padding."""
         return self.task.without_padding is not None
 
     def _packs(self):
-        """Whether padding is left out: where no compiler wants few shapes.
+        """Whether padding is left out: only if no compiler needs few shapes.
 
-        Keras compiles by XLA what one GPU computes, and everything on a TPU.
+        Keras compiles with XLA on one GPU, and everything on a TPU.
         """
         alone_on_gpu = self._is_simple() and has_gpu()
         return self._can_pack() and self.recipe.strategy != "tpu" and not alone_on_gpu

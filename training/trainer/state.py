@@ -1,4 +1,4 @@
-"""Where a training stands: epoch, batch, clock and history, in memory and in a checkpoint."""
+"""The progress of a training: epoch, batch, clock and history, in memory and in a checkpoint."""
 
 import time
 
@@ -13,18 +13,18 @@ LAST = "last.npz"
 
 
 class State:
-    """The place that a training has come to, and its saves.
+    """The progress of a training, and its saves.
 
     Args:
         directory: the run directory.
         model: the compiled model.
         strategy: a `Strategy`: all workers save together, the chief writes.
-        say: called with what is wrong with the model card.
+        say: called with problems of the model card.
 
     Attributes:
-        progress: what a checkpoint has beside the variables: "epoch" and "batch", those that have
-            ended; "seconds"; "history", a dict an epoch; "best", the figure of the published model
-            and where it is from, or None; inside an epoch "fit", what that has come to.
+        progress: the part of a checkpoint besides the variables: "epoch" and "batch", the numbers
+            of finished ones; "seconds"; "history", a dict for each epoch; "best", the figure of the
+            published model and its origin, or None; inside an epoch "fit", the results so far.
         session: the `Session` that is recorded with each save, or None.
     """
 
@@ -36,26 +36,26 @@ class State:
         self.start()
 
     def start(self):
-        """From here on the clock goes on from where the last save has left it."""
+        """Continues the clock from the seconds in the last save."""
         self.started = time.monotonic() - self.progress["seconds"]
 
     def clock(self):
-        """Seconds of training, of all its sessions."""
+        """Seconds of training in all sessions."""
         return time.monotonic() - self.started
 
     def step(self):
-        """The updates that the weights have had."""
+        """The number of updates of the weights so far."""
         return int(np.asarray(self.model.optimizer.iterations))
 
     def restore(self):
-        """Puts the last checkpoint back. Raises RunError if it is damaged."""
+        """Restores the last checkpoint. Raises RunError if it is damaged."""
         self.progress = checkpoint.restore(self.last, self.model)
 
     def save(self):
-        """Writes the checkpoint, what the session has cost, and the model card.
+        """Writes the checkpoint, the record of the session, and the model card.
 
         Raises:
-            Diverged: a weight is not finite; the checkpoint that was there stays.
+            Diverged: a weight is not finite; the old checkpoint stays.
         """
         self.progress["seconds"] = self.clock()
         try:
@@ -68,19 +68,19 @@ class State:
 
 
 class Keeper(keras.callbacks.Callback):
-    """Inside an epoch: counts batches, saves now and then, and obeys signals.
+    """Counts batches inside an epoch, saves regularly, and stops on signals.
 
     Args:
         state: a `State`.
         signals: the `Signals` of this process.
-        bar: the `EpochProgress` of the epoch, which comes before it in the list of callbacks.
+        bar: the `EpochProgress` of the epoch, which is earlier in the list of callbacks.
         every: steps from one save to the next.
     """
 
     def __init__(self, state, signals, bar, every):
         super().__init__()
         self.state, self.signals, self.bar, self.every = state, signals, bar, every
-        # `fit` resets the metrics when an epoch begins; one that goes on has some already.
+        # `fit` resets the metrics at the start of an epoch; a resumed epoch already has some.
         self.metrics = None
         if state.progress["batch"]:
             self.metrics = [v.numpy() for v in state.model.metrics_variables]
@@ -91,14 +91,14 @@ class Keeper(keras.callbacks.Callback):
                 variable.assign(value)
 
     def on_train_batch_begin(self, batch, logs=None):
-        # Workers have to stop after the same step, so a step tells them all.
+        # Workers must stop after the same step, so a step passes the request to all.
         if self.signals.strategy.several and self.signals.number:
             self.model.stop.assign(1.0)
 
     def on_train_batch_end(self, batch, logs=None):
         progress = self.state.progress
         progress["batch"] += 1
-        # A checkpoint after the last batch has to know what the epoch came to.
+        # A checkpoint after the last batch needs the results of the epoch.
         progress["fit"] = self.bar.row()
         stop = logs["stop"] if self.signals.strategy.several else self.signals.number
         if stop or progress["batch"] % self.every == 0:

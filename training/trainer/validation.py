@@ -1,4 +1,4 @@
-"""Validation: what a model that is being trained makes of texts that it does not learn from."""
+"""Validation: measures a model during training on texts that it does not learn from."""
 
 import keras
 
@@ -8,21 +8,21 @@ SHOWN = 3  # texts at each validation
 
 
 class Validation:
-    """The validation corpus, and how a model is measured on it.
+    """Measures a model on the validation corpus.
 
     Args:
-        task: a `Task`, which says what the figures are.
-        corpus: of the task.
+        task: a `Task`, which defines the figures.
+        corpus: the validation corpus, of the task's corpus class.
         model: the compiled model.
         tokenizer: its `Tokenizer`.
-        served: what serves the model as it is, see `Task.served`.
-        strategy: a `Strategy`: all workers compute the losses, the chief what is served.
-        batch_tokens: tokens a side in a batch.
-        max_tokens: of a text, or of a row.
+        served: the service of the model, see `Task.served`.
+        strategy: a `Strategy`: all workers compute the losses, the chief scores the served model.
+        batch_tokens: source tokens, and target tokens, in a batch.
+        max_tokens: tokens of a text, or of a row.
         packed: whether padding is left out.
 
     Attributes:
-        sources, references: its texts.
+        sources, references: the validation texts.
         signature: how the last score was computed; None before.
     """
 
@@ -46,14 +46,14 @@ class Validation:
         self.signature = None
 
     def figures(self):
-        """What to log of the model as it is: the task's figures by name."""
+        """The task's figures for the current model, by name, for the log."""
         results = self._results()
         score = None if self.task.by_metrics else self.score()
         return self.task.validation(results, score, self.batches.corpus)
 
     def _results(self):
-        """Of the model's metrics, over the whole corpus."""
-        # Without R-Drop: without dropout the two would agree anyway.
+        """The results of the model's metrics over the whole corpus."""
+        # Without R-Drop: without dropout, both copies would be the same anyway.
         loss = self.model.loss
         weight, loss.r_drop = loss.r_drop, 0.0
         output = console(quiet=not self.strategy.is_chief)
@@ -72,7 +72,7 @@ class Validation:
         return results
 
     def shown(self):
-        """Yields lines: the first texts, their references and what the model makes of them."""
+        """Yields lines with the first texts, their references and the model's outputs."""
         if self.strategy.is_chief:
             texts = zip(self.sources[:SHOWN], self.references, strict=False)
             made = self.task.shown(self.served, self.sources[:SHOWN])
@@ -80,7 +80,7 @@ class Validation:
                 yield f"  {source}\n    reference: {reference}\n    model:     {answer}"
 
     def score(self):
-        """The deciding figure of the model as it is: the same number for all workers."""
+        """The deciding figure of the current model: the same number in all workers."""
         if self.task.by_metrics:
             return self.task.validation(self._results(), None, self.batches.corpus)[
                 self.task.figure
