@@ -23,7 +23,8 @@ def parser():
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--recipe", required=True, help="whose val: its name, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
-    parser.set_defaults(source=None, target=None, source_language=None, language=None, split="val")
+    nothing = dict.fromkeys(("source", "target", "columns", "source_language", "language"))
+    parser.set_defaults(split="val", **nothing)
     return parser
 
 

@@ -86,12 +86,13 @@ def _run(command, arguments):
         return command.fail(error, 2)
     if arguments.print_config:
         return _print_config(command, arguments)
-    if arguments.run.exists() and not arguments.run.is_dir():
-        return command.fail(f"--run must be a folder, got the file {arguments.run}")
-    # Of several workers only the first one reads the corpus, and tells the others if it cannot.
-    if not (arguments.run / "prepared").exists() and "TF_CONFIG" not in os.environ:
+    # Of several workers the first one checks the paths, and tells the others what is wrong.
+    if "TF_CONFIG" not in os.environ:
+        if arguments.run.exists() and not arguments.run.is_dir():
+            return command.fail(f"--run must be a folder, got the file {arguments.run}")
         try:
-            require_readable(options.corpus_files(arguments))
+            if not (arguments.run / "prepared").exists():
+                require_readable(options.corpus_files(arguments))
         except CorpusError as error:
             return command.fail(error)
     return _begin(command, arguments)

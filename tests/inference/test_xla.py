@@ -209,6 +209,7 @@ def test_verify_is_with_xla_if_it_is_asked_to_be(tmp_path, monkeypatch, options)
         return verify.Report("")
 
     monkeypatch.setattr(verify, "verify", verified)
+    (tmp_path / "saved_model.pb").touch()
     assert verify.main([str(tmp_path), *options]) == 0
     assert asked == [bool(options)]
 

@@ -7,6 +7,7 @@ import re
 
 import sentencepiece
 import tensorflow as tf
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.sides import SPECIAL, LabelTable, PieceTable, SentencePieceModel, clean
@@ -77,12 +78,29 @@ def _with_exact_scores(content):
     rounded scores are exact down to -16,384, about 1,500 pieces. So all versions find the same
     pieces.
     """
-    from sentencepiece.sentencepiece_model_pb2 import ModelProto
-
-    model = ModelProto.FromString(content)
+    model = _scores_message().FromString(content)
     for piece in model.pieces:
         piece.score = round(piece.score / SCORE_STEP) * SCORE_STEP
     return model.SerializeToString()
+
+
+def _scores_message():
+    """A protocol buffer of the scores of a `ModelProto`, which keeps all other fields.
+
+    The message that SentencePiece brings along needs as new a protobuf as it was generated with.
+    """
+    file = descriptor_pb2.FileDescriptorProto(name="scores.proto", package="tfformer")
+    kind = descriptor_pb2.FieldDescriptorProto
+    file.message_type.add(name="Piece").field.add(
+        name="score", number=2, type=kind.TYPE_FLOAT, label=kind.LABEL_OPTIONAL
+    )
+    file.message_type.add(name="Model").field.add(
+        name="pieces", number=1, type=kind.TYPE_MESSAGE, label=kind.LABEL_REPEATED,
+        type_name=".tfformer.Piece",
+    )  # fmt: skip
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("tfformer.Model"))
 
 
 def learn_table(texts, vocabulary_size):
