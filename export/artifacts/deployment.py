@@ -1,9 +1,9 @@
-"""What a deployment needs besides the SavedModel, written beside its versions.
+"""Writes the files that a deployment needs besides the SavedModel, beside its versions.
 
     exported/dates/
         1/                         the SavedModel, with its warm-up requests
         1.report.json              what was checked and measured
-        README.md                  of this model: commands, signatures, limits; new at each export
+        README.md                  commands, signatures, limits of this model; new at each export
         models.config              which versions are served; yours to change
         monitoring.config          metrics for Prometheus; yours
         batching_parameters.txt    with --batching; yours
@@ -11,7 +11,8 @@
         docker-compose.gpu.yml     what differs on a GPU; yours
         kubernetes.yaml            the same server in a cluster; yours
 
-What is yours is written once and never again. The texts are in `export/templates`.
+The files marked as yours are written once and never overwritten. The templates are in
+`export/templates`.
 """
 
 import json
@@ -28,9 +29,9 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 PAGE = "README.md"
 COMPOSE, KUBERNETES = "docker-compose.yml", "kubernetes.yaml"
 FILES = ("models.config", "monitoring.config", COMPOSE, "docker-compose.gpu.yml", KUBERNETES)
-# Where a file that is not changed says how much memory there is, in MiB.
+# Patterns that find the limit of memory, in MiB, in an unchanged file.
 MEMORY_LIMITS = {COMPOSE: r"memory: \$\{MEMORY:-(\d+)m\}", KUBERNETES: r"limits: .*memory: (\d+)Mi"}
-BATCH_ROWS = 32  # that a server joins at most
+BATCH_ROWS = 32  # maximum rows of a batch that the server joins
 LATENCY_BATCHES, LATENCY_ROUNDS = (1, 8, 32), 5
 BATCHING = (
     "It was exported to be batched: the server joins the requests of several clients, as\n"
@@ -45,28 +46,28 @@ BATCHING_FLAGS = (
     "--batching_parameters_file=/models/@name@/batching_parameters.txt",
 )
 XLA_FLAGS = ("--xla_cpu_compilation_enabled=true",)
-MEMORY_STEP = 2**28  # limits of memory are multiples of it
-DEFAULT_PEAK = 2**31  # bytes of memory of a version, where the kernel does not tell its peak
+MEMORY_STEP = 2**28  # limits of memory are multiples of this
+DEFAULT_PEAK = 2**31  # assumed peak memory of a version in bytes, if the kernel reports none
 
 
 def write_deployment(directory, report, batching=False, xla=False, folder=None):
-    """Writes the page of the newest version, and what is missing of the other files.
+    """Writes README.md for the newest version, and those of the other files that are missing.
 
     Args:
-        directory: the base directory of the versions; its name is the model's.
-        report: the version's, as JSON has it, with what `facts` gives under "deployment".
-        batching: whether the server is to join requests. Default False.
+        directory: the base directory of the versions. Its name is the model's name.
+        report: the version's report as a dict, with the result of `facts` under "deployment".
+        batching: whether the server joins requests. Default False.
         xla: whether the server must have XLA on. Default False.
-        folder: where a file is until it is whole. Default: the directory.
+        folder: where a file is written before it is moved into place. Default: the directory.
 
     Returns:
-        What does not fit this version in files that were there already, a line each.
+        A list of lines: what does not fit this version in files that existed already.
     """
     from tfformer.files import write_atomically
 
     directory = Path(directory)
     name = directory.resolve().name
-    # A batch of more rows than the model takes would be refused, with all that are in it.
+    # If a batch had more rows than the model accepts, all requests in it would fail.
     limit = report["deployment"]["limits"]["max_batch_size"]
     values = {
         "name": name,
@@ -88,16 +89,17 @@ def write_deployment(directory, report, batching=False, xla=False, folder=None):
 
 
 def cluster_label(name):
-    """The model's name as Kubernetes lets things be called: a DNS label of RFC 1035."""
+    """The model's name as a valid name in Kubernetes: a DNS label of RFC 1035."""
     label = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
     return (label if label[:1].isalpha() else f"model-{label}")[:63].rstrip("-")
 
 
 def memory_needed(known):
-    """Bytes of memory for a server, from what is known of the version under "deployment".
+    """Bytes of memory that a server needs, from the report's "deployment".
 
-    The measured peak twice, for a new version is loaded and warmed up while the old one answers;
-    and one request that is as large as it may be. Where the kernel told no peak, `DEFAULT_PEAK`.
+    This is twice the measured peak plus one request of maximum size. The peak counts twice because
+    a new version is loaded and warmed up while the old one answers. If the kernel reported no peak,
+    `DEFAULT_PEAK` is used.
     """
     return 2 * (known["memory"]["peak_bytes"] or DEFAULT_PEAK) + known["limits"].get(
         "largest_request_bytes", 0
@@ -105,12 +107,12 @@ def memory_needed(known):
 
 
 def memory_limit(known):
-    """MiB that a server is allowed: what it needs, rounded up to 256."""
+    """The limit of memory for a server in MiB: the memory needed, rounded up to 256."""
     return -(-memory_needed(known) // MEMORY_STEP) * MEMORY_STEP // 2**20
 
 
 def _misfits(directory, known, batching, xla):
-    """What the files that somebody may have changed say that this version cannot have."""
+    """Yields lines about settings in the user's files that do not fit this version."""
     limit = known["limits"]["max_batch_size"]
     flags = {"--enable_batching": batching, "--xla_cpu_compilation_enabled": xla}
     for file in (COMPOSE, KUBERNETES):
@@ -136,16 +138,16 @@ def _misfits(directory, known, batching, xla):
 
 
 def facts(service, directory, texts, reference):
-    """What the report says of a version besides what was checked.
+    """The "deployment" part of a version's report: limits, FLOPs, memory, latency and a sample.
 
     Args:
         service: the `Service` that was saved.
         directory: the SavedModel.
-        texts: what latency is measured with; the first of them is what its page asks.
-        reference: what belongs to the first text, for requests that have both.
+        texts: texts to measure latency with. The first one is the sample in README.md.
+        reference: the reference of the first text, for signatures that take both.
 
     Returns:
-        A dict that JSON can have.
+        A dict that can be written as JSON.
     """
     import tensorflow as tf
 
@@ -171,14 +173,14 @@ def facts(service, directory, texts, reference):
 
 
 def measure_latency(directory, texts, most, xla=False):
-    """Milliseconds of a request through the server's loader, by its number of rows, and memory.
+    """Measures the milliseconds of a request, by its number of rows, and the peak memory.
 
-    With the threads of docker-compose.yml: one for an operation, and as many operations side by
-    side as there are cores.
+    Requests go through the server's loader with the threads of docker-compose.yml: one thread per
+    operation, and as many operations in parallel as there are cores.
 
     Returns:
-        {"milliseconds": {rows: median}, "machine": what it was measured on, "peak_bytes": of
-        memory, that the process of the model has had at most, None where nobody can tell}.
+        {"milliseconds": {rows: median}, "machine": the measuring machine in words, "peak_bytes":
+        the peak memory of the model's process, None if the kernel does not report it}.
     """
     import numpy as np
     import tensorflow as tf
@@ -189,7 +191,7 @@ def measure_latency(directory, texts, most, xla=False):
     cores, medians = os.cpu_count(), {}
     model = Model(
         "model", 1, directory, None, intra_op_threads=1, inter_op_threads=cores, xla=xla,
-        warm_up=False,  # only `serving_default` is asked, and its first request is not counted
+        warm_up=False,  # only `serving_default` runs, and its first request is not counted
     )  # fmt: skip
     try:
         for rows in sorted({min(rows, most) for rows in LATENCY_BATCHES}):
@@ -210,15 +212,15 @@ def measure_latency(directory, texts, most, xla=False):
 
 
 def page_values(name, report, batching, xla):
-    """What stands where `templates/README.md` has a name between two @."""
+    """{name: text} for the placeholders @name@ in `templates/README.md`."""
     known, signatures = report["deployment"], report["graph"]["signatures"]
     page, latency, text = known["page"], known["latency"]["milliseconds"], known["sample"]
     reference = known["sample_reference"]
     first, *others = reference.split(" ")
-    # Of an input of another name, the text.
+    # Inputs with other names get the text.
     said = {
         "target": [reference],
-        # Of a single word half: a whole translation as prefix would show nothing.
+        # If the reference is one word, half of it: as prefix, the whole would show nothing.
         "prefix": [first if others else first[: len(first) // 2]],
         "source_ids": [known["sample_source_ids"]],
     }
@@ -230,7 +232,7 @@ def page_values(name, report, batching, xla):
         if signature == "serving_default":
             continue
         asked, given = {}, said
-        if "question" in parts["inputs"]:  # with a tab between, where the text has both
+        if "question" in parts["inputs"]:  # the text may be a question, a tab, and a text
             question, _, rest = text.partition("\t")
             given = {**said, "question": [question], "text": [rest or text]}
         for key in parts["inputs"]:
@@ -274,13 +276,13 @@ def page_values(name, report, batching, xla):
 
 
 def _peak(measured):
-    """MiB, as the page says them; without a measurement, that they are assumed."""
+    """The peak memory in MiB for README.md; without a measurement, the assumed value."""
     assumed = "" if measured else " (assumed: the kernel told no peak)"
     return f"{(measured or DEFAULT_PEAK) / 2**20:,.0f}{assumed}"
 
 
 def _not_compared(left_out):
-    """What the page says of an export by `--quick`; nothing of another."""
+    """The note in README.md about an export with `--quick`; "" for other exports."""
     if not left_out:
         return ""
     items = "".join(f"\n- {what}" for what in left_out)
@@ -293,13 +295,13 @@ def _table(rows):
 
 
 def curl(name, body, host="localhost:8501"):
-    """A command that asks a model by REST."""
+    """A curl command that sends a request to a model by REST."""
     quoted = shlex.quote(json.dumps(body, ensure_ascii=False))
     return f"curl -d {quoted} http://{host}/v1/models/{name}:predict"
 
 
 def _described(key, info, defaults=None):
-    """An input or output: its name, type, shape and default value."""
+    """An input or output in words: its name, type, shape and default value."""
     sizes = ["B" if n == 0 else "?" if size is None else str(size)
              for n, size in enumerate(info["shape"] or [])]  # fmt: skip
     default = f" = {_shown(defaults[key])}" if defaults and key in defaults else ""
@@ -307,7 +309,7 @@ def _described(key, info, defaults=None):
 
 
 def _with_flags(template, flags):
-    """The template with these flags as items of the list whose last line is `@flags@`."""
+    """The template with the line `@flags@` replaced by these flags as items of its list."""
 
     def items(match):
         return "".join(f"{match[1]}- {flag}\n" for flag in flags)
@@ -316,7 +318,7 @@ def _with_flags(template, flags):
 
 
 def _fill(template, values):
-    """The template with each @name@ replaced, once: a value may hold what looks like one."""
+    """The template with each @name@ replaced in one pass: a value may contain another @name@."""
     return re.sub("@([a-z_]+)@", lambda match: values[match[1]], template)
 
 

@@ -1,4 +1,4 @@
-"""Requests made up for a service: what its export is verified with, and warmed up with."""
+"""Generates requests for a service, to verify an export and to warm up a server."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ SAMPLES = 5
 
 
 def samples_for(service):
-    """What the signatures make their example requests of: texts of the vocabulary's own pieces, and
-    awkward ones; the same for the same tokenizer."""
+    """Texts and ids for the signatures' example requests: texts from pieces of the vocabulary, and
+    unusual ones. The same tokenizer gives the same samples."""
     tokenizer = service.tokenizer
     texts = [tokenizer.sample_text(1 + 2 * n, seed=n) for n in range(SAMPLES)]
     source_ids = tokenizer.encode_source(np.array(texts, object)).to_tensor().numpy()
@@ -32,7 +32,7 @@ def sample_requests(service):
 
 
 def warmup_requests(service):
-    """What warms up a server for each signature: its own choice, else its first example."""
+    """Warm-up requests for each signature: its own choice, or else its first example."""
     samples, most = samples_for(service), service.max_batch_size
     chosen = {}
     for name, signature in service.signatures.items():
@@ -45,7 +45,7 @@ def warmup_requests(service):
 
 
 def in_rows(request, most):
-    """A request as requests of at most `most` rows; a number is said in each of them."""
+    """Splits a request into requests of at most `most` rows. Each of them gets the scalars."""
     rows = max(len(value) for value in request.values() if isinstance(value, list))
     return [
         {

@@ -1,20 +1,20 @@
-"""The forms of `serving_default`: the usual one, by XLA, with low latency.
+"""Measures the forms of `serving_default`: the default one, XLA, and low latency.
 
-Which is fastest depends on the processor, so each is measured where it is exported.
+Which form is fastest depends on the processor, so they are measured on the exporting machine.
 """
 
 import shutil
 from pathlib import Path
 
-# Options of a service, and of `export.saved_model`.
+# {option of a service: option of `export.saved_model`}.
 FORMS = {"xla": "--xla", "low_latency": "--low-latency"}
 
-# Of the time of what is exported: a form that takes more is not said to be faster.
+# A form counts as faster only if it takes at most this share of the exported form's time.
 LESS = 0.95
 
 
 def other_forms(service):
-    """The forms that the family of a service has. Raises a UsageError if there is none."""
+    """The other forms that a service's family supports. Raises a UsageError if there are none."""
     from export.verification.errors import UsageError
 
     unknown = service.unknown(FORMS)
@@ -24,12 +24,12 @@ def other_forms(service):
 
 
 def measured(others, load, folder, texts, progress):
-    """{form: milliseconds of a request, {rows: number}}, each exported into `folder` for that.
+    """Exports each form into `folder` and measures it. Returns {form: {rows: milliseconds}}.
 
     Args:
-        others: forms. One that the export's own options rule out is left out, and `progress` says
-            why.
-        load: a function of an option that gives the service with it.
+        others: forms. If the export's options exclude a form, it is skipped, and `progress` gets
+            the reason.
+        load: a function that takes the option of a form and returns the service with it.
     """
     from export.artifacts.deployment import measure_latency
 
@@ -50,7 +50,7 @@ def measured(others, load, folder, texts, progress):
 
 
 def compared(known):
-    """Lines that say what each form took, of a report's `deployment`, and which is fastest."""
+    """Yields lines with the time of each form in a report's `deployment`, and the fastest form."""
     own, others = known["latency"]["milliseconds"], known.get("other_forms_milliseconds", {})
     times = {"as exported": own, **{FORMS[form]: took for form, took in others.items()}}
     for rows in own if others else ():

@@ -1,4 +1,4 @@
-"""A version is made beside the others, and one rename makes it visible to the server."""
+"""Publishes a version: it is written beside the others, and one rename makes it visible."""
 
 import contextlib
 import os
@@ -12,17 +12,17 @@ from filelock import lock_descriptor
 from export.artifacts.forms import FORMS
 
 PREFIX = "partial-"
-# What an export writes into its folder, before it publishes it.
+# What an export writes into its scratch folder before it publishes.
 PARTS = {"model", "report.json", *FORMS}
 
 
 @contextlib.contextmanager
 def scratch(directory):
-    """A new folder in `directory`, for this process alone; afterwards it is gone.
+    """A new folder in `directory` that only this process uses. It is removed after the block.
 
-    TensorFlow Serving looks only at folders whose name is a number. What exports that were killed
-    have left is removed first: a folder that is locked belongs to one that is at work. On a disk
-    without locks nothing is.
+    TensorFlow Serving ignores folders whose name is no number. First, folders of killed exports
+    are removed. A locked folder belongs to a running export and stays. If the disk does not support
+    locks, no folder is removed.
     """
     directory = Path(directory)
     sweep(directory)
@@ -30,7 +30,7 @@ def scratch(directory):
     while handle is None:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=directory))
         try:
-            handle = _locked(folder)  # None: another export has just swept it
+            handle = _locked(folder)  # None: another export has just removed it
         except OSError:
             handle = os.open(folder, os.O_RDONLY)
     try:
@@ -41,7 +41,7 @@ def scratch(directory):
 
 
 def sweep(directory):
-    """Removes the folders of `scratch` that no process holds any more."""
+    """Removes the folders of `scratch` that no process locks any more."""
     for folder in directory.glob(f"{PREFIX}*"):
         ours = re.fullmatch(rf"{PREFIX}[a-z0-9_]{{8}}", folder.name) and not folder.is_symlink()
         if not ours or not folder.is_dir():
@@ -56,13 +56,13 @@ def sweep(directory):
                     shutil.rmtree(folder)
             finally:
                 os.close(handle)
-        except OSError:  # not ours to remove, or gone by now
+        except OSError:  # we may not remove it, or it no longer exists
             continue
 
 
 def _locked(folder):
-    """A descriptor that locks a folder until it is closed; None if another process has the lock,
-    or has removed the folder. A process that is killed gives the lock up."""
+    """A descriptor that locks a folder until it is closed. None if another process has the lock or
+    has removed the folder. If a process is killed, its lock is released."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         if lock_descriptor(handle, blocking=False) and folder.exists():
@@ -75,10 +75,10 @@ def _locked(folder):
 
 
 def publish(model, report, directory, progress):
-    """Renames `model` to the next version, and the report after it; returns the version.
+    """Renames `model` to the next version, then renames the report. Returns the version.
 
-    The report is on the disk before anything is visible: a full disk publishes nothing. Another
-    exporter may be a step ahead.
+    The report is written first, so a full disk publishes nothing. If another export takes the
+    number first, the next number is tried.
     """
     from tfformer.files import sync, write_json
 
@@ -98,6 +98,6 @@ def publish(model, report, directory, progress):
     try:
         beside.replace(directory / f"{version.name}.report.json")
         sync(directory)
-    except OSError as error:  # the model is served by now
+    except OSError as error:  # the model is already published
         progress(f"warning: {version} is published, its report is not safe on the disk: {error}")
     return version

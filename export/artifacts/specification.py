@@ -1,4 +1,4 @@
-"""A model as CTranslate2 describes it: a `TransformerSpec` with its weights and its pieces."""
+"""Converts a model to CTranslate2: a `TransformerSpec` with its weights and pieces."""
 
 import numpy as np
 from ctranslate2.specs import common_spec, transformer_spec
@@ -11,7 +11,7 @@ from tfformer.layers.matrices import float_matrix
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense
 
-# Options of which the converted model can have one value alone.
+# Options that must have this value, because CTranslate2 has no other.
 EXPRESSED = {
     "residual": True,
     "attention_positions": "none",
@@ -23,12 +23,13 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH
 
 
 def specification(model, tokenizer, num_positions):
-    """The model as CTranslate2 describes it, with its weights and pieces.
+    """Converts a model, with its weights and pieces, to a specification of CTranslate2.
 
     Args:
         model: a `Transformer`.
         tokenizer: its `Tokenizer`.
-        num_positions: the longest source or target; learned positions have a number of their own.
+        num_positions: the maximum length of source and target. For learned positions, the size of
+            their table is used instead.
 
     Returns:
         A validated `ctranslate2.specs.TransformerSpec`.
@@ -74,18 +75,18 @@ def specification(model, tokenizer, num_positions):
     set_stack(spec.encoder, model.encoder)
     set_stack(spec.decoder, model.decoder)
     residual = model.encoder.layers[0].feed_forward_residual
-    spec.config.layer_norm_epsilon = residual.layer_norm.epsilon  # its default is 1e-5
+    spec.config.layer_norm_epsilon = residual.layer_norm.epsilon  # CTranslate2's default is 1e-5
     spec.validate()
     return spec
 
 
 def vocabularies(tokenizer):
-    """The pieces of the source and of the target, in the order of their ids: two lists."""
+    """Two lists: the pieces of source and target in the order of their ids."""
     return tokenizer.pieces("source"), tokenizer.pieces("target")
 
 
 def set_pieces(spec, source, target):
-    """The pieces of both sides, and which of them are special."""
+    """Sets the pieces of source and target, and the special pieces."""
     if source[UNK : EOS + 1] != target[UNK : EOS + 1]:
         raise ValueError(
             "unk, bos and eos must have one name on both sides for CTranslate2, got "
@@ -98,9 +99,9 @@ def set_pieces(spec, source, target):
 
 
 def set_embeddings(spec, model):
-    """Both embeddings and the output projection, which may be one matrix.
+    """Sets both embeddings and the output projection, which may share a matrix.
 
-    The specification's `scale_embeddings` is True by default: embeddings times sqrt(d_model).
+    `scale_embeddings` of the specification is True by default: embeddings times sqrt(d_model).
     """
     target, output = as_array(model.target_embedding.embeddings), model.output_projection
     spec.encoder.embeddings[0].weight = as_array(model.source_embedding.embeddings)
@@ -111,15 +112,15 @@ def set_embeddings(spec, model):
 
 
 def encodings(positions, num_positions, d_model):
-    """What a layer of positions adds at each of them: [P, D]."""
+    """The vectors that a layer of positions adds at each position: [P, D]."""
     return ops.convert_to_numpy(positions(ops.zeros((1, num_positions, d_model)))[0])
 
 
 def set_stack(spec, stack):
-    """The layers of an encoder or decoder, and the norm after the last, if there is one.
+    """Sets the layers of an encoder or decoder, and the norm after the last layer if there is one.
 
     Raises:
-        ValueError: CTranslate2 has no such layer.
+        ValueError: CTranslate2 does not have one of the layers.
     """
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         for part, (sublayer, residual) in zip(layer.PARTS, layer.parts(), strict=True):
@@ -136,7 +137,7 @@ def set_stack(spec, stack):
 
 
 def written(layer, name, table):
-    """What writes a layer of this class."""
+    """The function in `table` that converts a layer of this class."""
     if type(layer) not in table:
         raise ValueError(
             f"{name} must be one of {[kind.__name__ for kind in table]} for CTranslate2, "
@@ -146,7 +147,7 @@ def written(layer, name, table):
 
 
 def set_attention(spec, layer):
-    """Of one sequence to itself, with queries, keys and values in one; or to the memory."""
+    """Sets an attention. In self-attention, queries, keys and values share one linear layer."""
     query, key, value = layer.query_projection, layer.key_projection, layer.value_projection
     *inputs, output = spec.linear
     if len(inputs) == 1:
@@ -158,7 +159,7 @@ def set_attention(spec, layer):
 
 
 def set_feed_forward(spec, layer):
-    """Two dense layers, and a third where the inner one is gated."""
+    """Sets two dense layers, and a third one if the inner layer is gated."""
     set_linear(spec.linear_0, layer.inner)
     if layer.gated:
         set_linear(spec.linear_0_noact, layer.gate)
@@ -166,13 +167,13 @@ def set_feed_forward(spec, layer):
 
 
 def set_linear(spec, *layers):
-    """Dense layers, side by side in one; a kernel [in, out] is a weight [out, in] there."""
+    """Joins dense layers into one. Our kernel [in, out] becomes a weight [out, in]."""
     spec.weight = np.concatenate([as_array(float_matrix(layer)).T for layer in layers])
     spec.bias = np.concatenate([as_array(layer.bias) for layer in layers])
 
 
 def set_norm(spec, layer):
-    """A norm's gain and shift."""
+    """Sets a norm's gain and shift."""
     written(layer, layer.name, NORMS)(spec, layer)
 
 
@@ -181,11 +182,11 @@ def set_layer_norm(spec, layer):
 
 
 def as_array(variable):
-    """The numbers of a variable or tensor, in a NumPy array of its own."""
+    """A copy of a variable or tensor as a NumPy array."""
     return np.array(ops.convert_to_numpy(variable))
 
 
-# A part of our layers, by its name there.
+# {part of our layers: its name in CTranslate2}.
 SPECIFICATIONS = {
     "self_attention": "self_attention",
     "cross_attention": "attention",

@@ -1,1 +1,1 @@
-"""TensorFlow's C API, by ctypes: a SavedModel as the server loads it."""
+"""Loads a SavedModel as the server does: through TensorFlow's C API, with ctypes."""

@@ -1,4 +1,4 @@
-"""Where a TensorProto has its values: each type in a list, and the other lists say nothing."""
+"""The field of a TensorProto that holds its values: each type has its own list."""
 
 FIELDS = {
     "float16": "half_val",
@@ -17,5 +17,5 @@ OTHERWISE = "int_val"
 
 
 def values_of(proto, dtype):
-    """The list of a TensorProto that has the values of a type, by the type's name."""
+    """The list of a TensorProto that holds the values of the type named `dtype`."""
     return getattr(proto, FIELDS.get(dtype, OTHERWISE))

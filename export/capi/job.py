@@ -1,7 +1,7 @@
-"""Calls in a fresh process: `python -m export.capi.job JOB`, where JOB is a folder.
+"""Runs a SavedModel in a fresh process: `python -m export.capi.job JOB`, where JOB is a folder.
 
-`calls.json` in it says what is loaded and asked; the answers are written beside it as
-`results.json`. The process never imports TensorFlow's Python, and says so in its answer.
+`calls.json` in it names the SavedModel and the calls; the process writes `results.json` beside it.
+The process never imports TensorFlow's Python package, and reports this with its results.
 """
 
 import base64
@@ -32,13 +32,13 @@ def serve_calls(
     xla: bool = False,
     python: str | os.PathLike | None = None,
 ) -> list[dict[str, np.ndarray] | ServingError]:
-    """Make each call (feeds, fetches) in one fresh process; an answer is {fetch: array} or error.
+    """Runs each call (feeds, fetches) in one fresh process. Answers are {fetch: array} or an error.
 
-    With `xla`, XLA is on in it; see `ServingSession`. `python` is the interpreter, by default this
-    one: another one's environment may have another TensorFlow.
+    `xla` turns XLA on in the process; see `ServingSession`. `python` is the interpreter, by
+    default this one. Another interpreter may have another version of TensorFlow.
 
-    A SavedModel that does not load, a process that dies, and one that takes longer than `timeout`
-    seconds (None: there is no such limit) raise `ServingError`.
+    Raises `ServingError` if the SavedModel does not load, if the process dies, or if it takes more
+    than `timeout` seconds (None: no limit).
     """
     with tempfile.TemporaryDirectory(prefix="tfformer-serve-") as job:
         write_job(job, directory, calls, xla)
@@ -70,46 +70,46 @@ def serve_calls(
 
 
 def child_environment(log_level: int) -> dict[str, str]:
-    """The environment of a process that has a session of its own."""
+    """The environment variables of a child process with its own session."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(paths),
         "TF_CPP_MIN_LOG_LEVEL": str(log_level),
-        "CUDA_VISIBLE_DEVICES": "-1",  # a GPU belongs to the calling process, if to anyone
+        "CUDA_VISIBLE_DEVICES": "-1",  # only the calling process may use a GPU
     }
 
 
 def is_remark(line: bytes) -> bool:
-    """Whether a line is a remark of TensorFlow that nobody has asked for."""
+    """Whether a line is a log line of TensorFlow that the user has not asked for."""
     return not remarks_are_wanted() and bool(re.match(REMARK.encode(), line))
 
 
 def pass_on(said):
-    """Writes to standard error what a process writes to its own, but for TensorFlow's remarks.
+    """Copies a process's standard error to our own, without TensorFlow's log lines.
 
-    TensorFlow 2.21 makes some before it reads how much it is to say. To file descriptor 2, for a
-    thread that ends with its process must hold no lock of `sys.stderr`.
+    TensorFlow 2.21 writes some lines before it reads its log level. This writes to file descriptor
+    2, because a daemon thread must not hold the lock of `sys.stderr` when the process ends.
 
     Args:
-        said: the other end of its standard error, a binary file; read until it ends, and closed.
+        said: the other end of its standard error, a binary file. It is read to the end and closed.
     """
     with said:
         for line in said:
             if sys.stderr is not None and not is_remark(line):
-                with contextlib.suppress(OSError):  # nobody reads any more
+                with contextlib.suppress(OSError):  # standard error is no longer read
                     os.write(2, line)
 
 
 def how_it_ended(code: int) -> str:
-    """What the exit code of a process says, negative ones being signals."""
+    """The exit code of a process in words. Negative codes are signals."""
     if code < 0:
         return f"was killed by {signal.Signals(-code).name}"
     return f"ended with exit code {code}"
 
 
 def write_job(job, directory, calls, xla=False):
-    """The child's input, `calls.json` in the folder `job`."""
+    """Writes the input of the child process: `calls.json` in the folder `job`."""
     record = {
         "directory": str(Path(directory).resolve()),
         "xla": xla,
@@ -122,7 +122,7 @@ def write_job(job, directory, calls, xla=False):
 
 
 def run_job(job):
-    """The child's whole life: load, make every call, write `results.json`."""
+    """The child process: loads the SavedModel, runs every call, writes `results.json`."""
     record = json.loads(Path(job, "calls.json").read_text())
     answer = {"error": None, "results": []}
     try:
@@ -142,7 +142,7 @@ def run_job(job):
 
 
 def _to_json(array: np.ndarray) -> dict:
-    """Bytes survive JSON in base64: NUL, and what is not UTF-8, included."""
+    """An array for JSON. Base64 keeps all bytes: NUL, and bytes that are not UTF-8."""
     strings = array.dtype == object
     data = array.ravel().tolist() if strings else [array.tobytes()]
     data = [base64.b64encode(value).decode() for value in data]

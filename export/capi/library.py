@@ -1,7 +1,7 @@
-"""TensorFlow's C API by ctypes: its functions, the codes of its errors, its types, XLA on or off.
+"""TensorFlow's C API with ctypes: functions, error codes, types, and the switch for XLA.
 
-The library is the one in TensorFlow's wheel, found without importing the package; tensorflow-text's
-ops are registered in it, because the server links them.
+The library is the one in TensorFlow's wheel, found without importing the package. The ops of
+tensorflow-text are registered in it, because the server links them.
 """
 
 import ctypes
@@ -30,14 +30,14 @@ STRING_BYTES = 24  # sizeof(TF_TString)
 
 
 class ServingError(Exception):
-    """What the server would answer: a canonical code's name and a message."""
+    """An error as the server would answer it: the name of a canonical code, and a message."""
 
     def __init__(self, code_name: str, message: str):
         super().__init__(f"{code_name}: {message}")
         self.code_name = code_name
         self.message = message
 
-    def __reduce__(self):  # goes from one process to another
+    def __reduce__(self):  # it is sent between processes
         return ServingError, (self.code_name, self.message)
 
 
@@ -48,7 +48,7 @@ class Output(ctypes.Structure):
 
 
 class Status:
-    """A TF_Status for one C call; leaving the block raises what the call reported."""
+    """A TF_Status for one C call. Leaving the block raises the error that the call reported."""
 
     def __enter__(self):
         self.pointer = library().TF_NewStatus()
@@ -64,7 +64,7 @@ class Status:
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """TensorFlow's C API, tensorflow-text's ops registered."""
+    """TensorFlow's C API, with the ops of tensorflow-text registered."""
     folder = _package("tensorflow")
     if folder is None:
         raise ServingError("FAILED_PRECONDITION", "package 'tensorflow' is not installed")
@@ -84,11 +84,11 @@ def library() -> ctypes.CDLL:
     return c
 
 
-_xla: list[bool] = []  # what the first session of the process has chosen
+_xla: list[bool] = []  # the choice of the first session of the process
 
 
 def switch_xla(xla: bool):
-    """Disables XLA unless `xla`, as a server does when it starts, for the whole process."""
+    """Disables XLA for the whole process if `xla` is False, as a server does when it starts."""
     if _xla and _xla != [xla]:
         raise ValueError(f"xla must be {_xla[0]}, as in the process's first session, got {xla}")
     if not _xla and not xla:

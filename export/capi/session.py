@@ -1,20 +1,22 @@
-"""A SavedModel loaded the way TensorFlow Serving loads it: by C++, without Python TensorFlow.
+"""Loads a SavedModel as TensorFlow Serving does: in C++, without Python TensorFlow.
 
-`tf.saved_model.load` rebuilds the Python object graph and restores into its own variables. The
-server knows no Python objects: it imports the GraphDef, runs the restore op that is inside the
-graph, and feeds and fetches tensors by name. A model can pass the first and fail the second, so
-a test that only uses `tf.saved_model.load` proves nothing about serving.
+`tf.saved_model.load` rebuilds the Python object graph and restores its variables. The server has
+no Python objects: it imports the GraphDef, runs the restore op inside the graph, and feeds and
+fetches tensors by name. A model may load in Python and fail on the server. So a test that only uses
+`tf.saved_model.load` proves nothing about serving.
 
-The server's loader is in TensorFlow's wheel, behind the C API, and `ServingSession` calls it:
+TensorFlow's wheel contains the server's loader behind the C API. `ServingSession` calls it:
 
     with ServingSession("exported/1") as session:
         [ids] = session.run({"serving_default_text:0": texts}, ["StatefulPartitionedCall:0"])
 
-Three things make this process like the server: XLA is disabled as the server does at its start,
-tensorflow-text's ops are registered because the server links them, and `import tensorflow` never
-happens, so that no Python op or Python-held resource can help by accident. To stay sure of that,
-`export.capi.job.serve_calls` does it in a fresh process. `xla=True` leaves XLA on, as a server does
-that was started with `--xla_cpu_compilation_enabled`.
+Three things make this process like the server:
+
+- XLA is disabled, as the server does when it starts. `xla=True` leaves XLA on, like a server
+  started with `--xla_cpu_compilation_enabled`.
+- The ops of tensorflow-text are registered, because the server links them.
+- `import tensorflow` never happens, so no Python op or resource can help by accident.
+  `export.capi.job.serve_calls` makes sure of that: it uses a fresh process.
 """
 
 import ctypes
@@ -37,21 +39,21 @@ from export.capi.library import (
 
 
 class ServingSession:
-    """One loaded SavedModel; `run` feeds and fetches tensors by their names in the graph.
+    """A loaded SavedModel. `run` feeds and fetches tensors by their names in the graph.
 
     Args:
         directory: the SavedModel.
-        tag: of its MetaGraph. Default `"serve"`.
-        intra_op_threads: threads that share one op, at least 1. Default: one a core. The first
-            session of a process decides it for all that follow.
-        inter_op_threads: threads that run ops side by side, at least 1, this session's own.
-            Default: one a core, shared by the sessions that do not say.
-        xla: whether XLA may compile, which no stock server lets it. The first session of a process
-            decides it, and no other may differ. Default False.
+        tag: the tag of its MetaGraph. Default `"serve"`.
+        intra_op_threads: threads that share one op, at least 1. Default: one per core. The first
+            session of a process decides for all later ones.
+        inter_op_threads: threads of this session that run ops in parallel, at least 1. Default:
+            one per core, shared by all sessions with the default.
+        xla: whether XLA may compile; a stock server does not allow it. All sessions of a process
+            must have the same value. Default False.
 
     Raises:
-        ServingError: what the server would answer.
-        ValueError: naming the argument, the rule and the value received.
+        ServingError: the error that the server would answer.
+        ValueError: an argument breaks its rule. The message names argument, rule and value.
     """
 
     def __init__(
@@ -85,9 +87,9 @@ class ServingSession:
     def run(
         self, feeds: dict[str, np.ndarray], fetches: list[str], timeout: float | None = None
     ) -> list[np.ndarray]:
-        """The fetched tensors, in order. Strings are object arrays of bytes, both ways.
+        """Returns the fetched tensors in order. Strings are object arrays of bytes, also as feeds.
 
-        After `timeout` seconds (default None: never) it is given up, with DEADLINE_EXCEEDED.
+        After `timeout` seconds (default None: no limit) the run fails with DEADLINE_EXCEEDED.
         """
         inputs = (Output * len(feeds))(*map(self._output, feeds))
         outputs = (Output * len(fetches))(*map(self._output, fetches))
@@ -106,7 +108,7 @@ class ServingSession:
             return [
                 self._to_array(name, tensor) for name, tensor in zip(fetches, results, strict=True)
             ]
-        finally:  # results first: Identity and the like share the memory of what was fed
+        finally:  # results first: ops such as Identity share the memory of the fed tensors
             for tensor in filter(None, results):
                 self._c.TF_DeleteTensor(tensor)
             for tensor in filter(None, values):
@@ -180,7 +182,7 @@ class ServingSession:
         return result
 
     def _delete_fed(self, tensor: int):
-        if self._c.TF_TensorType(tensor) == STRING:  # the C API frees the array, not the strings
+        if self._c.TF_TensorType(tensor) == STRING:  # the C API frees only the array of strings
             data = self._c.TF_TensorData(tensor)
             for i in range(self._c.TF_TensorElementCount(tensor)):
                 self._c.TF_StringDealloc(data + i * STRING_BYTES)
@@ -192,9 +194,9 @@ CONFIG_FIELDS = {"intra_op_threads": 2, "inter_op_threads": 5, "use_per_session_
 
 
 def _config(**threads: int | None) -> bytes:
-    """A serialized ConfigProto with these numbers of threads; None leaves TensorFlow's own.
+    """A serialized ConfigProto with these numbers of threads. None keeps TensorFlow's default.
 
-    Without `use_per_session_threads`, the first session's inter-op threads would be everybody's.
+    Without `use_per_session_threads`, all sessions would share the first one's inter-op threads.
     """
     given = {name: value for name, value in threads.items() if value is not None}
     for name, value in given.items():
@@ -211,6 +213,6 @@ def _run_options(timeout: float | None) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """A number as protocol buffers write it: seven bits a byte, the lowest first."""
+    """A number in the encoding of protocol buffers: seven bits per byte, the lowest first."""
     rest = value >> 7
     return bytes([value & 127 | 128]) + _varint(rest) if rest else bytes([value])

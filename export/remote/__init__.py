@@ -1,1 +1,1 @@
-"""Requests to a server, by REST and gRPC: what is sent, what is answered, certificates."""
+"""Requests to a server by REST and gRPC: limits, checks of the answers, certificates."""

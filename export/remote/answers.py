@@ -1,4 +1,4 @@
-"""What a server answers, checked, as Python's values, by the standard library alone."""
+"""Checks the answers of a server and converts them to Python values. Standard library only."""
 
 import base64
 import json
@@ -8,9 +8,9 @@ import unicodedata
 
 from export.remote.credentials import HIDDEN
 
-# Types of default values that a request by REST is filled up with, as `struct` has them.
+# The numeric types of default values that are added to a REST request, with their `struct` format.
 KINDS = {"DT_INT32": "<i", "DT_FLOAT": "<f"}
-# What a status of HTTP says of the status that the server had.
+# HTTP status -> gRPC status.
 CODES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
@@ -22,7 +22,7 @@ CODES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
-# Whether a value is of a type that a signature names. What is of another is not looked at.
+# Whether a value is of a type that a signature declares. Values of other types are not checked.
 VALUES = {
     "DT_STRING": lambda value: isinstance(value, str) and is_text(value),
     "DT_BOOL": lambda value: isinstance(value, bool),
@@ -30,20 +30,20 @@ VALUES = {
     **dict.fromkeys(("DT_FLOAT", "DT_DOUBLE"), lambda value: type(value) in (int, float)),
 }
 LONGEST_MESSAGE = 500  # characters
-# What a terminal obeys: a title, a colour or a place, a command of one letter.
+# Escape sequences of a terminal: titles, colours or cursor positions, commands of one letter.
 ESCAPES = r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b\[[0-?]*[ -/]*[@-~]|\x1b[@-Z\\-_]"
 
-# What TensorFlow writes before the parts of a check's message, each in brackets.
+# TensorFlow's prefix of an assertion's message, whose parts are in brackets.
 ASSERTION = "assertion failed: ["
 
 
 class RequestError(Exception):
-    """What the server answered in place of a prediction.
+    """An error that the server returned instead of a prediction.
 
     Attributes:
-        code: the name of a gRPC status, as `"INVALID_ARGUMENT"`. REST has one for several:
-            FAILED_PRECONDITION comes as INVALID_ARGUMENT.
-        message: what the server says.
+        code: the name of a gRPC status, for example `"INVALID_ARGUMENT"`. In REST several share
+            one status: FAILED_PRECONDITION becomes INVALID_ARGUMENT.
+        message: the server's message.
     """
 
     def __init__(self, code, message):
@@ -52,17 +52,17 @@ class RequestError(Exception):
 
 
 class AnswerError(RequestError):
-    """An answer that does not fit what was asked."""
+    """An answer that does not fit the request."""
 
     def __init__(self, message):
         super().__init__("UNKNOWN", message)
 
 
 def plain(message, token=None):
-    """What a server says as a line of bounded length: nothing in it moves a cursor or hides a word.
+    """A server's message as one line of limited length that is safe to print on a terminal.
 
-    Escape sequences, control characters and those that turn the direction of text are left out, and
-    so is the token, whatever stood between its letters.
+    Escape sequences, control characters and characters that change the direction of text are
+    removed. The token is hidden, even if such characters stood between its letters.
     """
     message = re.sub(ESCAPES, "", message)
     hidden = ("Cc", "Cf", "Cs")
@@ -73,15 +73,15 @@ def plain(message, token=None):
     return message if len(message) <= LONGEST_MESSAGE else f"{message[:LONGEST_MESSAGE]} ..."
 
 
-# The output of `serving_default` that is printed: of a translator, a language model, a classifier.
+# The outputs of `serving_default` that are printed; each kind of model has one of them.
 PRINTED = ("translation", "continuation", "label", "filled", "tags", "answer")
 
 
 def text_output(names):
-    """The output of `serving_default` that is printed.
+    """The name of the output of `serving_default` that is printed.
 
     Raises:
-        AnswerError: there is none.
+        AnswerError: there is no such output.
     """
     for name in PRINTED:
         if name in names:
@@ -90,10 +90,10 @@ def text_output(names):
 
 
 def texts_of(outputs, rows):
-    """The translations of so many texts, or what else their model answers.
+    """The translations (or other printed output) of a request with `rows` texts.
 
     Raises:
-        AnswerError: there is another number of them, or they are no text.
+        AnswerError: their number is not `rows`, or one is no text.
     """
     found = outputs[text_output(outputs)]
     if not isinstance(found, list):
@@ -106,17 +106,17 @@ def texts_of(outputs, rows):
 
 
 def check_outputs(outputs, declared):
-    """An `AnswerError` if outputs are not those of their signature.
+    """Raises an `AnswerError` if outputs do not fit their signature.
 
     Args:
         outputs: {name: nested lists}
-        declared: {name: (type, shape)}, where a size or the shape may be None.
+        declared: {name: (type, shape)}. A size or the shape may be None.
     """
     for name, (kind, shape) in declared.items():
         if name not in outputs:
             raise AnswerError(f"the server's answer has no output {name}")
         is_value = VALUES.get(kind)
-        # JSON has bytes as an object.
+        # In JSON, bytes are an object.
         if shape is None or is_value is None or name.endswith("_bytes"):
             continue
         if not _fits(outputs[name], is_value, shape):
@@ -132,15 +132,15 @@ def _fits(value, is_value, shape):
 
 
 def is_text(value):
-    """Whether a string has no half of a character, which JSON may have."""
+    """Whether a string has no lone surrogate, which JSON allows."""
     return value.isascii() or not re.search("[\ud800-\udfff]", value)
 
 
 def signatures_of(found):
-    """{signature: (defaults, outputs)}: its inputs that have one, and what it declares.
+    """{signature: (defaults, outputs)}: the default values of inputs, and the declared outputs.
 
     Args:
-        found: the signatures of a model's metadata as JSON has them.
+        found: the signatures of a model's metadata, parsed from JSON.
     """
     try:
         return {name: (_defaults(parts), _declared(parts)) for name, parts in found.items()}
@@ -168,7 +168,7 @@ def _declared(signature):
 
 
 def scalar(proto):
-    """The number or the text in a TensorProto of rank 0, as JSON has it."""
+    """The number or the text in a TensorProto of rank 0, parsed from JSON."""
     if proto["dtype"] == "DT_STRING":
         return as_text(
             base64.b64decode((proto.get("stringVal") or proto.get("string_val") or [""])[0])
@@ -184,16 +184,16 @@ def scalar(proto):
 
 
 def as_text(value):
-    """The same nested lists with str in place of bytes."""
+    """The same nested lists with bytes decoded to str."""
     if isinstance(value, list):
         return [as_text(item) for item in value]
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def without_graph(message):
-    """A server's message without the names that its graph has for things.
+    """A server's message without the names of nodes in its graph.
 
-    `assertion failed: [rows must be in [0, 8], got] [9]\\n [[{{node Assert}}]]` is
+    `assertion failed: [rows must be in [0, 8], got] [9]\\n [[{{node Assert}}]]` becomes
     `rows must be in [0, 8], got 9`.
     """
     message = re.split(r"\s*\[\[\{\{", message.strip(), maxsplit=1)[0]
@@ -203,7 +203,7 @@ def without_graph(message):
 
 
 def message_of(status, body, token=None):
-    """What the body of an error of HTTP says, without the token: a cut would leave a part of it."""
+    """The message in the body of an HTTP error. The token is hidden before the text is cut."""
     body = body.decode(errors="replace")
     if token:
         body = body.replace(token, HIDDEN)

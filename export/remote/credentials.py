@@ -1,6 +1,6 @@
-"""Who asks a server, and whether it is the one that it says it is: tokens and certificates.
+"""Tokens and certificates for requests to a server.
 
-A token goes over TLS alone, and no message of an error has it.
+A token is only sent over TLS, and never appears in an error message.
 """
 
 import os
@@ -12,10 +12,11 @@ HIDDEN = "[token]"
 
 
 def read_token(variable=None, file=None):
-    """The token in an environment variable or in a file; None where neither is named.
+    """The token from an environment variable or a file; None if neither is given.
 
     Raises:
-        ValueError: there is none, or it cannot stand in a header. It is not in the message.
+        ValueError: there is no token, or it is not valid in a header. The message does not
+            contain the token.
     """
     if variable is not None:
         where, token = f"the environment variable {variable}", os.environ.get(variable, "")
@@ -34,14 +35,14 @@ def read_token(variable=None, file=None):
 
 
 def check_token(token):
-    """The token, if it can stand in a header: else it could bring a header of its own."""
+    """The token, if it is valid in a header. A newline in it could add another header."""
     if not re.fullmatch(r"[\x21-\x7e]+", token):
         raise ValueError("token must be visible ASCII characters without spaces, at least one")
     return token
 
 
 def check_transport(where, encrypted, ca, token):
-    """Raises a ValueError if an authority or a token is given for what is not encrypted."""
+    """Raises a ValueError if `ca` or `token` is given for a connection without encryption."""
     if not encrypted:
         for name, value in (("ca", ca), ("token", token)):
             if value is not None:
@@ -49,10 +50,10 @@ def check_transport(where, encrypted, ca, token):
 
 
 def tls_context(ca=None):
-    """What REST checks a certificate with: the authorities in the file `ca`, else the system's.
+    """The SSL context for REST: trusts the authorities in the file `ca`, or else the system's.
 
     Raises:
-        ValueError: it is no such file.
+        ValueError: the file cannot be read, or is no PEM file of certificates.
     """
     try:
         return ssl.create_default_context(cafile=None if ca is None else Path(ca))
@@ -62,15 +63,15 @@ def tls_context(ca=None):
 
 
 def channel_credentials(ca=None):
-    """What gRPC checks a certificate with: as `tls_context`."""
+    """The channel credentials for gRPC, like `tls_context`."""
     import grpc
 
-    tls_context(ca)  # gRPC says what is wrong with a file only when it connects, and not in words
+    tls_context(ca)  # checks the file; gRPC reports a wrong file only at connection, unclearly
     return grpc.ssl_channel_credentials(None if ca is None else Path(ca).read_bytes())
 
 
 def distrust(reason):
-    """Why a certificate was not trusted, by an exception or by the details of gRPC; else None."""
+    """Why a certificate is not trusted, from an exception or gRPC's details; None: other errors."""
     if isinstance(reason, ssl.SSLCertVerificationError):
         return reason.verify_message
     if isinstance(reason, str):

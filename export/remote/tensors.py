@@ -1,6 +1,6 @@
-"""What goes to a server and comes from it by gRPC, as Python's values; needs its protocol buffers.
+"""Converts between Python values and the messages of gRPC. Needs the server's protocol buffers.
 
-A size that a server claims is held against what it sent before room is made for it.
+A size that the server claims is compared with what it sent before memory is allocated.
 """
 
 import itertools
@@ -13,7 +13,7 @@ EMPTY_LISTS = 2**16
 
 
 def tensor(name, value, dtype):
-    """The TensorProto of an input; a `RequestError` if it cannot be of the type that is asked."""
+    """The TensorProto of an input. Raises `RequestError` if the value does not fit the type."""
     import tensorflow as tf
 
     try:
@@ -24,9 +24,9 @@ def tensor(name, value, dtype):
 
 
 def signatures_of(response):
-    """{signature: (types, outputs)}: {input: type}, and `check_outputs`'s declaration.
+    """{signature: (types, outputs)}: {input: type}, and the declared outputs for `check_outputs`.
 
-    A number alone does not say which type it is.
+    The types are needed because a Python number can stand for several tensor types.
     """
     from google.protobuf.message import DecodeError
     from tensorflow_serving.apis import get_model_metadata_pb2
@@ -61,7 +61,7 @@ def _type_of(number):
 
 
 def outputs_of(response):
-    """{name: nested lists} of an answer; an `AnswerError` if a tensor is not what it says."""
+    """{name: nested lists} of an answer. Raises `AnswerError` if values do not fit the shape."""
     return {name: _values(name, proto) for name, proto in response.outputs.items()}
 
 
@@ -71,9 +71,9 @@ def _values(name, proto):
     sizes = [dim.size for dim in proto.tensor_shape.dim]
     fits = not proto.tensor_shape.unknown_rank and min(sizes, default=0) >= 0
     if fits and not proto.tensor_content:
-        # Fewer values would be filled up with the last one, to any size.
+        # TensorFlow would repeat the last value to fill any claimed size.
         fits = math.prod(sizes) == _count(proto)
-    # Nested lists of no value take room too.
+    # Nested lists without values take memory too.
     lists = math.prod(itertools.takewhile(bool, sizes))
     if not fits or lists > max(proto.ByteSize(), EMPTY_LISTS):
         raise AnswerError(f"the server's output {name} has not the values of its shape {sizes}")
@@ -84,7 +84,7 @@ def _values(name, proto):
 
 
 def _count(proto):
-    """How many values a TensorProto lists; None if there is no such type."""
+    """The number of values in a TensorProto; None if its type is unknown."""
     import tensorflow as tf
 
     try:

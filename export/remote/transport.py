@@ -1,7 +1,7 @@
-"""A request by HTTP, its time and its answer limited as a whole, by the standard library alone.
+"""HTTP requests with a limit on total time and on the answer's size. Standard library only.
 
-The timeout of `urllib` is that of one operation of the socket: a server that sends a byte a second
-is never late. Here each operation gets what is left of the time.
+The timeout of `urllib` holds for one socket operation, so a server that sends a byte per second
+never exceeds it. Here each operation gets the remaining part of the total time.
 """
 
 import functools
@@ -15,16 +15,16 @@ import urllib.error
 import urllib.parse
 import urllib.request
 
-# No answer is read, nor room made for it, beyond this: 16 MiB, and so much for each byte asked. The
-# attention of `align`, as JSON, is 2,600 times its texts where these have 1,024 tokens.
+# The size limit of an answer: 16 MiB plus ROOM_OF_A_BYTE for each byte of the request. The
+# attention of `align` as JSON is 2,600 times as large as its texts, if these have 1,024 tokens.
 LEAST_ROOM = 16 * 2**20
 ROOM_OF_A_BYTE = 4096
 MOST_ROOM = 2**31 - 1
-# A channel has one limit for all requests. Without JSON's digits this is the attention of 256 rows
-# of 500 tokens a side, and hundreds of times what a translation needs.
+# A gRPC channel has one limit for all requests. In binary form, this is the attention of 256 rows
+# with 500 source and 500 target tokens. A translation needs hundreds of times less.
 MOST_BYTES_BY_GRPC = 256 * 2**20
 CHUNK = 2**16
-HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+)(:\d*)?")  # its port too
+HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+)(:\d*)?")  # with an optional port
 
 
 class TooLargeError(Exception):
@@ -32,19 +32,19 @@ class TooLargeError(Exception):
 
 
 def room_for(body):
-    """The bytes that the answer to a request may have, with its headers."""
+    """The maximum size in bytes of the answer to a request, including headers."""
     return min(LEAST_ROOM + ROOM_OF_A_BYTE * len(body or b""), MOST_ROOM)
 
 
 def check_url(url):
-    """The URL of a server without a slash at its end; a ValueError if there can be none such."""
+    """The URL of a server without a trailing slash. Raises a ValueError if it is not valid."""
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"url must begin with http:// or https://, got {_short(url)}")
-    if "@" in url:  # errors say the url
+    if "@" in url:  # error messages contain the url
         raise ValueError("url must be without a user and a password: give a token")
     try:
         parts = urllib.parse.urlsplit(url)
-        host, port = parts.hostname, parts.port  # a ValueError if it is none
+        host, port = parts.hostname, parts.port  # raises ValueError for a wrong port
         parts.path.encode("ascii")
         (host or "").encode("idna")
     except ValueError:
@@ -63,11 +63,11 @@ def check_url(url):
 
 
 def check_address(address):
-    """A ValueError if a gRPC address is none: its port, say."""
+    """Raises a ValueError if a gRPC address is not valid, for example because of its port."""
     target = address.removeprefix("grpcs://")
     fits = target and target.isprintable()
     if "://" in target or target.startswith(("unix:", "dns:", "ipv4:", "ipv6:", "xds:")):
-        pass  # gRPC reads names of its own
+        pass  # a naming scheme of gRPC, which checks it
     elif "[" in target or "]" in target or target.count(":") == 1:
         try:
             parts = urllib.parse.urlsplit(f"//{target}")
@@ -79,25 +79,25 @@ def check_address(address):
 
 
 def is_loopback(host):
-    """Whether a host, by its name or number, is this machine: then no proxy is asked for it."""
+    """Whether a host name or IP address is this machine. It is then reached without a proxy."""
     host = host.lower().rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):  # RFC 6761
         return True
-    try:  # a number as the system's resolver reads it: 127.1 and 0x7f000001 too
+    try:  # an address as the system's resolver reads it: 127.1 and 0x7f000001 too
         number = host.partition("%")[0] if ":" in host else socket.inet_aton(host)
         address = ipaddress.ip_address(number)
-    except (ValueError, OSError):  # another name
+    except (ValueError, OSError):  # a host name
         return False
     address = getattr(address, "ipv4_mapped", None) or address
     return address.is_loopback or address.is_unspecified
 
 
 def channel_options(address):
-    """The options of a gRPC channel to an address of `check_address`."""
-    # gRPC's own limit of 4 MB is smaller than an answer may be.
+    """The options of a gRPC channel to an address that passed `check_address`."""
+    # An answer may be larger than gRPC's default limit of 4 MB.
     options = [("grpc.max_send_message_length", -1)]
     options += [("grpc.max_receive_message_length", MOST_BYTES_BY_GRPC)]
-    # dns://authority/host:port, ipv4:host:port, host:port, [host]:port, or an IPv6 address alone
+    # dns://authority/host:port, ipv4:host:port, host:port, [host]:port, or only an IPv6 address
     target = re.sub(r"^(grpcs://|dns:(//[^/]*/)?|ipv4:|ipv6:)", "", address)
     host = target if target.count(":") > 1 and "[" not in target else _host(target)
     if is_loopback(host):
@@ -106,7 +106,7 @@ def channel_options(address):
 
 
 def _host(target):
-    """The host of host[:port]; "" if there is none."""
+    """The host in host[:port]; "" if there is none."""
     try:
         return urllib.parse.urlsplit(f"//{target}").hostname or ""
     except ValueError:
@@ -118,18 +118,18 @@ def _short(text):
 
 
 class _Limits:
-    """What a request may still take.
+    """The remaining time and bytes of a request.
 
     Args:
-        seconds: of its whole time, from now.
-        room: bytes of all that the server sends.
+        seconds: for the whole request, from now.
+        room: bytes that the server may send in total.
     """
 
     def __init__(self, seconds, room):
         self._end, self.room = time.monotonic() + seconds, room
 
     def set(self, sock):
-        """Gives the next operation of a socket what is left of the time."""
+        """Sets the timeout of the socket's next operation to the remaining time."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")
@@ -140,12 +140,12 @@ class _Limits:
         self.require(0)
 
     def require(self, count):
-        """A `TooLargeError` if there is no room for so many bytes more."""
+        """Raises `TooLargeError` if the limit does not allow `count` more bytes."""
         if count > self.room:
             raise TooLargeError
 
     def connect(self, address, timeout=None, source_address=None):
-        """As `socket.create_connection`, whose timeout is that of each of the host's addresses."""
+        """Like `socket.create_connection`, with one time limit for all addresses of the host."""
         failed = OSError(f"{address[0]} has no address")
         for family, kind, protocol, _, where in socket.getaddrinfo(
             *address, type=socket.SOCK_STREAM
@@ -154,7 +154,7 @@ class _Limits:
             try:
                 self.set(sock)
                 sock.connect(where)
-                self.set(sock)  # for the handshake of TLS, which is one operation
+                self.set(sock)  # for the TLS handshake, which is one operation
                 return sock
             except OSError as error:
                 sock.close()
@@ -163,7 +163,7 @@ class _Limits:
 
 
 class _Received(io.RawIOBase):
-    """What a server sends, in the time and the room that are left."""
+    """Reads what a server sends, within the remaining time and bytes."""
 
     def __init__(self, sock, raw, limits):
         super().__init__()
@@ -191,7 +191,7 @@ class _Response(http.client.HTTPResponse):
 
     def begin(self):
         super().begin()
-        self._limits.require(self.length or 0)  # else room for all of it is made at once
+        self._limits.require(self.length or 0)  # before memory for all of it is allocated
 
 
 class _Limited:
@@ -216,15 +216,15 @@ class _Limited:
 
 
 class _Connection(_Limited, http.client.HTTPConnection):
-    """By plain HTTP."""
+    """A limited connection over plain HTTP."""
 
 
 class _SecureConnection(_Limited, http.client.HTTPSConnection):
-    """By HTTPS."""
+    """A limited connection over HTTPS."""
 
 
 class _Proxies(urllib.request.ProxyHandler):
-    """Those of the environment, of no use for this machine: also if a server sends us on to it."""
+    """The proxies of the environment, except for this machine; also checked after redirects."""
 
     def proxy_open(self, request, proxy, kind):
         if is_loopback(_host(request.host)):
@@ -246,27 +246,27 @@ class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
 
 def ask(request, timeout, context=None):
-    """What a server answers, after redirections and through the environment's proxies.
+    """Sends a request and returns the answer. Follows redirects and uses the environment's proxies.
 
-    This machine is asked without a proxy.
+    Requests to this machine use no proxy.
 
     Args:
         request: a `urllib.request.Request`.
-        timeout: seconds of the whole of it, from the connection to the last byte.
-        context: of TLS. Default: the system's.
+        timeout: seconds for the whole request, from connecting to the last byte.
+        context: the SSL context. Default: the system's.
 
     Returns:
-        (status, body). The body of an error may have been cut.
+        (status, body). The body of an error may be incomplete.
 
     Raises:
-        TooLargeError: the answer has no room.
-        OSError, http.client.HTTPException, ValueError: there is none, or it is no HTTP.
+        TooLargeError: the answer is larger than its limit.
+        OSError, http.client.HTTPException, ValueError: there is no answer, or it is not HTTP.
     """
     limits = _Limits(timeout, room_for(request.data))
     opener = urllib.request.OpenerDirector()
     for handler in (
         _Proxies(),
-        urllib.request.UnknownHandler(),  # HTTP alone: a server may send us on to ftp:// too
+        urllib.request.UnknownHandler(),  # only HTTP: a redirect could lead to ftp://
         urllib.request.HTTPDefaultErrorHandler(),
         urllib.request.HTTPRedirectHandler(),
         urllib.request.HTTPErrorProcessor(),
@@ -290,8 +290,8 @@ def ask(request, timeout, context=None):
 
 
 def _parts(response):
-    """The body, piece by piece: read whole it would be given the room that its headers claim."""
+    """Yields the body in parts. One whole read would allocate the size that the headers claim."""
     while part := response.read(CHUNK):
         yield part
-    if response.length:  # `http.client` says this of a whole read alone
+    if response.length:  # `http.client` checks this only for a whole read
         raise http.client.IncompleteRead(b"", response.length)

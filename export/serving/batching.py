@@ -1,8 +1,8 @@
-"""Requests of several clients in one run of the session, after `batching/batching_session.cc`.
+"""Joins requests of several clients into one run of the session (`batching/batching_session.cc`).
 
-Tensors are joined along their first dimension, padded up to an allowed batch size with copies of
-the last request's first row, run, and cut apart again: so every input and output must have the
-batch as its first dimension, and whoever shares a batch shares its error and the latest deadline.
+Tensors are concatenated along their first dimension, padded to an allowed batch size with copies
+of the last request's first row, run, and split again. So the first dimension of each input and
+output must be the batch. Requests in one batch share its error and the latest of their deadlines.
 """
 
 import collections
@@ -24,14 +24,16 @@ from export.verification.graph import UsageError
 
 @dataclasses.dataclass(frozen=True)
 class BatchingParameters:
-    """What `--batching_parameters_file` may say (`session_bundle_config.proto`).
+    """The fields of `--batching_parameters_file` (`session_bundle_config.proto`).
 
     Attributes:
-        max_batch_size: rows of a batch. Default 1,000.
-        batch_timeout_micros: how long a request waits for others, in microseconds. Default 0.
-        max_enqueued_batches: batches that wait for a thread; more are UNAVAILABLE. Default 10.
-        num_batch_threads: batches that run at once. Default: one a core.
-        allowed_batch_sizes: growing; a batch is padded to the next of them. Default: any.
+        max_batch_size: maximum number of rows of a batch. Default 1,000.
+        batch_timeout_micros: microseconds that a request waits for others. Default 0.
+        max_enqueued_batches: maximum number of batches that wait for a thread. If the queue is
+            full, a request fails with UNAVAILABLE. Default 10.
+        num_batch_threads: batches that run at the same time. Default: one per core.
+        allowed_batch_sizes: in ascending order; a batch is padded to the next of them. Default:
+            any size.
     """
 
     max_batch_size: int = 1000
@@ -57,10 +59,10 @@ class BatchingParameters:
 
     @classmethod
     def parse(cls, text):
-        """From the text format of protocol buffers, as the server reads it.
+        """Reads the parameters from the text format of protocol buffers, as the server does.
 
         Raises:
-            UsageError: it does not parse, or says what is not supported here.
+            UsageError: the text does not parse, or has a field that is not supported here.
         """
         try:
             message = text_format.Parse(text, _message())
@@ -74,7 +76,7 @@ class BatchingParameters:
 
 
 def _message():
-    """An empty `BatchingParameters`: the package of the stubs leaves its file out."""
+    """An empty `BatchingParameters` message, defined here: the stubs' package lacks its file."""
     field = descriptor_pb2.FieldDescriptorProto
     wrapper, name = ".google.protobuf.Int64Value", "tfformer/batching_parameters.proto"
     file = descriptor_pb2.FileDescriptorProto(name=name, package="tfformer", syntax="proto3")
@@ -100,10 +102,10 @@ def _message():
 
 
 class Batcher:
-    """`run(feeds, fetches, timeout)` of many threads, a batch at a time.
+    """Joins the calls `run(feeds, fetches, timeout)` of many threads into batches.
 
     Args:
-        run: the session's own, of the same arguments.
+        run: the `run` of the session, with the same arguments.
         parameters: the `BatchingParameters`.
     """
 
@@ -116,7 +118,7 @@ class Batcher:
             threading.Thread(target=self._work, daemon=True).start()
 
     def run(self, feeds, fetches, timeout=None):
-        """See `ServingSession.run`; its batch has the time that the most patient task of it has."""
+        """See `ServingSession.run`. The timeout of a batch is the longest one of its requests."""
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         task = _Task(feeds, fetches, _rows(feeds), deadline)
         if task.rows > self._parameters.max_batch_size:
@@ -132,12 +134,12 @@ class Batcher:
             self._changed.notify()
         try:
             return task.result.result(Deadline(timeout).left(GRACE))
-        except TimeoutError:  # all threads wait for a process that stands still
+        except TimeoutError:  # all threads wait for a process that hangs
             message = "Timeout exceeded while waiting for a batch"
             raise ServingError("DEADLINE_EXCEEDED", message) from None
 
     def close(self):
-        """Runs no further batch; who waits for one is told."""
+        """Starts no further batch. Waiting requests fail with UNAVAILABLE."""
         with self._changed:
             self._closed = True
             waiting = [task for queue in self._queues.values() for b in queue for task in b.tasks]
@@ -147,7 +149,7 @@ class Batcher:
             task.result.set_exception(_closed())
 
     def _enqueue(self, task):
-        """Into the last batch of its signature if it fits there, else into a new one."""
+        """Adds a task to the last batch of its signature if it fits, else to a new batch."""
         queue = self._queues[tuple(sorted(task.feeds)), tuple(task.fetches)]
         if queue and queue[-1].rows + task.rows <= self._parameters.max_batch_size:
             queue[-1].tasks.append(task)
@@ -167,11 +169,11 @@ class Batcher:
                 self._run_batch(batch.tasks)
             except ServingError as error:
                 _fail(batch, error)
-            except Exception as error:  # whoever asked must get an answer, and the next batch too
+            except Exception as error:  # answer these requests and keep the thread running
                 _fail(batch, ServingError("INTERNAL", f"{type(error).__name__}: {error}"))
 
     def _next(self):
-        """The oldest batch that is full or has waited long enough; None when closed."""
+        """The oldest batch that is full or has waited long enough. None after `close`."""
         wait = self._parameters.batch_timeout_micros / 1e6
         with self._changed:
             while not self._closed:
@@ -187,7 +189,7 @@ class Batcher:
         return len(queue) > 1 or queue[0].rows == self._parameters.max_batch_size
 
     def _run_batch(self, tasks):
-        """Joins, runs, cuts apart."""
+        """Concatenates the inputs, runs the session, and splits the outputs."""
         left = max(task.deadline for task in tasks) - time.monotonic()
         if left <= 0:
             message = "Run() timeout exceeded while waiting in batching queue"
@@ -228,7 +230,7 @@ class Batcher:
 
 
 class _Task:
-    """A request that waits for its part of a batch."""
+    """A request that waits for its rows of a batch."""
 
     def __init__(self, feeds, fetches, rows, deadline):
         self.feeds, self.fetches, self.rows, self.deadline = feeds, fetches, rows, deadline
@@ -254,7 +256,7 @@ def _closed():
 
 
 def _rows(feeds):
-    """The first dimension that all inputs have (`batching/batching_util.h`)."""
+    """The first dimension, which all inputs must share (`batching/batching_util.h`)."""
     if any(array.ndim == 0 for array in feeds.values()):
         message = "Batching Run() input tensors must have at least one dimension"
         raise ServingError("INVALID_ARGUMENT", message)

@@ -1,4 +1,4 @@
-"""Many lines through a SavedModel without a server, for files and for pipelines of Apache Beam."""
+"""Runs many lines through a SavedModel without a server: for files and Apache Beam pipelines."""
 
 import concurrent.futures
 
@@ -13,19 +13,19 @@ from export.verification.paths import find_saved_model
 
 
 class BulkTranslator:
-    """Lines to lines by a SavedModel, as the server runs it, in a process of its own.
+    """Translates lines with a SavedModel in a separate process, which runs it as the server does.
 
     Args:
         directory: a SavedModel, or a base directory of numbered versions.
         batch_size: lines of a request. Default 32.
         document: use `translate_document`: a line may be many sentences. Default False.
-        requests: how many are made at once. Default 2: the next begins while one ends.
-        intra_op_threads, inter_op_threads: see `ServingSession`. Default: one thread for an
-            operation, and TensorFlow's own number of operations side by side.
+        requests: number of requests at the same time. Default 2: the next begins while one ends.
+        intra_op_threads, inter_op_threads: see `ServingSession`. Default: one thread per
+            operation; TensorFlow chooses how many operations run in parallel.
 
     Raises:
-        UsageError: there is no SavedModel, or not with this signature.
-        ServingError: it does not load.
+        UsageError: there is no SavedModel, or it lacks this signature.
+        ServingError: the SavedModel does not load.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class BulkTranslator:
         self._threads = concurrent.futures.ThreadPoolExecutor(requests)
 
     def translate(self, lines):
-        """The translations of a list of lines, in order.
+        """Translates a list of lines and returns the translations in the same order.
 
-        Lines of like length go together. A translation does not depend on its batch-mates; what a
-        language model draws depends on its row.
+        Lines of similar length share a batch. A translation does not depend on the other lines of
+        its batch. Text that a language model samples depends on its row.
 
         Raises:
-            ServingError: a request failed, or the process has died.
+            ServingError: a request failed, or the process has ended.
         """
         order = sorted(range(len(lines)), key=lambda n: len(lines[n]))
         translations = [None] * len(lines)
@@ -71,7 +71,7 @@ class BulkTranslator:
         return translations
 
     def close(self):
-        self._worker.close()  # first: a request that runs would be waited for
+        self._worker.close()  # first: `shutdown` waits for running requests
         self._threads.shutdown(cancel_futures=True)
 
     def __enter__(self):

@@ -1,9 +1,9 @@
-"""What stands between a socket and the routes: the clock, bodies, and who may ask.
+"""Reads HTTP requests from a socket for the REST routes: time limits, bodies, allowed hosts.
 
-The stock server's own (`util/net_http/server/internal/evhttp_server.cc`) is libevent's `http.c`:
-it reads chunked bodies, unpacks those of gzip, and answers a Content-Length that is no number with
-400 and one that is over its limit with 413. What it has no status for is after RFC 9112. A
-connection on which nobody can tell where the next request begins is closed.
+The stock server (`util/net_http/server/internal/evhttp_server.cc`) uses libevent's `http.c`. It
+reads chunked bodies and unpacks gzip. It answers 400 if Content-Length is no number, and 413 if it
+is over the limit. Cases for which it has no status follow RFC 9112. If it is unclear where the next
+request begins, the connection is closed.
 """
 
 import gzip
@@ -17,28 +17,30 @@ from export.serving.deadline import LONGEST, Deadline
 from export.serving.rpc import cut
 from export.serving.tensors import MOST_BYTES
 
-MOST_LINE, MOST_TRAILERS = 2**12, 100  # bytes of a chunk's line; lines after the last chunk
+MOST_LINE, MOST_TRAILERS = 2**12, 100  # bytes of a line of a chunked body; lines after the chunks
 PIECE = 2**20  # bytes that are read at once
-WRITING = 30  # seconds that an answer may take to be written, at least
-LINGER = 1  # seconds in which an unread body is thrown away, so that the client reads the answer
-# A page of any name may point it at this address (DNS rebinding); its requests say that name.
+WRITING = 30  # minimum timeout in seconds for sending an answer
+LINGER = 1  # seconds of discarding an unread body, so that the client can read the answer
+# A web page may point its own domain name at this address (DNS rebinding). Its requests have that
+# name as Host and are refused.
 HERE = {"localhost", "127.0.0.1", "[::1]"}
 
 
 class Refused(Exception):
-    """A request that is answered by (status, message), and its connection closed."""
+    """A request that is refused with (status, message); its connection is closed."""
 
 
 class Connection(http.server.BaseHTTPRequestHandler):
-    """Reads requests, one after another; a subclass has `respond(body)`, which is to send.
+    """Reads requests one after another. A subclass has `respond(body)`, which sends the answer.
 
     Attributes:
-        seconds: from the first byte of a request to its answer.
+        seconds: the time limit from the first byte of a request to its answer.
         deadline: the `Deadline` of the request.
     """
 
     protocol_version = "HTTP/1.1"
-    # An answer is two writes: without this, the second would wait for the first's receipt.
+    # An answer is two writes. With Nagle's algorithm, the second waits until the first is
+    # acknowledged.
     disable_nagle_algorithm = True
     seconds = 30.0
 
@@ -57,7 +59,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         super().handle_one_request()
 
     def take(self):
-        """Any request: nothing of it is left when it is answered, or nothing follows it."""
+        """Handles a request of any method: reads it whole, or refuses it and closes."""
         try:
             self._require_here()
             body = self._body()
@@ -73,8 +75,8 @@ class Connection(http.server.BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_OPTIONS = do_PATCH = take
 
     def send(self, status, body, kind="application/json"):
-        """Sends an answer, bytes."""
-        self.request_version = self.protocol_version  # else what has no version gets no head
+        """Sends an answer; `body` is bytes."""
+        self.request_version = self.protocol_version  # a request without a version gets headers too
         self.connection.settimeout(min(max(WRITING, self.deadline.left() or 0), LONGEST))
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -90,11 +92,11 @@ class Connection(http.server.BaseHTTPRequestHandler):
         self.send(status, json.dumps({"error": cut(message)}).encode())
 
     def send_error(self, code, message=None, explain=None):
-        """What Python's own reader of heads refuses, whose body is not read."""
+        """Answers a request whose headers Python's parser refused. Its body is not read."""
         self._refuse(code, message or self.responses.get(code, ("",))[0])
 
     def log_message(self, *_):
-        """Says nothing: who asked has the answer."""
+        """Logs nothing: the client has the answer."""
 
     def _require_here(self):
         for host in (hosts := self.headers.get_all("Host", [])):
@@ -123,7 +125,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         return self._read(int(digits))
 
     def _chunks(self):
-        """A body in chunks (RFC 9112, section 7.1)."""
+        """Reads a chunked body (RFC 9112, section 7.1)."""
         body = bytearray()
         while True:
             size = re.fullmatch(rb"([0-9A-Fa-f]{1,16})[ \t]*(;.*)?", self._line())
@@ -158,19 +160,19 @@ class Connection(http.server.BaseHTTPRequestHandler):
         return bytes(body)
 
     def _refuse(self, status, message):
-        """Answers and closes; what still comes is thrown away for a moment."""
+        """Answers and closes. Discards for `LINGER` seconds what the client still sends."""
         self.close_connection = True
         self.fail(status, message)
         self._bytes.deadline, left = Deadline(LINGER), MOST_BYTES
         try:
             while left > 0 and (piece := self.rfile.read1(PIECE)):
                 left -= len(piece)
-        except OSError:  # the time is over, or the client is gone
+        except OSError:  # the time is over, or the client has closed the connection
             return
 
 
 class _Bytes(io.RawIOBase):
-    """The bytes of a socket; after the `deadline` it is TimeoutError, however they trickle in."""
+    """Reads a socket. After the `deadline` it raises TimeoutError, even if bytes still arrive."""
 
     def __init__(self, socket):
         self._socket, self.deadline = socket, Deadline()
@@ -187,7 +189,7 @@ class _Bytes(io.RawIOBase):
 
 
 def _unpacked(body):
-    """What gzip has packed; it is given up at the first byte over the limit."""
+    """Decompresses a gzip body. Raises `Refused` if it is over the limit."""
     try:
         with gzip.open(io.BytesIO(body)) as file:
             plain = file.read(MOST_BYTES + 1)

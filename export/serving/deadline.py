@@ -1,18 +1,20 @@
-"""The moment at which a request is given up."""
+"""The deadline of a request."""
 
 import time
 
 from export.capi.library import ServingError
 
-# Seconds that the waiting calls of an operating system can count; more is as good as no limit.
+# The longest timeout in seconds: blocking calls of operating systems may refuse longer ones. A
+# longer timeout counts as no limit.
 LONGEST = 10**6
 
 
 class Deadline:
-    """A moment that comes `seconds` from now; with None it never comes.
+    """A deadline in `seconds` from now; with None, no deadline.
 
     Attributes:
-        at: by `time.monotonic`, which all processes of a machine share; None: never.
+        at: the time by `time.monotonic`, a clock that all processes of a machine share. None: no
+            deadline.
     """
 
     def __init__(self, seconds=None):
@@ -21,16 +23,16 @@ class Deadline:
 
     @classmethod
     def of(cls, at):
-        """The deadline whose `at` this is."""
+        """The deadline with this `at`."""
         deadline = cls()
         deadline.at = at
         return deadline
 
     def left(self, more=0.0):
-        """Seconds until it, and `more`; at least 0. None: without end."""
+        """The seconds left plus `more`, at least 0. None: no deadline."""
         return None if self.at is None else max(0.0, self.at - time.monotonic() + more)
 
     def check(self, doing):
-        """Raises DEADLINE_EXCEEDED, which names what was `doing`, if the moment has come."""
+        """Raises DEADLINE_EXCEEDED if the deadline has passed; `doing` goes into the message."""
         if self.at is not None and time.monotonic() >= self.at:
             raise ServingError("DEADLINE_EXCEEDED", f"Timeout exceeded while {doing}")

@@ -1,11 +1,13 @@
-"""The REST routes, after `model_servers/http_rest_api_handler.cc`, `_util.cc` and `http_server.cc`.
+"""The REST routes of the server.
+
+The code follows `model_servers/http_rest_api_handler.cc`, `_util.cc` and `http_server.cc`:
 
 POST /v1/models/NAME[/versions/N | /labels/L]:predict
 GET  /v1/models/NAME[/versions/N | /labels/L]
 GET  /v1/models/NAME[/versions/N | /labels/L]/metadata
 GET  /monitoring/prometheus/metrics
 
-`:classify` and `:regress`, which no exported signature has, are UNIMPLEMENTED.
+`:classify` and `:regress` return UNIMPLEMENTED, because no exported signature has them.
 """
 
 import http.server
@@ -52,12 +54,12 @@ STATUS = re.compile(
 
 
 def serve(versions, port, timeout=30.0):
-    """Starts the routes on the loopback address.
+    """Starts the REST routes on the loopback address.
 
     Args:
         versions: the `Versions`.
         port: 0 takes a free one.
-        timeout: of a prediction, in seconds. Default 30, the server's own.
+        timeout: seconds for a prediction. Default 30, as in the stock server.
 
     Returns:
         (the server, its port).
@@ -75,13 +77,13 @@ def serve(versions, port, timeout=30.0):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """A thread for each connection, none of which outlives the process."""
+    """An HTTP server with a daemon thread for each connection."""
 
     daemon_threads = True
     request_queue_size = 128
 
     def handle_error(self, request, address):
-        """A client that has gone away is no news; anything else is said in a line."""
+        """Prints an error as one line. Ignores clients that closed the connection."""
         error = sys.exception()
         if not isinstance(error, ConnectionError):
             warn(f"REST: {type(error).__name__}: {error}")
@@ -89,7 +91,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 class _Handler(connection.Connection):
     def respond(self, body):
-        if self._route == metrics.PATH:  # the server's answers any method
+        if self._route == metrics.PATH:  # the stock server answers any method here
             return self.send(200, self.versions.metrics.page().encode(), "text/plain")
         if self.command == "POST" and (match := PREDICT.fullmatch(self._route)):
             return self._answer(lambda: self._counted(match, body))
@@ -99,7 +101,7 @@ class _Handler(connection.Connection):
 
     @property
     def _route(self):
-        """The path, without what stands after a question mark."""
+        """The path without the query string."""
         return self.path.partition("?")[0]
 
     def _counted(self, match, body):
@@ -150,7 +152,7 @@ class _Handler(connection.Connection):
             body = respond()
         except ServingError as error:
             self.fail(STATUSES.get(error.code_name, OTHERWISE), error.message)
-        except Exception as error:  # whoever asked must get an answer, and the next one too
+        except Exception as error:  # each request must get an answer
             self.fail(OTHERWISE, f"{type(error).__name__}: {error}")
         else:
             self.send(200, body if isinstance(body, bytes) else json.dumps(body).encode())
@@ -161,7 +163,7 @@ def _spec(match):
         raise ServingError("INVALID_ARGUMENT", "Missing model name in request.")
     spec = model_pb2.ModelSpec(name=urllib.parse.unquote(match["name"]))
     if match["version"]:
-        # `ParseModelInfo` of http_rest_api_util.cc. Python refuses to read thousands of digits.
+        # `ParseModelInfo` of http_rest_api_util.cc. Python's `int` refuses thousands of digits.
         if len(match["version"].lstrip("0")) > 19 or int(match["version"][-20:]) >= 2**63:
             message = f"Failed to convert version: {match['version']} to numeric."
             raise ServingError("INVALID_ARGUMENT", message)

@@ -1,10 +1,10 @@
-"""What a server counts, under the names of TensorFlow Serving, as Prometheus reads it.
+"""The metrics of the server for Prometheus, under the names of TensorFlow Serving.
 
-Names, labels and buckets are those of `servables/tensorflow/util.cc`, the page is that of
-`util/prometheus_exporter.cc`. Of the server's metrics there are three:
+Names, labels and buckets follow `servables/tensorflow/util.cc`; the format of the page follows
+`util/prometheus_exporter.cc`. Three of the server's metrics are implemented:
 
     :tensorflow:serving:request_count     predictions, by model_name and status
-    :tensorflow:serving:request_latency   microseconds of those that were answered, by model_name,
+    :tensorflow:serving:request_latency   microseconds of successful requests, by model_name,
                                           API and entrypoint (Predict, GRPC; predict, REST)
     :tensorflow:serving:runtime_latency   microseconds of the session, by model_name, API, runtime
 """
@@ -27,7 +27,7 @@ RUNTIME = ("runtime_latency", ("model_name", "API", "runtime"))
 
 
 class Histogram:
-    """How many values were below each of LIMITS, and their sum."""
+    """Counts the values in each bucket of LIMITS, and their sum."""
 
     def __init__(self):
         self.counts, self.sum = [0] * (len(LIMITS) + 1), 0.0
@@ -38,16 +38,16 @@ class Histogram:
 
 
 class Metrics:
-    """The counters of a server, of all its models and versions; many threads may write them."""
+    """The counters of a server for all its models and versions. Thread-safe."""
 
     def __init__(self):
         self._lock = threading.Lock()
-        self._requests = {}  # (model, status) -> how many
+        self._requests = {}  # (model, status) -> count
         self._latencies = {LATENCY: {}, RUNTIME: {}}  # -> {labels: Histogram}
 
     @contextlib.contextmanager
     def request(self, model, api, entrypoint):
-        """Counts what is done inside as a prediction, with the status of its ServingError."""
+        """Counts the block as a prediction. Its status is that of the ServingError, or OK."""
         start, status = time.perf_counter(), "UNKNOWN"
         try:
             yield
@@ -87,7 +87,7 @@ class Metrics:
 
 
 def _histogram(name, labels, histogram):
-    """The lines of a histogram: each bucket has those below it too."""
+    """The lines of a histogram. Buckets are cumulative."""
     limits = [f"{limit:.6g}" for limit in LIMITS] + ["+Inf"]
     totals = list(itertools.accumulate(histogram.counts))
     for limit, total in zip(limits, totals, strict=True):
@@ -101,5 +101,5 @@ def _labels(names, values):
 
 
 def _escaped(value):
-    """A label's value; a new line in it would begin another metric."""
+    """A label's value, escaped: a newline in it would start another metric."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,8 +1,8 @@
-"""A loaded version: from a PredictRequest to a PredictResponse, after `predict_util.cc`.
+"""A loaded version of a model: answers a PredictRequest with a PredictResponse.
 
-Files of the server's source that this is written after: `servables/tensorflow/predict_util.cc`
-(signatures, numbers of inputs, output filter), TensorFlow's `cc/saved_model/util.cc` (names of
-inputs, defaults), `servables/tensorflow/saved_model_warmup_util.cc` (warm-up).
+The code follows these files of the server's source: `servables/tensorflow/predict_util.cc`
+(signatures, number of inputs, output filter), TensorFlow's `cc/saved_model/util.cc` (names of
+inputs, defaults) and `servables/tensorflow/saved_model_warmup_util.cc` (warm-up).
 """
 
 import json
@@ -23,33 +23,34 @@ from export.verification.graph import BrokenModel, one_line, read_graph
 from export.verification.warmup import WARMUP_FILE, of_warmup, read_warmup
 
 DEFAULT_SIGNATURE = "serving_default"
-PATIENCE = 30  # seconds in which the requests to a version that is unloaded may end
+PATIENCE = 30  # seconds that `close` waits for running requests
 
 
 class Unloaded(Exception):
-    """The version was unloaded before it was asked."""
+    """The version was unloaded before the request reached it."""
 
 
 class Model:
     """One version of a SavedModel, loaded and warmed up.
 
     Args:
-        name, version: as requests name it.
+        name, version: the name and the version number that requests use.
         directory: the SavedModel.
-        batching: `BatchingParameters`. Default None: each request is a run of its own.
+        batching: `BatchingParameters`. Default None: requests are not joined into batches.
         intra_op_threads, inter_op_threads, xla: see `ServingSession`.
-        warm_up: replay its warm-up requests, as a server does. Default True.
-        ran: called with the model's name and the seconds of each run of the session that ended
-            well. Default: nobody is told.
+        warm_up: whether to replay the warm-up requests, as a server does. Default True.
+        ran: called after each successful run of the session, with the model's name and the
+            seconds. Default: does nothing.
 
     Attributes:
         graph: its `export.verification.graph.Graph`.
         signature_defs: {name: SignatureDef}.
-        most_rows: that a request may have, as the report beside the version says it; without a
-            report, `MOST_ROWS`.
+        most_rows: the maximum number of rows of a request, read from the report beside the
+            version; `MOST_ROWS` if there is no report.
 
     Raises:
-        ServingError: it does not load, or a warm-up request fails; then nothing is left of it.
+        ServingError: the SavedModel does not load, or a warm-up request fails. The version's
+            process is then ended.
     """
 
     def __init__(
@@ -99,14 +100,15 @@ class Model:
         return self._worker.peak_bytes
 
     def predict(self, request, timeout=None):
-        """A PredictResponse.
+        """Answers a request with a PredictResponse.
 
         Args:
             request: the PredictRequest.
-            timeout: in seconds, of all that is done; later it is DEADLINE_EXCEEDED. Default: none.
+            timeout: seconds for the whole request. After that, it fails with DEADLINE_EXCEEDED.
+                Default: no limit.
 
         Raises:
-            ServingError: the status that the server gives.
+            ServingError: the status that the server returns.
             Unloaded: `close` was called before.
         """
         deadline = Deadline(timeout)
@@ -133,7 +135,7 @@ class Model:
         return response
 
     def close(self, deadline=None):
-        """Unloads it, once what runs has ended, or at the `Deadline`. Default: in 30 seconds."""
+        """Waits for running requests, at most until the `Deadline` (default: 30 s), and unloads."""
         deadline = deadline or Deadline(PATIENCE)
         with self._idle:
             self._closed = True
@@ -143,7 +145,7 @@ class Model:
         self._worker.close()
 
     def _warm_up(self):
-        """Replays the recorded requests; returns them. The first that fails is the reason."""
+        """Replays the recorded requests and returns them. Raises the error of the first failure."""
         requests = _recorded(self.directory)
         for number, request in enumerate(requests):
             try:
@@ -155,7 +157,7 @@ class Model:
         return requests
 
     def _require_joinable(self, name):
-        """Raises INVALID_ARGUMENT if a signature has an input that is one value for all rows."""
+        """Raises INVALID_ARGUMENT if a signature has a scalar input: one value for all rows."""
         signature = self.graph.signatures.get(name or DEFAULT_SIGNATURE)
         for alias, info in signature.inputs.items() if signature else ():
             if info.shape == ():
@@ -168,10 +170,10 @@ class Model:
 
 
 def warmup_calls(directory, graph):
-    """The recorded requests of a version as calls, each (feeds, fetches), for `serve_calls`.
+    """The recorded requests of a version as calls for `serve_calls`, each (feeds, fetches).
 
     Raises:
-        ServingError: their file is damaged, or a request is none that the signatures take.
+        ServingError: the file is damaged, or a request does not fit its signature.
     """
     calls, most_rows = [], _most_rows(directory)
     for number, request in enumerate(_recorded(directory)):
@@ -192,7 +194,7 @@ def _recorded(directory):
 
 
 def _most_rows(directory):
-    """What an export's report says; `MOST_ROWS` where there is none that says it."""
+    """The maximum batch size from the export's report; `MOST_ROWS` if it gives none."""
     try:
         text = directory.with_name(f"{directory.name}.report.json").read_text(encoding="utf-8")
         most = json.loads(text)["deployment"]["limits"]["max_batch_size"]
@@ -202,7 +204,7 @@ def _most_rows(directory):
 
 
 def _asked(graph, request, most_rows):
-    """Which signature a request asks, its arrays by tensor names, and {output: tensor name}."""
+    """The signature that a request names, {tensor name: array}, and {output: tensor name}."""
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     if name not in graph.signatures:
         raise ServingError("FAILED_PRECONDITION", f'Serving signature key "{name}" not found.')
@@ -211,7 +213,7 @@ def _asked(graph, request, most_rows):
 
 
 def _feeds(signature, request, most_rows):
-    """Arrays by tensor names; what the request lacks has its default."""
+    """{tensor name: array}, with the default of each input that the request lacks."""
     given, wanted = set(request.inputs), set(signature.inputs)
     if len(given) > len(wanted) or (len(given) < len(wanted) and not signature.defaults):
         raise ServingError(
@@ -243,7 +245,7 @@ def _feeds(signature, request, most_rows):
 
 
 def _outputs(signature, request):
-    """{alias: tensor name} of what the request wants, by default everything."""
+    """{alias: tensor name} of the requested outputs; without an output filter, of all outputs."""
     wanted = list(request.output_filter) or sorted(signature.outputs)
     for place, alias in enumerate(wanted):
         if alias not in signature.outputs:

@@ -1,8 +1,8 @@
-"""JSON and tensors, after `util/json_tensor.cc`.
+"""Converts between the JSON of the REST API and tensors, as `util/json_tensor.cc` does.
 
-A request has its rows under `instances`, or each input whole under `inputs`; the answer comes back
-as `predictions` or `outputs`. Mind that JSON knows no defaults: the server fills them in for gRPC
-alone, and a request by REST must name every input of its signature.
+A request has a list of rows under `instances`, or whole inputs under `inputs`. The answer is under
+`predictions` or `outputs`. REST has no default values: the server fills them in only for gRPC, and
+a REST request must name every input of its signature.
 """
 
 import base64
@@ -15,16 +15,16 @@ from tensorflow_serving.apis import predict_pb2
 from export.capi.library import ServingError
 from export.serving.tensors import MOST_DIMENSIONS, check_rows
 
-OFTEN = 1024  # values of a list between two looks at the clock
+OFTEN = 1024  # values of a list between two checks of the deadline
 
 
 def parse(body, find, deadline):
-    """The PredictRequest in a body, and whether it came by rows.
+    """Reads a PredictRequest from a body. Also returns whether the request is a list of rows.
 
     Args:
         body: bytes.
-        find: a function of a signature's name that gives its `Signature`
-            (`export.verification.graph`) and the greatest number of rows.
+        find: a function that takes a signature's name and returns its `Signature`
+            (`export.verification.graph`) and the maximum number of rows.
         deadline: the `Deadline` of the request.
 
     Raises:
@@ -60,7 +60,7 @@ def parse(body, find, deadline):
 
 
 def to_json(response, by_rows):
-    """The body of an answer to a PredictResponse, bytes."""
+    """Converts a PredictResponse into the body of an answer, as bytes."""
     arrays = {key: tf.make_ndarray(proto) for key, proto in sorted(response.outputs.items())}
     if by_rows:
         sizes = {}
@@ -85,13 +85,13 @@ def to_json(response, by_rows):
 
 
 def _parse_json(body):
-    """The server does not look into strings: bytes that are not UTF-8 stay, as surrogates here."""
+    """Parses JSON. Like the server, it keeps bytes that are not UTF-8; here as surrogates."""
     if not body:
         raise _invalid("JSON Parse error: The document is empty")
     try:
         text, valid = body.decode("utf-8", "surrogateescape"), body.decode("utf-8", "replace")
         document = json.loads(text)
-        # What is a surrogate still where those bytes are none is an escape, half a pair.
+        # Without those bytes, a surrogate can only come from an escape: half of a pair.
         escaped = document if text == valid else json.loads(valid)
         json.dumps(escaped, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -102,7 +102,7 @@ def _parse_json(body):
 
 
 def _rows(instances, inputs, most_rows, deadline):
-    """Arrays from a list of rows."""
+    """{input: array} from a list of rows."""
     if not isinstance(instances, list):
         raise _invalid("JSON Value: Excepting 'instances' to be an list/array")
     if not instances:
@@ -140,7 +140,7 @@ def _rows(instances, inputs, most_rows, deadline):
 
 
 def _whole(values, inputs, most_rows, deadline):
-    """Arrays from whole tensors by name; from one tensor where there is one input."""
+    """{input: array} from whole tensors by name. With one input, the tensor may come without it."""
     if not _is_object(values):
         if len(inputs) > 1:
             raise _invalid(
@@ -163,7 +163,7 @@ def _require_same_shape(rows):
 
 
 def _array(value, dtype, deadline):
-    """A nested list as an array; every list of a level must be as long as its first."""
+    """Converts a nested list into an array. All lists of a level must have the same length."""
     shape, inner = [], value
     while isinstance(inner, list):
         shape.append(len(inner))
@@ -200,7 +200,7 @@ def _collect(value, shape, level, dtype, leaves, deadline):
 
 
 def _leaf(value, dtype):
-    """A number, a boolean or bytes; strings may come as {"b64": ...} too."""
+    """Checks a value against the type. Strings become bytes; they may come as {"b64": ...}."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if dtype == "string" and _is_base64(value):
         try:
@@ -212,7 +212,7 @@ def _leaf(value, dtype):
     if dtype == "bool" and isinstance(value, bool):
         return value
     if dtype.startswith("float") and number:
-        bits = np.finfo(dtype).nmant + 1  # an integer of more loses some
+        bits = np.finfo(dtype).nmant + 1  # an integer with more bits loses precision
         most = 2**bits - 1 if isinstance(value, int) else float(np.finfo(dtype).max)
         if abs(value) > most and abs(value) != float("inf"):
             raise _invalid(
@@ -246,13 +246,13 @@ def _to_list(key, array):
         texts = np.empty(array.size, object)
         texts[:] = leaves
         return texts.reshape(array.shape).tolist()
-    if array.dtype.kind == "f":  # the shortest decimals that are the same float32
+    if array.dtype.kind == "f":  # the shortest decimals that read back as the same float32
         return array.astype(str).astype(float).tolist()
     return array.tolist()
 
 
 def _shown(value, most=200):
-    text, parts = "", json.JSONEncoder().iterencode(value)  # of a large one, the beginning
+    text, parts = "", json.JSONEncoder().iterencode(value)  # encode only the beginning
     while len(text) <= most and (part := next(parts, "")):
         text += part
     return text if len(text) <= most else text[:most] + "..."

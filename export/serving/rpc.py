@@ -1,9 +1,10 @@
-"""The gRPC services, by the stubs of tensorflow-serving-api.
+"""The gRPC services, with the stubs of tensorflow-serving-api.
 
-Status codes as in `model_servers/prediction_service_impl.cc`, `model_service_impl.cc` and
-`servables/tensorflow/get_model_metadata_impl.cc`. What is not `Predict`, `GetModelMetadata`,
-`GetModelStatus` or `HandleReloadConfigRequest` is UNIMPLEMENTED; of a new configuration, a model
-that has no version to serve is UNKNOWN (`model_servers/server_core.cc`).
+Status codes follow `model_servers/prediction_service_impl.cc`, `model_service_impl.cc` and
+`servables/tensorflow/get_model_metadata_impl.cc`. The services implement `Predict`,
+`GetModelMetadata`, `GetModelStatus` and `HandleReloadConfigRequest`; other calls return
+UNIMPLEMENTED. If a model of a new configuration has no version to serve, the status is UNKNOWN
+(`model_servers/server_core.cc`).
 """
 
 import concurrent.futures
@@ -21,12 +22,12 @@ from export.capi.library import CODES, ServingError
 from export.serving.tensors import MOST_BYTES
 from export.verification.graph import UsageError
 
-MOST_CALLS = 128  # at once; the others wait
-MOST_MESSAGE = 1024  # characters of an error's, as in `model_servers/grpc_status_util.cc`
+MOST_CALLS = 128  # calls at the same time; more calls wait
+MOST_MESSAGE = 1024  # characters of an error message, as in `model_servers/grpc_status_util.cc`
 
 
 def serve(versions, port):
-    """Starts the services on the loopback address.
+    """Starts the gRPC services on the loopback address.
 
     Args:
         versions: the `Versions`.
@@ -104,7 +105,7 @@ class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
 
 
 def metadata(versions, request):
-    """A GetModelMetadataResponse with the signatures."""
+    """Answers a GetModelMetadataRequest with the model's signatures."""
     _require_model_spec(request)
     fields = list(request.metadata_field)
     if not fields:
@@ -128,7 +129,7 @@ def _require_model_spec(request):
 
 
 def cut(message):
-    """An error's message as a client gets it: text, however the request was written."""
+    """An error message for the client: surrogates are replaced, and a long message is cut."""
     message = re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", message)
     return message if len(message) <= MOST_MESSAGE else f"{message[:MOST_MESSAGE]}...TRUNCATED"
 
@@ -136,10 +137,10 @@ def cut(message):
 def _answer(respond, context):
     try:
         return respond()
-    # Only the words of an error are kept: its traceback would keep the request in memory.
+    # Keep only the message of an error: its traceback would keep the request in memory.
     except ServingError as error:
         name, message = error.code_name, error.message
-    except Exception as error:  # whoever asked must get an answer, and no traceback
+    except Exception as error:  # each call must get an answer, without a traceback
         name, message = "INTERNAL", f"{type(error).__name__}: {error}"
     code = next(c for c in grpc.StatusCode if c.value[0] == CODES.index(name))
     context.abort(code, cut(message))

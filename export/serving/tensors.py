@@ -1,7 +1,7 @@
-"""The array that a TensorProto stands for, after TensorFlow's `core/framework/tensor.cc`.
+"""Turns a TensorProto into an array, as TensorFlow's `core/framework/tensor.cc` does.
 
-A tensor of a few bytes may claim any shape, for its last value fills the rest: what it claims is
-counted before anything is made of it.
+A tensor of a few bytes may claim any shape, because its last value fills the rest. So its claimed
+size is checked before memory is allocated.
 """
 
 import math
@@ -12,25 +12,25 @@ import tensorflow as tf
 from export.capi.fields import values_of
 from export.capi.library import DTYPES, ServingError
 
-# Of a request, unpacked: by REST a body, by gRPC a message.
+# Bytes of a request after decompression: of a REST body or a gRPC message.
 MOST_BYTES = 2**26
-# Rows of a request to a model of which it is not known how many it takes.
+# Rows of a request, if the model's own limit is unknown.
 MOST_ROWS = 100_000
-# Strings of a tensor, and numbers of one that does not carry each of them.
+# Elements of a string tensor, and of a numeric tensor that does not carry all of its values.
 MOST_ELEMENTS = 1_000_000
-MOST_DIMENSIONS = 32  # that NumPy walks through; a server's tensors have at most 254
+MOST_DIMENSIONS = 32  # the limit of NumPy; a server's tensors have at most 254
 
 
 def to_array(alias, info, proto, most_rows):
-    """The array of an input.
+    """Turns the TensorProto of an input into an array.
 
     Args:
         alias, info: the input's name, and its `export.verification.graph.TensorInfo`.
         proto: the TensorProto.
-        most_rows: how large its first dimension may be.
+        most_rows: the maximum size of its first dimension.
 
     Raises:
-        ServingError: INVALID_ARGUMENT, before memory is taken for it.
+        ServingError: INVALID_ARGUMENT, raised before memory is allocated.
     """
     try:
         dtype = tf.as_dtype(proto.dtype)
@@ -39,7 +39,7 @@ def to_array(alias, info, proto, most_rows):
     if dtype.name != info.dtype:
         message = f"Expects {info.name} to be {info.dtype} but {dtype.name} is provided"
         raise ServingError("INVALID_ARGUMENT", message)
-    if proto.dtype not in DTYPES:  # what `ServingSession` cannot feed, no signature here wants
+    if proto.dtype not in DTYPES:  # `ServingSession` cannot feed it; no exported signature has it
         raise _invalid(alias, f"{dtype.name} is not served")
     shape = _shape(alias, proto, most_rows)
     size, carried = math.prod(shape), len(values_of(proto, dtype.name))
@@ -47,11 +47,11 @@ def to_array(alias, info, proto, most_rows):
         raise _invalid(alias, f"at most {size:,} values for its shape {shape}, got {carried:,}")
     if dtype != tf.string:
         carried = max(carried, len(proto.tensor_content) // dtype.size)
-    # NumPy counts the sizes other than 0 even of a tensor without elements.
+    # NumPy multiplies the sizes other than 0, even if the tensor has no elements.
     claimed = math.prod(filter(None, shape))
     if claimed > MOST_ELEMENTS and (dtype == tf.string or carried < claimed):
         raise _invalid(alias, f"at most {MOST_ELEMENTS:,} elements, got the shape {shape}")
-    if not carried and not proto.tensor_content:  # `FromProtoField` fills it with T()
+    if not carried and not proto.tensor_content:  # `FromProtoField` fills the tensor with T()
         strings = dtype == tf.string
         return np.full(shape, b"", object) if strings else np.zeros(shape, dtype.as_numpy_dtype)
     try:
@@ -64,13 +64,13 @@ def to_array(alias, info, proto, most_rows):
 
 
 def check_rows(alias, rows, most_rows):
-    """Raises INVALID_ARGUMENT if an input has more rows than it may have."""
+    """Raises INVALID_ARGUMENT if an input has more than `most_rows` rows."""
     if rows > most_rows:
         raise _invalid(alias, f"at most {most_rows:,} rows, got {rows:,}")
 
 
 def _shape(alias, proto, most_rows):
-    """The shape, if it is one: `TensorShape::IsValid` of `core/framework/tensor_shape.cc`."""
+    """The shape, checked like `TensorShape::IsValid` of `core/framework/tensor_shape.cc`."""
     shape = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or any(size < 0 for size in shape):
         raise _invalid(alias, "its shape is not known")
@@ -82,5 +82,5 @@ def _shape(alias, proto, most_rows):
 
 
 def _invalid(alias, why):
-    """The words of `predict_util.cc`, and why."""
+    """An INVALID_ARGUMENT with the message of `predict_util.cc` and the reason."""
     return ServingError("INVALID_ARGUMENT", f"tensor parsing error: {alias}: {why}")

@@ -1,13 +1,13 @@
-"""Which versions of which models are loaded, after `core/aspired_versions_manager.cc`.
+"""Loads and unloads the versions of all models, as `core/aspired_versions_manager.cc` does.
 
-What is looked for where is after `sources/storage_path/file_system_storage_path_source.cc`, what a
-request names and what a configuration may say after `model_servers/server_core.cc`.
+Finding versions on the disk follows `sources/storage_path/file_system_storage_path_source.cc`.
+Choosing the version of a request, and reading a configuration, follow
+`model_servers/server_core.cc`.
 
-A base directory is looked at every second; each folder whose name is an integer is a version. What
-the policy wants is loaded before what it no longer wants is unloaded, and a version that does not
-load leaves the old one where it is. It is tried again when its files change, not every minute. A
-label may be one of a version that is not loaded, as `--allow_version_labels_for_unavailable_models`
-has it.
+A base directory is read every second. Each folder whose name is an integer is a version. New
+versions of the policy are loaded before old ones are unloaded. If a version does not load, the old
+one stays loaded. The version is tried again when its files change, not every minute. A label may
+name a version that is not loaded, as with `--allow_version_labels_for_unavailable_models`.
 """
 
 import dataclasses
@@ -34,17 +34,17 @@ MOUNTED = Path("/models")  # in the container
 
 @dataclasses.dataclass
 class Version:
-    """What is known of a version: its state, the error of one that did not load, the model."""
+    """A version: its state, the error if it did not load, and the model if it did."""
 
     state: int
     error: ServingError | None = None
     model: Model | None = None
-    stamp: tuple = ()  # what its folder was like when it was tried
+    stamp: tuple = ()  # the `_stamp` of its folder when loading was tried
 
     def status(self, number):
-        """Its ModelVersionStatus."""
+        """The ModelVersionStatus of the version."""
         status = get_model_status_pb2.ModelVersionStatus(version=number, state=self.state)
-        status.status.SetInParent()  # OK is said too
+        status.status.SetInParent()  # the field is present for OK too
         if self.error:
             status.status.error_code = CODES.index(self.error.code_name)
             status.status.error_message = self.error.message
@@ -56,14 +56,15 @@ class Versions:
 
     Args:
         config: a ModelServerConfig.
-        say: called with a line when a version begins to be loaded, is loaded, unloaded or refused.
-        options: of `Model`, batching and threads.
+        say: called with a line when loading a version starts, and when a version is loaded,
+            unloaded or refused.
+        options: arguments of `Model`: batching and threads.
 
     Attributes:
         metrics: the `Metrics` of all models.
 
     Raises:
-        UsageError: the configuration names what there is not.
+        UsageError: the configuration is not valid, or names a folder that does not exist.
     """
 
     def __init__(self, config, say=lambda line: None, **options):
@@ -73,12 +74,12 @@ class Versions:
         self._refreshing, self._closed = threading.Lock(), threading.Event()
         try:
             self.configure(config)
-        except BaseException:  # a signal too: nobody will have this object
+        except BaseException:  # a signal too: the caller gets no object that it could close
             self.close()
             raise
 
     def configure(self, config):
-        """Takes another ModelServerConfig: `HandleReloadConfigRequest`."""
+        """Changes to another ModelServerConfig, for `HandleReloadConfigRequest`."""
         models = list(config.model_config_list.config)
         for model in models:
             require_model(model.name, model.base_path)
@@ -94,7 +95,7 @@ class Versions:
         self.refresh()
 
     def watch(self, seconds=1.0):
-        """Looks at the directories again and again, until `close`."""
+        """Starts a thread that calls `refresh` every `seconds` until `close`."""
 
         def look():
             said = None
@@ -102,7 +103,7 @@ class Versions:
                 try:
                     self.refresh()
                     said = None
-                except Exception as error:  # a folder is gone, for now perhaps: all stays as it is
+                except Exception as error:  # perhaps a folder is missing for now: change nothing
                     if said != str(error):
                         said = str(error)
                         self._say(f"the versions cannot be looked for: {said}")
@@ -110,10 +111,11 @@ class Versions:
         threading.Thread(target=look, daemon=True).start()
 
     def refresh(self):
-        """Looks at the directories once.
+        """Reads the directories once, and loads and unloads versions.
 
         Raises:
-            OSError: one could not be looked at; its versions stay as they are, the others' do not.
+            OSError: a directory could not be read. Its model is left unchanged; all others are
+                updated.
         """
         failed = None
         with self._refreshing:
@@ -132,21 +134,21 @@ class Versions:
         ready = any(v.model for number, v in versions.items() if number in wanted)
         if ready or not wanted:
             self._unload(name, versions, wanted)
-        else:  # what is served in place of one that does not load lives on, or is loaded again
+        else:  # none of the wanted versions loads: keep the old ones, or load them again
             served = {n: v.model.directory for n, v in versions.items() if v.model}
             self._load(name, versions, served)
 
     def predict(self, request, timeout=None):
-        """The answer of the version that a PredictRequest names; see `Model.predict`."""
+        """Answers a PredictRequest with the version that it names. See `Model.predict`."""
         while True:
             model = self.model(request.model_spec)
             try:
                 return model.predict(request, timeout)
-            except Unloaded:  # after it was found and before it was asked: there is another
+            except Unloaded:  # unloaded between lookup and call: another version replaces it
                 continue
 
     def require_all(self):
-        """Raises ServingError unless every model has a version that is served."""
+        """Raises ServingError if a model has no loaded version."""
         missing = []
         for name in self._config:
             versions = self._models.get(name, {})
@@ -162,10 +164,11 @@ class Versions:
             raise ServingError("UNKNOWN", message)
 
     def model(self, spec):
-        """The loaded `Model` that a ModelSpec names: the newest unless it says which.
+        """The loaded `Model` of a ModelSpec; the newest one if the ModelSpec names no version.
 
         Raises:
-            ServingError: there is none (`model_servers/server_core.cc`, `core/basic_manager.cc`).
+            ServingError: there is no such version (`model_servers/server_core.cc`,
+                `core/basic_manager.cc`).
         """
         if not spec.name:
             raise ServingError("INVALID_ARGUMENT", "ModelSpec has no name specified.")
@@ -209,8 +212,9 @@ class Versions:
         """Unloads everything.
 
         Args:
-            deadline: the `Deadline` of the requests that run. Default: that of `Model.close`. A
-                version that is still being loaded then is left to the end of this process.
+            deadline: the `Deadline` of the running requests. Default: that of `Model.close`. If a
+                version is still loading at the deadline, nothing is unloaded: all processes end
+                with this one.
         """
         self._closed.set()
         left = deadline.left() if deadline else -1
@@ -223,7 +227,7 @@ class Versions:
             self._refreshing.release()
 
     def _wanted(self, config):
-        """{number: folder} of the versions that a model's policy wants loaded."""
+        """{number: folder} of the versions that the model's policy selects."""
         folders = {
             int(folder.name): folder
             for folder in Path(config.base_path).iterdir()
@@ -251,7 +255,7 @@ class Versions:
             stamp = _stamp(folder)
             if version and (version.model or version.stamp == stamp):
                 continue
-            # Until it is loaded again, the dead one answers: UNAVAILABLE.
+            # Until it is loaded again, the ended process answers UNAVAILABLE.
             versions[number] = Version(States.LOADING, model=dead)
             self._say(f"{name} version {number} is being loaded ...")
             start = time.monotonic()
@@ -260,7 +264,7 @@ class Versions:
             except ServingError as error:
                 versions[number] = Version(States.END, error, stamp=stamp)
                 self._say(f"{name} version {number} is refused: {error}")
-            except Exception as error:  # of any type: one model's fault must not stop the others
+            except Exception as error:  # an error of one model must not stop the others
                 reason = ServingError("INTERNAL", f"{type(error).__name__}: {error}")
                 versions[number] = Version(States.END, reason, stamp=stamp)
                 self._say(f"{name} version {number} is refused: {reason}")
@@ -275,7 +279,7 @@ class Versions:
                 dead.close()
 
     def _whole(self, name, number, folder, stamp):
-        """The `Model` of a folder that is still what it was: else half of it may be another's."""
+        """Loads the `Model` of a folder. Raises ABORTED if the files changed during loading."""
         model = Model(name, number, folder, **self._options)
         if _stamp(folder) != stamp:
             model.close()
@@ -283,7 +287,7 @@ class Versions:
         return model
 
     def _unload(self, name, versions, wanted, deadline=None):
-        """Unloads what is not wanted; the status goes on to say that it has come to its END."""
+        """Unloads the versions that are not wanted. Their status stays available, as END."""
         for number in set(versions) - set(wanted):
             model = versions[number].model
             if model:
@@ -293,13 +297,13 @@ class Versions:
 
 
 def read_config(path):
-    """The ModelServerConfig in a file of the text format.
+    """Reads a ModelServerConfig from a file in text format.
 
-    A base_path in `/models`, where docker-compose.yml mounts the folder of the file, stands for
-    the same path in that folder's parent, unless it exists.
+    docker-compose.yml mounts the folder of the file under `/models`. If a base_path in `/models`
+    does not exist here, it is replaced by the same path in the parent of that folder.
 
     Raises:
-        UsageError: it cannot be read, or does not parse.
+        UsageError: the file cannot be read or does not parse.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -314,7 +318,7 @@ def read_config(path):
 
 
 def one_model(name, base_path):
-    """The ModelServerConfig of one model, the newest version of it."""
+    """A ModelServerConfig that serves the newest version of one model."""
     config = model_server_config_pb2.ModelServerConfig()
     config.model_config_list.config.add(
         name=name, base_path=str(base_path), model_platform="tensorflow"
@@ -323,13 +327,13 @@ def one_model(name, base_path):
 
 
 def _stamp(folder):
-    """What changes when a version is written anew."""
+    """Values that change when a version is written again: inodes and modification times."""
     names = ["saved_model.pb", "variables/variables.index", str(WARMUP_FILE)]
 
     def stamp(path):
         try:
             found = path.stat()
-        except OSError:  # there is none, or a link that leads to itself
+        except OSError:  # the file does not exist, or is a link to itself
             return None
         return found.st_ino, found.st_mtime_ns
 
@@ -337,13 +341,14 @@ def _stamp(folder):
 
 
 def warn(line):
-    """A line on standard error, if it can be written: what only reports stops no work."""
+    """Prints a line on standard error. If that fails, the work continues."""
     if sys.stderr is None:
         return
     try:
         print(line, file=sys.stderr, flush=True)
     except BrokenPipeError:
-        # Nobody reads. What is left would fail once more when Python ends, and be its exit code.
+        # Nobody reads standard error. The rest of its buffer would fail again when Python ends,
+        # and change the exit code.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-    except (OSError, ValueError):  # the disk is full, or it is closed
+    except (OSError, ValueError):  # the disk is full, or standard error is closed
         return

@@ -1,7 +1,8 @@
-"""The process of a loaded version: a C++ session without Python TensorFlow, asked over a pipe.
+"""Runs a loaded version in its own process: a C++ session without Python TensorFlow, over a pipe.
 
-The server loads in its own process (`servables/tensorflow/saved_model_bundle_factory.cc`). Here, a
-version that is unloaded gives all its memory back, and one that crashes takes nobody with it.
+The stock server loads a version into the server process
+(`servables/tensorflow/saved_model_bundle_factory.cc`). With a process per version, unloading
+frees all of its memory, and a crash does not stop the server or other versions.
 """
 
 import concurrent.futures
@@ -24,14 +25,16 @@ from export.capi.session import ServingSession
 from export.serving.deadline import Deadline
 
 PROC = Path("/proc")
-# Requests that the session runs at the same time; the others wait.
+# Requests that the session runs at the same time. More requests wait.
 MOST_RUNS = 64
-# Seconds for what a process that has ended wrote before: longer only if a child of it lives on.
+# Seconds to read the last output of a process that has ended. Only a living child process of it
+# could hold the stream open for longer.
 PATIENCE = 5
-# Seconds after its deadline that a run is waited for: the session ends it by itself, and says why.
+# Seconds to wait for a run after its deadline: the session stops the run itself and gives the
+# reason.
 GRACE = 2
-# Seconds without a sign of life after which a process is given up, and how many of them count
-# between two looks: whoever looks may have stood still itself.
+# STANDSTILL: seconds without an answer after which a process is killed. LOOK: the maximum number
+# of seconds counted between two calls of `beat`, because the caller may have been suspended too.
 STANDSTILL, LOOK = 30, 2
 
 
@@ -60,7 +63,7 @@ class Worker:
             stdin=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             env=child_environment(log_level=3),
-            process_group=0,  # a terminal's Ctrl-C is the server's, which says when to end
+            process_group=0,  # Ctrl-C goes to the server, which then ends this process
         )
         theirs.close()
         said = self._process.stderr
@@ -74,7 +77,7 @@ class Worker:
             loaded = self._pipe.recv()
         except (EOFError, OSError):
             raise self._how_it_ended() from None
-        except BaseException:  # a signal: nobody will have this object
+        except BaseException:  # a signal: the caller gets no object that it could close
             self.close()
             raise
         if isinstance(loaded, ServingError):
@@ -85,7 +88,7 @@ class Worker:
 
     @property
     def pid(self):
-        """The number of its process."""
+        """The process id."""
         return self._process.pid
 
     @property
@@ -94,9 +97,9 @@ class Worker:
 
     @property
     def peak_bytes(self):
-        """The most memory that its process has had so far, what it shares with others included.
+        """The peak memory of the process in bytes, including memory shared with other processes.
 
-        Where the kernel does not count that, what it has now; None where it says neither.
+        If the kernel does not report the peak, the current memory; if it reports neither, None.
         """
         try:
             status = (PROC / str(self.pid) / "status").read_text(encoding="ascii", errors="replace")
@@ -107,9 +110,9 @@ class Worker:
         return 1024 * int(kibibytes) if kibibytes else None
 
     def run(self, feeds, fetches, timeout=None):
-        """See `ServingSession.run`; `timeout` in seconds, default: none.
+        """See `ServingSession.run`. `timeout` is in seconds; default: no limit.
 
-        A process that stands still is not waited for: it is DEADLINE_EXCEEDED all the same.
+        If the process hangs, the call still ends with DEADLINE_EXCEEDED.
         """
         deadline = Deadline(timeout)
         number, result = self._ask(feeds, fetches, deadline)
@@ -122,15 +125,15 @@ class Worker:
             raise ServingError("DEADLINE_EXCEEDED", message) from None
 
     def beat(self):
-        """Asks for a sign of life; a process that gives none for `STANDSTILL` seconds is killed.
+        """Checks that the process answers; kills it after `STANDSTILL` seconds without an answer.
 
-        To be called again and again: it waits for nothing.
+        Call it regularly. It never blocks.
         """
         now = time.monotonic()
         if self._sign is None or self._sign.done():
             try:
                 _, self._sign = self._ask(None, None, Deadline())
-            except ServingError:  # it has ended, which `alive` says
+            except ServingError:  # the process has ended; `alive` is False
                 return
             self._silent = 0.0
         else:
@@ -140,7 +143,7 @@ class Worker:
         self._looked = now
 
     def _ask(self, feeds, fetches, deadline):
-        """Puts a call into the queue; returns its number and the future of its answer."""
+        """Puts a call into the queue. Returns its number and the future of its answer."""
         number, result = next(self._numbers), concurrent.futures.Future()
         with self._lock:
             if self._ended:
@@ -157,7 +160,7 @@ class Worker:
         self._calls.put(None)
 
     def _send(self):
-        """Hands the calls over that somebody still waits for: it alone waits for a full pipe."""
+        """Sends the queued calls that are still wanted. Only this thread blocks on a full pipe."""
         while call := self._calls.get():
             with self._lock:
                 result = self._waiting.get(call[0])
@@ -165,15 +168,15 @@ class Worker:
                 continue
             try:
                 self._pipe.send(call)
-            except OSError:  # its end is read by `_receive`, which answers everybody
+            except OSError:  # `_receive` sees the end of the process and answers all callers
                 return
-            except Exception as error:  # whoever asked must get an answer, and the others theirs
+            except Exception as error:  # fail this call alone, and keep the thread running
                 with self._lock:
                     self._waiting.pop(call[0], None)
                 result.set_exception(ServingError("INTERNAL", f"{type(error).__name__}: {error}"))
 
     def _receive(self):
-        """Hands each answer to whoever waits for it; at the end, the reason to all of them."""
+        """Gives each answer to its caller. When the process ends, all waiting calls fail."""
         while True:
             try:
                 number, answer = self._pipe.recv()
@@ -181,7 +184,7 @@ class Worker:
                 break
             with self._lock:
                 result = self._waiting.pop(number, None)
-            if result is None:  # it came too late
+            if result is None:  # the caller has given up
                 continue
             if isinstance(answer, ServingError):
                 result.set_exception(answer)
@@ -200,18 +203,18 @@ class Worker:
         how = how_it_ended(self._process.wait())
         if self._silent >= STANDSTILL:
             how = f"stood still for {STANDSTILL} s and was ended"
-        self._passing.join(PATIENCE)  # its last words come first
+        self._passing.join(PATIENCE)  # first print the last output of the process
         return ServingError("UNAVAILABLE", f"the process of the model {how}")
 
 
 def main(descriptor):
-    """The process: answers runs until the other end of the pipe is closed."""
+    """The main function of the process: answers calls until the other end closes the pipe."""
     pipe = multiprocessing.connection.Connection(int(descriptor))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's; the server says when to end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the server, which ends this
     try:
         directory, options = pipe.recv()
     except (EOFError, OSError):
-        return  # whoever started it was interrupted before it could say what to load
+        return  # the parent was interrupted before it sent what to load
     try:
         session = ServingSession(directory, **options)
     except ServingError as error:
@@ -227,10 +230,10 @@ def main(descriptor):
                 deadline.check("waiting for other requests")
                 result = session.run(feeds, fetches, deadline.left())
             else:
-                result = None  # a sign of life
+                result = None  # the answer to `beat`
         except ServingError as error:
             result = error
-        except Exception as error:  # whoever asked must get an answer, and the others theirs
+        except Exception as error:  # each call must get an answer
             result = ServingError("INTERNAL", f"{type(error).__name__}: {error}")
         with lock:
             try:
@@ -243,9 +246,9 @@ def main(descriptor):
             try:
                 call = pipe.recv()
             except (EOFError, OSError):
-                os._exit(0)  # nobody waits for what still runs
+                os._exit(0)  # no caller waits for the calls that still run
             if call[2] is None:
-                answer(*call)  # at once, however many runs wait
+                answer(*call)  # at once, even if many runs wait
             else:
                 threads.submit(answer, *call)
 

@@ -1,14 +1,14 @@
-"""Lines of text: one ends at the byte `\\n` and nowhere else; one `\\r` before it is stripped."""
+"""Reads lines of text. Only the byte `\\n` ends a line; one `\\r` before it is removed."""
 
 import re
 from itertools import islice
 
-# No model takes so long a text whole: the rest is cut, so that no line fills the memory.
+# No model reads a longer text. The rest of a line is cut, so that it does not fill the memory.
 MOST_BYTES = 2**20
 
 
 def read_lines(file):
-    """The lines of a binary file, str, one in memory; what is no UTF-8 is replaced."""
+    """Yields the lines of a binary file as str, one at a time. Invalid UTF-8 is replaced."""
     while line := file.readline(MOST_BYTES):
         rest = line
         while not rest.endswith(b"\n") and (rest := file.readline(MOST_BYTES)):
@@ -17,12 +17,12 @@ def read_lines(file):
 
 
 def batches(items, size):
-    """Lists of `size` items each, the last one shorter."""
+    """Yields lists of `size` items. The last one may be shorter."""
     items = iter(items)
     while batch := list(islice(items, size)):
         yield batch
 
 
 def as_line(text):
-    """A text as a line: a model that knows single bytes may answer with a new line."""
+    """A text as one line: a model with byte pieces may produce a newline."""
     return re.sub(r"[\r\n]+", " ", text)

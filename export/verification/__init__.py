@@ -1,1 +1,1 @@
-"""Does a SavedModel serve? Its graph, its answers, and what they are compared with."""
+"""Checks that a SavedModel can be served: its graph, its answers, and reference answers."""

@@ -1,4 +1,4 @@
-"""The served answers compared with Python's, and with those of the service here."""
+"""Compares the served answers with those of Python, and of the service in this process."""
 
 import numpy as np
 import tensorflow as tf
@@ -9,7 +9,7 @@ TOLERANCE = 1e-4
 
 
 def compare_python(served: dict, python: dict, report: Report):
-    """Adds to the report whether `tf.saved_model.load` answers each signature alike."""
+    """Adds to the report whether `tf.saved_model.load` gives the same answers."""
     for name, answers in served.items():
         pairs = zip(answers, python[name], strict=True)
         pairs = [(a, b) for a, b in pairs if a is not None and b is not None]
@@ -19,7 +19,7 @@ def compare_python(served: dict, python: dict, report: Report):
 
 
 def differences(served: Answer, python: Answer) -> list[str]:
-    """How two answers to one request differ: nothing where they agree."""
+    """The differences of two answers to one request; [] if they agree."""
     faults = []
     for key, ours in served.items():
         theirs = np.asarray(python[key], dtype=object if ours.dtype == object else None)
@@ -37,16 +37,16 @@ def differences(served: Answer, python: Answer) -> list[str]:
 
 
 def answer(service, name, request):
-    """What the service here answers to a request to a signature: {output: array}."""
+    """The answer of the service in this process to a request: {output: array}."""
     function = service.functions[name]
     specs = {spec.name: spec.dtype for spec in function.input_signature}
     inputs = {key: tf.constant(value, specs[key]) for key, value in request.items()}
-    with tf.device("CPU:0"):  # where the served answers come from
+    with tf.device("CPU:0"):  # the served answers come from the CPU too
         return {key: value.numpy() for key, value in function(**inputs).items()}
 
 
 def compare_in_process(service, requests, report):
-    """Adds to the report whether the served answers are those of the service here."""
+    """Adds to the report whether the service in this process gives the same answers."""
     for name, asked in requests.items():
         pairs = zip(asked, report.served[name], strict=True)
         faults = [

@@ -1,4 +1,4 @@
-"""What is compared of a family's answers, besides that they are those of its service here."""
+"""The comparison of each model family, besides the one with its service in this process."""
 
 from export.verification import language_model, non_autoregressive, text_encoder, translation
 from tfformer.models import (

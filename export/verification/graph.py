@@ -1,8 +1,8 @@
-"""What a SavedModel's graph says, without running it: signatures, ops, weights, files.
+"""Reads a SavedModel without running it: signatures, ops, weights, files.
 
-A stock server has no Python and no XLA, and links TensorFlow's and tensorflow-text's ops only.
-A SavedModel that needs more saves without a word and loads in Python; the graph already tells.
-A function's body counts as much as the main graph: that is where `tf.function` puts the model.
+A stock server has no Python and no XLA, and links only the ops of TensorFlow and tensorflow-text.
+A SavedModel that needs more is saved without an error and loads in Python, but the graph shows it.
+The bodies of functions are read too, because `tf.function` puts the model there.
 """
 
 import functools
@@ -28,7 +28,7 @@ MAIN = "the main graph"
 
 @dataclass(frozen=True)
 class TensorInfo:
-    name: str  # in the graph, as "serving_default_text:0"
+    name: str  # in the graph, for example "serving_default_text:0"
     dtype: str
     shape: tuple[int | None, ...] | None  # None: any rank; a None in it: any size
 
@@ -37,22 +37,22 @@ class TensorInfo:
 class Signature:
     inputs: dict[str, TensorInfo]
     outputs: dict[str, TensorInfo]
-    defaults: dict[str, np.ndarray]  # what the server feeds for an input that a request lacks
+    defaults: dict[str, np.ndarray]  # the server feeds them for inputs that a request lacks
 
 
 @dataclass(frozen=True)
 class Graph:
     signatures: dict[str, Signature]
-    ops: dict[str, Counter]  # op -> place (a function's name, or MAIN) -> how many
-    jit_compiled: list[str]  # places that must be compiled by XLA
-    definitions: dict  # every SignatureDef as it is, the loader's own too
+    ops: dict[str, Counter]  # op -> place (a function's name, or MAIN) -> count
+    jit_compiled: list[str]  # places that XLA must compile
+    definitions: dict  # every SignatureDef unchanged, including those of the loader
 
     def python_ops(self) -> list[str]:
         """Ops that call back into the Python process that built the graph."""
         return self._where(lambda op: "PyFunc" in op)
 
     def xla_ops(self) -> list[str]:
-        """What needs XLA, which TF Serving disables when it starts."""
+        """Ops and functions that need XLA, which TF Serving disables when it starts."""
         return self._where(_is_xla) + [f"jit_compile=True in {p}" for p in self.jit_compiled]
 
     def custom_ops(self) -> list[str]:
@@ -85,13 +85,13 @@ class Graph:
 
 
 def _plain(default: np.ndarray):
-    """A default as JSON has it: a number, or a text."""
+    """A default value for JSON: a number or a text."""
     value = default.tolist()
     return value.decode(errors="replace") if isinstance(value, bytes) else value
 
 
 def read_graph(directory) -> Graph:
-    """The MetaGraph tagged `serve`: its signatures, and every op of the graph and its functions."""
+    """Reads the MetaGraph tagged `serve`: signatures, and ops of the graph and its functions."""
     try:
         saved_model = SavedModel.FromString(Path(directory, "saved_model.pb").read_bytes())
     except DecodeError as error:
@@ -103,7 +103,7 @@ def read_graph(directory) -> Graph:
     functions = meta_graph.graph_def.library.function
     bodies = [(MAIN, meta_graph.graph_def.node)]
     bodies += [(function.signature.name, function.node_def) for function in functions]
-    own = {function.signature.name for function in functions}  # a function is called like an op
+    own = {function.signature.name for function in functions}  # calls of functions look like ops
     ops: dict[str, Counter] = {}
     for place, nodes in bodies:
         for node in nodes:
@@ -118,13 +118,13 @@ def read_graph(directory) -> Graph:
             {key: tf.make_ndarray(proto) for key, proto in sorted(definition.defaults.items())},
         )
         for name, definition in sorted(meta_graph.signature_def.items())
-        if not name.startswith("__saved_model_")  # the loader's own, never a request's
+        if not name.startswith("__saved_model_")  # for the loader, not for requests
     }
     return Graph(signatures, ops, sorted(jit_compiled), dict(meta_graph.signature_def))
 
 
 def text_signature(directory, name: str = "serving_default") -> Signature:
-    """A signature of the SavedModel in `directory` whose one input is `text`."""
+    """The signature `name` of a SavedModel. Its only input must be `text`."""
     signature = read_graph(directory).signatures.get(name)
     if signature is None or set(signature.inputs) != {"text"}:
         raise UsageError(f"{directory} must have a signature {name} whose input is text")
@@ -132,10 +132,10 @@ def text_signature(directory, name: str = "serving_default") -> Signature:
 
 
 def read_variables(directory, graph: Graph) -> dict[str, int]:
-    """Read every weight back, against its checksum: {"variables": how many, "parameters": ...}.
+    """Reads every weight and checks its checksum. Returns {"variables": n, "parameters": n}.
 
-    A SavedModel without its `variables/` folder loads on the server, which takes it for a model
-    that has none, and fails at the first request.
+    A SavedModel without its `variables/` folder loads on the server as a model without variables,
+    and fails at the first request.
     """
     prefix = Path(directory, "variables", "variables")
     if not prefix.with_suffix(".index").is_file():
@@ -155,7 +155,7 @@ def read_variables(directory, graph: Graph) -> dict[str, int]:
 
 
 def read_files(directory) -> dict[str, dict]:
-    """Size and SHA-256 of every file, by its path in the SavedModel."""
+    """{path in the SavedModel: size and SHA-256} of every file."""
     facts = {}
     for path in sorted(p for p in Path(directory).rglob("*") if p.is_file()):
         with path.open("rb") as file:
@@ -181,13 +181,13 @@ def _is_xla(op: str) -> bool:
 
 
 def _is_stock(op: str) -> bool:
-    """Whether TensorFlow itself has the op, whatever libraries this process has loaded."""
+    """Whether the op is part of TensorFlow, independent of other libraries in this process."""
     return hasattr(tf.raw_ops, op)
 
 
 @functools.cache
 def _text() -> frozenset[str]:
-    """The ops in tensorflow-text's own libraries; the stock server links all of them."""
+    """The ops of tensorflow-text's libraries. The stock server links all of them."""
     spec = importlib.util.find_spec("tensorflow_text")
     if spec is None:
         return frozenset()
@@ -197,5 +197,5 @@ def _text() -> frozenset[str]:
 
 
 def _bare(op: str) -> str:
-    """`TFText>RougeL` and the Python name of its wrapper, `TFText_Rouge_L`, are one op."""
+    """One spelling for an op: `TFText>RougeL` and its Python wrapper `TFText_Rouge_L` are equal."""
     return re.sub(r"[^a-z0-9]", "", op.lower())

@@ -1,4 +1,4 @@
-"""What a language model serves, compared with the model itself, whole and without a cache."""
+"""Compares a served language model with the model run on whole sequences, without a cache."""
 
 import numpy as np
 import tensorflow as tf
@@ -6,7 +6,7 @@ import tensorflow as tf
 from export.verification.compare import TOLERANCE, answer
 from tfformer.config import PAD
 
-# Of numbers that are multiplied in bfloat16, which has 8 bits.
+# The tolerance for products in bfloat16, which has 8 bits of precision.
 HALF = 0.05
 
 
@@ -20,7 +20,7 @@ def compare(service, requests, report, run, options, progress):
 
 
 def compare_whole(service, requests, report):
-    """The same, of any `Generating`."""
+    """The same for any `Generating` service."""
     model = tf.function(
         lambda ids: tf.nn.log_softmax(tf.cast(service.logits(ids), tf.float32)),
         input_signature=[tf.TensorSpec([None, None], tf.int32)],
@@ -33,7 +33,7 @@ def compare_whole(service, requests, report):
         answers = [answer(service, "beam_search", request) for request in asked]
     penalty = service.options["repetition_penalty"]
     for request, served in zip(asked, answers, strict=True):
-        if request.get("repetition_penalty", penalty) != 1.0:  # these are not the model's own
+        if request.get("repetition_penalty", penalty) != 1.0:  # it changes the probabilities
             continue
         prompts, _ = service.writing.prompts(tf.constant(request["text"]))
         for row, prompt in enumerate(prompts.numpy()):
@@ -43,14 +43,14 @@ def compare_whole(service, requests, report):
             ):
                 tokens = tokens[: served["lengths"][row, place]]
                 gap = _gap(model, prompt, tokens, own[: len(tokens)])
-                if not gap <= (HALF if service.dtype == "bfloat16" else TOLERANCE):  # nan neither
+                if not gap <= (HALF if service.dtype == "bfloat16" else TOLERANCE):  # or NaN
                     faults.append(f"text {row}, place {place} differs by {gap:.2g} a token")
                 count += 1
     report.add("the model, without a cache", faults, f"{count} texts")
 
 
 def _gap(model, prompt, tokens, own):
-    """How far the log-probability of what was found is from the model's own, a token."""
+    """The mean absolute difference per token of the served and the model's log-probabilities."""
     if not len(tokens):
         return 0.0
     ids = np.concatenate([prompt, tokens])[None].astype("int32")

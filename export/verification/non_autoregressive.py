@@ -1,4 +1,4 @@
-"""What writes a translation at once, compared with the model itself."""
+"""Compares a served non-autoregressive translator with the model."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,16 +7,16 @@ from export.verification.compare import TOLERANCE
 from tfformer.config import BOS, PAD
 from tfformer.inference.non_autoregressive import ParallelInference
 
-# Of numbers that are multiplied in bfloat16, which has 8 bits.
+# The tolerance for products in bfloat16, which has 8 bits of precision.
 HALF = 0.05
-# Places of a target that are to be written, where the model does not say how many.
+# The number of target positions, if the model does not give one.
 PLACES = 7
 
 
 def compare(service, requests, report, run, options, progress):
-    """Adds to the report whether the probabilities of all places are those of the model.
+    """Adds to the report whether the probabilities at all positions are those of the model.
 
-    What is chosen from them, the comparison in this process has compared already.
+    The tokens chosen from them are checked by the comparison with the service in this process.
 
     The arguments are those of `export.verification.translation.compare`.
     """
@@ -26,7 +26,7 @@ def compare(service, requests, report, run, options, progress):
     ids = ids.to_tensor(PAD)
     twin, weights = service.fused_for(ids.shape[1] * service.model.places + PLACES)
     inference = ParallelInference(twin, weights)
-    with tf.device("CPU:0"):  # where the served answers come from
+    with tf.device("CPU:0"):  # the served answers come from the CPU too
         memory = inference.start(ids)
         inputs, real = {"source_ids": ids}, np.ones([len(texts), PLACES], bool)
         if service.model.upsampling is not None:
@@ -44,6 +44,6 @@ def compare(service, requests, report, run, options, progress):
     faults = [
         f"text {row} differs by {gap:.2g}"
         for row, gap in enumerate(gaps)
-        if not gap <= most  # nan neither
+        if not gap <= most  # NaN is a fault too
     ]
     report.add("the model, place by place", faults, f"{len(texts)} texts")

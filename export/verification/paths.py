@@ -1,4 +1,4 @@
-"""Where a SavedModel and its requests are; TensorFlow is not needed, so a slip is said at once."""
+"""Finds a SavedModel and its requests. Needs no TensorFlow import, so wrong paths fail at once."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from export.verification.errors import UsageError
 
 
 def find_saved_model(directory) -> Path:
-    """The SavedModel itself: `directory`, or the newest version in a base directory of versions."""
+    """The SavedModel: `directory` itself, or the newest version in a base directory."""
     path = Path(directory)
     if not path.exists():
         raise UsageError(f"directory must exist, got {str(path)!r}")
@@ -27,9 +27,9 @@ def find_saved_model(directory) -> Path:
 
 
 def require_model(name, base_path):
-    """Raises a UsageError unless a model has a name, and a folder of versions."""
-    # Not `Path`: of nothing it makes the working directory, and asks the system whether a name
-    # that is too long is one.
+    """Raises a UsageError if a model has no name, or its base path is no folder."""
+    # Not `Path`: `Path("")` is the working directory, and `Path.is_dir` may raise if a name is
+    # too long.
     if not name or not os.path.isdir(base_path):
         raise UsageError(
             f"a model needs a name and a base_path that is a folder, got name {str(name)!r} and "
@@ -38,7 +38,7 @@ def require_model(name, base_path):
 
 
 def read_requests(path) -> dict[str, list[dict]]:
-    """The requests of a JSON file, by the names of their signatures."""
+    """Reads {signature: requests} from a JSON file."""
     try:
         requests = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:

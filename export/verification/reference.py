@@ -1,8 +1,8 @@
-"""Beam search written the slow, obvious way, in NumPy: what the served search must agree with.
+"""A simple reference beam search in NumPy: the served search must agree with it.
 
-No cache, no batch, no graph: each step runs the whole model over every hypothesis from its start,
-and Python lists hold the beam. See `tfformer.search` for the rules; they are written again here
-because a second writing is what makes it a check.
+It has no cache, no batch and no graph. Each step runs the whole model over every hypothesis from
+the start, and Python lists hold the beam. The rules are those of `tfformer.search`. They are
+implemented a second time here, because only an independent implementation is a check.
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Hypothesis(NamedTuple):
 
 
 def score(hypothesis, alpha, form):
-    """log P / penalty(length), with the penalty of GNMT (equation 14) or a power."""
+    """log P / penalty(length). The penalty is that of GNMT (equation 14) or a power."""
     length = len(hypothesis.tokens)
     return hypothesis.log_prob / (((5 + length) / 6 if form == "gnmt" else length) ** alpha)
 
@@ -33,9 +33,9 @@ def log_softmax(logits):
 
 
 def log_prob(model, source_ids, tokens, max_length):
-    """log P of the tokens (without bos); -inf for what no search may answer.
+    """log P of the tokens (without bos); -inf if no search may return them.
 
-    `model` and `source_ids` as in `beam_search`.
+    `model` and `source_ids` are those of `beam_search`.
     """
     *before, last = tokens or (PAD,)
     if last != EOS or {PAD, BOS, EOS} & set(before) or len(tokens) > max_length:
@@ -49,7 +49,7 @@ def log_prob(model, source_ids, tokens, max_length):
 
 
 def restricted(model, allowed):
-    """`model` with a shortlist: -inf for every id but those `allowed`, int32 [c]."""
+    """`model` with a shortlist: the logits are -inf except for the ids `allowed`, int32 [c]."""
 
     def of(inputs):
         logits = np.asarray(model(inputs))
@@ -64,9 +64,10 @@ def beam_search(model, source_ids, max_length, beam_width, alpha, form):
     """The `beam_width` best hypotheses of one sentence, best first.
 
     Args:
-        model: a function of {"source_ids": [N, S], "target_ids": [N, T]} that gives [N, T, V].
+        model: a function of {"source_ids": [N, S], "target_ids": [N, T]} that returns logits
+            [N, T, V].
         source_ids: int32 [S].
-        max_length: target tokens at most, eos counted.
+        max_length: maximum number of target tokens, including eos.
         beam_width, alpha, form: as in `tfformer.beam_search`.
 
     Returns:
@@ -82,7 +83,7 @@ def beam_search(model, source_ids, max_length, beam_width, alpha, form):
         logits = np.asarray(model({"source_ids": sources, "target_ids": target_ids}))[:, -1]
         candidates = [h for h in beam if h.finished]
         for hypothesis, gains in zip(open_ones, log_softmax(logits.astype("float64")), strict=True):
-            # Of one hypothesis no more than `beam_width` can stay, besides pad and bos.
+            # At most `beam_width` candidates of one hypothesis can stay; pad and bos are skipped.
             likeliest = np.argsort(-gains, kind="stable")[: beam_width + 2]
             for token in [EOS] if length == max_length else likeliest.tolist():
                 if token not in (PAD, BOS):

@@ -1,4 +1,4 @@
-"""What was checked of a SavedModel, and whether it passed: the report, as data and as a table."""
+"""The report of a verified SavedModel: its checks and their results, as data and as a table."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -9,7 +9,7 @@ Answer = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at: what is good, or what is wrong."""
+    """One check: its name, whether it passed, and the details or the faults."""
 
     name: str
     passed: bool
@@ -18,7 +18,7 @@ class Check:
 
 @dataclass
 class Report:
-    """All checks of one SavedModel, with what was read and answered on the way."""
+    """All checks of one SavedModel, with the files, graph and answers found on the way."""
 
     directory: str
     checks: list[Check] = field(default_factory=list)
@@ -27,14 +27,14 @@ class Report:
     graph: object | None = None  # an `export.verification.graph.Graph`
     deployment: dict | None = None  # limits, FLOPs, latency: `export.artifacts.deployment.facts`
     served: dict[str, list[Answer | None]] = field(default_factory=dict)  # None: it failed
-    not_compared: list[str] = field(default_factory=list)  # what `--quick` left out
+    not_compared: list[str] = field(default_factory=list)  # comparisons skipped by `--quick`
 
     @property
     def passed(self) -> bool:
         return all(check.passed for check in self.checks)
 
     def add(self, name: str, faults: list[str], good: str):
-        """One check: passed with what is `good`, or failed with the first of its faults."""
+        """Adds a check. Without faults it passes with the text `good`; else it lists the first."""
         more = [f"and {len(faults) - 3} more"] if len(faults) > 3 else []
         self.checks.append(Check(name, not faults, "; ".join(faults[:3] + more) or good))
 

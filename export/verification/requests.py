@@ -1,7 +1,7 @@
-"""What is asked of a signature: values keyed by input name, `{"text": ["a", "b"]}`.
+"""Requests to a signature: values by input name, for example `{"text": ["a", "b"]}`.
 
 `to_feeds` turns requests into an array for every input, and fills in the declared defaults as the
-server does. A signature that nobody asks anything gets requests made up from its inputs alone.
+server does. A signature without requests gets requests generated from its inputs.
 """
 
 import numpy as np
@@ -10,14 +10,14 @@ import tensorflow as tf
 from export.verification.graph import Graph, Signature, TensorInfo, UsageError
 
 TEXTS = [b"A short sentence.", b"", "Grüße aus Köln, 你好.".encode()]
-IDS = [5, 6, 7, 3]  # small, so that they are in any vocabulary; 3 ends a sequence
+IDS = [5, 6, 7, 3]  # small, so that they are in any vocabulary; 3 is eos
 FLOATS = [0.0, 0.25, -0.5, 1.0]
 
 Requests = dict[str, list[dict]]  # signature -> requests
 
 
 def to_feeds(graph: Graph, requests: Requests) -> dict[str, list[dict[str, np.ndarray]]]:
-    """The inputs of every request to every signature."""
+    """{signature: the inputs of each request}, as arrays."""
     names = list(graph.signatures)
     for name, batch in requests.items():
         if name not in names:
@@ -34,7 +34,7 @@ def to_feeds(graph: Graph, requests: Requests) -> dict[str, list[dict[str, np.nd
 
 
 def make_requests(signature: Signature) -> list[dict]:
-    """Plausible ones: a batch of three and a batch of one, as no batch size may be fixed."""
+    """Generates two requests, with batches of 3 and 1, because no batch size may be fixed."""
     wanted = [key for key in signature.inputs if key not in signature.defaults]
     return [{key: _made_up(signature.inputs[key], batch) for key in wanted} for batch in (3, 1)]
 
@@ -51,7 +51,7 @@ def _made_up(info: TensorInfo, batch: int) -> np.ndarray:
 
 
 def _inputs(name: str, signature: Signature, request: dict) -> dict[str, np.ndarray]:
-    """Every input as an array: the request's, else the declared default."""
+    """Every input as an array: its value in the request, else the declared default."""
     if not isinstance(request, dict):
         raise UsageError(f"a request for {name!r} must be {{input: value}}, got {request!r}")
     for key in request:

@@ -1,6 +1,6 @@
-"""Requests made twice: through the C session, as a server does, and through Python's loader.
+"""Runs requests twice: through the C session, as a server does, and through Python's loader.
 
-Warm-up requests are made once, through the C session.
+Warm-up requests run once, through the C session.
 """
 
 import importlib.util
@@ -15,18 +15,18 @@ from export.verification.graph import Graph, Signature, one_line
 from export.verification.report import Answer, Report
 from export.verification.warmup import of_warmup
 
-# Arrays by tensor names, and the tensors that are wanted.
+# ({tensor name: array}, names of the tensors to fetch).
 Call = tuple[dict[str, np.ndarray], list[str]]
-# Seconds that the process may take to load, and for warm-up and requests, compiled by XLA or not.
+# Seconds that the process may take to load and to run warm-up and requests, with or without XLA.
 TIMEOUT = 1200
 
 
 def serve(
     path, graph: Graph, feeds: dict, report: Report, xla: bool, warmup: list[Call] | None
 ) -> dict[str, list[Answer | None]]:
-    """The answers to each request in a fresh process, without Python TensorFlow; {} if it fails.
+    """The answers of a fresh process without Python TensorFlow to each request; {} if it fails.
 
-    The process makes the calls of `warmup` first, as a server does; None: it has no such requests.
+    The process first runs the calls of `warmup`, as a server does. None: no warm-up requests.
     """
     first = warmup or []
     calls = [
@@ -60,7 +60,7 @@ def serve(
 
 
 def _call(signature: Signature, feeds: Answer) -> Call:
-    """A request by input names, as feeds and fetches by tensor names."""
+    """Converts a request by input names into feeds and fetches by tensor names."""
     by_tensor = {info.name: feeds[key] for key, info in signature.inputs.items()}
     return by_tensor, sorted({info.name for info in signature.outputs.values()})
 
@@ -71,9 +71,9 @@ def serve_in_python(path, feeds: dict, report: Report) -> dict[str, list[Answer 
         import tensorflow_text  # noqa: F401  registers its ops
     answers: dict[str, list[Answer | None]] = {}
     try:
-        with tf.device("CPU:0"):  # where the served answers come from
+        with tf.device("CPU:0"):  # the served answers come from the CPU too
             loaded = tf.saved_model.load(str(path))
-    except Exception as error:  # of any type: that it does not load is the verdict
+    except Exception as error:  # of any type: the check records that loading failed
         report.add("in Python", [f"{type(error).__name__}: {one_line(error)}"], "")
         return {}
     for name, batch in feeds.items():
@@ -97,5 +97,5 @@ def said(error: ServingError) -> str:
 
 
 def _first(faults: list[str], batch: list) -> list[str]:
-    """Requests to one signature mostly fail for one reason: say it once."""
+    """The first fault with the number of faults: mostly all requests fail for the same reason."""
     return [f"{len(faults)} of {len(batch)} requests: {faults[0]}"] if faults else []

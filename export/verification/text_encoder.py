@@ -1,16 +1,16 @@
-"""What an encoder-only model serves, compared with the Keras model itself."""
+"""Compares the served answers of an encoder-only model with the Keras model."""
 
 import numpy as np
 import tensorflow as tf
 
 from export.verification.compare import TOLERANCE, answer
 
-# Of numbers that are multiplied in bfloat16, which has 8 bits.
+# The tolerance for products in bfloat16, which has 8 bits of precision.
 HALF = 0.05
 
 
 def compare(service, requests, report, run, options, progress):
-    """Adds to the report whether the numbers that are served are those of the model.
+    """Adds to the report whether the served numbers are those of the model.
 
     The arguments are those of `export.verification.translation.compare`.
     """
@@ -23,7 +23,7 @@ def compare(service, requests, report, run, options, progress):
             answers = [answer(service, name, request) for request in requests[name]]
         for request, served in zip(requests[name], answers, strict=True):
             given = {key: tf.constant(value) for key, value in request.items()}
-            with tf.device("CPU:0"):  # where the served answers come from
+            with tf.device("CPU:0"):  # the served answers come from the CPU too
                 expected = signature.function(**given)
             for key, value in expected.items():
                 if value.dtype.is_floating and not _is_near(served[key], value.numpy(), most):
@@ -33,7 +33,7 @@ def compare(service, requests, report, run, options, progress):
 
 
 def _is_near(served, expected, most):
-    """Whether numbers differ by `most` of the largest, or of 1."""
+    """Whether numbers differ by at most `most` times the largest expected one, or times 1."""
     largest = max(1.0, np.max(np.abs(expected), initial=0.0))
     return served.shape == expected.shape and bool(
         np.all(np.abs(served - expected) <= most * largest)

@@ -1,4 +1,4 @@
-"""What a translator serves, compared with a plain search, with float32, and without XLA."""
+"""Compares a served translator with a simple beam search, with float32, and without XLA."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,14 +10,15 @@ NO_WINDOW = "no plain beam search in NumPy, whose model knows no window"
 
 
 def compare(translator, requests, report, run, options, progress):
-    """Adds to the report whether the served searches find what they should.
+    """Adds to the report whether the served searches give the expected results.
 
     Args:
         translator: the `Translator` that was saved.
-        requests: {signature: requests} for all that it has; those that were saved are answered in
-            the report.
+        requests: {signature: requests} for all of its signatures. The report has the answers of
+            the exported ones.
         report: a `Report`.
-        run: the run directory, and `options` those of the translator in place of the run's own.
+        run: the run directory.
+        options: options of the translator that replace those of the run.
         progress: called with a line for each step.
     """
     if translator.xla and "beam_search" in report.served:
@@ -33,7 +34,7 @@ def compare(translator, requests, report, run, options, progress):
 
 
 def compare_reference(translator, requests, report):
-    """Adds to the report whether the served beam search is the plain one, sentence by sentence."""
+    """Adds to the report whether served and reference beam search agree, for each sentence."""
     uncached, asked = _uncached(translator), requests["beam_search_ids"]
     answers = report.served.get("beam_search_ids")
     if answers is None:  # not exported
@@ -52,7 +53,7 @@ def compare_reference(translator, requests, report):
 
 
 def _uncached(translator):
-    """The translator's model as a function that runs it whole."""
+    """The translator's model as a function of whole sequences, without a cache."""
     ids = tf.TensorSpec([None, None], tf.int32)
     return tf.function(
         translator.logits,
@@ -62,13 +63,13 @@ def _uncached(translator):
 
 
 def _search_faults(translator, model, source_ids, max_length, row, served):
-    """How a row of what `beam_search_ids` answered differs from the plain search over `model`.
+    """The differences of one row of `beam_search_ids` from the reference search over `model`.
 
-    Where two hypotheses are as good as each other, rounding decides: other tokens are a fault only
-    if the plain model scores them otherwise than its own best.
+    If two hypotheses score the same, rounding decides. So other tokens are a fault only if their
+    reference score differs from that of the best reference hypothesis.
     """
     alpha, form = translator.length_penalty, translator.length_penalty_form
-    with tf.device("CPU:0"):  # where the served answers come from
+    with tf.device("CPU:0"):  # the served answers come from the CPU too
         found = reference.beam_search(
             model, source_ids, max_length, translator.beam_width, alpha, form
         )
@@ -89,13 +90,13 @@ def _search_faults(translator, model, source_ids, max_length, row, served):
 
 
 def _gap(score, expected):
-    """How far apart two scores are; 0 within the tolerance, relative where that is beyond 1."""
+    """The distance of two scores; 0 if within the tolerance, which is relative above 1."""
     distance = abs(float(score) - expected)
     return 0 if distance <= TOLERANCE * max(1, abs(expected)) else distance
 
 
 def compare_float32(run, requests, report, options):
-    """Adds to the report how many of the sample texts a float32 export translates otherwise."""
+    """Adds to the report how many sample texts a float32 export translates differently."""
     from tfformer.run import load_translator
 
     translator = load_translator(run, **{**options, "dtype": "float32"})
@@ -107,7 +108,7 @@ def compare_float32(run, requests, report, options):
 
 
 def compare_stock(report):
-    """Adds to the report whether XLA finds what the stock operations of `beam_search` find."""
+    """Adds to the report whether XLA finds the same as the stock operations of `beam_search`."""
     compiled, stock = (report.served[name][0] for name in ("serving_default", "beam_search"))
     faults = [
         f"text {row} is {ours!r}, by stock operations {theirs!r}"
@@ -120,7 +121,7 @@ def compare_stock(report):
                 strict=True,
             )
         )
-        # Of two that are as good as each other, rounding chooses.
+        # If two translations score the same, rounding decides.
         if ours != theirs and _gap(score, expected)
     ]
     report.add("XLA = stock operations", faults, f"{len(compiled['score'])} texts")

@@ -1,8 +1,8 @@
-"""Warm-up requests: what a server asks a version before anybody else may.
+"""Warm-up requests: the server runs them before a version answers clients.
 
 TensorFlow Serving replays the records of `assets.extra/tf_serving_warmup_requests` when it loads a
-version, so that the first user does not wait for what is allocated and optimised once. And a record
-that fails makes the load fail: the server keeps the version that it has.
+version. So the first client does not wait for one-time allocation and optimisation. If a record
+fails, loading fails, and the server keeps its current version.
 """
 
 from pathlib import Path
@@ -12,11 +12,11 @@ import tensorflow as tf
 from export.capi.library import ServingError
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
-MOST_RECORDS = 1000  # more are an error to the server
+MOST_RECORDS = 1000  # the server's limit: more records are an error
 
 
 def write_warmup(directory, requests, functions):
-    """Writes one record a request into a SavedModel that nobody serves yet.
+    """Writes one record per request into a SavedModel that is not served yet.
 
     Args:
         directory: the SavedModel.
@@ -41,10 +41,10 @@ def write_warmup(directory, requests, functions):
 
 
 def read_warmup(directory):
-    """The PredictRequests of a SavedModel, none if it has no such file.
+    """Reads the warm-up PredictRequests of a SavedModel; [] if it has no such file.
 
     Raises:
-        tf.errors.OpError, ValueError: the file is damaged, or has too many.
+        tf.errors.OpError, ValueError: the file is damaged, or has too many records.
     """
     from tensorflow_serving.apis import prediction_log_pb2
 
@@ -59,5 +59,5 @@ def read_warmup(directory):
 
 
 def of_warmup(number, error):
-    """The ServingError, with the number of the warm-up request before its message."""
+    """The ServingError with the number of the warm-up request in front of its message."""
     return ServingError(error.code_name, f"warm-up request {number}: {error.message}")
