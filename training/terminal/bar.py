@@ -1,6 +1,6 @@
-"""A bar that says how far a work has come: on a terminal alone, and gone when it is done.
+"""A progress bar. It is shown only on a terminal and removed at the end.
 
-A log file gets no bar and no control character: what is to stand there, a command says in lines.
+A log file gets neither a bar nor control characters. For a log, commands print lines.
 """
 
 import sys
@@ -8,36 +8,37 @@ import sys
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-# Cells of a bar, where the terminal has WIDE ones, and where it has fewer; and of the time.
+# Widths in characters: a terminal is wide from WIDE on. The bar has CELLS on a wide terminal and
+# FEW_CELLS on others; the time has TIME_CELLS.
 WIDE, CELLS, FEW_CELLS, TIME_CELLS = 100, 24, 8, 8
-# Of things that are counted one by one, which may be a million.
+# `Bar.over` redraws the bar once in so many items: there may be a million items.
 OFTEN = 256
 
 
 def console(quiet=False):
-    """Where progress goes: standard error, so that standard output stays the results'."""
+    """The console for progress: standard error, because standard output is for results."""
     return Console(stderr=True, highlight=False, markup=False, soft_wrap=True, quiet=quiet)
 
 
 class Bar:
-    """A bar, to be entered; what others print on standard error meanwhile stands above it.
+    """A progress bar, used as a context manager. Other lines on standard error appear above it.
 
     Args:
-        title: what is done, in a few words.
-        total: how much there is to do. Default None: that is not known, and the bar only moves.
-        done: how much of it was done before.
-        unit: what is counted, in the plural. Default: it is not said.
+        title: the current work in a few words.
+        total: the amount of work. Default None: unknown, and the bar only shows activity.
+        done: the amount done before.
+        unit: what is counted, in the plural. Default: not shown.
         output: a console. Default: that of standard error.
 
     Attributes:
-        done: how much is done by now.
-        shown: whether there is a terminal to stand on.
+        done: the amount done so far.
+        shown: whether the output is a terminal that can show the bar.
     """
 
     def __init__(self, title, total=None, done=0, unit="", output=None):
         self.output = output or console()
         self.total, self.done, self.unit = total, done, unit
-        nowhere = self.output.quiet or self.output.is_dumb_terminal  # one that moves no cursor
+        nowhere = self.output.quiet or self.output.is_dumb_terminal  # it cannot move the cursor
         self.shown = self.output.file.isatty() and not nowhere
         self._cells = CELLS if self.output.width >= WIDE else FEW_CELLS
         names = ("description", "fields[count]", "fields[figures]")
@@ -61,14 +62,14 @@ class Bar:
         self._progress.stop()
 
     def name(self, title):
-        """Another title: the next thing that is done."""
-        # Beside a total there are figures.
+        """Changes the title to the next step of the work."""
+        # A bar with a total also needs space for figures.
         most = max(12, self.output.width // (2 if self.total is None else 3))
         self._title = title if len(title) <= most else f"{title[: most - 1]}…"
         self._progress.update(self._task, description=self._title)
 
     def expect(self, total):
-        """Says how much there is to do, where it was not known before; 0 stood for it."""
+        """Sets the amount of work, if it was unknown before. Until then, the total was 0."""
         self.total = total
         self._progress.update(self._task, total=total, count=self._count())
 
@@ -76,31 +77,31 @@ class Bar:
         """Moves the bar.
 
         Args:
-            done: how much is done by now.
-            figures: short texts, the most important ones first; those are shown that there is
-                room for beside count and time.
+            done: the amount done so far.
+            figures: short texts, the most important first. As many are shown as fit beside count
+                and time.
         """
         self.done = done
         if self.shown:
             count = self._count()
-            # A cell stands between two columns.
+            # One space separates two columns.
             taken = len(self._title) + self._cells + len(count) + TIME_CELLS + 4
             texts = {"count": count, "figures": fitting(figures, self.output.width - taken)}
             self._progress.update(self._task, completed=done, **texts)
 
     def advance(self, number=1):
-        """Moves the bar by this much."""
+        """Moves the bar by `number`."""
         self.to(self.done + number)
 
     def step(self, line):
-        """Says a line; one that ends in "..." names the next thing that is done, and is counted."""
+        """Prints a line. If it ends in " ...", it is the next title and counts as one step."""
         print(line, file=sys.stderr, flush=True)
         if line.endswith(" ..."):
             self.name(line.removesuffix(" ..."))
             self.advance()
 
     def over(self, items):
-        """Yields the items, and counts them."""
+        """Yields the items and counts them."""
         for item in items:
             yield item
             self.done += 1
@@ -115,7 +116,7 @@ class Bar:
 
 
 def fitting(figures, room):
-    """The first of these texts, as many as there is room for, with two spaces between them."""
+    """As many of the first texts as fit into `room` characters, separated by two spaces."""
     texts = list(figures)
     while texts and len("  ".join(texts)) > room:
         texts.pop()

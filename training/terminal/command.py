@@ -1,4 +1,4 @@
-"""What the commands of `training` share: one line for a mistake, and a closed pipe is no error."""
+"""The parser and error handling of the commands of `training`. A closed pipe is no error."""
 
 import argparse
 import contextlib
@@ -20,25 +20,27 @@ import threading
 import types
 from pathlib import Path
 
-# Before TensorFlow is imported: its remarks on this machine's processor are no user's concern.
+# Set before TensorFlow is imported: users do not need its log lines about the processor.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# Of the garbage collector. Traced graphs are millions of objects that live on: to look through them
-# as often as Python does by default is a ninth of the processor time of an export.
+# For the garbage collector. Traced graphs are millions of long-lived objects. With Python's default
+# thresholds, collecting takes a ninth of the processor time of an export.
 THRESHOLDS = (50_000, 20, 20)
 CLOSED = "standard output must be open"
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that answers wrong usage with one line and exit code 2.
+    """An argument parser that reports wrong usage in one line, with exit code 2.
 
     Args:
-        module: a command's module; `python -m` it is the program's name.
-        text: its docstring, which is the help.
-        prints: its result is what it prints: it does nothing if standard output is closed.
+        module: the command's module. The program's name is `python -m` and this name.
+        text: the module's docstring, which is the help text.
+        prints: whether the command's result is its output. Then it does not run if standard output
+            is closed.
         reads: names of the arguments that are run directories, which must exist. Default: none.
-        files: names of those that are files to be read. Default: none.
-        new: of those that must not exist yet, {name: what the error calls it}. Default: none.
+        files: names of the arguments that are files to be read. Default: none.
+        new: {name: its name in the error} of the arguments that are paths which must not exist
+            yet. Default: none.
     """
 
     def __init__(self, module, text, prints=False, reads=(), files=(), new=None):
@@ -51,7 +53,7 @@ class Parser(argparse.ArgumentParser):
         self.prints, self.reads, self.files, self.new = prints, reads, files, new or {}
 
     def error(self, message):
-        # What `Number` says begins with the rule.
+        # Messages of `Number` begin with the rule.
         message = re.sub(r"^argument (\S+): (?=must )", r"\1 ", message)
         if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
             near = difflib.get_close_matches(unknown[1], self._option_string_actions, 1)
@@ -59,18 +61,18 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: error: {' '.join(message.split())} (see --help)\n")
 
     def fail(self, error, code=1):
-        """Says what is wrong, in one line; returns the exit code."""
+        """Prints the error in one line. Returns the exit code."""
         line = " ".join(str(error).split()) or type(error).__name__
-        if sys.stderr is not None:  # closed: then `print` would write where the results go
+        if sys.stderr is not None:  # if it is None, `print` would write to standard output
             print(f"{self.prog}: error: {line}", file=sys.stderr)
         return code
 
     def run(self, command, arguments=None):
-        """The exit code of `command(options)`; Ctrl-C and SIGTERM take one line too."""
+        """Runs `command(options)` and returns its exit code. Ctrl-C and SIGTERM print one line."""
         options = self.parse_args(arguments)
         try:
             fault = self._wrong_path(options)
-        except OSError as error:  # a name that is too long, or a folder of another user
+        except OSError as error:  # the name is too long, or the folder is not accessible
             fault = error
         if fault:
             return self.fail(fault)
@@ -83,8 +85,8 @@ class Parser(argparse.ArgumentParser):
                 return self.fail("interrupted", 130)
 
     def _wrong_path(self, options):
-        """What is wrong with the first path of `reads`, `files` and `new`, if anything: a mistyped
-        one should not wait for the import of TensorFlow."""
+        """The first error of the paths in `reads`, `files` and `new`, or None. So a mistyped path
+        is reported before TensorFlow is imported."""
 
         def given(names):
             for name in names:
@@ -105,13 +107,13 @@ class Parser(argparse.ArgumentParser):
         return None
 
     def _written(self, command, options):
-        """The exit code of `command(options)`, 0 only if all that it printed is written too."""
+        """The exit code of `command(options)`; 0 only if all of its output could be written."""
         if sys.stdout is None:
             return self.fail(CLOSED) if self.prints else command(options)
         try:
             code = command(options)
             fault = _flush()
-        except OSError as error:  # a command takes care of all others
+        except OSError as error:  # of standard output: a command handles all others
             code, fault = 0, error
             _flush()
         if code or fault is None or isinstance(fault, BrokenPipeError):
@@ -120,7 +122,7 @@ class Parser(argparse.ArgumentParser):
 
     @contextlib.contextmanager
     def remarks(self):
-        """Inside, a result that is there is spoken of: that nobody can read it is a warning."""
+        """For output about a finished result: in this block, a failed write is only a warning."""
         fault = None
         try:
             yield
@@ -132,7 +134,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def unreadable(path):
-    """Why a file cannot be read, in words, or None. It is not opened: it may be a pipe."""
+    """The reason why a file cannot be read, or None. It is not opened, as it may be a pipe."""
     for wrong, number in (
         (not os.path.exists(path), errno.ENOENT),
         (os.path.isdir(path), errno.EISDIR),
@@ -145,7 +147,7 @@ def unreadable(path):
 
 @contextlib.contextmanager
 def _rare_collections():
-    """Inside, the garbage collector has `THRESHOLDS`."""
+    """In this block, the garbage collector uses `THRESHOLDS`."""
     before = gc.get_threshold()
     gc.set_threshold(*THRESHOLDS)
     try:
@@ -155,9 +157,9 @@ def _rare_collections():
 
 
 def _flush():
-    """The OSError of standard output; None if all that was printed is written.
+    """Flushes standard output. Returns the OSError if that fails, else None.
 
-    What cannot be written is given up, lest Python meets the same error when it ends.
+    Output that cannot be written is discarded. Otherwise Python would fail again when it ends.
     """
     try:
         sys.stdout.flush()
@@ -168,9 +170,9 @@ def _flush():
 
 
 class _Interrupts:
-    """Inside, SIGTERM raises `KeyboardInterrupt` as Ctrl-C does, and none of them is lost.
+    """In this block, SIGTERM raises `KeyboardInterrupt`, as Ctrl-C does, and no signal is lost.
 
-    Who asked not to be told of SIGTERM, as `nohup` asks of SIGHUP, is not told.
+    If the caller had SIGTERM ignored, as `nohup` does with SIGHUP, it stays ignored.
 
     Attributes:
         terminated: whether SIGTERM came.
@@ -200,9 +202,9 @@ class _Interrupts:
         raise KeyboardInterrupt
 
     def _lost(self, unraisable):
-        """It fell into a callback, of the garbage collector say, that nothing can be raised from.
+        """Handles a `KeyboardInterrupt` inside a callback, such as one of the garbage collector.
 
-        It is sent once more, when that callback has ended.
+        No exception can leave a callback, so the signal is sent again a moment later.
         """
         if not issubclass(unraisable.exc_type, KeyboardInterrupt):
             return self._hook(unraisable)
@@ -213,18 +215,18 @@ class _Interrupts:
         again.start()
 
 
-LARGEST = 2**31 - 1  # of an option without a bound of its own
+LARGEST = 2**31 - 1  # the maximum of an option without its own bound
 
 
 class Number:
-    """The type of an option that is a number, in its bounds and not nan.
+    """The argparse type of an option that is a number within bounds and not NaN.
 
     Args:
         kind: `int` or `float`.
-        least, most: its bounds, both allowed.
-        positive: least is 0, which is not allowed.
-        rule: what a number that is too small or too large breaks. Default: the bound itself.
-        nan: let it through, to who has a rule of its own.
+        least, most: minimum and maximum, both allowed.
+        positive: whether 0 is not allowed; `least` is 0 then.
+        rule: the rule in the error for a number out of bounds. Default: the bound itself.
+        nan: whether to accept NaN, because the caller checks it.
     """
 
     def __init__(self, kind, least=0, most=LARGEST, positive=False, rule=None, nan=False):
@@ -236,7 +238,7 @@ class Number:
         try:
             value = self.kind(text)
         except ValueError:
-            # Python reads no more than 4,300 digits.
+            # `int` reads at most 4,300 digits.
             if not re.fullmatch(r"\s*[+-]?\d+\s*", text):
                 self._refuse("be an integer" if self.kind is int else "be a number", text)
             value = -math.inf if "-" in text else math.inf
@@ -256,12 +258,12 @@ class Number:
 
 
 def count(most=LARGEST):
-    """The type of an option that is an integer of at least 1."""
+    """The argparse type of an integer of at least 1."""
     return Number(int, 1, most)
 
 
 def option_number(option):
-    """The type of an option of a search, with the bounds of its table; of words it is `str`."""
+    """The argparse type of a search option, with the bounds of its table; `str` for words."""
     if option.kind is str:
         return str
     rule = f"be in [{option.least}, {option.most}]" if option.most < math.inf else None
@@ -270,10 +272,11 @@ def option_number(option):
 
 @functools.cache
 def without_its_package(name):
-    """A module of `tfformer` that imports no Keras, nor another that does: a table of options, say.
+    """Imports a module of `tfformer` that does not need Keras, for example a table of options.
 
-    It is read for a help, as if the packages that it stands in had nothing in them: `import
-    tfformer` brings Keras with it, and takes seconds. Its classes are none that anybody else has.
+    The help text needs it, but `import tfformer` imports Keras, which takes seconds. So the module
+    is imported as if its packages were empty. Its classes are not identical to those of a normal
+    import.
     """
     package, *inside = name.split(".")
     [folder] = importlib.util.find_spec(package).submodule_search_locations
@@ -291,19 +294,19 @@ def without_its_package(name):
 
 
 def _is_of(module, package):
-    """Whether a module by its name is a package or stands in it."""
+    """Whether the module of this name is the package or is inside it."""
     return module == package or module.startswith(f"{package}.")
 
 
 def close_stdout():
-    """Whoever read standard output (`head`, say) has seen enough.
+    """Sends the rest of standard output to the null device, after its reader has closed the pipe.
 
-    Python flushes once more when it ends: into the null device, lest it meet the closed pipe.
+    For example, `head` closes it. Python flushes once more when it ends; that would fail otherwise.
     """
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-# What TensorFlow writes on a machine, of no concern to a user.
+# Log lines of TensorFlow about the machine, which users do not need.
 REMARK = (
     r"WARNING: All log messages before absl::InitializeLog|[IW]0000 |To enable the following"
     r"|\d{4}-\d\d-\d\d .*: [IW] (external|tensorflow)"
@@ -311,11 +314,12 @@ REMARK = (
 
 
 def remarks_are_wanted():
-    """Whether whoever began this process has asked to see them."""
+    """Whether the user has asked to see TensorFlow's log lines."""
     return os.environ.get("TF_CPP_MIN_LOG_LEVEL") in ("0", "1")
 
 
-# What a filter of its own process runs: it passes on what is no remark, also if this one aborts.
+# The program of a filter process: it passes on all lines but TensorFlow's log lines. It is a
+# separate process, so it also works if this one aborts.
 _FILTER = """
 import re, signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -327,10 +331,10 @@ for line in sys.stdin.buffer:
 
 
 class _Quietly(importlib.abc.MetaPathFinder):
-    """Holds file descriptor 2 while TensorFlow is imported, and passes on what is no remark of it.
+    """Filters file descriptor 2 while TensorFlow is imported: its log lines are removed.
 
-    TensorFlow 2.21 writes six lines on this machine's processor and on GPUs that there are not,
-    before anybody can tell it not to. Whoever sets TF_CPP_MIN_LOG_LEVEL to 0 or 1 sees them.
+    On import, TensorFlow 2.21 writes six lines about the processor and missing GPUs, and no setting
+    prevents that. They are shown if TF_CPP_MIN_LOG_LEVEL is 0 or 1.
     """
 
     NAMES = ("tensorflow", "tensorflow_text")
@@ -345,13 +349,13 @@ class _Quietly(importlib.abc.MetaPathFinder):
         return spec
 
     def held(self, run):
-        """Runs it; what it writes to file descriptor 2 goes through the filter."""
+        """Calls `run`. Its output to file descriptor 2 goes through the filter."""
         try:
             kept = os.dup(2)
-        except OSError:  # it is closed
+        except OSError:  # standard error is closed
             return run()
         command = [sys.executable, "-I", "-S", "-c", _FILTER, REMARK]
-        # Its standard output is our standard error.
+        # The filter's standard output is our standard error.
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=kept) as passing:
             os.dup2(passing.stdin.fileno(), 2)
             try:
