@@ -1,4 +1,4 @@
-"""The parser and error handling of all commands of `export`: each error is one line."""
+"""What the commands of `export` share: their parser, and one line for each error."""
 
 import argparse
 import contextlib

@@ -167,7 +167,7 @@ class _Parser(Parser):
                 before, recipe = options_file.arguments_of(path, self)
             except ValueError as error:
                 self.error(str(error))
-            # (`--config` ends a list of files in `before`, so that it takes none of `words`.)
+            # `--config` ends a list of files in `before`, so that it takes none of `words`.
             words = [*before, f"--config={path}", *words]
         found = super().parse_args(words, namespace)
         if recipe and recipe.endswith(".py") and found.recipe is None:

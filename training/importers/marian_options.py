@@ -77,7 +77,7 @@ def read_options(path):
 
 
 def _require_possible(found, path):
-    """Raises a ValueError for options that our layers do not support."""
+    """Raises a ValueError if our layers do not support an option."""
     for name, other in (
         ("decoder_start_token_id", "pad_token_id"),
         ("decoder_attention_heads", "encoder_attention_heads"),

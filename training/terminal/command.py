@@ -1,4 +1,4 @@
-"""The parser and error handling of the commands of `training`. A closed pipe is no error."""
+"""What the commands of `training` share: their parser, and one line for each error."""
 
 import argparse
 import contextlib
