@@ -23,7 +23,7 @@ class Deadline:
 
     @classmethod
     def of(cls, at):
-        """The deadline with this `at`."""
+        """Creates a deadline from its `at`."""
         deadline = cls()
         deadline.at = at
         return deadline

@@ -1,1 +1,1 @@
-"""From the options of `training.train`, typed or in a file, to a recipe."""
+"""Reads the options of `training.train`, typed or from a file, into a recipe."""

@@ -1,4 +1,4 @@
-"""The arguments of `training.train`: every setting of a recipe is one of them."""
+"""The arguments of `training.train`. Every setting of a recipe is an option."""
 
 import argparse
 import dataclasses
@@ -20,12 +20,12 @@ RUNS = ("init", "init_encoder", "init_decoder", "distill", "teachers")
 
 
 def parser(text):
-    """The command's arguments.
+    """The parser of the command.
 
     Args:
-        text: the help's first part.
+        text: the first part of the help.
     """
-    # Of several workers only the first one reads other runs.
+    # With several workers, only the first one reads other runs.
     parser = _Parser("training.train", text, reads=() if "TF_CONFIG" in os.environ else RUNS)
     parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
     parser.add_argument("--run", type=Path, help="the run directory")
@@ -46,7 +46,7 @@ def parser(text):
 
 
 def _add_runs(parser):
-    """The options that name other runs."""
+    """Adds the options that name other runs."""
     parser.add_argument(
         "--init", type=Path, metavar="RUN",
         help="fine-tuning: begin with the sizes, the vocabulary and the weights of this run",
@@ -70,7 +70,7 @@ def _add_runs(parser):
 
 
 def _add_files(corpus):
-    """The options that name the files of a corpus."""
+    """Adds the options that name the files of a corpus."""
     corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
     corpus.add_argument(
         "--source", type=Path, nargs="+", metavar="FILE",
@@ -105,7 +105,7 @@ def _add_files(corpus):
 
 
 def add_columns(parser):
-    """The option that says which columns of a TSV, or of a CoNLL file, are read."""
+    """Adds the option for the columns of a TSV or CoNLL file."""
     parser.add_argument(
         "--columns", type=_columns, metavar="A,B",
         help="of a TSV the columns of source (or text) and target (or label), by number or by the "
@@ -116,7 +116,7 @@ def add_columns(parser):
 
 
 def _columns(text):
-    """Parses --columns. Whether a file has these columns is known when its first line is read."""
+    """Parses --columns. Whether a file has them is checked when its first line is read."""
     names = [name.strip() for name in text.split(",")]
     different = {int(name) if name.isdecimal() else name for name in names}
     if not 2 <= len(names) == len(different) <= 3 or different & {"", 0}:
@@ -129,7 +129,7 @@ def _columns(text):
 
 
 def _add_tables(parser):
-    """The options of the model, of the search and of the recipe, each of its table."""
+    """Adds the options of the model, the search and the recipe from their tables."""
     model = parser.add_argument_group(
         "model", "Each replaces the preset's value, and the recipe's own. A run keeps its own."
     )
@@ -151,7 +151,7 @@ def _add_tables(parser):
 
 
 class _Parser(Parser):
-    """A parser whose arguments may stand in a file, `--config`, before those of the line."""
+    """A parser that also reads arguments from a file, `--config`, before the command line."""
 
     def parse_args(self, arguments=None, namespace=None):
         words = sys.argv[1:] if arguments is None else list(arguments)
@@ -160,14 +160,14 @@ class _Parser(Parser):
         try:
             path = config.parse_known_args(words)[0].config
         except SystemExit:
-            path = None  # without a value: the whole parser says so, in one line
+            path = None  # --config without a value: the full parser reports it in one line
         recipe = None
         if path is not None:
             try:
                 before, recipe = options_file.arguments_of(path, self)
             except ValueError as error:
                 self.error(str(error))
-            # (What follows a list of files is none of them.)
+            # `--config` ends a list of files in `before`, so that it takes none of `words`.
             words = [*before, f"--config={path}", *words]
         found = super().parse_args(words, namespace)
         if recipe and recipe.endswith(".py") and found.recipe is None:
@@ -177,12 +177,12 @@ class _Parser(Parser):
             )
         found.recipe = found.recipe or recipe
         if found.print_config:
-            self.reads = ()  # nothing is read of other runs
+            self.reads = ()  # other runs are not read
         return found
 
 
 def flag(name):
-    """The option of a setting or of a field of the model."""
+    """The option for a setting or a field of the model's configuration."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -197,8 +197,8 @@ def _add_option(group, name, kind, help):
 
 
 def _type(name, kind):
-    """What reads an option: any number that fits a machine's; its own bounds the recipe checks."""
-    most = 2**32 - 1 if name == "seed" else LARGEST  # as NumPy's seeds
+    """The argparse type of an option: any machine number. The recipe checks its bounds."""
+    most = 2**32 - 1 if name == "seed" else LARGEST  # the maximum of NumPy's seeds
     whole = Number(int, -most, most)
     if kind is tokens:
         return lambda text: text if text == AUTO else whole(text)
@@ -208,13 +208,13 @@ def _type(name, kind):
 
 
 def groups():
-    """{name of a setting: the group of the help that it stands in}"""
+    """{name of a setting: its group in the help}"""
     fields = dataclasses.fields(Recipe)
     return {f.name: f.metadata["group"] for f in fields if "group" in f.metadata}
 
 
 def model_options():
-    """The fields of the models' configurations that are options too: (name, type, help)."""
+    """The fields of the models' configurations that are options: (name, type, help)."""
     config, found = without_its_package("tfformer.config"), {}
     for kind in vars(config).values():
         if isinstance(kind, type) and issubclass(kind, config.StackOptions):
@@ -224,18 +224,19 @@ def model_options():
 
 
 def fields_of(configuration):
-    """Yields (name, type, help) of a configuration's fields, but for its vocabularies."""
+    """Yields (name, type, help) of a configuration's fields, except sizes of vocabularies and
+    labels."""
     kinds = typing.get_type_hints(configuration)
     for field in dataclasses.fields(configuration):
         if field.name != "num_labels" and not field.name.endswith("vocabulary_size"):
-            # Of `int | None`, int.
+            # For `int | None`, the type is int.
             kind = next(iter(typing.get_args(kinds[field.name])), kinds[field.name])
             help, choices = field.metadata.get("help", ""), field.metadata.get("choices")
             yield field.name, kind, f"{help}: {', '.join(choices)}" if choices else help
 
 
 def search_options():
-    """The options of the search that are no settings of their own: (name, type, help)."""
+    """The search options that are not settings of a recipe: (name, type, help)."""
     settings = {field.name for field in dataclasses.fields(Recipe)}
     return [
         (option.name, option.kind, f"{option.help}; default {option.default}")

@@ -1,4 +1,4 @@
-"""From the arguments of `training.train`, and a file of them, to a `Recipe`."""
+"""Checks the arguments of `training.train` and converts them to a `Recipe`."""
 
 import dataclasses
 import functools
@@ -34,9 +34,9 @@ from training.terminal.command import without_its_package
 
 
 def as_file(recipe, arguments):
-    """All that holds, as a file for `--config`.
+    """All effective options as the text of a file for `--config`.
 
-    What the corpus will decide is left out, and what other runs settle.
+    Settings that the corpus or other runs decide are left out.
     """
     left_out = {*recipe.choose, *settled(arguments)}
     if not arguments.teachers:
@@ -54,9 +54,9 @@ def as_file(recipe, arguments):
 
 
 def require_usage(arguments):
-    """A ValueError if the arguments do not go together, or a file of the corpus is not there.
+    """Raises a ValueError if the arguments cannot be combined, or a corpus file does not exist.
 
-    Needs neither Keras nor TensorFlow, so that a slip is said at once.
+    Needs neither Keras nor TensorFlow, so that mistakes are reported at once.
     """
     for side in ("target", "labels"):
         if getattr(arguments, f"val_{side}") and not arguments.val_source:
@@ -94,7 +94,7 @@ def require_usage(arguments):
 
 
 def _require_files_of(task, arguments):
-    """Raises a ValueError if the files that are given are of no such task."""
+    """Raises a ValueError if the given files do not fit the task."""
     given = "text" if arguments.text else "source"
     fits = (task in PLAIN_TASKS) == (given == "text")
     for side in ("target", "labels"):
@@ -108,15 +108,15 @@ def _require_files_of(task, arguments):
 
 
 def _second_side(arguments):
-    """What stands beside --source: its option, its files, and that of validation."""
+    """The second side beside --source: name of its option, its files, its validation file."""
     if arguments.labels or arguments.val_labels:
         return "labels", arguments.labels, arguments.val_labels
     return "target", arguments.target, arguments.val_target
 
 
 def require_corpus(arguments, task):
-    """Raises a CorpusError if a file of the user's own corpus, for a model of a `task`, has no such
-    lines, or if two files that belong together have different numbers of lines."""
+    """Raises a CorpusError if a file of the user's corpus has no lines for the `task`, or if two
+    files that belong together have different numbers of lines."""
     files, val_files = _files(arguments)
     for source, target, *_ in (*files, *([val_files] if val_files else ())):
         if target is not None:
@@ -126,15 +126,15 @@ def require_corpus(arguments, task):
 
 
 def corpus_files(arguments):
-    """All files of the user's own corpus."""
+    """All files of the user's corpus."""
     files, val_files = _files(arguments)
     texts = [*(arguments.text or ()), arguments.val_text]
     return [path for pair in (*files, val_files or (), texts) for path in pair if path]
 
 
 def _files(arguments):
-    """(source, target, alignments) of each part of the corpus, each a file or None; and (source,
-    target) of validation, or None."""
+    """(source, target, alignments) for each part of the corpus, each a file or None; and (source,
+    target) for validation, or None."""
     sources = arguments.source or []
     side, targets, val_target = _second_side(arguments)
     sides = []
@@ -149,12 +149,12 @@ def _files(arguments):
 
 
 def _columns(arguments, task):
-    """How a file of columns is read, as `pairs_of` has it."""
+    """The keyword arguments of `pairs_of` for a file of columns."""
     return {"columns": arguments.columns, "tagged": task in TAGGED_TASKS}
 
 
 def read_recipe(arguments):
-    """The recipe that the arguments describe. Raises ValueError."""
+    """Converts the arguments to a recipe. Raises a ValueError if they are not valid."""
     require_usage(arguments)
     recipe = load_recipe(arguments.recipe) if arguments.recipe else None
     task = {}
@@ -171,7 +171,8 @@ def read_recipe(arguments):
             recipe = dataclasses.replace(recipe, **corpus)
         else:
             choose = to_choose(arguments)
-            # The sizes are checked with those for a small corpus; whether it is, it will say.
+            # The given sizes are first checked with the values for a small corpus. The size of the
+            # corpus is known later.
             small = {name: FOR_SMALL[name] for name in choose if name in FOR_SMALL}
             recipe = Recipe(**corpus, **small, choose=choose)
     elif recipe:
@@ -186,14 +187,14 @@ def read_recipe(arguments):
     if arguments.alignments:
         _require_use_of_links(recipe, arguments)
     if _goes_on(arguments):
-        # Its model is that of the run, not of the recipe.
+        # The model is that of the run, not of the recipe.
         return recipe
     sizes = given_sizes(arguments)
     return dataclasses.replace(recipe, model_changes=recipe.model_changes | sizes)
 
 
 def _require_use_of_links(recipe, arguments):
-    """Raises a ValueError unless a training looks at links between the words of its pairs."""
+    """Raises a ValueError if the training cannot use links between the words of its pairs."""
     if not recipe.guided_attention:
         raise ValueError("--alignments needs --guided-attention, the weight of what they ask for")
     others = {
@@ -208,7 +209,7 @@ def _require_use_of_links(recipe, arguments):
 
 
 def _own_corpus(arguments, task):
-    """The fields of a recipe for the user's own files, of a `task`."""
+    """The fields of a recipe for the user's own files and a `task`."""
     if arguments.text:
         pairs = functools.partial(plain_texts, arguments.text, arguments.val_text)
         named = [(path,) for path in arguments.text], arguments.val_text and (arguments.val_text,)
@@ -219,16 +220,15 @@ def _own_corpus(arguments, task):
         read_as = _columns(arguments, task)
         pairs = functools.partial(file_pairs, *files, side=side, **read_as)
         origin = origin_of(*files)
-    # The languages of a recipe's own corpus are not theirs.
+    # The languages of the recipe's own corpus do not apply to these files.
     return {"pairs": pairs, "origin": origin, "source_language": "", "language": ""}
 
 
 def settled(arguments, begun=False):
-    """The settings, and the sizes of the model, that other runs bring, by name; of a run that was
-    `begun`, what one to begin with has brought."""
+    """The names of settings and model sizes that other runs decide. `begun`: the run exists
+    already, so its own model decides, as with --init."""
     if arguments.init or begun:
-        # Dropout has no weights: that of the run may be replaced, where another run begins.
-        # And of what labels a text has, the task depends.
+        # Dropout has no weights, so a new run may change it. `multi_label` decides the task.
         free = {"dropout", "multi_label"}
         return SETTLED_BY_INIT | {name for name, *_ in model_options()} - free
     halves = [half for half in ("encoder", "decoder") if getattr(arguments, f"init_{half}")]
@@ -244,17 +244,17 @@ def settled(arguments, begun=False):
 
 
 def to_choose(arguments):
-    """The settings that the corpus decides, of a run that begins with files and no recipe."""
+    """The settings that the corpus decides, for a run from files without a recipe."""
     if arguments.init or _goes_on(arguments):
         return ()
     given = set(changed_settings(arguments))
     if given & {"optimizer", "weight_decay"}:
-        given |= {"optimizer", "weight_decay"}  # one is of use with the other
+        given |= {"optimizer", "weight_decay"}  # the two values belong together
     return tuple(name for name in CHOSEN if name not in given)
 
 
 def _goes_on(arguments):
-    """Whether a run that was begun is resumed."""
+    """Whether an existing run is resumed."""
     return arguments.resume and arguments.run and (arguments.run / "prepared").exists()
 
 
@@ -264,7 +264,7 @@ def changed_settings(arguments):
 
 
 def given_search(arguments):
-    """The options of the search that were given."""
+    """The search options that were given."""
     return _given(arguments, search_options())
 
 

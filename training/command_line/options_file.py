@@ -1,7 +1,7 @@
-"""A file of options: `python -m training.train --config FILE`, and `--print-config` writes one.
+"""Reads and writes files of options: `python -m training.train --config FILE`, `--print-config`.
 
-TOML, each key an option of the command without its two hyphens. What is in the file stands before
-the command line, so an option that is given there wins.
+The format is TOML. Each key is an option of the command without its two hyphens. Options on the
+command line override those in the file.
 """
 
 import difflib
@@ -11,23 +11,23 @@ import tomllib
 
 from training.terminal.command import without_its_package
 
-# Of the command line alone.
+# Options that are only allowed on the command line.
 NOT_IN_A_FILE = ("help", "config", "print-config", "resume")
 
 
 def arguments_of(path, parser):
-    """The command line that a file stands for.
+    """Converts a file of options to command-line arguments.
 
     Args:
         path: the file.
         parser: an `argparse.ArgumentParser`.
 
     Returns:
-        (arguments, recipe): a list of words, and the value of the key "recipe" or None, which
-        stands first on the command line and has no option.
+        (arguments, recipe): a list of words, and the value of the key "recipe" or None. The recipe
+        is a positional argument of the command, not an option.
 
     Raises:
-        ValueError: it is no such file, or a key is no option.
+        ValueError: the file cannot be read or is no TOML, or a key is no option.
     """
     files = without_its_package("tfformer.files")
     try:
@@ -57,11 +57,11 @@ def arguments_of(path, parser):
 
 
 def _words(path, name, value, action):
-    """What stands on the command line for a key and its value."""
+    """The command-line arguments for a key and its value."""
     if f"--no-{name}" in action.option_strings:
         kind, fits = "true or false", isinstance(value, bool)
     elif action.nargs == "+":
-        # A hyphen would start an option, with a file after it perhaps that is executed.
+        # A word with a hyphen would be an option, perhaps with a file that is executed.
         kind = "a list of words without a hyphen at the start"
         fits = isinstance(value, list) and value and all(_is_value(v) for v in value)
     else:
@@ -79,7 +79,7 @@ def _is_value(word):
 
 
 def written(values):
-    """Options as TOML: {title: {name: value}} -> text. What is None is left out."""
+    """Converts options {title: {name: value}} to TOML. Values of None are left out."""
     lines = []
     for title, options in values.items():
         lines += [f"# {title}"] if options else []

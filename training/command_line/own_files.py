@@ -1,4 +1,4 @@
-"""The user's own files as a corpus: which of their pairs are learned from, which validate."""
+"""Reads the user's own files as a corpus, and splits their pairs into training and validation."""
 
 import functools
 import itertools
@@ -12,20 +12,20 @@ HELD_OUT = 1000
 
 
 def held_out(pair):
-    """Whether a pair may be held out for validation, by its source alone: 1 source in 20."""
+    """Whether a pair may be held out for validation: 1 source in 20, chosen by a hash of it."""
     return zlib.crc32(pair.source.encode()) % 20 == 0 and not is_blank(pair.source)
 
 
 def _held_out_once(pairs, options, plain=False):
-    """The pairs that may be held out: none that is dropped, and of a source the first alone.
+    """Yields the pairs that may be held out: not blank, and only the first pair of each source.
 
     Args:
-        pairs: of the corpus.
-        options: those that name files for validation, for the error.
-        plain: whether a pair is a text, without a target.
+        pairs: the pairs of the corpus.
+        options: the options for validation files, for the error message.
+        plain: whether a pair is a text without a target.
 
     Raises:
-        CorpusError: of some pairs none may be.
+        CorpusError: there are pairs, but none of them may be held out.
     """
     taken, pair = set(), None
     for pair in pairs:
@@ -44,10 +44,10 @@ def _split(read, read_val, options, split, report, plain=False):
     """The pairs of a split of the user's files.
 
     Args:
-        read: a function of a `CorpusReport`, or None, that yields the pairs of the corpus.
-        read_val: the same of the files for validation; None: pairs are held out of the corpus, and
-            with them every other pair of the same source, so that none is on both sides. What is
-            counted is then counted of training and validation together, for training.
+        read: a function that takes a `CorpusReport` or None and yields the pairs of the corpus.
+        read_val: the same for the validation files. None: pairs are held out of the corpus. All
+            other pairs of these sources are then left out of training, so that no source is in
+            both splits. The report of training then counts both splits together.
         options, plain: see `_held_out_once`.
         split: "train" or "val".
         report: a `CorpusReport`, or None.
@@ -76,7 +76,7 @@ def pairs_of(source, target=None, links=None, *, report=None, columns=None, tagg
         tagged: whether the task is a tagger's. Then a file of columns may be in CoNLL style.
     """
     if tagged and target is None:
-        # A pipe can be read once, so the lines that `is_conll` has read are kept.
+        # A pipe can be read only once, so the lines that `is_conll` reads are kept.
         first, lines = itertools.tee(read_lines(source, report=report))
         if is_conll(first, columns):
             return read_conll(source, report, columns, lines)
@@ -88,13 +88,13 @@ def pairs_of(source, target=None, links=None, *, report=None, columns=None, tagg
 def file_pairs(
     files, val_files, split, data, report=None, side="target", columns=None, tagged=False
 ):
-    """The pairs of the user's files.
+    """The pairs of a split of the user's files.
 
-    `files` are (source, target, links) each; the target is None of a TSV, and so are links where
-    there are none. `val_files` are (source, target), or None.
+    `files` are (source, target, links) each. The target is None for a TSV; links are None if there
+    are none. `val_files` are (source, target), or None.
 
-    Without validation files 1 pair in 20, at most 1,000, is held out of the corpus. `side` is what
-    the option of a second file is called after; `columns` and `tagged` are those of `pairs_of`.
+    Without validation files, 1 pair in 20 is held out of the corpus, at most 1,000. `side` is the
+    name of the second file's option; `columns` and `tagged` are those of `pairs_of`.
     """
 
     def read(files, report):
@@ -111,9 +111,9 @@ def file_pairs(
 
 
 def plain_texts(files, val_file, split, data, report=None):
-    """The lines of the user's files as pairs without a target; a line is a text.
+    """The lines of the user's files as pairs without a target. Each line is a text.
 
-    Without a file for validation 1 line in 20, at most 1,000, is held out of the corpus.
+    Without a validation file, 1 line in 20 is held out of the corpus, at most 1,000.
     """
 
     def read(files, report):
@@ -126,7 +126,7 @@ def plain_texts(files, val_file, split, data, report=None):
 
 
 def origin_of(files, val_files, unit="pairs"):
-    """The user's files in words: their names, not the folders that they lie in."""
+    """The names of the user's files in words, without their folders."""
 
     def names(paths):
         return " and ".join(f"`{path.name}`" for path in paths if path)

@@ -1,1 +1,1 @@
-"""What the commands compute with a finished run: perplexity, scores of labels, reranking."""
+"""Evaluates finished runs: perplexity, scores of labels, reranking."""

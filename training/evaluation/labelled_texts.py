@@ -1,4 +1,4 @@
-"""How good a model of labelled texts is: `training.evaluate RUN --source FILE --labels FILE`."""
+"""Evaluates a model of labelled texts: `training.evaluate RUN --source FILE --labels FILE`."""
 
 import time
 
@@ -8,21 +8,21 @@ from training.data.reader import CorpusError, CorpusReport
 from training.tasks import TASKS
 from training.tasks.labelled import LabelledTask
 
-# What a table shows of the scores: {name: (title, format, how it is counted)}.
+# The scores in a table: {name: (title, format, how it is counted)}.
 MEASURES = {
     "token_f1": ("F1 of words", "{:.2f} %", "shared by answer and reference, the mean"),
     "exact_match": ("exact match", "{:.2f} %", "to the letter"),
     "macro_f1": ("macro F1", "{:.4f}", "the mean over the labels"),
     "accuracy": ("accuracy", "{:.4f}", "of the labels"),
 }
-SHOWN = 40  # labels of a table at most
-WITH_COUNTS, DRAWN = 20, 100  # labels of a picture, with the counts in it, and at most
+SHOWN = 40  # maximum number of labels in a table
+WITH_COUNTS, DRAWN = 20, 100  # maximum number of labels in a picture: with counts, and at all
 
 
 def task_of(family, model):
-    """The `LabelledTask` of a family by its name; None if it is of another kind.
+    """The `LabelledTask` of a family, given by name; None if its task is of another kind.
 
-    `model` has the fields of the model's configuration.
+    `model` contains the fields of the model's configuration.
     """
     for task in TASKS.values():
         if isinstance(task, LabelledTask) and task.family == family and task.is_of(model):
@@ -31,18 +31,18 @@ def task_of(family, model):
 
 
 def evaluate_labels(task, service, pairs, model, batch_size):
-    """The scores of a model of labelled texts on a test set.
+    """Scores a model of labelled texts on a test set.
 
     Args:
         task: a `LabelledTask`.
-        service: what serves the model.
-        pairs: a list of `Pair` as the files have them.
+        service: the service of the model.
+        pairs: a list of `Pair`, as read from the files.
         model: the fields of the model's configuration.
-        batch_size: texts at once; changes no score.
+        batch_size: number of texts in a batch. It changes no score.
 
     Returns:
-        (scores, answers, confused): a dict that JSON can hold, a list of strings, and what
-        `LabelledTask.judged` gives besides.
+        (scores, answers, confused): a dict for JSON, a list of strings, and the third result of
+        `LabelledTask.judged`.
 
     Raises:
         CorpusError: no pair can be used.
@@ -61,8 +61,7 @@ def evaluate_labels(task, service, pairs, model, batch_size):
 
 
 def draw_confusion(path, tokenizer, confused):
-    """A picture of which label was predicted for which, written as PNG: the share of the texts of
-    each label, a row for each.
+    """Draws the confusion matrix as PNG. Each row shows the shares of a label's texts.
 
     Raises:
         ValueError: there are no labels, or too many.
@@ -95,7 +94,7 @@ def draw_confusion(path, tokenizer, confused):
 
 
 def print_labels(scores, name):
-    """The scores as tables on standard output."""
+    """Prints the scores as tables on standard output."""
     from rich import print as show
     from rich.table import Table
     from rich.text import Text

@@ -1,4 +1,4 @@
-"""How well a language model, or a masked one, knows texts: `training.evaluate RUN --text FILE`."""
+"""Scores texts with a language model or a masked one: `training.evaluate RUN --text FILE`."""
 
 import math
 import time
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Scored(NamedTuple):
-    """Of texts: log P of all their tokens, how many these are, and how many texts were cut."""
+    """The total log P of the tokens of texts, the number of tokens, and of texts that were cut."""
 
     log_prob: float
     tokens: int
@@ -14,18 +14,18 @@ class Scored(NamedTuple):
 
     @property
     def perplexity(self):
-        """exp(-log P / tokens), eos counted."""
+        """exp(-log P / tokens), including eos."""
         return math.exp(-self.log_prob / self.tokens)
 
 
 def scored(service, rows, batch_size, what):
-    """What a service's signature `score` says of texts in any number, all together: `Scored`.
+    """Scores any number of texts with a service's signature `score`. Returns a total `Scored`.
 
     Args:
         service: a `Service`.
-        rows: a list of the inputs of `score`, a tuple of strings each.
-        batch_size: texts at once; changes no score.
-        what: is done, for the bar.
+        rows: a list of tuples of strings, the inputs of `score`.
+        batch_size: number of texts in a batch. It changes no score.
+        what: the title of the progress bar.
     """
     import tensorflow as tf
 
@@ -45,17 +45,17 @@ def scored(service, rows, batch_size, what):
 
 
 def evaluate_texts(service, texts, batch_size):
-    """The scores of a language model on texts.
+    """Scores texts with a language model.
 
     Args:
         service: a `TextGenerator`.
         texts: a list of strings, at least one.
-        batch_size: texts at once; changes no score.
+        batch_size: number of texts in a batch. It changes no score.
 
     Returns:
-        A dict that JSON can hold: `perplexity`, exp(-log P / tokens), eos counted; and
-        `bits_per_byte`, -log2 P / bytes of UTF-8, which vocabularies of other sizes can be
-        compared by: not where texts were cut, whose rest nobody has scored.
+        A dict for JSON. `perplexity` is exp(-log P / tokens), including eos. `bits_per_byte` is
+        -log2 P / bytes of UTF-8; it can be compared between vocabularies of different sizes. It is
+        missing if a text was cut, because the rest of that text was not scored.
     """
     batch_size = min(batch_size, service.max_batch_size)
     started = time.monotonic()
@@ -75,7 +75,7 @@ def evaluate_texts(service, texts, batch_size):
 
 
 def print_perplexity(scores, name):
-    """The scores as a table on standard output."""
+    """Prints the scores as a table on standard output."""
     from rich import print as show
     from rich.table import Table
     from rich.text import Text
@@ -98,13 +98,13 @@ def print_perplexity(scores, name):
 
 
 def evaluate_masked(service, texts, batch_size):
-    """How well a masked language model finds what is hidden in texts, a row each.
+    """Scores a masked language model on hidden pieces of texts.
 
-    The arguments are those of `evaluate_texts`, of a `GapFiller`. What is hidden depends on the
-    texts alone, one after the other, and not on `batch_size`.
+    The arguments are those of `evaluate_texts`, with a `GapFiller` as service. Which pieces are
+    hidden depends on the texts and their order, not on `batch_size`.
 
     Returns:
-        A dict that JSON can hold: `perplexity` and `accuracy` of the masked pieces.
+        A dict for JSON with `perplexity` and `accuracy` of the masked pieces.
 
     Raises:
         ValueError: no piece of the texts was hidden.

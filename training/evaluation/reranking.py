@@ -1,14 +1,14 @@
-"""The best of several translations, by more than the score of the search that found them.
+"""Chooses the best of several translations, with more than the score of the search.
 
-Two ways, which go together with any ensemble:
+There are two ways. Both can be combined with an ensemble.
 
-- Minimum Bayes risk: the candidate that is most like what the model says on the whole, by the mean
-  of a utility, BLEU or chrF, over translations that are drawn from the model, or over the
-  hypotheses of the beam, each by its probability (Kumar and Byrne 2004; Eikema and Aziz 2022).
-- Reranking: to the score of the search is added, by weights, what other models say of a candidate.
-  One that translates the other way says how well the source can be read out of it, a noisy channel
-  (Yee et al. 2019); one that writes from right to left, whose mistakes are at other places, how
-  likely it is (Liu et al. 2016). Of both it is the mean log-probability of a token.
+- Minimum Bayes risk: takes the candidate with the highest mean utility (BLEU or chrF) against
+  other translations. These are samples from the model, or the hypotheses of the beam weighted by
+  their probabilities (Kumar and Byrne 2004; Eikema and Aziz 2022).
+- Reranking: adds weighted scores of other models to the score of the search. Each score is the mean
+  log-probability of a token. A backward model scores the source given the candidate, a noisy
+  channel (Yee et al. 2019). A right-to-left model, which makes mistakes at other positions, scores
+  the candidate (Liu et al. 2016).
 """
 
 import dataclasses
@@ -21,17 +21,17 @@ from training.evaluation.utility import UTILITIES
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """Which of the candidates is the best.
+    """How to choose the best candidate.
 
     Args:
-        utility: of minimum Bayes risk, a name of `UTILITIES`. Default None: the scores decide.
-        samples: translations drawn from the model that the utility is asked of, and that are
-            candidates too. Default 0: it is asked of the hypotheses of the beam.
-        backward: a `Translator` from the target's language to the source's. Default: none.
-        backward_weight: of its score, to the 1 of the search. Default 0.
+        utility: for minimum Bayes risk, a name in `UTILITIES`. Default None: the scores decide.
+        samples: number of translations sampled from the model. The utility is averaged over them,
+            and they are candidates too. Default 0: it is averaged over the hypotheses of the beam.
+        backward: a `Translator` from the target language to the source language. Default: none.
+        backward_weight: the weight of its score; the search has weight 1. Default 0.
         right_to_left: a `Translator` whose targets have their words in reverse order. Default:
             none.
-        right_to_left_weight: of its score. Default 0.
+        right_to_left_weight: the weight of its score. Default 0.
 
     Raises:
         ValueError: there is no such utility.
@@ -49,7 +49,7 @@ class Choice:
             raise ValueError(f"utility must be one of {[*UTILITIES]}, got {self.utility!r}")
 
     def describe(self):
-        """In a few words, for a table of scores."""
+        """A short description for a table of scores."""
         if self.utility:
             drawn = f" over {self.samples} samples" if self.samples else ""
             return f"minimum Bayes risk by {self.utility}{drawn}"
@@ -60,12 +60,12 @@ class Choice:
 
 @dataclasses.dataclass
 class Candidates:
-    """The candidates of one source, no two alike: of the search first, best first.
+    """The n different candidates of one source: first those of the search, the best first.
 
-    texts: strings, n of them.
-    scores: of the search, [n]; -inf of those that were drawn alone.
-    log_probs: of the search, [n]; the same.
-    drawn: how often each was drawn, [n].
+    texts: n strings.
+    scores: [n], the scores of the search; -inf for candidates that were only sampled.
+    log_probs: [n], the log-probabilities of the search; -inf for the same candidates.
+    drawn: [n], how often each candidate was sampled.
     """
 
     texts: list
@@ -75,8 +75,7 @@ class Candidates:
 
 
 class BestOf:
-    """A `Translator` that chooses among several translations of a text: the hypotheses of its beam,
-    and what is drawn from it.
+    """A `Translator` that chooses among the hypotheses of its beam and samples of its model.
 
     Args:
         translator: the `Translator`.
@@ -92,11 +91,11 @@ class BestOf:
         self.signatures, self.functions = translator.signatures, translator.functions
 
     def translate(self, texts, batch_size=None, greedy=False):
-        """Texts -> the best of their candidates, in order.
+        """Returns the best candidate of each text, in order.
 
         Args:
-            texts, batch_size: as `Translator.translate` has them.
-            greedy: must be False: there is nothing to choose from.
+            texts, batch_size: see `Translator.translate`.
+            greedy: must be False, because greedy search finds only one candidate.
         """
         if greedy:
             raise ValueError("greedy must be False where candidates are chosen from, got True")
@@ -105,7 +104,7 @@ class BestOf:
     answer = translate
 
     def _best(self, texts):
-        """The best candidates of a batch, strings [B] both."""
+        """The best candidates of a batch of texts, both string tensors [B]."""
         texts = [text.decode() for text in texts.numpy()]
         found = candidates_of(self.translator, texts, self.choice.samples)
         features = features_of(texts, found, self.choice)
@@ -114,13 +113,13 @@ class BestOf:
         )
 
     def search_facts(self, greedy=False):
-        """How `translate` searches and chooses, for a table of scores."""
+        """A description of search and choice, for a table of scores."""
         facts = self.translator.search_facts(greedy)
         return {**facts, "search": f"{facts['search']}, {self.choice.describe()}"}
 
 
 def candidates_of(translator, texts, samples=0):
-    """The `Candidates` of each text of a batch: the hypotheses of the beam, and what is drawn."""
+    """The `Candidates` of each text of a batch: the hypotheses of the beam, and samples."""
     found = [_hypotheses(*row) for row in zip(*_beams(translator, texts), strict=True)]
     for one, text in zip(found, texts, strict=True):
         for candidate in _drawn(translator, text, samples):
@@ -130,15 +129,18 @@ def candidates_of(translator, texts, samples=0):
 
 
 def _beams(translator, texts):
-    """Translations [B, W] of the beam of each text, their scores and their log-probabilities."""
+    """Translations of the beam of each text, their scores, their log-probabilities: each [B, W]."""
     answer = translator.functions["beam_search"](tf.constant(texts))
     totals = tf.reduce_sum(answer["token_log_probs"], axis=-1)
     return [x.numpy() for x in (answer["translations"], answer["scores"], totals)]
 
 
 def _hypotheses(texts, scores, log_probs):
-    """{text: [score, log-probability, 0 times drawn]} of a beam. Of a text that is there in two
-    segmentations, the score is the better one's and the probability both's."""
+    """{text: [score, log-probability, 0 times sampled]} of a beam.
+
+    If a text is in the beam in two segmentations, it gets the better score and the sum of the
+    probabilities.
+    """
     found = {}
     for text, score, log_prob in zip(texts, scores, log_probs, strict=True):
         one = found.setdefault(text.decode(), [score, -np.inf, 0])
@@ -147,8 +149,10 @@ def _hypotheses(texts, scores, log_probs):
 
 
 def _drawn(translator, text, samples):
-    """Translations of a text that are drawn, whatever others are asked for: all in a batch of their
-    own, in which each row has its own noise."""
+    """Samples translations of a text in its own batch, where each row has its own noise.
+
+    So the samples do not depend on the other texts of a request.
+    """
     found, most = [], translator.max_batch_size
     for start in range(0, samples, most):
         rows = tf.fill([min(most, samples - start)], text)
@@ -157,8 +161,8 @@ def _drawn(translator, text, samples):
 
 
 def features_of(texts, found, choice):
-    """What the other models say of each candidate of each text, [n, 2]: the mean log-probability of
-    a token by `backward` and by `right_to_left`; 0 where there is none."""
+    """The scores [n, 2] of the other models for the candidates of each text: the mean
+    log-probability of a token by `backward` and `right_to_left`; 0 if there is no such model."""
     pairs = [(n, text) for n, one in enumerate(found) for text in one.texts]
     columns = []
     for model, asked in (
@@ -171,7 +175,7 @@ def features_of(texts, found, choice):
 
 
 def best(one, choice, features):
-    """The best of the `Candidates` of a text, with `features` [n, 2] of them."""
+    """The best of the `Candidates` of a text, whose `features` are [n, 2]."""
     if choice.utility:
         return one.texts[int(np.argmax(expected_utility(one, choice.utility)))]
     weights = np.array([choice.backward_weight, choice.right_to_left_weight])
@@ -179,8 +183,11 @@ def best(one, choice, features):
 
 
 def expected_utility(one, utility):
-    """The expected utility of each candidate, [n]: over what was drawn, as often as it was; if
-    nothing was, over the hypotheses of the search, by their probabilities."""
+    """The expected utility of each candidate, [n].
+
+    It is the mean over the samples. Without samples, it is the mean over the hypotheses of the
+    search, weighted by their probabilities.
+    """
     if one.drawn.sum():
         weights = one.drawn / one.drawn.sum()
     else:
@@ -197,8 +204,8 @@ def reversed_words(text):
 
 
 def _mean_log_probs(translator, pairs):
-    """Of each (source, target) the mean log-probability of a token of the target, eos counted."""
-    # Texts of like length together: less padding.
+    """The mean log-probability per target token, including eos, of each (source, target)."""
+    # Texts of similar length share a batch, which needs less padding.
     order = sorted(range(len(pairs)), key=lambda n: len(pairs[n][0]))
     found, size = np.zeros(len(pairs)), translator.max_batch_size
     for start in range(0, len(order), size):

@@ -1,25 +1,25 @@
-"""How the commands that ask a run let it search: the options of the search, an ensemble, and what
-chooses among several translations."""
+"""The options of commands that use a run: of the search, of an ensemble, and of the choice among
+several translations."""
 
 from pathlib import Path
 
 from training.terminal.command import LARGEST, Number, count, option_number, without_its_package
 
-# The options of how a run is served that the commands take which ask it.
+# The search options that these commands accept.
 SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
-# The names of `training.evaluation.utility.UTILITIES`, without its packages.
+# The names in `training.evaluation.utility.UTILITIES`, given here to avoid its imports.
 UTILITIES = ("bleu", "chrf")
 RERANKERS = {
     "backward": "that translates the other way",
     "right-to-left": "whose targets have their words in reverse order",
 }
-# The arguments of `add_search` that are runs.
+# The arguments of `add_search` that name runs.
 SEARCHED_RUNS = ("ensemble", "backward", "right_to_left")
-WEIGHT = 1.0  # of a reranker, where nothing else is said
+WEIGHT = 1.0  # default weight of a reranker
 
 
 def add_search(parser):
-    """The options of a search, or of decoding at once; by default what the run is served with."""
+    """Adds the options of a search or of parallel decoding. Their defaults are the run's own."""
     known = without_its_package("tfformer.search.options")
     for name in SEARCHED:
         option = known.KEPT[name]
@@ -65,7 +65,7 @@ def search_options(arguments):
     """The options of `SEARCHED` that were given, by name.
 
     Raises:
-        ValueError: what was given does not go together.
+        ValueError: the given options cannot be combined.
     """
     given = {name: getattr(arguments, name) for name in SEARCHED}
     given = {name: value for name, value in given.items() if value is not None}
@@ -89,22 +89,24 @@ def search_options(arguments):
 
 
 def chooses(arguments):
-    """Whether one of several translations is asked for."""
+    """Whether the options ask to choose among several translations."""
     return bool(arguments.utility or any(_of(arguments, name) for name in RERANKERS))
 
 
 def others(arguments):
-    """The runs that take part besides the run itself."""
+    """The other runs that take part: ensemble and rerankers."""
     return [*arguments.ensemble, *filter(None, (_of(arguments, name) for name in RERANKERS))]
 
 
 def load_searched(arguments, options):
-    """What serves the run, by these options, or it and those of --ensemble as one; and chooses, if
-    it is to.
+    """Loads the service of the run with these options.
+
+    With --ensemble, the service combines the run with those runs. If the options ask for a choice,
+    it is a `BestOf`.
 
     Raises:
         ValueError: an option breaks its rule.
-        RunError: a run cannot be loaded, or is of another family.
+        RunError: a run cannot be loaded, or has another family.
     """
     from tfformer.models import ENCODER_DECODER
     from tfformer.run import load_service, load_translator, read_config, require_family

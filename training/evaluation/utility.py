@@ -1,8 +1,8 @@
-"""How much candidates are alike: sentence BLEU and chrF of each against each, at once.
+"""The similarity of candidates: sentence BLEU and chrF of each pair, computed together.
 
-The figures are sacreBLEU's, to rounding: BLEU cased, 13a, with exponential smoothing and n-grams no
-longer than the candidate; chrF2 of up to 6 characters, without spaces. The n-grams of all
-candidates of a sentence are counted once, and what two share is the sum of the lesser counts.
+The values are those of sacreBLEU, up to rounding: BLEU cased, 13a, with exponential smoothing and
+n-grams no longer than the candidate; chrF2 with up to 6 characters, without spaces. The n-grams of
+each candidate are counted once. Two candidates share the sum of the smaller counts.
 
 Papineni et al. 2002, "BLEU"; Popovic 2015, "chrF: character n-gram F-score".
 """
@@ -12,8 +12,8 @@ from collections import Counter
 import numpy as np
 from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
-WORDS, CHARACTERS = 4, 6  # the longest n-gram of BLEU, of chrF
-BETA = 2  # of chrF: recall counts so much more than precision
+WORDS, CHARACTERS = 4, 6  # the longest n-grams of BLEU and of chrF
+BETA = 2  # of chrF: the weight of recall against precision
 
 _tokenized = Tokenizer13a()
 
@@ -32,7 +32,7 @@ def bleu(hypotheses, references):
         there = np.maximum(sizes[0] - n + 1, 0)  # [n, 1]
         hits = _shared(*sides, n)
         anything |= hits > 0
-        # An order that no n-gram fits counts as half, then a quarter, of one n-gram.
+        # The first order without a shared n-gram counts as 1/2 n-gram, the next as 1/4.
         halving = np.where((hits == 0) & (there > 0), 2 * halving, halving)
         share = np.where(hits > 0, hits, 1 / halving) / np.maximum(there, 1)
         logs += np.where(there > 0, np.log(share), 0.0)
@@ -68,7 +68,7 @@ UTILITIES = {"bleu": bleu, "chrf": chrf}
 
 
 def _shared(hypotheses, references, size):
-    """How many n-grams of `size` each hypothesis has in common with each reference, [n, m]."""
+    """The number of n-grams of `size` that each hypothesis shares with each reference, [n, m]."""
     numbers = {}
     counts = [_counts(side, size, numbers) for side in (hypotheses, references)]
     tables = []
@@ -77,12 +77,12 @@ def _shared(hypotheses, references, size):
         for row, found in enumerate(side):
             table[row, [*found]] = [*found.values()]
         tables.append(table)
-    # Row by row: [n, m, G] of long texts would be gigabytes.
+    # Row by row, because [n, m, G] would take gigabytes for long texts.
     return np.stack([np.minimum(row, tables[1]).sum(axis=1) for row in tables[0]])
 
 
 def _counts(side, size, numbers):
-    """{the number of an n-gram: how often} of each sequence; `numbers` gets the new ones."""
+    """{number of an n-gram: count} of each sequence. New n-grams are added to `numbers`."""
     found = []
     for one in side:
         grams = Counter(tuple(one[i : i + size]) for i in range(len(one) - size + 1))

@@ -1,1 +1,1 @@
-"""Models of other systems, read without those systems: each file is one noun of a reader."""
+"""Readers for models of other systems (Marian, OpenNMT-tf), which need not be installed."""

@@ -1,4 +1,4 @@
-"""What a folder of another system is, and which command reads it."""
+"""Recognises the model folders of other systems, and the commands that read them."""
 
 from pathlib import Path
 
@@ -7,16 +7,16 @@ from tfformer.files import read_json
 MARIAN = "a Marian model of Hugging Face, which `python -m training.import_marian` reads"
 OPENNMT = "a model directory of OpenNMT-tf, which `python -m training.import_opennmt` reads"
 KERAS_HUB = "which `python -m export.keras_hub` exports"
-# The families of Hugging Face that KerasHub reads and a service here is made of.
+# The families of Hugging Face that KerasHub reads and that a service here supports.
 OF_KERAS_HUB = ("bart", "gemma", "gemma2", "gemma3_text", "mistral", "t5gemma")
 
 
 def described(folder):
-    """What a folder is by its `config.json`, in words, and what can read it.
+    """Describes a folder in words from its `config.json`, with the command that reads it.
 
     Raises:
         ValueError: that file is damaged.
-        OSError: it cannot be read.
+        OSError: that file cannot be read.
     """
     folder = Path(folder)
     if not (folder / "config.json").exists():

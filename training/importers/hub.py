@@ -1,4 +1,4 @@
-"""Folders by their names on Hugging Face's hub."""
+"""Finds a model folder, or downloads it from the Hugging Face Hub by its name."""
 
 import re
 import sys
@@ -8,9 +8,9 @@ NAME = r"([\w.-]+/[\w.-]+)(?:@([\w.-]+))?"
 
 
 def require_folder(name):
-    """Raises a ValueError for what is no folder, and no name on the hub either."""
+    """Raises a ValueError if `name` is neither a folder nor a possible name on the hub."""
     folder = Path(name)
-    # (A mistyped folder is not fetched.)
+    # If the parent folder exists, `name` is a mistyped folder and is not downloaded.
     if not folder.is_dir() and (not re.fullmatch(NAME, str(name)) or folder.parent.is_dir()):
         raise ValueError(
             f"FOLDER must be a folder or a name on the hub, as ORGANISATION/MODEL, got {name}"
@@ -18,16 +18,16 @@ def require_folder(name):
 
 
 def folder_of(name, files, weights):
-    """The folder that is meant: one that is there, or one that is fetched by its name on the hub.
+    """The folder `name`, or the downloaded folder if `name` is a name on the hub.
 
     Args:
-        name: a folder, or a name as "Helsinki-NLP/opus-mt-en-de", behind which @ may name a
-            revision.
-        files: the names of the files that are needed or may be there.
-        weights: names of files of which the first that is there is enough.
+        name: a folder, or a name such as "Helsinki-NLP/opus-mt-en-de". An @ and a revision may
+            follow the name.
+        files: names of files, required or optional.
+        weights: names of weight files. The first one that exists is enough.
 
     Raises:
-        ValueError: there is no such folder, and it cannot be fetched.
+        ValueError: there is no such folder, and it cannot be downloaded.
     """
     require_folder(name)
     folder = Path(name)
@@ -48,6 +48,6 @@ def folder_of(name, files, weights):
             folder = Path(found)
             if folder.joinpath(one).exists():
                 break
-    except Exception as error:  # of the library or of what it asks, of many types
+    except Exception as error:  # errors of the library and of the network have many types
         raise ValueError(f"{name} could not be fetched from the hub: {error}") from error
     return folder

@@ -1,4 +1,4 @@
-"""What an importer makes of a foreign folder, and how it becomes a run."""
+"""The result of an importer, and how it is written as a run directory."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -8,14 +8,14 @@ from tfformer.models import ENCODER_DECODER, FAMILIES
 
 
 class Imported(NamedTuple):
-    """A model from elsewhere.
+    """A model imported from another system.
 
     config: its `TransformerConfig`.
-    weights: {name of a variable of ours: array}.
+    weights: {name of our variable: array}.
     tokenizer: its `Tokenizer`.
-    search: the options of the search that a run keeps, by name.
-    origin: what is worth remembering of where it is from, anything JSON.
-    notes: what a user is told besides, a line each.
+    search: the search options that the run stores, by name.
+    origin: facts about where the model is from, as JSON.
+    notes: lines for the user.
     """
 
     config: Any
@@ -26,7 +26,7 @@ class Imported(NamedTuple):
     notes: tuple = ()
 
     def describe(self):
-        """What it is, in words."""
+        """A description of the model in words."""
         config, search = self.config, self.search
         layers = f"{config.num_encoder_layers} + {config.num_decoder_layers} layers"
         sizes = sorted({config.source_vocabulary_size, config.target_vocabulary_size})
@@ -38,18 +38,17 @@ class Imported(NamedTuple):
 
 
 def write(imported, directory):
-    """Makes the run directory of an `Imported`, whole or not at all.
+    """Writes an `Imported` as a run directory, completely or not at all.
 
     Raises:
-        FileExistsError: there is something by that name.
-        ValueError: weights are missing or of other shapes, or an option of the search breaks its
-            rule.
-        OSError: it cannot be written.
+        FileExistsError: the directory exists already.
+        ValueError: weights are missing or have other shapes, or a search option breaks its rule.
+        OSError: the directory cannot be written.
     """
     from tfformer.service.families import SERVICES
 
     config, tokenizer, search = imported.config, imported.tokenizer, imported.search
-    # The service checks the options of the search, of a model of any width and depth.
+    # The service checks the search options. A small model is enough for that.
     small = {"d_model": 2 * config.num_heads, "d_ff": 1}
     small |= {"num_encoder_layers": 1, "num_decoder_layers": 1}
     model = FAMILIES[ENCODER_DECODER].model(dataclasses.replace(config, **small))

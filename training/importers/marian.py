@@ -1,15 +1,16 @@
-"""Marian models of Hugging Face, as those of OPUS-MT: a folder becomes an `Imported`.
+"""Imports Marian models of Hugging Face, such as those of OPUS-MT: a folder becomes an `Imported`.
 
-What differs is settled here, in the weights, once; the model that comes out has no option for it.
+The weights are converted once for these differences, so the resulting model needs no options for
+them:
 
-- Ids are those of a table in the folder, and a target begins with the pad. Here they are 0 to 3 as
-  everywhere; the original's pad is our bos, and our pad, which is new, has no probability.
-- Sinusoids are all sines, then all cosines. Here they alternate: what flows from layer to layer is
-  reordered, not what is inside a head.
-- Embeddings may be without the factor sqrt(D): they are divided by it. Where the output layer has
-  the same matrix, the last LayerNorm, which nobody else reads, is multiplied.
-- The feed-forward layers of the two sides may differ in width: the narrower ones get inner places
-  that do nothing.
+- Marian's ids come from a table in the folder, and a target begins with the pad. Here the special
+  ids are 0 to 3, as everywhere. Marian's pad becomes our bos. Our pad is new and has probability 0.
+- Marian's sinusoids are all sines, then all cosines. Here they alternate. So the features between
+  layers are reordered, but not those inside a head.
+- Marian may not scale embeddings by sqrt(D). Then they are divided by it. If the output layer uses
+  the same matrix, the last LayerNorm, which only the output layer reads, is multiplied by it.
+- The feed-forward layers of encoder and decoder may differ in width. The narrower ones get inner
+  units with zero weights.
 """
 
 from pathlib import Path
@@ -28,7 +29,7 @@ from training.importers.marian_weights import read_weights, require_sizes
 from training.importers.weights import Weights
 
 NEEDED = ("config.json", "source.spm", "target.spm", "vocab.json")
-# What a folder may have besides, and one file of `weights.READERS`.
+# Optional files. Besides, a folder has one file of `weights.READERS`.
 OTHERS = (
     "added_tokens.json",
     "generation_config.json",
@@ -40,11 +41,11 @@ OTHERS = (
 
 
 def read_marian(folder):
-    """The `Imported` of a Marian folder of Hugging Face.
+    """Reads a Marian folder of Hugging Face into an `Imported`.
 
     Raises:
-        ValueError: it is none; a file is missing, damaged or does not fit the others; or an option
-            has no counterpart here, which is named.
+        ValueError: it is no Marian folder; a file is missing, damaged or does not fit the others;
+            or an option has no counterpart here. The message names it.
         OSError: a file cannot be read.
     """
     folder = Path(folder)
@@ -62,7 +63,7 @@ def read_marian(folder):
     impossible = impossible_ids(generation, pad, eos, sizes[1])
     shares = options["share_encoder_decoder_embeddings"]
     weights = Weights.of_folder(folder)
-    require_sizes(weights, options)  # before tables of that size are made
+    require_sizes(weights, options)  # before tables of these sizes are allocated
     tokenizer, numberings, notes = read_text(folder, pad, eos, sizes, shares)
     tied, found = read_weights(weights, options, numberings, impossible)
     config = configuration(options, tokenizer, tied)

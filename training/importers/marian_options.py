@@ -1,4 +1,4 @@
-"""The options of a Marian model of Hugging Face, and the configuration that they become."""
+"""Reads the options of a Marian model of Hugging Face and converts them to a configuration."""
 
 import json
 
@@ -12,7 +12,7 @@ SIZES = (
     "decoder_attention_heads", "encoder_ffn_dim", "decoder_ffn_dim", "max_position_embeddings",
     "pad_token_id", "decoder_start_token_id", "eos_token_id",
 )  # fmt: skip
-# Options that must be as they are here: {name: (the value, that of its default)}.
+# Options that must have one value: {name: (the value, the default)}.
 FIXED = {
     "model_type": ("marian", None),
     "normalize_before": (False, False),
@@ -29,11 +29,11 @@ FLAGS = {
 
 
 def read_json_object(path):
-    """What a JSON file has, an object.
+    """Reads a JSON file that contains an object.
 
     Raises:
-        ValueError: it is none, or damaged; it is named.
-        OSError: it cannot be read.
+        ValueError: the file is damaged, or contains no object. The message names it.
+        OSError: the file cannot be read.
     """
     content = read_bytes(path, LONGEST_TEXT)
     try:
@@ -46,11 +46,12 @@ def read_json_object(path):
 
 
 def read_options(path):
-    """The options of a `config.json`, with the defaults of those that we read.
+    """Reads the options of a `config.json`, and adds the defaults of those that we use.
 
     Raises:
-        ValueError: it is damaged, is of another kind of model, or has what is not there here.
-        OSError: it cannot be read.
+        ValueError: the file is damaged, belongs to another kind of model, or has an option that is
+            not supported here.
+        OSError: the file cannot be read.
     """
     found = read_json_object(path)
     for name, (value, default) in FIXED.items():
@@ -76,7 +77,7 @@ def read_options(path):
 
 
 def _require_possible(found, path):
-    """Refuses what the layers here have not."""
+    """Raises a ValueError if our layers do not support an option."""
     for name, other in (
         ("decoder_start_token_id", "pad_token_id"),
         ("decoder_attention_heads", "encoder_attention_heads"),
@@ -98,7 +99,7 @@ def _require_possible(found, path):
 
 
 def configuration(options, tokenizer, tied):
-    """The `TransformerConfig` of these options."""
+    """Converts the options to a `TransformerConfig`."""
     return TransformerConfig(
         tokenizer.source_vocabulary_size,
         tokenizer.target_vocabulary_size,

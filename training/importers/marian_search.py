@@ -1,12 +1,12 @@
-"""How a Marian model of Hugging Face is searched, as options of a run."""
+"""Converts the generation options of a Marian model of Hugging Face to options of a run."""
 
 from pathlib import Path
 
 from tfformer.search.options import OPTIONS
 from training.importers.marian_options import read_json_object
 
-# What changes a search and has no counterpart here: {option: values with which it changes nothing}.
-# None is always one.
+# Options that change a search and have no counterpart here: {option: values that change nothing}.
+# None always changes nothing.
 WITHOUT_COUNTERPART = {
     "begin_suppress_tokens": ([],),
     "constraints": ([],),
@@ -22,37 +22,41 @@ WITHOUT_COUNTERPART = {
     "num_beam_groups": (1,),
     "penalty_alpha": (0.0,),
     "remove_invalid_values": (False,),
-    # There it is applied to log-probabilities, here to logits.
+    # Hugging Face applies it to log-probabilities, tfformer to logits.
     "repetition_penalty": (1.0,),
     "sequence_bias": ({},),
     "stop_strings": ([],),
     "suppress_tokens": ([],),
 }
-# What has one: {option: ours}.
+# Options with a counterpart: {option: ours}.
 SAME = {
     "num_beams": "beam_width",
     "length_penalty": "length_penalty",
     "min_length": "min_length",
     "no_repeat_ngram_size": "no_repeat_ngram",
 }
-# What it is there where nobody says it.
+# The defaults of Hugging Face.
 DEFAULTS = {"num_beams": 1, "length_penalty": 1.0}
 
 
 def read_generation(folder, config):
-    """The options of generation by name: of `generation_config.json`, or else of `config.json`,
-    where older folders have them.
+    """Reads the generation options by name, from `generation_config.json` or else `config.json`.
+
+    Older folders have them in `config.json`.
 
     Raises:
         ValueError: the file is damaged.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     path = Path(folder, "generation_config.json")
     return read_json_object(path) if path.exists() else config
 
 
 def require_same_ids(generation, config):
-    """Raises a ValueError if the two files name other special ids: the first would count there."""
+    """Raises a ValueError if the special ids of the two files differ.
+
+    Hugging Face would use those of `generation`.
+    """
     for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
         value = generation.get(name)
         if value not in (None, config[name], [config[name]]):
@@ -60,17 +64,17 @@ def require_same_ids(generation, config):
 
 
 def search_options(generation, eos, max_positions):
-    """The keyword arguments of a `Translator` that searches by these options.
+    """The keyword arguments for a `Translator` that searches with these options.
 
-    A length there counts what a target begins with; here it does not.
+    In Hugging Face a length includes the start token; here it does not.
 
     Args:
-        generation: of `read_generation`.
-        eos: Marian's id.
-        max_positions: the most tokens of a text that the original can number.
+        generation: the result of `read_generation`.
+        eos: Marian's id of eos.
+        max_positions: the maximum number of positions of the original model.
 
     Raises:
-        ValueError: an option has no counterpart, or breaks the rule of its own; it is named.
+        ValueError: an option has no counterpart, or breaks its rule. The message names it.
     """
     for name, harmless in WITHOUT_COUNTERPART.items():
         value = generation.get(name)
@@ -79,7 +83,7 @@ def search_options(generation, eos, max_positions):
     forced = generation.get("forced_eos_token_id")
     if forced not in (None, eos, [eos]):
         raise ValueError(f"forced_eos_token_id must be eos_token_id = {eos}, got {forced!r}")
-    if generation.get("renormalize_logits"):  # as the last step, after the rules
+    if generation.get("renormalize_logits"):  # the last step, after the rules of these options
         for name in ("min_length", "no_repeat_ngram_size"):
             if generation.get(name):
                 raise ValueError(
@@ -102,7 +106,7 @@ def search_options(generation, eos, max_positions):
 
 
 def _length(generation, name):
-    """An option that is a length, or None."""
+    """The value of an option that is a length, or None."""
     value = generation.get(name)
     if value is not None and (type(value) is not int or value < 1):
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
@@ -110,13 +114,13 @@ def _length(generation, name):
 
 
 def impossible_ids(generation, pad, eos, size):
-    """Ids that have no probability: those that must not be said.
+    """The ids that get probability 0, from `bad_words_ids`.
 
-    The pad is among them where the original normalises again without it (`renormalize_logits`);
-    elsewhere it is counted, and no search here finds it all the same.
+    The pad is one of them only with `renormalize_logits`, where the original normalises again
+    without it. Otherwise the pad counts in the softmax, but no search here returns it.
 
     Raises:
-        ValueError: `bad_words_ids` has a sequence of several, or what is no id.
+        ValueError: `bad_words_ids` has a sequence of several ids, or something that is no id.
     """
     banned, given = set(), generation.get("bad_words_ids") or []
     if not isinstance(given, list):
@@ -130,4 +134,4 @@ def impossible_ids(generation, pad, eos, size):
         banned.add(word)
     if not generation.get("renormalize_logits"):
         banned.discard(pad)
-    return sorted(banned - {eos})  # which the original lets be said, too
+    return sorted(banned - {eos})  # the original allows eos too

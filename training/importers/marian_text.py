@@ -1,4 +1,4 @@
-"""The text side of a Marian folder: two SentencePiece models, and a table of ids beside them."""
+"""Reads the tokenizer of a Marian folder: two SentencePiece models and a table of ids."""
 
 from pathlib import Path
 
@@ -9,25 +9,25 @@ from tfformer.text.tokenizer import Tokenizer
 from training.importers.marian_options import read_json_object
 from training.importers.numbering import Numbering, known_pieces
 
-UNK, EOS = "<unk>", "</s>"  # their names in Marian
+UNK, EOS = "<unk>", "</s>"  # the names of unk and eos in Marian
 
 
 def read_text(folder, pad, eos, sizes, shares):
-    """The `Tokenizer` of a folder, the `Numbering` of each side, and what a user is told of them.
+    """Reads the `Tokenizer` of a folder, the `Numbering` of each side, and notes for the user.
 
-    A piece that the source is written with and the table lacks is the unknown word to Marian. It
-    gets an id of its own here, so that texts are cut alike. Those of the target are left out: what
-    would be an unknown label is written in smaller pieces.
+    Source pieces that the table lacks are the unknown word to Marian. Here each gets its own id, so
+    that texts are segmented as in Marian. Such target pieces are left out: the text is written in
+    smaller pieces instead of with an unknown label.
 
     Args:
         folder: the folder.
-        pad, eos: Marian's ids of them.
-        sizes: its numbers of ids, of the source and of the target.
-        shares: whether both sides have one embedding, and so one vocabulary.
+        pad, eos: Marian's ids of pad and eos.
+        sizes: Marian's numbers of ids of source and target.
+        shares: whether source and target share one embedding, and so one vocabulary.
 
     Raises:
-        ValueError: a file is damaged, or does not fit the others; it is named.
-        OSError: it cannot be read.
+        ValueError: a file is damaged or does not fit the others. The message names it.
+        OSError: a file cannot be read.
     """
     paths = [Path(folder, "source.spm"), Path(folder, "target.spm")]
     models = [read_bytes(path, LONGEST_TEXT) for path in paths]
@@ -56,7 +56,7 @@ def read_text(folder, pad, eos, sizes, shares):
 
 
 def _require_no_more_pieces(folder, table, second):
-    """Raises a ValueError if the files of the tokenizer say what the tables do not."""
+    """Raises a ValueError if other files of the tokenizer have pieces that the tables lack."""
     path = Path(folder, "added_tokens.json")
     added = read_json_object(path) if path.exists() else {}
     settings = Path(folder, "tokenizer_config.json")
@@ -75,7 +75,7 @@ def _require_no_more_pieces(folder, table, second):
 
 
 def _read_table(path, size, pad, eos):
-    """{piece: id} of a table of ids, checked."""
+    """Reads and checks a table of ids: {piece: id}."""
     table = read_json_object(path)
     if other := [one for one in table.values() if type(one) is not int]:
         raise ValueError(f"{path} must have an id for each piece, got {other[0]!r}")
@@ -93,15 +93,15 @@ def _read_table(path, size, pad, eos):
 
 
 def _is_broken(piece):
-    """Whether it has a lone half of a pair of UTF-16, which is no character."""
+    """Whether a piece contains a lone surrogate, which is no character."""
     return any("\ud800" <= character <= "\udfff" for character in piece)
 
 
 def _numbered(table, size, pad, eos, unknown):
-    """The names of our ids from 4 on, and the `Numbering`."""
+    """The pieces of our ids from 4 on, and the `Numbering`."""
     by_id, unk = {n: piece for piece, n in table.items()}, table[UNK]
     others = [n for n in range(size) if n not in (pad, unk, eos)]
-    # Where the table has no name for an id, or one of ours, nobody can write it.
+    # If an id has no piece in the table, or that of one of our special ids, no text contains it.
     names = [by_id.get(n, str(n)) for n in others]
     names = [
         name if n in by_id and name not in SPECIAL and name else f"{FILLING}{n}"

@@ -1,4 +1,4 @@
-"""The weights of a Marian model of Hugging Face, by the names of ours."""
+"""Converts the weights of a Marian model of Hugging Face to our variables."""
 
 import math
 
@@ -7,16 +7,16 @@ import numpy as np
 from tfformer.config import PAD
 from tfformer.layers.positions import sinusoids
 
-# The logit of an id that must not be said: its softmax is 0, and every format of numbers has it.
+# The logit of a forbidden id: its softmax is 0, and every number format can hold it.
 NEVER = -1e4
-# The three tables of pieces, and the one that stands for those which are one.
+# The three embedding tables, and the names of a shared table and of the output bias.
 TABLES = {
     "encoder": "model.encoder.embed_tokens.weight",
     "decoder": "model.decoder.embed_tokens.weight",
     "output": "lm_head.weight",
 }
 SHARED, BIAS = "model.shared.weight", "final_logits_bias"
-# What a layer is made of: {theirs: ours}.
+# The parts of a layer: {theirs: ours}.
 PROJECTIONS = {"q_proj": "query", "k_proj": "key", "v_proj": "value"}
 ENCODER_LAYER = {
     "self_attn": "self_attention",
@@ -33,17 +33,17 @@ DECODER_LAYER = {
 
 
 def read_weights(weights, options, numberings, impossible):
-    """Which embeddings are tied, and the weights by our names.
+    """Which embeddings are tied, and {our name: array} of the weights.
 
     Args:
         weights: a `Weights`.
-        options: of `read_options`.
-        numberings: the `Numbering` of the source and of the target, one object where both are one.
-        impossible: Marian's ids that have no probability.
+        options: the result of `read_options`.
+        numberings: the `Numbering` of the source and of the target. If they share a vocabulary,
+            both are the same object.
+        impossible: Marian's ids with probability 0.
 
     Raises:
-        ValueError: a weight is missing, is of another shape or not finite; or there is one too
-            many.
+        ValueError: a weight is missing, has another shape, is not finite, or is not used.
     """
     tied, found = _tables(weights, options, numberings, impossible)
     found |= _Layers(weights, options).read()
@@ -55,7 +55,7 @@ def read_weights(weights, options, numberings, impossible):
 
 
 def require_sizes(weights, options):
-    """Raises a ValueError if no table of the file has as many pieces as the options say."""
+    """Raises a ValueError if no table of the file has as many rows as the vocabulary sizes."""
     tables = [name for name in (SHARED, *TABLES.values()) if name in weights]
     rows = sorted({weights.shape(name)[0] for name in tables})
     for name in ("vocab_size", "decoder_vocab_size"):
@@ -67,7 +67,7 @@ def require_sizes(weights, options):
 
 
 def _tables(weights, options, numberings, impossible):
-    """How they are tied, and what they and the bias of the output layer become."""
+    """How the embeddings are tied, and our arrays of them and of the output layer's bias."""
     source_size, target_size = options["vocab_size"], options["decoder_vocab_size"]
     counts = {"encoder": source_size, "decoder": target_size, "output": target_size}
     names = {part: _name(part, weights, options) for part in counts}
@@ -75,7 +75,7 @@ def _tables(weights, options, numberings, impossible):
     width, order = options["d_model"], alternating(options["d_model"])
     tables = {name: weights.take(name, n, width)[:, order] for name, n in tables.items()}
     encoder, decoder, output = (tables[name] for name in names.values())
-    weights.pass_over(SHARED, *TABLES.values())  # a file may have one matrix by several names
+    weights.pass_over(SHARED, *TABLES.values())  # a file may have one matrix under several names
     source, target = numberings
     found = {"target_embedding/embeddings": target.rows(decoder)}
     tied = "all" if source is target and np.array_equal(encoder, decoder) else "target"
@@ -84,7 +84,7 @@ def _tables(weights, options, numberings, impossible):
         found["output_projection/kernel"] = target.rows(output).T
     if tied != "all":
         found["source_embedding/embeddings"] = source.rows(encoder)
-    # A folder may be without a bias, which is none then.
+    # If there is no bias in the file, it is zero.
     bias = weights.take(BIAS, 1, target_size) if BIAS in weights else np.zeros((1, target_size))
     bias = target.rows(bias.astype("float32").T)[:, 0]
     bias[[PAD, *target.unknown]] = NEVER
@@ -94,25 +94,25 @@ def _tables(weights, options, numberings, impossible):
 
 
 def _name(part, weights, options):
-    """The name by which a table stands in the file: its own, or of one that it is tied to."""
+    """The name of a table in the file: its own, or that of a table it is tied to."""
     names = [TABLES[part]]
     ties, shares = options["tie_word_embeddings"], options["share_encoder_decoder_embeddings"]
     if shares and (ties or part != "output"):
         names += [SHARED, TABLES["decoder"], TABLES["encoder"]]
     if ties and (shares or part != "encoder"):
         names += [TABLES["decoder"], TABLES["output"]]
-    if ties:  # or else a file may have matrices of their own by names that could be one
+    if ties:  # without ties, these names may have different matrices
         weights.require_same(*names)
     return next((name for name in names if name in weights), names[0])
 
 
 def _unscale(found, options, tied):
-    """Makes embeddings fit a model that multiplies them by sqrt(D)."""
+    """Divides embeddings by sqrt(D), because our model multiplies them by it."""
     scale = math.sqrt(options["d_model"])
     for name in ("source_embedding/embeddings", "target_embedding/embeddings"):
         if name in found:
             found[name] = found[name] / scale
-    if tied != "none":  # nobody but the output layer reads this norm
+    if tied != "none":  # only the output layer reads this norm
         last = f"decoder/layer_{options['decoder_layers'] - 1}/feed_forward_residual/layer_norm"
         for name in ("gamma", "beta"):
             found[f"{last}/{name}"] = found[f"{last}/{name}"] * scale
@@ -122,19 +122,19 @@ def _unscale(found, options, tied):
 
 
 def alternating(width):
-    """What of [all sines | all cosines] stands at each place of [sine, cosine, sine, ...]."""
+    """For each position of [sine, cosine, sine, ...], its index in [all sines | all cosines]."""
     return np.arange(width).reshape(2, -1).T.ravel()
 
 
 def _require_sinusoids(weights, options):
-    """Older files have the tables of positions; they must be those that everybody computes."""
+    """Checks the position tables, which older files have: they must be the usual sinusoids."""
     length, width = options["max_position_embeddings"], options["d_model"]
     for side in ("encoder", "decoder"):
         name = f"model.{side}.embed_positions.weight"
         if name in weights:
             table = weights.take(name, length, width)[:, alternating(width)]
             expected = np.asarray(sinusoids(np.arange(length), width))
-            if not np.allclose(table, expected, atol=2e-3):  # which float16 keeps
+            if not np.allclose(table, expected, atol=2e-3):  # float16 is accurate enough for this
                 raise ValueError(f"{weights.path}: {name} must be sinusoids, got other numbers")
 
 
@@ -142,10 +142,10 @@ def _require_sinusoids(weights, options):
 
 
 class _Layers:
-    """The weights of both stacks.
+    """Converts the weights of encoder and decoder layers.
 
-    The D numbers that flow from layer to layer are in the order of our positions; those inside a
-    head, and inside a feed-forward layer, stay as they are.
+    The D features between layers are reordered for our sinusoids. Features inside a head, and
+    inside a feed-forward layer, keep their order.
     """
 
     def __init__(self, weights, options):
@@ -168,7 +168,7 @@ class _Layers:
         return self.found
 
     def _linear(self, name, inputs, outputs):
-        """Kernel [in, out] and bias of a linear layer."""
+        """The kernel [in, out] and the bias of a linear layer."""
         kernel = self.weights.take(f"{name}.weight", outputs, inputs).T
         return kernel, self.weights.take(f"{name}.bias", outputs)
 
@@ -188,7 +188,7 @@ class _Layers:
         self._put(f"{ours}/output", kernel[:, self.order], bias[self.order])
 
     def _feed_forward(self, theirs, ours, size):
-        """The narrower stack's has places more that give 0 and are not read."""
+        """Converts a feed-forward layer. In the narrower stack, zero inner units are added."""
         more = self.inner - size
         kernel, bias = self._linear(f"{theirs}.fc1", self.width, size)
         kernel = np.pad(kernel[self.order], [(0, 0), (0, more)])

@@ -1,4 +1,4 @@
-"""Ids of ours and the ids that they are elsewhere."""
+"""Maps our ids to the ids of another system."""
 
 from typing import NamedTuple
 
@@ -6,10 +6,10 @@ import numpy as np
 
 
 class Numbering(NamedTuple):
-    """Which id of the other system each id of ours is, on one side.
+    """Maps our ids of one side to the other system's ids.
 
-    old: a list; None where there is none.
-    unknown: ids of ours that are the unknown word there: pieces that its table lacks.
+    old: a list with the other system's id for each id of ours; None if there is none.
+    unknown: our ids of pieces that the other system's table lacks: its unknown word.
     """
 
     old: list
@@ -17,23 +17,26 @@ class Numbering(NamedTuple):
 
     @property
     def old_size(self):
-        """How many ids the other system has, each of which is one of ours."""
+        """The number of ids of the other system. Each of them is also one of ours."""
         return max(old for old in self.old if old is not None) + 1
 
     def rows(self, array):
-        """Rows by our ids of an array by the other's; zeros, where there is no such id."""
+        """Reorders the rows of an array from the other system's ids to ours.
+
+        Rows of ids that the other system lacks are zeros.
+        """
         found = np.asarray(array)[[0 if old is None else old for old in self.old]]
         found[[old is None for old in self.old]] = 0
         return found
 
 
 def known_pieces(pieces, vocabulary, path, model):
-    """A sentence for the user: how many pieces of a SentencePiece model a vocabulary has.
+    """A note for the user: how many pieces of a SentencePiece model a vocabulary contains.
 
     Args:
         pieces: the pieces of the model that stand for text.
-        vocabulary: the names in the vocabulary file.
-        path, model: the file of the vocabulary, and of the model.
+        vocabulary: the pieces in the vocabulary file.
+        path, model: the files of the vocabulary and of the model.
 
     Raises:
         ValueError: the vocabulary has none of the pieces, so each word would be unknown.

@@ -1,12 +1,12 @@
-"""Models of OpenNMT-tf 2: a checkpoint and its vocabularies become an `Imported`.
+"""Imports models of OpenNMT-tf 2: a checkpoint and its vocabularies become an `Imported`.
 
-What differs is settled here, in the weights, once:
+The weights are converted once for these differences:
 
-| there | here |
+| OpenNMT-tf | here |
 |---|---|
-| ids 0, 1, 2 are padding, start and end, the last one is the unknown word | 0 to 3 as everywhere |
+| ids 0, 1, 2 are padding, start and end; the last id is the unknown word | 0 to 3 as everywhere |
 | sinusoids: sines, then cosines, of other frequencies, counted from 1 | a table of positions |
-| no </s> behind a source, unless it was asked for | the encoder does not see it: `source_eos` |
+| no </s> after a source, unless configured | `source_eos`: whether the encoder sees it |
 | a linear layer may have no bias | a bias of zeros |
 """
 
@@ -19,19 +19,19 @@ from training.importers.opennmt_description import read_description
 from training.importers.opennmt_text import read_text
 from training.importers.opennmt_weights import read_checkpoint, read_weights
 
-EPSILON = 1e-3  # of the LayerNorm that it is made of
-DROPOUT = 0.1  # its default, of all three kinds
-# What it trains with and searches by, where nobody says otherwise.
+EPSILON = 1e-3  # of its LayerNorm
+DROPOUT = 0.1  # its default for all three kinds of dropout
+# Its default search.
 SEARCH = {"beam_width": 4, "length_penalty": 0.0}
-LONGEST_TARGET = 251  # `maximum_decoding_length`, 250, and eos
+LONGEST_TARGET = 251  # `maximum_decoding_length`, 250, plus eos
 
 
 class Files(NamedTuple):
-    """What a checkpoint does not say.
+    """The files of a model besides its checkpoint.
 
     source_vocabulary, target_vocabulary: its vocabulary files.
-    source_model, target_model: SentencePiece models; None: texts are cut already, a blank between
-        two words.
+    source_model, target_model: SentencePiece models. None: texts are already tokenized, with a
+        space between two words.
     """
 
     source_vocabulary: Path
@@ -41,26 +41,29 @@ class Files(NamedTuple):
 
 
 def _described(folder):
-    """The file that describes a model: beside its checkpoint, or above an average of several."""
+    """The path of `model_description.py`: beside the checkpoint, or in the parent folder.
+
+    The latter is so for an average of several checkpoints.
+    """
     found = [one / "model_description.py" for one in (folder, folder.parent)]
     return next((path for path in found if path.exists()), found[0])
 
 
 def read_opennmt(folder, files, num_heads=None, source_eos=None, activation=None):
-    """The `Imported` of a model directory of OpenNMT-tf, or of one of its checkpoints.
+    """Reads a model directory of OpenNMT-tf, or one of its checkpoints, into an `Imported`.
 
     Args:
-        folder: the directory, whose newest checkpoint is read; or the path of a checkpoint, without
-            its ending or of one of its files.
+        folder: the directory, whose newest checkpoint is read; or the path of a checkpoint, as its
+            prefix or as one of its files.
         files: a `Files`.
-        num_heads: of an attention; None: as `model_description.py` says.
-        source_eos: whether </s> ends a source (`source_sequence_controls`); None: as a model of the
-            catalog has it.
-        activation: of the feed-forward layers; None: as `model_description.py` says.
+        num_heads: heads of an attention. None: taken from `model_description.py`.
+        source_eos: whether </s> ends a source (`source_sequence_controls`). None: as in the model
+            of the catalog.
+        activation: of the feed-forward layers. None: taken from `model_description.py`.
 
     Raises:
-        ValueError: a file is missing, damaged or does not fit the others; or the model has what has
-            no counterpart here, which is named.
+        ValueError: a file is missing, damaged or does not fit the others; or the model has a part
+            without a counterpart here. The message names it.
         OSError: a file cannot be read.
     """
     weights = read_checkpoint(folder)

@@ -1,5 +1,5 @@
-"""What `model_description.py` says of a model of OpenNMT-tf. It is a program, and is not run: what
-it calls is read off its syntax tree."""
+"""Reads `model_description.py` of a model of OpenNMT-tf. The file is a program, but it is not run:
+its calls are read from the syntax tree."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tfformer.files import read_bytes
 
 LONGEST = 1_000_000  # bytes of the file
-# The models of its catalog that are known here, and their heads.
+# The supported models of OpenNMT-tf's catalog, and their numbers of heads.
 CATALOG = {
     "Transformer": 8,
     "TransformerBase": 8,
@@ -19,9 +19,10 @@ CATALOG = {
     "ScalingNmtEnDe": 16,
     "ScalingNmtEnFr": 16,
 }
-# Those whose automatic configuration ends a source with </s>, though no data configuration says it.
+# Models whose automatic configuration ends a source with </s>, even if the data configuration does
+# not set it.
 SOURCE_EOS = ("ScalingNmtEnDe", "ScalingNmtEnFr")
-# Activations by their names; its own gelu, `opennmt.layers.gelu`, is an approximation.
+# {name of an activation: ours}. `opennmt.layers.gelu` is missing: it is an approximation.
 ACTIVATIONS = {
     f"{module}.{name}": ours
     for module in ("tf.nn", "tensorflow.nn")
@@ -31,12 +32,12 @@ POSITIONS = ("SinusoidalPositionEncoder", "PositionEmbedder")
 
 
 class Description(NamedTuple):
-    """What weights do not tell; None where it is not said.
+    """The options of a model that its weights do not show; None if the file does not give them.
 
     path: of the file.
-    num_heads: of an attention.
-    activation: as `TransformerConfig` has it.
-    source_eos: whether its automatic configuration ends a source with </s>.
+    num_heads: heads of an attention.
+    activation: a value of `TransformerConfig.activation`.
+    source_eos: whether the automatic configuration of the model ends a source with </s>.
     """
 
     path: Path
@@ -46,11 +47,12 @@ class Description(NamedTuple):
 
 
 def read_description(path):
-    """The `Description` of a file, of nothing where there is none.
+    """Reads the `Description` of a file. If there is no file, the `Description` is empty.
 
     Raises:
-        ValueError: it is no Python, makes several models, or asks for what has no counterpart here.
-        OSError: it cannot be read.
+        ValueError: the file is no Python, creates several different models, or uses a part without
+            a counterpart here.
+        OSError: the file cannot be read.
     """
     path = Path(path)
     if not path.exists():
@@ -74,8 +76,11 @@ def read_description(path):
 
 
 def _made_by_calls(tree):
-    """(a name of the catalog, the call that makes it) of each call, by `functools.partial` too, and
-    by `get_model_from_catalog`, which OpenNMT-tf itself writes for --model_type."""
+    """Yields (name in the catalog, call) of each call that creates a model.
+
+    This includes calls through `functools.partial`, and through `get_model_from_catalog`, which
+    OpenNMT-tf itself writes for --model_type.
+    """
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             if _last_name(call.func) == "get_model_from_catalog":
@@ -92,20 +97,20 @@ def _made_by_calls(tree):
 
 
 def _made_by_classes(tree):
-    """The same of each class that is made from one of the catalog: the call of its `__init__`."""
+    """The same for each subclass of a catalog model: the call of the base's `__init__`."""
     for node in ast.walk(tree):
         bases = getattr(node, "bases", ()) if isinstance(node, ast.ClassDef) else ()
         for name in [_last_name(base) for base in bases if _last_name(base) in CATALOG]:
             inside = [call for call in ast.walk(node) if isinstance(call, ast.Call)]
             calls = [call for call in inside if _last_name(call.func) == "__init__"]
             for call in calls or [ast.Call(node, [], [])]:
-                # `Transformer.__init__(self, ...)` has one argument by its place.
+                # `Transformer.__init__(self, ...)` has `self` as a positional argument.
                 own = [one for one in call.args if _last_name(one) != "self"]
                 yield name, ast.Call(call.func, own, call.keywords)
 
 
 def _described(path, name, call):
-    """The `Description` that a call of a model of the catalog is."""
+    """The `Description` of a call that creates a model of the catalog."""
     given = {one.arg: one.value for one in call.keywords}
     if call.args or None in given:
         raise ValueError(f"{path}: {name} must be called with arguments by their names alone")

@@ -1,4 +1,4 @@
-"""The text side of a model of OpenNMT-tf: vocabulary files, and perhaps SentencePiece models."""
+"""Reads the tokenizer of an OpenNMT-tf model: vocabulary files, perhaps SentencePiece models."""
 
 import re
 
@@ -10,19 +10,19 @@ from training.importers.numbering import Numbering, known_pieces
 
 BEGINNING = ["<blank>", "<s>", "</s>"]  # of each vocabulary file
 SCORED = r"[^\t]+\t-?\d+(\.\d+)?(e[+-]?\d+)?"
-PAD, BOS, EOS = range(3)  # their ids; the unknown word has the last
+PAD, BOS, EOS = range(3)  # their ids in OpenNMT-tf; the unknown word has the last id
 
 
 def read_text(files):
-    """The `Tokenizer` of `Files`, the `Numbering` of each side, and what a user is told of them.
+    """Reads the `Tokenizer` of `Files`, the `Numbering` of each side, and notes for the user.
 
-    A piece that texts are written with and the vocabulary lacks is the unknown word to OpenNMT-tf.
-    In a source it gets an id of its own here, so that texts are cut alike. In a target it is left
-    out: what would be an unknown label is written in smaller pieces.
+    Pieces that the vocabulary lacks are the unknown word to OpenNMT-tf. Here each such source piece
+    gets its own id, so that texts are segmented as in OpenNMT-tf. Such target pieces are left out:
+    the text is written in smaller pieces instead of with an unknown label.
 
     Raises:
-        ValueError: a file is damaged, or does not fit the others; it is named.
-        OSError: it cannot be read.
+        ValueError: a file is damaged or does not fit the others. The message names it.
+        OSError: a file cannot be read.
     """
     same = (files.source_vocabulary, files.source_model) == (
         files.target_vocabulary, files.target_model,
@@ -36,11 +36,11 @@ def read_text(files):
 
 
 def _side(path, model, is_source):
-    """The side of the tokenizer that a vocabulary file becomes, its `Numbering`, and a note."""
+    """One side of the tokenizer from a vocabulary file, its `Numbering`, and a note."""
     words = read_vocabulary(path)
     unk = len(words)
     others = range(len(BEGINNING), unk)
-    # A name of ours that stands for something else there: nobody can write it.
+    # A piece named like one of our special pieces gets a filling name, which no text contains.
     names = [f"{FILLING}{n}" if words[n] in SPECIAL else words[n] for n in others]
     old, unknown = [PAD, unk, BOS, EOS, *others], []
     if model is None:
@@ -56,14 +56,14 @@ def _side(path, model, is_source):
 
 
 def read_vocabulary(path):
-    """The lines of a vocabulary file.
+    """Reads the lines of a vocabulary file.
 
-    They may carry the scores of SentencePiece, behind a tab, which are left out. A vocabulary file
-    of SentencePiece itself is read as `onmt-build-vocab --from_format sentencepiece` does it.
+    Lines may have scores of SentencePiece after a tab, which are removed. A vocabulary file of
+    SentencePiece itself is read as `onmt-build-vocab --from_format sentencepiece` does.
 
     Raises:
-        ValueError: it is none of OpenNMT-tf.
-        OSError: it cannot be read.
+        ValueError: it is no vocabulary file of OpenNMT-tf.
+        OSError: the file cannot be read.
     """
     try:
         text = read_bytes(path, LONGEST_TEXT).decode()

@@ -1,4 +1,4 @@
-"""The weights of a checkpoint of OpenNMT-tf 2, by the names of ours."""
+"""Reads the weights of a checkpoint of OpenNMT-tf 2 and renames them to our variables."""
 
 import glob
 import math
@@ -13,14 +13,14 @@ from training.importers.weights import Weights
 
 ENDING = r"\.(index|data-\d{5}-of-\d{5})$"  # of the files of a checkpoint
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
-SLOT = ".OPTIMIZER_SLOT"  # what an optimizer remembers of a weight
+SLOT = ".OPTIMIZER_SLOT"  # the state of an optimizer
 SOURCE = "model/examples_inputter/features_inputter/embedding"
 TARGET = "model/examples_inputter/labels_inputter/embedding"
 OUTPUT = "model/decoder/output_layer"
 RELATIVE = "relative_position_keys"
-# Positions of a table that stands for sinusoids.
+# The number of positions of a table that replaces sinusoids.
 MAX_POSITIONS = 512
-# What a layer is made of: {theirs: (ours, our residual connection)}.
+# The parts of a layer: {theirs: (ours, our residual connection)}.
 ENCODER_LAYER = {
     "self_attention": ("self_attention", "attention_residual"),
     "ffn": ("feed_forward", "feed_forward_residual"),
@@ -40,13 +40,13 @@ FEED_FORWARD = {"inner": "inner", "outer": "outer"}
 
 
 def read_checkpoint(path):
-    """The `Weights` of a checkpoint, or of the newest one of a directory.
+    """Reads the `Weights` of a checkpoint, or of the newest checkpoint in a directory.
 
     Args:
-        path: the directory; or the checkpoint, also as one of its files.
+        path: the directory; or the prefix of a checkpoint or one of its files.
 
     Raises:
-        ValueError: there is none, or it is damaged, or none of a Transformer.
+        ValueError: there is no checkpoint, it is damaged, or it is not of a Transformer.
         OSError: a file cannot be read.
     """
     import tensorflow as tf
@@ -86,16 +86,15 @@ def read_checkpoint(path):
 
 
 def read_weights(weights, numberings, files):
-    """The weights by our names, and the options of the configuration that they tell.
+    """{our name: array} of the weights, and the options of the configuration that they show.
 
     Args:
         weights: a `Weights`.
         numberings: the `Numbering` of the source and of the target.
-        files: the `Files`, for errors.
+        files: the `Files`, for error messages.
 
     Raises:
-        ValueError: a weight is missing, is of another shape or not finite; or there is one too
-            many.
+        ValueError: a weight is missing, has another shape, is not finite, or is not used.
     """
     reading = _Reading(weights)
     found = reading.tables(numberings, files)
@@ -105,10 +104,10 @@ def read_weights(weights, numberings, files):
 
 
 class _Reading:
-    """What the weights tell, part by part.
+    """Converts the weights part by part.
 
     Attributes:
-        sizes: options of the configuration.
+        sizes: options of the configuration, found from the weights.
     """
 
     def __init__(self, weights):
@@ -126,7 +125,7 @@ class _Reading:
         }
 
     def _count(self, stack):
-        """How many layers a stack has."""
+        """The number of layers of a stack."""
         count = 0
         while f"model/{stack}/layers/{count}/ffn/layer/inner/kernel" in self.weights:
             count += 1
@@ -135,7 +134,7 @@ class _Reading:
     # The tables.
 
     def tables(self, numberings, files):
-        """Embeddings, positions, output layer."""
+        """{our name: array} of embeddings, positions and output layer."""
         source, target = numberings
         self._require_size(SOURCE, source, files.source_vocabulary)
         has_two = TARGET in self.weights
@@ -163,7 +162,7 @@ class _Reading:
         return found
 
     def _require_size(self, name, numbering, vocabulary):
-        """Raises a ValueError unless a table is there, of as many rows as a vocabulary has ids."""
+        """Raises a ValueError if a table is missing or does not have one row per id."""
         if name not in self.weights:
             raise ValueError(f"{self.weights.path} must have one source of words, got no {name}")
         rows = self.weights.shape(name)[:1]
@@ -174,9 +173,9 @@ class _Reading:
             )
 
     def _positions(self):
-        """Both tables of positions: those that were learned, or sinusoids as OpenNMT-tf has them.
+        """Both tables of positions: learned ones, or the sinusoids of OpenNMT-tf.
 
-        Its first position is 1; row 0 of a learned table is in no text.
+        Its positions begin with 1, so row 0 of a learned table is never used.
         """
         found, name = {}, "model/{}/position_encoder/position_embedding"
         if name.format("encoder") in self.weights:
@@ -194,7 +193,7 @@ class _Reading:
     # The layers.
 
     def stack(self, stack, parts):
-        """{our name: array} of the layers of a stack."""
+        """{our name: array} of the layers of a stack, and of its last norm if it has one."""
         found = {}
         for n in range(self.sizes[f"num_{stack}_layers"]):
             for part, (sublayer, residual) in parts.items():
@@ -233,8 +232,8 @@ class _Reading:
 
 
 def sinusoids(positions, width):
-    """Those of OpenNMT-tf, [P, D]: all sines, then all cosines, of D / 2 frequencies from 1 to
-    1 / 10,000 with both ends among them."""
+    """The sinusoids of OpenNMT-tf, [P, D]: all sines, then all cosines. The D / 2 frequencies go
+    from 1 to 1 / 10,000, both included."""
     frequencies = np.exp(-np.arange(width // 2) * (math.log(10000) / max(width // 2 - 1, 1)))
     angles = np.asarray(positions)[:, None] * frequencies
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype("float32")

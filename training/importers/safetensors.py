@@ -1,4 +1,4 @@
-"""The safetensors format: the size of a header in 8 bytes, the header in JSON, the numbers."""
+"""Reads safetensors files: 8 bytes with the header's size, the header in JSON, the numbers."""
 
 import json
 import math
@@ -8,15 +8,15 @@ import numpy as np
 
 from tfformer.files import open_regular, size_of
 
-# The formats of numbers that weights come in.
+# The number formats of weights.
 FORMATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": ml_dtypes.bfloat16}
-# The library's limits: bytes of a header, and the number after the largest size or offset.
+# The limits of the safetensors library: bytes of a header; sizes and offsets are below LARGEST.
 LONGEST_HEADER, LARGEST = 100_000_000, 2**64
-MAXIMUM_DIMENSIONS = 64  # of NumPy
+MAXIMUM_DIMENSIONS = 64  # NumPy's limit
 
 
 def read_safetensors(path):
-    """The arrays of a safetensors file by name, each in its own format.
+    """Reads {name: array} from a safetensors file. Each array keeps its number format.
 
     As in the safetensors library, the arrays follow each other without gaps or overlaps and fill
     the file. So together they have at most as many bytes as the file.
@@ -25,8 +25,9 @@ def read_safetensors(path):
         path: the file.
 
     Raises:
-        ValueError: it is none, is damaged, or has numbers that are no weights.
-        OSError: it cannot be read.
+        ValueError: it is no safetensors file, is damaged, or has another number format than
+            `FORMATS`.
+        OSError: the file cannot be read.
     """
     with open_regular(path) as file:
         try:
@@ -38,8 +39,10 @@ def read_safetensors(path):
 
 
 def _entries(file, size):
-    """{name: (dtype, shape, (begin, end))} of the arrays, in the order in which they fill a file of
-    that size. It is open at its beginning, and then at the first array."""
+    """{name: (dtype, shape, (begin, end))} of the arrays, in the order of the file.
+
+    `size` is the size of the file. `file` is at its start; afterwards it is at the first array.
+    """
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, LONGEST_HEADER):
         raise ValueError(f"its header must be in its {size:,} bytes, got {length:,}")
@@ -63,7 +66,7 @@ def _entries(file, size):
 
 
 def _once(pairs):
-    """A JSON object, whose keys must be there once."""
+    """A JSON object. Raises a ValueError if a key occurs twice."""
     if len(found := dict(pairs)) < len(pairs):
         raise ValueError("a name in its header must be there once")
     return found
@@ -84,5 +87,5 @@ def _entry(name, entry):
 
 
 def _array(file, dtype, shape, _):
-    """The array at the current position of the file."""
+    """Reads the array at the current position of the file."""
     return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)

@@ -1,12 +1,12 @@
-"""A file of PyTorch's `torch.save`, read without PyTorch, and without running what is in it.
+"""Reads files of PyTorch's `torch.save` without PyTorch, and without running code from the file.
 
-Such a file is a pickle, and a pickle is a program for a small stack machine. This module runs it on
-Python's own implementation of that machine, and allows only the opcodes that a file of tensors
-needs. The few functions that a pickle may name are replaced by functions of this module; no other
-function is called. Keys must be strings, because the hash of nested tuples can take forever.
+Such a file is a pickle: a program for a small stack machine. This module runs it on Python's own
+implementation of that machine, and allows only the opcodes that a file of tensors needs. The few
+functions that a pickle may name are replaced by functions of this module; no other function is
+called. Keys must be strings, because the hash of nested tuples can take forever.
 
-Two formats: a zip with `data.pkl` and a file of numbers for each storage (PyTorch 1.6 and later),
-and several pickles with the numbers after them.
+There are two formats. PyTorch 1.6 and later writes a zip with `data.pkl` and a file of numbers for
+each storage. Older versions wrote several pickles, followed by the numbers.
 """
 
 import io
@@ -20,7 +20,7 @@ import numpy as np
 
 from tfformer.files import open_regular, size_of
 
-# The formats of numbers by the name of their storage.
+# {name of a storage class: number format}.
 STORAGES = {
     "DoubleStorage": "<f8",
     "FloatStorage": "<f4",
@@ -30,16 +30,16 @@ STORAGES = {
     "IntStorage": "<i4",
 }
 LONGEST_PICKLE = 2_000_000  # bytes: some 10,000 tensors
-# Tensors may have in total so many times the numbers of their storage: a model with one embedding
+# The tensors of a storage may have in total this many times its numbers: a model with one embedding
 # table stores it under four names.
 MAXIMUM_SHARED = 4
 MAXIMUM_ARGUMENTS = 99  # of a function, of a tensor's sizes and strides, of a storage
-MAXIMUM_PAIRS = 100_000  # of all calls of `OrderedDict` together
+MAXIMUM_PAIRS = 100_000  # in all calls of `OrderedDict` together
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001  # the start of the older format
 
 
 class Storage(NamedTuple):
-    """An array of `count` numbers, which the file has elsewhere under a key."""
+    """An array of `count` numbers, stored elsewhere in the file under a key."""
 
     kind: str
     key: str
@@ -47,7 +47,7 @@ class Storage(NamedTuple):
 
 
 class Tensor(NamedTuple):
-    """A part of a storage: offset, sizes and strides, in numbers."""
+    """A part of a storage: offset, sizes and strides, counted in numbers, not bytes."""
 
     storage: Storage
     offset: int
@@ -56,17 +56,17 @@ class Tensor(NamedTuple):
 
 
 class Refused(ValueError):
-    """A pickle of something else than tensors by name."""
+    """The pickle contains something other than tensors by name."""
 
 
 class _Kind(NamedTuple):
-    """What the name of a storage's class stands for; nobody can call it."""
+    """Replaces a storage class in the pickle. It cannot be called."""
 
     name: str
 
 
 def _tensor(storage, offset, shape, strides, *_):
-    """In place of `torch._utils._rebuild_tensor_v2`."""
+    """Replaces `torch._utils._rebuild_tensor_v2`."""
     if type(storage) is not Storage or len(shape) + len(strides) > MAXIMUM_ARGUMENTS:
         raise Refused("a tensor must be of a storage, and of few dimensions")
     numbers = (offset, *shape, *strides)
@@ -76,12 +76,12 @@ def _tensor(storage, offset, shape, strides, *_):
 
 
 def _parameter(tensor, *_):
-    """In place of `torch._utils._rebuild_parameter`."""
+    """Replaces `torch._utils._rebuild_parameter`."""
     return tensor
 
 
 def _filled(dictionary, items):
-    """A dictionary after an opcode has put items into it: [key, value, key, value, ...]."""
+    """Adds the items [key, value, key, value, ...] to a dictionary and returns it."""
     for key, value in zip(items[::2], items[1::2], strict=True):
         if type(key) is not str:
             raise Refused(f"its keys must be strings, got a {type(key).__name__}")
@@ -95,7 +95,7 @@ ALLOWED = {
     ("torch._utils", "_rebuild_parameter"): _parameter,
     **{("torch", name): _Kind(name) for name in STORAGES},
 }
-# The opcodes of strings, numbers, tuples, lists, dictionaries, tensors, by their names in `pickle`.
+# The opcodes for strings, numbers, tuples, lists, dictionaries, tensors: their names in `pickle`.
 OPCODES = """
 PROTO FRAME STOP MARK NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 BINFLOAT
 STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE EMPTY_TUPLE TUPLE TUPLE1 TUPLE2
@@ -105,19 +105,20 @@ GLOBAL STACK_GLOBAL BINPERSID
 
 
 class _Dispatch(dict):
-    """What is done at each opcode, by its byte."""
+    """{byte of an opcode: its function}. Refuses all other opcodes."""
 
     def __missing__(self, code):
         raise ValueError(f"no tensor is written with the opcode {chr(code)!r}")
 
 
 class _Unpickler(pickle._Unpickler):
-    """Reads a pickle of tensors. Any opcode, name or key that is not allowed ends it.
+    """Reads a pickle of tensors. Raises an error for any opcode, name or key that is not allowed.
 
-    It is the Python version: the C version cannot restrict opcodes, and no signal interrupts it.
+    It uses Python's implementation: the C version cannot restrict opcodes, and signals cannot
+    interrupt it.
     """
 
-    pairs = 0  # given to `OrderedDict` so far
+    pairs = 0  # number of pairs given to `OrderedDict` so far
 
     def find_class(self, module, name):
         if (module, name) not in ALLOWED:
@@ -136,7 +137,7 @@ class _Unpickler(pickle._Unpickler):
         return Storage(kind.name, key, count)
 
     def _dictionary(self, pairs=()):
-        """In place of `collections.OrderedDict`, which Python 2 wrote with a list of pairs."""
+        """Replaces `collections.OrderedDict`, which Python 2 wrote with a list of pairs."""
         self.pairs += len(pairs)
         if self.pairs > MAXIMUM_PAIRS or any(len(pair) != 2 for pair in pairs):
             raise Refused(f"its dictionaries must be of at most {MAXIMUM_PAIRS:,} pairs")
@@ -161,7 +162,7 @@ class _Unpickler(pickle._Unpickler):
         self.append(_filled({}, items))
 
     def _ignore_attributes(self):
-        """A dictionary may have attributes, `_metadata` for instance. They are not needed."""
+        """Skips the attributes of a dictionary, for example `_metadata`. They are not needed."""
         self.stack.pop()
 
     dispatch = _Dispatch(
@@ -174,14 +175,15 @@ class _Unpickler(pickle._Unpickler):
 
 
 def read_torch(path):
-    """The arrays of a file of `torch.save` by name, each in its own format.
+    """Reads {name: array} from a file of `torch.save`. Each array keeps its number format.
 
     Args:
-        path: the file, of a dictionary of tensors.
+        path: the file; it must contain a dictionary of tensors.
 
     Raises:
-        ValueError: it is none, is damaged, or names what is no tensor; nothing of it is run.
-        OSError: it cannot be read.
+        ValueError: it is no such file, is damaged, or names something other than tensors. No code
+            of the file is run.
+        OSError: the file cannot be read.
     """
     with open_regular(path) as file:
         try:
@@ -191,13 +193,13 @@ def read_torch(path):
             return {name: _array(name, tensor, numbers) for name, tensor in tensors.items()}
         except Refused as error:
             raise ValueError(f"{path} is refused: {error}") from error
-        except Exception as error:  # its type depends on the damaged byte
+        except Exception as error:  # the type of the error depends on the damaged byte
             what = str(error) or type(error).__name__
             raise ValueError(f"{path} is damaged, or no file of PyTorch: {what:.300}") from error
 
 
 def _tensors(found):
-    """{name: Tensor} of an unpickled file. Raises a ValueError if it is not of tensors."""
+    """{name: Tensor} of an unpickled file. Raises a ValueError if it is no dictionary."""
     if not isinstance(found, dict):
         raise ValueError(f"it must be a dictionary of tensors, got {type(found).__name__}")
     tensors = {name: one for name, one in found.items() if isinstance(one, Tensor)}
@@ -206,7 +208,7 @@ def _tensors(found):
 
 
 def _from_zip(file, size):
-    """The tensors of a zip of that size, and {key: bytes} of their storages."""
+    """The tensors of a zip file of `size` bytes, and {key: bytes} of their storages."""
     with zipfile.ZipFile(file) as archive:
         members = {one.filename: one for one in archive.infolist()}
         if sum(one.file_size for one in archive.infolist()) > size:
@@ -226,12 +228,12 @@ def _from_zip(file, size):
 
 
 def _from_pickles(file, size):
-    """The same of the older format."""
+    """The same for the older format."""
     beginning = io.BytesIO(file.read(LONGEST_PICKLE))
     for expected in (MAGIC, PROTOCOL):
         if _Unpickler(beginning).load() != expected:
             raise ValueError("it starts with other bytes")
-    _Unpickler(beginning).load()  # the machine that wrote it
+    _Unpickler(beginning).load()  # facts about the writing machine, not needed
     storages = {}
 
     class Remembering(_Unpickler):
@@ -250,7 +252,7 @@ def _from_pickles(file, size):
 
 
 def _require_few_that_share(tensors):
-    """Raises a ValueError if tensors have in total far more numbers than their storages."""
+    """Raises a ValueError if the tensors of a storage have far more numbers than it has."""
     counts = {}
     for name, (storage, _, shape, _) in tensors.items():
         counts[storage.key] = counts.get(storage.key, 0) + math.prod(shape)
@@ -262,14 +264,14 @@ def _require_few_that_share(tensors):
 
 
 def _array(name, tensor, numbers):
-    """The array of a `Tensor`."""
+    """The NumPy array of a `Tensor`."""
     storage, offset, shape, strides = tensor
     dtype, data = np.dtype(STORAGES[storage.kind]), numbers[storage.key]
     if len(data) != storage.count * dtype.itemsize:
         raise ValueError(f"{name} must have {storage.count:,} numbers, got {len(data):,} bytes")
     last = offset + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
     empty = 0 in shape
-    if math.prod(shape) > storage.count:  # numbers that are there twice
+    if math.prod(shape) > storage.count:  # the tensor would repeat numbers
         raise ValueError(f"{name} must be inside its storage, got {shape} of {storage.count:,}")
     if min((offset, *shape, *strides)) < 0 or (not empty and last >= storage.count):
         raise ValueError(f"{name} must be inside its storage, got {shape} from {offset} on")

@@ -1,4 +1,4 @@
-"""The weights of a folder from elsewhere, each of which is asked for once by name and shape."""
+"""The weights of a model of another system. Each is taken once, by name and shape."""
 
 import json
 from pathlib import Path
@@ -11,16 +11,16 @@ from training.importers.safetensors import read_safetensors
 from training.importers.torch_file import read_torch
 
 READERS = {"model.safetensors": read_safetensors, "pytorch_model.bin": read_torch}
-INDEX = "model.safetensors.index.json"  # of a model in several files
+INDEX = "model.safetensors.index.json"  # the index of a model in several files
 
 
 class Weights:
-    """Arrays by name, and which of them nobody has asked for. Each is given away once, so that
-    memory does not hold it twice.
+    """Arrays by name, with a record of those not yet taken. An array that is taken is removed, so
+    that memory does not hold it twice.
 
     Args:
         arrays: {name: array}.
-        path: what an error calls them.
+        path: their path, for error messages.
     """
 
     def __init__(self, arrays, path):
@@ -30,11 +30,11 @@ class Weights:
 
     @classmethod
     def of_folder(cls, folder):
-        """Those of the first of `READERS` that a folder has, or of all parts that `INDEX` names.
+        """Reads the first file of `READERS` that a folder has, or all files that `INDEX` names.
 
         Raises:
-            ValueError: it has none, or the file is damaged.
-            OSError: it cannot be read.
+            ValueError: the folder has no such file, or the file is damaged.
+            OSError: a file cannot be read.
         """
         for name, read in READERS.items():
             path = Path(folder, name)
@@ -49,14 +49,14 @@ class Weights:
         return name in self._shapes
 
     def shape(self, name):
-        """The shape of the array of this name; () if there is none."""
+        """The shape of the array with this name; () if there is none."""
         return self._shapes.get(name, ())
 
     def take(self, name, *shape):
-        """The array of this name, float32. It is not kept.
+        """Removes the array with this name and returns it as float32.
 
         Raises:
-            ValueError: there is none, it is of another shape, or not all of it is finite.
+            ValueError: there is no such array, it has another shape, or it is not finite.
         """
         if name not in self._arrays:
             raise ValueError(f"{self.path} must have a weight {name}, got none")
@@ -72,26 +72,26 @@ class Weights:
         return array
 
     def require_same(self, *names):
-        """Raises a ValueError if those of these that there are differ."""
+        """Raises a ValueError if the arrays with these names differ. Missing ones are ignored."""
         first, *others = [name for name in names if name in self._arrays] or [None]
         for other in others:
             if not np.array_equal(self._arrays[first], self._arrays[other]):
                 raise ValueError(f"{self.path}: {first} and {other} must be one matrix, got two")
 
     def pass_over(self, *names):
-        """Takes these, if they are there, for nothing."""
+        """Removes the arrays with these names, if they exist, without using them."""
         for name in names:
             self._arrays.pop(name, None)
         self._left -= set(names)
 
     def require_all_taken(self):
-        """Raises a ValueError that names a weight which nobody has asked for."""
+        """Raises a ValueError if an array is left. The message names one."""
         if self._left:
             raise ValueError(f"{self.path}: nothing here has a weight {sorted(self._left)[0]}")
 
 
 def _of_parts(index):
-    """The arrays of all files that an index names."""
+    """Reads the arrays of all files that an index names."""
     content = read_bytes(index, LONGEST_TEXT)
     try:
         names = set(json.loads(content)["weight_map"].values())

@@ -1,1 +1,1 @@
-"""Training methods beyond teacher forcing and cross-entropy: each an option, in its own file."""
+"""Training methods beyond teacher forcing and cross-entropy. Each is an option in its own file."""

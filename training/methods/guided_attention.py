@@ -1,5 +1,5 @@
-"""Guided attention: a penalty that pulls heads of the cross-attention to the diagonal, or to given
-alignments."""
+"""Guided attention: a penalty for cross-attention heads that are far from the diagonal, or from
+given alignments."""
 
 import tensorflow as tf
 
@@ -7,37 +7,39 @@ from tfformer.config import PAD
 
 # How wide the diagonal is (Tachibana et al. 2017, section 4.1).
 WIDTH = 0.2
-# A logarithm of 0 has no gradient.
+# Added before the logarithm, because log 0 has no gradient.
 LEAST = 1e-9
 
 
 class GuidedAttention:
-    """weight times the mean over the guided heads of sum_s A_ts W_ts, of each target token t, with
+    """The penalty of guided attention: `weight` times the mean over the guided heads.
+
+    For each target token t, a head costs sum_s A_ts W_ts with
 
         W_ts = 1 - exp(-(t / T - s / S)^2 / (2 g^2)), g = 0.2
 
-    (Tachibana et al. 2017, section 4.1): attention far from the diagonal costs, near it nothing. T
-    and S are the tokens of the target and of the source.
+    (Tachibana et al. 2017, section 4.1). Attention far from the diagonal costs most; on the
+    diagonal it costs nothing. T and S are the numbers of target and source tokens.
 
-    Where the inputs say which words belong together, it is
+    If the inputs contain links between words, a head costs
 
         - sum_s a_ts log A_ts
 
-    in its place (Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine
-    Translation", section 3.1): a_ts are the same for all tokens s whose words are linked to that of
-    t, and sum to 1. A token of a word without a link costs nothing.
+    instead (Chen et al. 2016, "Guided Alignment Training for Topic-Aware Neural Machine
+    Translation", section 3.1). a_ts is the same for all tokens s whose words are linked to the word
+    of t, and sums to 1 over s. A target token whose word has no link costs nothing.
 
     Args:
-        weight: of the penalty beside the loss of a token.
-        heads: of each decoder layer, the first; 0: all.
+        weight: the weight of the penalty in the loss of a token.
+        heads: number of guided heads, the first of each decoder layer; 0: all.
 
     Call arguments:
         attention: float32 [B, H, T, S] of each decoder layer.
-        inputs: {"source_ids": [B, S], "target_ids": [B, T]}, and perhaps what
-            `training.data.links.Links.inputs` gives.
+        inputs: {"source_ids": [B, S], "target_ids": [B, T]}, and optionally the result of
+            `training.data.links.Links.inputs`.
 
     Returns:
-        The sum over the tokens of the targets, a scalar.
+        The sum over the target tokens, a scalar.
     """
 
     def __init__(self, weight, heads):
@@ -53,12 +55,12 @@ class GuidedAttention:
             tf.reduce_sum(weights[:, : self.heads or None] * cost[:, None], axis=[2, 3])
             for weights in attention
         ]
-        # [B, heads] of each layer: the mean over heads and layers, summed over the rows.
+        # [B, heads] for each layer. Mean over heads and layers, then sum over the rows.
         return self.weight * tf.reduce_sum(tf.reduce_mean(tf.concat(of_layers, axis=1), axis=1))
 
 
 def off_the_diagonal(source_ids, target_ids):
-    """W_ts of each pair of tokens, 0 where one is padding: float32 [B, T, S]."""
+    """W_ts for each pair of tokens, float32 [B, T, S]; 0 if one of them is padding."""
     places, real = [], []
     for ids in (source_ids, target_ids):
         tokens = ids != PAD
@@ -72,18 +74,19 @@ def off_the_diagonal(source_ids, target_ids):
 
 
 def linked(source_words, target_words, links):
-    """The attention that links ask for: float32 [B, T, S], whose rows sum to 1 or, of a token whose
-    word has no link, to 0.
+    """The attention a_ts that links define: float32 [B, T, S].
+
+    A row sums to 1. If the word of a token has no link, its row is 0.
 
     Args:
-        source_words, target_words, links: as `training.data.links.Links.inputs` gives them.
+        source_words, target_words, links: see `training.data.links.Links.inputs`.
     """
     pairs = tf.reshape(links, [tf.shape(links)[0], -1, 2])  # [B, L, 2]
     source, target = (
         tf.cast(words[:, None] == pairs[..., side, None], tf.float32)  # [B, L, S] and [B, L, T]
         for side, words in enumerate((source_words, target_words))
     )
-    # Of no word, 0, and no link, 0 too.
+    # 0 means no word, and in links no link: these must not match.
     source *= tf.cast(source_words > 0, tf.float32)[:, None]
     found = tf.minimum(tf.einsum("blt,bls->bts", target, source), 1.0)
     return tf.math.divide_no_nan(found, tf.reduce_sum(found, axis=2, keepdims=True))

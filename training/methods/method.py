@@ -1,10 +1,10 @@
-"""What a training method may do in a step, and what it notes of its own work."""
+"""The interface of training methods: what they do in a training step, and their metrics."""
 
 from typing import NamedTuple
 
 import keras
 
-# The settings that ask for a method, of which a task may know some.
+# The settings of methods. A task may support some of them.
 METHODS = (
     "glancing",
     "objective",
@@ -21,17 +21,18 @@ METHODS = (
 
 
 class Methods(NamedTuple):
-    """What the methods of a training do in a step; nothing, by default.
+    """What the methods of a training do in a step. By default, nothing.
 
-    first_pass: a function of (model, inputs, labels, seed) that gives (inputs, labels, weights):
-        what a pass without gradients makes of a batch before it is learned from. The weights are of
-        the loss of each label, float32 of their shape, or None: 1 each. `seed` are integers [2].
-    penalty: a function of (attention, inputs) that gives what is added to the loss, a sum over the
-        tokens of the target. `attention` is float32 [B, H, T, S] of each decoder layer.
-    notes: names of what they note of their own work, each a `Noted` of the model.
-    as_served: whether the pass that is learned from is one as the model is served: without dropout.
-    lesson: a function of (loss, logits, inputs, passes) that gives what is learned in place of the
-        loss, of its shape: of each label. `passes` is how often a batch holds its rows.
+    first_pass: a function of (model, inputs, labels, seed) that returns (inputs, labels, weights).
+        It changes a batch in a pass without gradients, before the training pass. The weights are
+        those of each label's loss, float32 of the same shape; None: all are 1. `seed` is integers
+        [2].
+    penalty: a function of (attention, inputs) that returns a term added to the loss, summed over
+        the target tokens. `attention` is float32 [B, H, T, S] of each decoder layer.
+    notes: names of the methods' metrics, each a `Noted` of the model.
+    as_served: whether the training pass runs without dropout, as when the model is served.
+    lesson: a function of (loss, logits, inputs, passes) that returns a replacement for the loss of
+        each label, of the same shape. `passes` is the number of copies of each row in a batch.
     """
 
     first_pass: object = None
@@ -42,11 +43,11 @@ class Methods(NamedTuple):
 
 
 class Noted(keras.metrics.Metric):
-    """A quotient of two sums that a method notes while it works, as the share of the tokens that it
-    has replaced. Labels and logits tell it nothing.
+    """A metric that a method updates itself: a quotient of two sums, such as the share of replaced
+    tokens. It ignores labels and logits.
 
     Args:
-        name: of the column in `log.csv`.
+        name: the name of the column in `log.csv`.
     """
 
     def __init__(self, name, **kwargs):
@@ -67,7 +68,7 @@ class Noted(keras.metrics.Metric):
 
 
 def note(model, name, noted, total):
-    """Adds to what a model that is trained has noted under this name."""
+    """Adds to the `Noted` metric of this name, if the model has one."""
     for metric in model.metrics:
         if metric.name == name:
             metric.add(noted, total)

@@ -1,15 +1,15 @@
-"""BLEU as a reward: a trained translator learns from translations of its own, by their BLEU.
+"""BLEU as a reward: a trained translator learns from samples of its own translations.
 
-BLEU counts, and has no gradient. But its expectation over what the model says has one: more of what
-scores well, less of what does not. Both methods draw translations of each source, score each
-against its reference, and learn each with a weight, which is positive for those that are better
-than expected. (That the gradient of an expectation is one of weighted log-likelihoods is REINFORCE,
-Williams 1992.)
+BLEU has no gradient, because it counts. But its expectation over the model's translations has one.
+Both methods sample translations of each source, score each against its reference, and train on each
+with a weight. The weight is positive for samples that are better than expected. (REINFORCE,
+Williams 1992: the gradient of an expectation is one of weighted log-likelihoods.)
 
-It is so only for the probabilities by which they were drawn. What is drawn is mostly worse than
-expected, so its weights sum to less than 0: on average that must cancel out, and does not if the
-likelihoods are those of another model. With dropout in the pass that learns, the rest unlearns the
-model itself. And an eos that stands at the limit was not drawn: it has no weight.
+This holds only for the probabilities that the samples were drawn with. Most samples are worse than
+expected, so their weights sum to less than 0. On average this must cancel out, but it does not if
+another model gives the likelihoods. For this reason the training pass has no dropout: with it, the
+remainder would make the model worse. An eos at the length limit was not sampled, so its weight is
+0.
 """
 
 import functools
@@ -32,16 +32,16 @@ SHARPNESS = 5e-3
 
 
 class Reward:
-    """The first pass of a training by reward: in place of the pairs of a batch, candidates.
+    """The first pass of a training by reward: replaces the pairs of a batch by candidates.
 
-    `"minimum-risk"`: the candidates of a source are those that are drawn and its reference, each
-    once; see `risk_weights`. `"self-critical"`: those that are drawn; see `advantage_weights`.
+    `"minimum-risk"`: the candidates of a source are its samples and its reference, without
+    duplicates; see `risk_weights`. `"self-critical"`: its samples; see `advantage_weights`.
 
     Args:
-        kind: one of the two.
-        samples: n, translations that are drawn for each source.
-        tokenizer: of the run.
-        longest: tokens of a translation at most.
+        kind: `"minimum-risk"` or `"self-critical"`.
+        samples: n, the number of samples for each source.
+        tokenizer: the tokenizer of the run.
+        longest: maximum number of tokens of a translation.
 
     Call arguments:
         model: a `Transformer`.
@@ -49,8 +49,8 @@ class Reward:
         seed: integers [2].
 
     Returns:
-        (inputs, labels, weights) of all candidates, B n or B (n + 1) rows. The weights are of their
-        tokens, float32.
+        (inputs, labels, weights) of all candidates, B n or B (n + 1) rows. The weights are those of
+        the tokens, float32.
     """
 
     def __init__(self, kind, samples, tokenizer, longest):
@@ -64,7 +64,7 @@ class Reward:
         positions = [self.longest, tf.shape(source_ids)[1], tf.shape(labels)[1]]
         inference = Inference(*fuse(model, tf.reduce_max(positions)))
         memory = inference.memory(source_ids)
-        # Twice as long as the reference no good translation is; rows of padding are skipped.
+        # No good translation is twice as long as the reference. Rows of padding are skipped.
         sizes = tf.math.count_nonzero(labels, axis=1, dtype=tf.int32)  # [B]
         limit, blank = tf.minimum(2 * sizes + 8, self.longest), sizes == 0
 
@@ -106,14 +106,16 @@ class Reward:
 
 
 def bleus(texts, references):
-    """BLEU of texts against their references, byte strings both, in [0, 1]: NumPy's float32."""
+    """BLEU in [0, 1] of texts against their references, both byte strings. NumPy float32."""
     pairs = zip(texts, references, strict=True)
     return np.array([sentence_bleu(*(x.decode() for x in pair)) / 100 for pair in pairs], "float32")
 
 
 def sentence_bleu(hypothesis, reference):
-    """BLEU of one sentence in 0 ... 100, cased, 13a: sacreBLEU's, whose n-grams are as long as the
-    sentence has them, and whose counts of 0 are smoothed away exponentially."""
+    """sacreBLEU's sentence BLEU in 0 ... 100, cased, 13a.
+
+    N-grams are at most as long as the sentence, and counts of 0 get exponential smoothing.
+    """
     return _of_sentences().sentence_score(hypothesis, [reference]).score
 
 
@@ -125,18 +127,18 @@ def _of_sentences():
 def risk_weights(log_probs, rewards, known=None):
     """The weight of each candidate's log-likelihood in minimum risk training (Shen et al. 2016).
 
-    The risk of a source is sum_i Q_i (1 - r_i), Q = softmax(a log P) over its candidates (their
-    section 3). Its derivative by log P_i is a Q_i (R - r_i) with R = sum_i Q_i r_i, so
-    that Q_i (r_i - R) is what the likelihood of i is worth. Of n candidates the weight is n times
-    that, without the factor a: the size of a gradient is no matter to Adam.
+    The risk of a source is sum_i Q_i (1 - r_i), with Q = softmax(a log P) over its candidates
+    (their section 3). Its derivative by log P_i is a Q_i (R - r_i) with R = sum_i Q_i r_i. So the
+    weight of the log-likelihood of i is n Q_i (r_i - R) for n candidates. The factor a is left out,
+    because the scale of a gradient does not matter to Adam.
 
     Args:
         log_probs: of the candidates, float32 [B, n].
         rewards: float32 [B, n].
-        known: boolean [B, n]; what is False is no candidate. Default: all are.
+        known: boolean [B, n]; False: not a candidate. Default: all are candidates.
 
     Returns:
-        float32 [B, n]; of a source they sum to 0.
+        float32 [B, n]. The weights of a source sum to 0.
     """
     scores = SHARPNESS * log_probs
     if known is not None:
@@ -147,8 +149,8 @@ def risk_weights(log_probs, rewards, known=None):
 
 
 def advantage_weights(rewards, baseline):
-    """The weight of each candidate's log-likelihood in self-critical training: how much better it
-    is than what greedy search finds (Rennie et al. 2017).
+    """The weight of each candidate's log-likelihood in self-critical training: its reward minus
+    that of the greedy translation (Rennie et al. 2017).
 
     Args:
         rewards: of the candidates, float32 [B, n].
@@ -161,7 +163,7 @@ def advantage_weights(rewards, baseline):
 
 
 def with_last(ids, labels):
-    """The ids [B, n, L] and behind them the labels [B, T]: [B, n + 1, max(L, T)]."""
+    """The ids [B, n, L] followed by the labels [B, T] as last row: [B, n + 1, max(L, T)]."""
     length = tf.maximum(tf.shape(ids)[2], tf.shape(labels)[1])
 
     def filled(x):
@@ -171,15 +173,17 @@ def with_last(ids, labels):
 
 
 def first_of_equal(ids):
-    """Which of the rows ids [B, n, L] of a source no earlier one equals, boolean [B, n]."""
+    """Whether a row of ids [B, n, L] equals no earlier row of its source: boolean [B, n]."""
     equal = tf.reduce_all(ids[:, :, None] == ids[:, None], axis=3)  # [B, n, n]
     earlier = tf.linalg.band_part(tf.cast(equal, tf.int32), -1, 0)
     return tf.reduce_sum(earlier, axis=2) == 1
 
 
 def candidates(source_ids, ids, weights, limit):
-    """A batch as a model learns it, of candidates [B, n, L] and their weights [B, n]; a token at
-    the limit int32 [B], which can be nothing but eos, has none."""
+    """A training batch of candidates [B, n, L] with their weights [B, n].
+
+    A token at the limit, int32 [B], is always eos. Its weight is 0.
+    """
     batch, count, length = tf.unstack(tf.shape(ids))
     labels = tf.reshape(ids, [batch * count, length])  # [B * n, L]
     inputs = {"source_ids": tf.repeat(source_ids, count, axis=0), "target_ids": behind_bos(labels)}

@@ -1,10 +1,11 @@
-"""Scheduled sampling: the decoder learns to go on from words of its own, mistakes among them.
+"""Scheduled sampling: the decoder learns to continue after its own tokens, including mistakes.
 
-With teacher forcing a decoder reads the true words before each word, and in use its own: one wrong
-step, and it stands where it has never been (exposure bias; Bengio et al. 2015). Their remedy reads,
-at each position, the model's own word with a probability that rises in training. A Transformer
-learns all positions at once, so the words of its own come from a first pass over the same batch, as
-if all before them were true (Mihaylova and Martins 2019; several passes: Duckworth et al. 2019).
+With teacher forcing, a decoder reads true tokens in training, but its own tokens when it is used.
+After one wrong token, it has a prefix that it has never seen (exposure bias; Bengio et al. 2015).
+Scheduled sampling replaces true tokens by the model's own, with a probability that rises during
+training. A Transformer learns all positions at once. So its own tokens come from a first pass over
+the same batch, where all earlier tokens are true (Mihaylova and Martins 2019; several passes:
+Duckworth et al. 2019).
 """
 
 import math
@@ -15,23 +16,23 @@ from tfformer.config import BOS, EOS, PAD
 from training.methods.method import note
 
 REPLACED = "replaced"
-# Of mixed embeddings, as many as Mihaylova and Martins mix.
+# The number of mixed embeddings, as in Mihaylova and Martins.
 MIXED = 5
-# No target has these in its middle.
+# Ids that never occur inside a target.
 NEVER = (PAD, BOS, EOS)
 
 
 class ScheduledSampling:
-    """The first pass, or the first passes, of scheduled sampling.
+    """The passes of scheduled sampling before the training pass.
 
     Args:
-        share: S in (0, 1), of the tokens that are replaced at the end of the training.
-        decay: how the share rises to it over the steps, from 0: see `share_at`.
-        by: what stands for a token: `"argmax"`, the likeliest one; `"sampled"`, one that is drawn;
-            `"mixed"`, the mean of the embeddings of the 5 likeliest, weighted by their
-            probabilities.
-        passes: 2, or more: the last one learns, and each before it makes what the next one reads.
-        steps: of the whole training.
+        share: S in (0, 1), the share of tokens that are replaced at the end of the training.
+        decay: how the share rises from 0 to S over the steps; see `share_at`.
+        by: the replacement of a token: `"argmax"`, the likeliest token; `"sampled"`, a sampled
+            token; `"mixed"`, the mean of the embeddings of the 5 likeliest tokens, weighted by
+            their probabilities.
+        passes: 2 or more. The last pass trains; each earlier pass produces the input of the next.
+        steps: the number of steps of the whole training.
 
     Call arguments:
         model: a `Transformer`.
@@ -39,16 +40,17 @@ class ScheduledSampling:
         seed: integers [2].
 
     Returns:
-        (inputs, labels, None), in the inputs other "target_ids", or what is mixed besides.
+        (inputs, labels, None). The inputs have changed "target_ids", or additional mixed ids and
+        weights.
     """
 
     def __init__(self, share, decay, by, passes, steps):
         self.share, self.decay, self.by, self.passes, self.steps = share, decay, by, passes, steps
 
     def share_at(self, step):
-        """The share after so many steps, a float32 tensor.
+        """The share of replaced tokens after `step` steps, a float32 tensor.
 
-        Of a part x of all N steps it is
+        After a part x of all N steps it is
             linear               S x
             exponential          1 - k^i, k^N = 1 - S
             inverse-sigmoid      1 - k / (k + exp(i / k)), with k so that it ends at S
@@ -68,7 +70,7 @@ class ScheduledSampling:
         read, found = inputs, ids
         for n in range(self.passes - 1):
             of_pass = tf.cast(seed, tf.int64) + 2 * n
-            # What is read at t + 1 is what the pass before says at t.
+            # The input at t + 1 is the previous pass's prediction at t.
             logits = model(read, training=False)[:, :-1]
             logits = tf.cast(logits, tf.float32) + never(logits.shape[-1])
             inside = (ids[:, 1:] != PAD) & (
@@ -84,7 +86,7 @@ class ScheduledSampling:
         return read, labels, None
 
     def _own(self, logits, ids, inside, seed):
-        """The target ids, with the model's own where `inside` [B, T - 1] says so."""
+        """The target ids, replaced by the model's own where `inside` [B, T - 1] is True."""
         if self.by == "argmax":
             own = tf.argmax(logits, axis=-1, output_type=ids.dtype)
         else:
@@ -95,8 +97,10 @@ class ScheduledSampling:
 
     @staticmethod
     def _mixed(inputs, logits, inside):
-        """The inputs with what is mixed at each place, and the likeliest ids in place of the true
-        ones: it is by them that a share of replaced tokens can be told."""
+        """The inputs with mixed ids and weights for each position, and ids to count replacements.
+
+        In these ids, the likeliest token replaces the true one wherever tokens are mixed.
+        """
         ids = inputs["target_ids"]
         best, own = tf.math.top_k(logits, MIXED)  # [B, T - 1, 5]
         own, weights = tf.cast(own, ids.dtype), tf.nn.softmax(best)
@@ -113,16 +117,16 @@ class ScheduledSampling:
 
 
 def never(size):
-    """What is added to logits [..., V] so that pad, bos and eos are never read: float32 [V]."""
+    """A float32 [V] to add to logits [..., V], so that pad, bos and eos are never chosen."""
     return tf.reduce_sum(tf.one_hot(NEVER, size, on_value=-1e9, off_value=0.0), axis=0)
 
 
 def inverse_sigmoid_k(share, steps):
-    """The k with 1 - k / (k + exp(N / k)) = S, by halving: the left side falls with k."""
+    """The k with 1 - k / (k + exp(N / k)) = S, by bisection: the left side falls as k grows."""
     low, high = 1e-6 * steps, 1e3 * steps + 1e3
     for _ in range(200):
         k = math.sqrt(low * high)
-        # log of exp(N / k) / k against log of S / (1 - S).
+        # Compare log(exp(N / k) / k) with log(S / (1 - S)).
         too_much = steps / k - math.log(k) > math.log(share / (1 - share))
         low, high = (k, high) if too_much else (low, k)
     return k

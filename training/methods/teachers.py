@@ -1,34 +1,35 @@
-"""Distillation by distributions: a student learns what its teachers expect of each next token.
+"""Word-level distillation: a student learns its teachers' distributions of each next token.
 
-A reference says which word has come, and nothing of the others that could have. A teacher says of
-all words how likely they are, given the same words before. Several say it better than one: what
-they know together, as an ensemble, one model learns, which is served at the cost of one.
+A reference gives only the correct next token. A teacher gives the probabilities of all tokens after
+the same prefix. The mean of several teachers, an ensemble, is better than one teacher. The student
+learns from the ensemble, but serving it costs only one model.
 """
 
 import tensorflow as tf
 
 
 class Teachers:
-    """(1 - w) times the loss of a token plus w times the cross-entropy
+    """The loss with distillation: (1 - w) times the loss of a token plus w times the cross-entropy
 
         - sum_v q_v log p_v, q = 1/n sum_i q_i
 
-    of the student's p to the mean q of the distributions of n teachers, who read what the student
-    reads (Kim and Rush 2016, "Sequence-Level Knowledge Distillation", section 3.1; for the mean of
-    several, Hinton et al. 2015, "Distilling the Knowledge in a Neural Network").
+    between the student's distribution p and the mean q of n teachers. The teachers read the same
+    input as the student (Kim and Rush 2016, "Sequence-Level Knowledge Distillation", section 3.1;
+    for the mean of several, Hinton et al. 2015, "Distilling the Knowledge in a Neural Network").
 
-    Teachers have no dropout and learn nothing. Neither Keras nor a checkpoint sees their weights.
+    Teachers run without dropout and are not trained. Their weights are neither tracked by Keras nor
+    saved in checkpoints.
 
     Args:
-        models: the teachers, each a `Transformer` of the student's vocabulary.
+        models: the teachers, each a `Transformer` with the student's vocabulary.
         weight: w in [0, 1].
 
     Call arguments:
-        loss: float32 [B, T] or, of a batch without padding, [M]: of each token.
-        logits: the student's, of that shape and [V].
-        inputs: of the batch, padded or packed, as the student has read them.
-        passes: how often they hold their rows, one copy after the other (R-Drop): the teachers,
-            without dropout, read one copy. Default 1.
+        loss: the loss of each token, float32 [B, T]; [M] for a batch without padding.
+        logits: the student's, of the same shape plus [V].
+        inputs: the student's inputs, padded or packed.
+        passes: the number of copies of the batch in the inputs, one after the other (R-Drop). The
+            teachers have no dropout, so they read one copy. Default 1.
 
     Returns:
         float32 of the shape of `loss`.

@@ -1,11 +1,11 @@
-"""Corpus scores of translations, each with the signature that says what it is.
+"""Corpus scores of translations, each with a signature that describes the protocol.
 
-BLEU differs by more than a point between protocols on the same output, so a figure without its
-protocol means nothing. Two protocols, both computed by sacreBLEU (Post 2018):
+On the same output, BLEU differs by more than a point between protocols. So a score needs its
+protocol. There are two, both computed by sacreBLEU (Post 2018):
 
-- `bleu`: cased, 13a tokenisation: sacreBLEU's default, and the one to compare systems by.
-- `bleu_multi30k`: that of the Multi30K literature: hypothesis and reference lowercased,
-  punctuation normalised and Moses-tokenised (sacremoses), then scored as they are.
+- `bleu`: cased, 13a tokenisation. This is sacreBLEU's default. Use it to compare systems.
+- `bleu_multi30k`: the protocol of the Multi30K literature. Hypothesis and reference are
+  lowercased, punctuation is normalised, both are Moses-tokenised (sacremoses), then scored.
 """
 
 import functools
@@ -29,7 +29,7 @@ def chrf(hypotheses, references):
 
 
 def bleu_multi30k(hypotheses, references, language="de"):
-    """(score in 0 ... 100, signature) of BLEU by the protocol of the Multi30K literature."""
+    """(score in 0 ... 100, signature) of BLEU with the protocol of the Multi30K literature."""
     metric = BLEU(tokenize="none", force=True)
     hypotheses, references = (
         [_moses(text, language) for text in texts] for texts in (hypotheses, references)

@@ -1,4 +1,4 @@
-"""How good predicted labels are: counts of each label against each, accuracy, F1."""
+"""Scores of predicted labels: confusion matrix, F1, precision and recall."""
 
 import collections
 import re
@@ -7,12 +7,12 @@ import numpy as np
 
 
 def confusion(labels, predicted, count):
-    """How often which label was predicted for which: int64 [count, count], a row for each true one.
+    """The confusion matrix, int64 [count, count], with a row for each true label.
 
     Args:
-        labels: the true ones, numbers in [0, count).
-        predicted: as many, in [0, count).
-        count: of the labels.
+        labels: the true labels, numbers in [0, count).
+        predicted: the predicted labels, as many numbers in [0, count).
+        count: the number of labels.
     """
     found = np.zeros((count, count), "int64")
     np.add.at(found, (np.asarray(labels, "int64"), np.asarray(predicted, "int64")), 1)
@@ -20,26 +20,28 @@ def confusion(labels, predicted, count):
 
 
 def label_counts(confused):
-    """(true positives, predicted, true) of each label, of a confusion matrix: int64 [C] each."""
+    """(true positives, predicted, true) of each label from a confusion matrix: int64 [C] each."""
     return np.diag(confused).copy(), confused.sum(axis=0), confused.sum(axis=1)
 
 
 def f1_of_each(hits, predicted, true):
-    """2 hits / (predicted + true) of each label, [C]; NaN of one that is neither."""
+    """2 hits / (predicted + true) of each label, [C]; NaN for a label that never occurs."""
     total = (predicted + true).astype("float64")
     return np.divide(2.0 * hits, total, out=np.full(total.shape, np.nan), where=total > 0)
 
 
 def macro_f1(hits, predicted, true):
-    """The mean of the F1 of the labels that are there, true or predicted; 0 if none is."""
+    """The mean F1 of the labels that occur, as true or predicted label; 0 if none does."""
     found = f1_of_each(hits, predicted, true)
     found = found[~np.isnan(found)]
     return float(found.mean()) if len(found) else 0.0
 
 
 def word_f1(found, true):
-    """The F1 of the words that two texts share, each as often as in both; see Rajpurkar et al.
-    2016, "SQuAD"."""
+    """The F1 of the words that two texts share. A word counts as often as both texts have it.
+
+    See Rajpurkar et al. 2016, "SQuAD".
+    """
     words = [collections.Counter(re.findall(r"\w+", text.lower())) for text in (found, true)]
     if not (words[0] and words[1]):
         return float(found == true)
@@ -48,7 +50,7 @@ def word_f1(found, true):
 
 
 def by_label(names, hits, predicted, true):
-    """{label: {"f1", "precision", "recall", "count"}} of the labels that are there."""
+    """{label: {"f1", "precision", "recall", "count"}} of the labels that occur."""
     found, f1 = {}, f1_of_each(hits, predicted, true)
     for n, name in enumerate(names):
         if predicted[n] or true[n]:

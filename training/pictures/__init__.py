@@ -1,5 +1,5 @@
-"""Pictures of what a model does inside: what is drawn (`inside`), and how, a file a subject.
+"""Pictures of what happens inside a model: `inside` computes the data, the other files draw it.
 
-Every function here takes numbers and names, and gives a Matplotlib figure; `training.picture` draws
-them all of a run.
+Each drawing function takes numbers and names, and returns a Matplotlib figure. `training.picture`
+draws all of them for a run.
 """

@@ -1,4 +1,4 @@
-"""What the heads attend to: as heat-maps, and as lines between words."""
+"""Draws the attention of the heads: as heat-maps, and as lines between words."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from training.report.picture import pyplot
 
 
 def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
-    """A heat-map for each head of each layer: a row of maps for a layer, a column for a head.
+    """A grid of heat-maps, with a row for each layer and a column for each head.
 
     Args:
-        attention: float [N, H, T, S], each row sums to 1.
+        attention: float [N, H, T, S]. Each row sums to 1.
         queries, keys: names of the T and S pieces.
         title: of the figure.
-        axes: what the rows and the columns of a map are.
+        axes: labels for the rows and the columns of a map.
     """
     layers, heads = attention.shape[:2]
     width, height = (min(4, 0.9 + 0.16 * len(pieces)) for pieces in (keys, queries))
@@ -40,11 +40,11 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
 
 
 def lines_figure(attention, queries, keys, title="", axes=("query", "key"), least=0.1):
-    """Lines from each query to what it attends to, a panel for each layer, a colour for each head.
+    """Draws lines from each query to its keys, with a panel per layer and a colour per head.
 
     Args:
         attention, queries, keys, title, axes: see `heads_figure`.
-        least: a share below which no line is drawn. Default 0.1.
+        least: the minimum share of attention that gets a line. Default 0.1.
     """
     layers, heads = attention.shape[:2]
     height = 1.4 + 0.24 * max(len(queries), len(keys))
@@ -53,9 +53,9 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), leas
     for layer, ax in enumerate(panels[0]):
         for head in range(heads):
             for t, s in zip(*(attention[layer, head] >= least).nonzero(), strict=True):
-                # (Shares of the bytes of a character add up to 1, but for rounding.)
+                # Summed shares of the bytes of a character may exceed 1 by rounding.
                 share = min(1.0, float(attention[layer, head, t, s]))
-                # Lines of several heads between the same two stand beside each other.
+                # Lines of several heads between the same two pieces are drawn side by side.
                 aside = 0.5 * ((head + 0.5) / heads - 0.5)
                 ax.plot([0, 1], [t + aside, s + aside], color=colour(head), alpha=share, lw=1.5)
         for place, pieces, side in ((0, queries, "right"), (1, keys, "left")):

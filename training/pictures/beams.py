@@ -1,4 +1,4 @@
-"""A beam search as a tree: the beams after each step, with scores, and those that were cut."""
+"""Draws a beam search as a tree: the beams after each step, their scores, and those pruned."""
 
 import math
 
@@ -9,10 +9,10 @@ KEPT, CUT, BEST = COLOURS[0], "0.65", COLOURS[3]
 
 
 def beams_figure(tree, title="beam search"):
-    """The tree of a search, a column a step, the best hypothesis of each on top.
+    """Draws the tree of a search: one column per step, with the best hypothesis on top.
 
-    A line goes from each hypothesis to those that it became; one that became none was cut. What was
-    chosen in the end is drawn in a colour of its own.
+    Lines go from each hypothesis to its continuations. A hypothesis without one was pruned. The
+    chosen hypothesis has its own colour.
 
     Args:
         tree: a `training.pictures.inside.Tree`.
@@ -60,7 +60,7 @@ def beams_figure(tree, title="beam search"):
 
 
 def survivors(tree):
-    """The (step, beam) of all that the hypotheses of the last step came from, and these."""
+    """(step, beam) of the hypotheses of the last step and of all their ancestors."""
     last = len(tree.pieces) - 1
     alive = {(last, beam) for beam, parent in enumerate(tree.parents[last]) if parent >= 0}
     for step in range(last, 0, -1):

@@ -1,16 +1,16 @@
-"""How a run has learned: the learning rate, the losses, and the figure that decides."""
+"""Draws the learning rate, the losses, and the score that chooses the model, over the epochs."""
 
 from training.report.look import colour, mark
 from training.report.picture import pyplot
 
 
 def curves_figure(history, figure, title):
-    """Three panels over the epochs.
+    """A figure of three panels over the epochs.
 
     Args:
-        history: the rows of `log.csv`, numbers by name.
-        figure: the column that decides which model is published, such as `"val_bleu"`.
-        title: of that column, in words.
+        history: the rows of `log.csv`, {name: number}.
+        figure: the column that chooses the published model, such as `"val_bleu"`.
+        title: the name of that column in words.
     """
     picture, panels = pyplot().subplots(1, 3, figsize=(12, 3.4), layout="constrained")
     lines = [

@@ -1,4 +1,4 @@
-"""What happens inside a translator while it reads one text and writes its translation."""
+"""Computes what happens inside a translator for one text: attention, probabilities, beams."""
 
 from typing import NamedTuple
 
@@ -9,22 +9,22 @@ from tfformer.inference.masks import behind_bos
 from tfformer.layers.watch import watched
 from training.report.pieces import by_character, characters
 
-# What stands for bos.
+# The label of bos.
 BEGIN = "<s>"
 
 
 class Inside(NamedTuple):
-    """Of one text, its translation, and a model that reads the one and writes the other.
+    """The values inside a model that translates one text.
 
-    source, target: S and T labels, eos last: names of pieces, but a character that is several
-        pieces, its bytes, is one.
-    read: T labels of what the decoder reads, bos and the target without eos.
+    source, target: S and T labels, eos last. A label is the name of a piece; if the bytes of a
+        character are several pieces, they are one label.
+    read: T labels that the decoder reads: bos, and the target without eos.
     attention: {"encoder": float [N, H, S, S], "decoder": [M, H, T, T], "cross": [M, H, T, S]},
-        what each head of each layer attends to. A row is a query: of the decoder, what is written
-        next, and a column of the decoder is one of `read`.
+        the attention of each head of each layer. A row is a query; in the decoder, that is the
+        next piece to write. A column of the decoder is one of `read`.
     pieces: the names of the P pieces of the target.
     labels: int32 [P], their ids.
-    log_probs: float32 [P, V], what the model says at each place of the target.
+    log_probs: float32 [P, V], the model's log-probabilities at each position of the target.
     """
 
     source: list
@@ -37,7 +37,7 @@ class Inside(NamedTuple):
 
 
 def look_inside(model, tokenizer, source, target):
-    """The `Inside` of two texts.
+    """The `Inside` of a source text and its translation.
 
     Args:
         model: a `Transformer`.
@@ -50,7 +50,7 @@ def look_inside(model, tokenizer, source, target):
         logits = model({"source_ids": source_ids, "target_ids": behind_bos(labels)})
     pieces = names(tokenizer.target_pieces(labels))
     sides = [characters(side) for side in (names(tokenizer.source_pieces(source_ids)), pieces)]
-    # Before each label stands the one before it.
+    # The decoder reads the labels shifted by one.
     sides.append([(BEGIN, 1), *sides[1][:-1]])
     of_sides = {"encoder": (0, 0), "decoder": (1, 2), "cross": (1, 0)}
     attention = {
@@ -67,18 +67,18 @@ def look_inside(model, tokenizer, source, target):
 
 
 def merged(attention, queries, keys):
-    """Attention [N, H, T, S] between pieces, as that between `characters`; see `by_character`."""
+    """Converts attention [N, H, T, S] from pieces to `characters`; see `by_character`."""
     return np.array([[by_character(head, keys, queries) for head in layer] for layer in attention])
 
 
 def names(pieces):
-    """The names of pieces, strings [1, T], as a list."""
+    """The names of pieces, a string tensor [1, T], as a list."""
     return [piece.decode() for piece in pieces[0].numpy().tolist()]
 
 
 def places(model, count=64):
-    """What a model adds to the first so many places of its source, float32 [L, D]; None if it adds
-    nothing."""
+    """The vectors that a model adds to the first `count` source positions, float32 [L, D]; None if
+    it adds nothing."""
     count = int(min(model.config.longest, count))
     zeros = tf.zeros([1, count, model.config.d_model], model.compute_dtype)
     table = tf.cast(model.source_positions(zeros), tf.float32)[0].numpy()
@@ -88,10 +88,10 @@ def places(model, count=64):
 class Tree(NamedTuple):
     """A beam search as a tree: W beams after each of T steps.
 
-    pieces: [T][W], the name of the newest piece; "" where nothing is new.
-    parents: [T][W], the beam of the step before that each goes on; -1: none.
+    pieces: [T][W], the name of the newest piece; "" if there is no new piece.
+    parents: [T][W], the beam of the previous step that each beam continues; -1: none.
     scores: [T][W].
-    best: the beams that the best translation went through, one a step, as many as it has pieces.
+    best: the beams of the best translation, one per step, as many as it has pieces.
     """
 
     pieces: list
@@ -101,8 +101,11 @@ class Tree(NamedTuple):
 
 
 def search_tree(translator, source):
-    """The `Tree` of a text, by a `Translator` that was made with `explain=True` and as it searches:
-    but for a shortlist or a window, which `explain` does not know."""
+    """The `Tree` of a text.
+
+    The `Translator` must have `explain=True`. The search is its own, but without a shortlist or a
+    window, which `explain` does not support.
+    """
     found = translator.functions["explain"](tf.constant([source]))
     pieces, parents, scores, target = (
         found[name][0].numpy()
@@ -117,8 +120,11 @@ def search_tree(translator, source):
 
 
 def path_of(tokens, parents, wanted):
-    """The beams that the hypothesis of these n tokens went through: of those that end as it does,
-    the one whose tokens are the same. `tokens` and `parents` are [T, W]."""
+    """The beams, one per step, of the hypothesis with the tokens `wanted`.
+
+    `tokens` and `parents` are [T, W]. Each beam that ends with the last token is traced back and
+    compared with `wanted`.
+    """
     for beam in range(tokens.shape[1]):
         if tokens[len(wanted) - 1, beam] != wanted[-1]:
             continue

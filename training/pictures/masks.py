@@ -1,4 +1,4 @@
-"""Who may see whom: the masks of the encoder, the decoder, and of the attention between them."""
+"""Draws the attention masks of the encoder, the decoder and the cross-attention."""
 
 import numpy as np
 
@@ -7,13 +7,13 @@ from training.report.picture import pyplot
 
 
 def masks_figure(source, read, source_mask, read_mask):
-    """A map for each mask, dark where a query (a row) may see a key (a column).
+    """A map for each mask, dark where a query (a row) may attend to a key (a column).
 
-    The decoder's is its padding and the future together: both must allow it.
+    The decoder combines its padding mask and its causal mask: both must allow a key.
 
     Args:
-        source, read: labels of the S places of the source and of the T that the decoder reads, bos
-            first, padding too.
+        source, read: labels of the S source positions and of the T positions that the decoder
+            reads, bos first. Padding is included.
         source_mask, read_mask: boolean [S] and [T], True = token.
     """
     count = len(read)

@@ -1,22 +1,23 @@
-"""How places are numbered: as a map, and by how alike two places are."""
+"""Draws the vectors of positions: as a map, and their dot products by distance."""
 
 import numpy as np
 
 from training.report.look import SIGNED, colour
 from training.report.picture import pyplot
 
-# Places whose likeness to all others is drawn, as shares of the length.
+# Positions whose dot products with all others are drawn, as shares of the length.
 FROM = (0.0, 0.25, 0.5, 0.75)
 
 
 def positions_figure(table, title="positions"):
-    """Left the vector of each place, right its dot product with others by their distance.
+    """Left: the vector of each position. Right: dot products of positions by their distance.
 
-    The dot product of sinusoids depends on the distance alone (section 3.5 of the paper: what is k
-    places on is a linear function); that of learned positions need not.
+    For sinusoids, the dot product depends only on the distance (section 3.5 of the paper: the
+    encoding k positions later is a linear function of the current one). For learned positions, it
+    may depend on the positions too.
 
     Args:
-        table: float [L, D], the vector of each place.
+        table: float [L, D], the vector of each position.
         title: of the figure.
     """
     length, size = table.shape

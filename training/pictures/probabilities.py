@@ -1,16 +1,16 @@
-"""How sure a model is: the probability of each piece, and the distribution beside its target."""
+"""Draws a model's probabilities: of each piece, and distributions beside their targets."""
 
 import numpy as np
 
 from training.report.look import COLOURS, at_axis
 from training.report.picture import pyplot
 
-MOST = 10  # pieces of a distribution that are drawn
+MOST = 10  # number of pieces drawn of a distribution
 COLUMNS = 4
 
 
 def tokens_figure(pieces, log_probs):
-    """The probability of each piece of a translation, behind those before it.
+    """Draws the probability of each piece of a translation, given the pieces before it.
 
     Args:
         pieces: names of the T pieces.
@@ -31,13 +31,14 @@ def tokens_figure(pieces, log_probs):
 
 
 def likeliest(labels, probs, most=MOST):
-    """The ids that a picture shows of each distribution, integers [T, n], the likeliest first: the
-    label is always there, if need be as the last.
+    """The ids to draw of each distribution, integers [T, n], the likeliest first.
+
+    The label is always included. If it is not among the likeliest, it replaces the last one.
 
     Args:
         labels: integers [T].
         probs: float [T, V].
-        most: n at most.
+        most: the maximum of n.
     """
     ids = np.argsort(-probs, axis=1)[:, :most]
     missing = ~(ids == labels[:, None]).any(axis=1)
@@ -46,13 +47,15 @@ def likeliest(labels, probs, most=MOST):
 
 
 def distributions_figure(labels, probs, ids, names, smoothing):
-    """What is learned at each place: the smoothed target, (1 - e) at the label and e / V besides
-    (section 5.4 of the paper), against what the model says.
+    """Draws the smoothed target and the model's distribution at each position.
+
+    The smoothed target is (1 - e) at the label, plus e / V at every piece (section 5.4 of the
+    paper).
 
     Args:
         labels: integers [T].
         probs: float [T, V].
-        ids: integers [T, n], those that are drawn: see `likeliest`.
+        ids: integers [T, n], the ids to draw; see `likeliest`.
         names: [T][n], the names of their pieces.
         smoothing: e.
     """

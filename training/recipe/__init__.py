@@ -1,4 +1,4 @@
-"""A recipe: every number of a training, each with its reason in the file that sets it."""
+"""A recipe: all settings of a training. The file that sets a value gives the reason."""
 
 import dataclasses
 import importlib
@@ -12,11 +12,11 @@ from training.recipe.families import TRANSLATION
 from training.recipe.rules import AUTO, check
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-# What a tokenizer brings with it that is learned already, and what the run of --init does.
+# Settings that an existing tokenizer decides, and settings that the run of --init decides.
 VOCABULARY = {"vocabulary_size", "vocabulary_kind", "shared_vocabulary", "split_digits"}
 SETTLED_BY_INIT = {"preset", "model_changes"} | VOCABULARY
-# What is chosen where neither a recipe nor an option has, see `training.recipe.plan`: for a small
-# corpus nearly what the recipe multi30k has; `FOR_LARGE`, below, for a large one.
+# Values for a small corpus if neither recipe nor option sets them, see `training.recipe.plan`. They
+# are nearly those of the recipe multi30k. `FOR_LARGE`, below, is for a large corpus.
 FOR_SMALL = {
     "preset": "tiny",
     "batch_tokens": 2048,
@@ -27,40 +27,40 @@ FOR_SMALL = {
 CHOSEN = (*FOR_SMALL, "warmup_steps", "learning_rate_scale")
 
 
-# The groups of settings, as the command's help shows them.
+# The groups of settings in the command's help.
 CORPUS, TRAINING = "corpus and vocabulary", "training"
 REGULARISATION, DEVICES, SEARCH = "regularisation", "devices and precision", "search"
 METHODS = "training methods"
 
 
 def setting(group, default, help, kind=None):
-    """A field of a recipe that is an option of the command as well, of the default's type."""
+    """A field of a recipe that is also an option of the command, with the default's type."""
     metadata = {"group": group, "help": help, "kind": kind}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 def tokens(text):
-    """A number of tokens, or `AUTO`."""
+    """Parses a number of tokens, or `AUTO`."""
     return AUTO if text == AUTO else int(text)
 
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What `python -m training.train` needs to know.
+    """The settings of `python -m training.train`.
 
     Args:
         pairs: a function of a split (`"train"`, `"val"` or `"test"`) and the folder given with
-            `--data` (or None) that gives the split's pairs. Parameters that it may have besides:
-            `source_language` and `language`, for a corpus of several; `report`, a `CorpusReport`
-            or None, for `read_pairs` to count in. Default: the recipe has no corpus of its own,
-            and is for the files of `--source` and `--target`.
+            `--data` (or None). It returns the pairs of the split. It may have more parameters:
+            `source_language` and `language`, for a corpus of several languages; `report`, a
+            `CorpusReport` or None, in which `read_pairs` counts. Default: the recipe has no corpus
+            and uses the files of `--source` and `--target`.
         model_changes: fields of the model's configuration that replace the preset's.
-        search: options of the search that the model is served with, by the names of
+        search: options of the search that the model is served with, by their names in
             `tfformer.search.options`, besides `beam_width` and `length_penalty`.
         origin: where the pairs are from, in words, for the model card.
         task: a name in `training.tasks.TASKS`.
         choose: names of settings that are chosen from the corpus when a run is prepared, see
-            `training.recipe.plan`. No setting of a run.
+            `training.recipe.plan`. It is not stored in a run.
     """
 
     pairs: Callable[[str, Path | None], Iterable[Pair]] | None = None
@@ -217,7 +217,7 @@ class Recipe:
         check(self)
 
     def read(self, split, data, report=None):
-        """The pairs of a split; `pairs` gets of languages and report what it asks for."""
+        """The pairs of a split. `pairs` gets languages and report if it has such parameters."""
         if self.pairs is None:
             raise ValueError(
                 "the recipe has no corpus of its own: give --source and --target beside it"
@@ -231,14 +231,14 @@ class Recipe:
         return self.pairs(split, data, **{name: known[name] for name in asked})
 
     def frozen(self):
-        """The parts that do not learn, by name."""
+        """The names of the frozen parts."""
         return [part.strip() for part in self.freeze.split(",") if part.strip()]
 
     def settings(self):
-        """All that is a number or a word, by name: what a run is resumed with.
+        """{name: value} of the settings that a run is resumed with.
 
-        Without a task it is translation, without a search it is the usual one, as of the runs of
-        before there were others.
+        The task is left out if it is translation, and the search options if there are none. Old
+        runs lack these fields too.
         """
         fields = dataclasses.fields(self)
         others = ("pairs", "origin", "choose")
@@ -251,7 +251,7 @@ class Recipe:
 
 
 def options():
-    """The fields that are options of the command: (name, type, help, default)."""
+    """Yields the fields that are options of the command: (name, type, help, default)."""
     for field in dataclasses.fields(Recipe):
         if "help" in field.metadata:
             kind = field.metadata["kind"] or type(field.default)
@@ -263,12 +263,12 @@ FOR_LARGE = {name: default for name, *_, default in options() if name in FOR_SMA
 
 
 def recipe_names():
-    """The recipes of this folder by name."""
+    """The names of the recipes in `training/recipes`."""
     return sorted(path.stem for path in RECIPES.glob("[!_]*.py"))
 
 
 def require_recipe(name):
-    """Raises a ValueError unless a recipe of this project has the name, or a Python file does."""
+    """Raises a ValueError if `name` is neither a recipe of this project nor a Python file."""
     if name.endswith(".py"):
         if not Path(name).is_file():
             raise ValueError(f"recipe must be a Python file or a name, got {name}: no such file")
@@ -277,10 +277,10 @@ def require_recipe(name):
 
 
 def load_recipe(name):
-    """The `RECIPE` of a recipe of this project by name, or of any Python file by path.
+    """Loads the `RECIPE` of a recipe of this project by name, or of a Python file by path.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such recipe, or it does not define a valid `RECIPE`.
     """
     require_recipe(name)
     if name.endswith(".py"):
@@ -289,7 +289,7 @@ def load_recipe(name):
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            # Whatever is wrong with a file that the user wrote.
+            # The file of the user may raise any error.
             raise ValueError(f"recipe {name}: {type(error).__name__}: {error}") from error
     else:
         module = importlib.import_module(f"training.recipes.{name}")

@@ -1,36 +1,36 @@
-"""The plan of a training: what is chosen where nobody has, and what is said before it begins."""
+"""The plan of a training: chooses settings that are not given, and describes the training."""
 
 import dataclasses
 
 from training.recipe import FOR_LARGE, FOR_SMALL
 from training.recipe.rules import AUTO
 
-# With fewer pairs a corpus is small: the paper's base model would learn it by heart, and take hours
-# on a CPU.
+# A corpus with fewer pairs is small: the paper's base model would overfit it, and take hours on a
+# CPU.
 SMALL_CORPUS = 200_000
-# Of all steps, those in which the rate rises; never more than the paper's 4,000.
+# The share of all steps in which the rate rises; at most the paper's 4,000 steps.
 WARMUP_SHARE = 0.1
 WARMUP_MOST = 4000
-# The highest rate. The paper's formula gives more to a short warm-up.
+# The maximum rate. For a short warm-up, the paper's formula would give more.
 PEAK = 0.0025
 
 
 def chosen(recipe, task, corpus, tokenizer):
-    """The recipe with the settings of `recipe.choose` chosen from its corpus.
+    """The recipe with the settings of `recipe.choose` chosen from the corpus.
 
     Args:
         recipe: a `Recipe`.
         task: its `Task`.
-        corpus: that of training.
-        tokenizer: of the run.
+        corpus: the training corpus.
+        tokenizer: the tokenizer of the run.
 
     Raises:
-        ValueError: the sizes that were given do not go with the preset that is chosen.
+        ValueError: the given sizes do not fit the chosen preset.
     """
     table = FOR_SMALL if len(corpus) < SMALL_CORPUS else FOR_LARGE
     known = {name: value for name, value in table.items() if name in recipe.choose}
     recipe = dataclasses.replace(recipe, **known)
-    # What fits on the device is found later.
+    # The size that fits on the device is found later.
     tokens = table["batch_tokens"] if recipe.batch_tokens == AUTO else recipe.batch_tokens
     steps = len(task.batches(corpus, tokenizer, tokens, recipe.max_tokens)) * recipe.epochs
     if "warmup_steps" in recipe.choose:
@@ -45,13 +45,13 @@ def chosen(recipe, task, corpus, tokenizer):
 
 
 def lines(recipe, what, steps, parameters):
-    """What a training is about to do, in words.
+    """Describes the training before it starts.
 
     Args:
         recipe: a `Recipe`.
-        what: how large the corpus is, in words.
-        steps: of an epoch.
-        parameters: of the model.
+        what: the size of the corpus in words.
+        steps: the number of steps in an epoch.
+        parameters: the number of parameters of the model.
 
     Yields:
         Lines.
@@ -73,5 +73,5 @@ def lines(recipe, what, steps, parameters):
 
 
 def _warmup(steps):
-    """In how many of all steps the rate should rise."""
+    """The number of warm-up steps for a training of `steps` steps."""
     return max(1, round(WARMUP_SHARE * steps))

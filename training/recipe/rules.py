@@ -1,6 +1,6 @@
-"""What a recipe may be: a rule raises a ValueError that names the setting, the rule and the value.
+"""Checks a recipe. A broken rule raises a ValueError with the setting, the rule and the value.
 
-A recipe is checked whenever one is made, so nothing else asks again.
+A recipe is checked when it is created, so no other code checks it again.
 """
 
 import math
@@ -15,7 +15,7 @@ DECAYS = ("linear", "exponential", "inverse-sigmoid")
 REPLACEMENTS = ("argmax", "sampled", "mixed")
 REWARDS = ("none", "minimum-risk", "self-critical")
 
-# (name, least) of what has no other bound, and (name, least, most) of what has.
+# (name, minimum) of settings without a maximum, and (name, minimum, maximum) of the others.
 LEAST = (
     ("max_characters", 1),
     ("accumulate", 1),
@@ -58,7 +58,7 @@ BETWEEN = (
 
 def check(recipe):
     """Raises a ValueError if a recipe breaks a rule."""
-    # Here, not above: they bring Keras and TensorFlow with them.
+    # Imported here because they import Keras and TensorFlow.
     from tfformer.config import PRESETS
     from training.tasks import TASKS
 
@@ -81,7 +81,7 @@ def check(recipe):
 
 
 def words(recipe, tasks, presets):
-    """The settings that are one of a few words."""
+    """Checks the settings that must be one of a few words."""
     for name, allowed in (
         ("task", tuple(tasks)),
         ("preset", presets),
@@ -96,14 +96,14 @@ def words(recipe, tasks, presets):
         ("class_weights", tasks[recipe.task].class_weights if recipe.task in tasks else ()),
     ):
         if getattr(recipe, name) not in allowed:
-            shown = tuple(word for word in allowed if word != "test")  # the tests' own preset
+            shown = tuple(word for word in allowed if word != "test")  # the preset of the tests
             raise ValueError(f"{name} must be one of {shown}, got {getattr(recipe, name)!r}")
 
 
 def numbers(recipe):
-    """The settings that are numbers."""
+    """Checks the settings that are numbers."""
     for name, least in LEAST:
-        if not getattr(recipe, name) >= least:  # nan neither
+        if not getattr(recipe, name) >= least:  # NaN is refused too
             raise ValueError(f"{name} must be at least {least}, got {getattr(recipe, name)}")
         if getattr(recipe, name) == math.inf and name != "max_length_ratio":
             raise ValueError(f"{name} must be finite, got inf")
@@ -117,7 +117,7 @@ def numbers(recipe):
 
 
 def parts(recipe, parts):
-    """Which parts of the model do not learn; `parts` are those that a task's model has."""
+    """Checks the frozen parts. `parts` are the parts of the task's model."""
     unknown = sorted(set(recipe.frozen()) - set(parts))
     if unknown or set(recipe.frozen()) == set(parts):
         raise ValueError(f"freeze must be some of {parts} but not all, got {recipe.freeze!r}")
@@ -129,7 +129,7 @@ def parts(recipe, parts):
 
 
 def search(recipe, task):
-    """The options of the search that the model is served with."""
+    """Checks the search options that the model is served with."""
     from tfformer.search.options import KEPT
 
     for name, value in recipe.search.items():
@@ -152,7 +152,7 @@ def search(recipe, task):
 
 
 def batches(recipe):
-    """How large a batch is."""
+    """Checks the size of a batch."""
     if recipe.batch_tokens == AUTO:
         if recipe.accumulate > 1 or recipe.cores > 1 or recipe.strategy != "none":
             raise ValueError(
@@ -167,10 +167,10 @@ def batches(recipe):
 
 
 def require_model(recipe, config):
-    """A ValueError if a model of this configuration, perhaps that of `--init`, cannot be trained as
-    the recipe says."""
+    """Raises a ValueError if the recipe cannot train a model of this configuration, which may come
+    from `--init`."""
     if config.normalization == "batch":
-        # Each part of a batch would have statistics, and each device averages, of its own.
+        # Each part of a batch would have its own statistics, and each device its own averages.
         for name, most in (("strategy", "none"), ("accumulate", 1), ("cores", 1)):
             value = getattr(recipe, name)
             if value != most and (name, value) != ("cores", 0):
@@ -186,8 +186,8 @@ def require_model(recipe, config):
 
 
 def require_teachable(recipe):
-    """A ValueError if a recipe's model cannot learn from `--teachers`, which say what comes next in
-    the pairs as they are."""
+    """Raises a ValueError if a recipe's model cannot learn from `--teachers`, which predict the
+    next tokens of unchanged pairs."""
     from training.tasks import TASKS
 
     task = TASKS[recipe.task]
@@ -204,7 +204,7 @@ def require_teachable(recipe):
 
 
 def require_vocabulary(recipe, is_shared):
-    """A ValueError if the vocabulary, perhaps that of `--init`, does not allow `both_ways`."""
+    """Raises a ValueError if the vocabulary, perhaps that of `--init`, rules out `both_ways`."""
     if recipe.both_ways and not is_shared:
         raise ValueError(
             "both_ways must be 0 without a shared vocabulary, for either language is source "
@@ -213,7 +213,7 @@ def require_vocabulary(recipe, is_shared):
 
 
 def require_positions(config, max_tokens):
-    """A ValueError if a model cannot number the tokens of its texts."""
+    """Raises a ValueError if a model has fewer positions than `max_tokens`."""
     if config.longest < max_tokens:
         raise ValueError(
             f"max_tokens must be at most the model's max_positions={config.longest}, got "

@@ -1,1 +1,1 @@
-"""What a training says of itself: scores, curves, cost, the model card."""
+"""Reports of a training: scores, curves, cost, and the model card."""

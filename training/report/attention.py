@@ -1,17 +1,17 @@
-"""A picture of the attention to the source, and of the gate of a model that copies."""
+"""Draws the attention to the source, and the gate of a model that copies."""
 
 from training.report.look import SHARES, at_axis
 from training.report.picture import pyplot
 
 
 def attention_figure(attention, source, target, gate=None):
-    """A figure: a row for each target piece, a column for each source piece.
+    """A figure with a row for each target piece and a column for each source piece.
 
     Args:
-        attention: [T, S], each row sums to 1.
-        source, target: the labels of the pieces, S and T of them.
-        gate: [T], the probability that a piece was generated, of a model that copies: a column of
-            its own. Default: none.
+        attention: [T, S]. Each row sums to 1.
+        source, target: the labels of the S source pieces and T target pieces.
+        gate: [T], for a model that copies: the probability that a piece was generated. It is drawn
+            as a separate column. Default: none.
     """
     size = [2 + 0.35 * len(source), 2 + 0.35 * len(target)]
     panels = [(attention, source, SHARES, "source")]
@@ -37,6 +37,6 @@ def attention_figure(attention, source, target, gate=None):
     axes[0, 0].set_ylabel("target")
     axes[0, 0].set_title(title, fontsize="medium")
     if gate is not None:
-        # What is not generated, is copied.
+        # A piece that is not generated is copied.
         axes[0, 1].set_title("gate", fontsize="medium")
     return figure

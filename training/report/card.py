@@ -1,7 +1,7 @@
-"""The model card of a run (Mitchell et al. 2019): its `README.md`, as the Hugging Face Hub has it.
+"""Writes the model card of a run (Mitchell et al. 2019): a `README.md` for the Hugging Face Hub.
 
-The card is a function of what lies in the run directory and of nothing else. So whoever changes
-that, a training or an evaluation, writes the card anew, and none has to know of the other:
+The card depends only on the files in the run directory. So a training and an evaluation each write
+the card again after they change these files:
 
     config.json               the model that is published, and how it was chosen
     prepared/recipe.json      the settings
@@ -10,7 +10,7 @@ that, a training or an evaluation, writes the card anew, and none has to know of
     sessions.json             when, where, for how long
     scores.json               test sets
 
-Of what is not there, the card says nothing.
+If a file is missing, the card leaves out its section.
 """
 
 import json
@@ -32,7 +32,7 @@ from training.tasks import TASKS
 
 CARD = "README.md"
 MARK = "<!-- written anew by each training and evaluation; to keep your own, remove this line -->"
-EPOCHS = 12  # rows of their table at most
+EPOCHS = 12  # maximum rows of the table of epochs
 MEASURES = {
     "bleu": ("BLEU", "{:.2f}"),
     "bleu_multi30k": ("BLEU (Multi30K)", "{:.2f}"),
@@ -56,11 +56,11 @@ COLUMNS = {
 def write_card(directory):
     """Writes the card of a run directory, if it has a model.
 
-    Who removes the line `MARK` from the card has made it their own: it is not written again.
+    If the user has removed the line `MARK` from the card, it is not overwritten.
 
     Raises:
-        RunError: a file of the run is damaged; it says which.
-        OSError: the card that was there is still there.
+        RunError: a file of the run is damaged. The message names it.
+        OSError: the card cannot be written. The old card is kept.
     """
     directory = Path(directory)
     path = directory / CARD
@@ -72,7 +72,7 @@ def write_card(directory):
 
 
 def update_card(directory, say):
-    """`write_card`, where the card is not the point: what is wrong is said, and ends nothing."""
+    """`write_card` after other work: an error is passed to `say`, and the work continues."""
     try:
         write_card(directory)
     except (ValueError, LookupError, TypeError, OSError) as error:
@@ -80,7 +80,7 @@ def update_card(directory, say):
 
 
 def card(directory):
-    """The card of a run directory: Markdown after the metadata of the Hugging Face Hub."""
+    """The card of a run directory: metadata for the Hugging Face Hub, then Markdown."""
     directory = Path(directory)
     name, config = directory.resolve().name, read_config(directory)
     settings = _facts(directory / PREPARED / SETTINGS)
@@ -101,7 +101,7 @@ def card(directory):
 
 
 def _task(directory, settings):
-    """The task that a run was trained for; one without settings is of the oldest."""
+    """The task that a run was trained for. Without one in the settings, it is translation."""
     name = settings.get("task", TRANSLATION)
     if name not in TASKS:
         path = directory / PREPARED / SETTINGS
@@ -110,10 +110,10 @@ def _task(directory, settings):
 
 
 def count_parameters(path):
-    """How many numbers the arrays of an .npz file have. Only their heads are read.
+    """The number of elements of all arrays of an .npz file. Only the headers are read.
 
     Raises:
-        RunError: it is damaged.
+        RunError: the file is damaged.
     """
     total = 0
     try:
@@ -129,13 +129,13 @@ def count_parameters(path):
 
 
 def _facts(path):
-    """What a JSON file has; {} if there is none."""
+    """The content of a JSON file; {} if there is no file."""
     return read_json(path) if path.exists() else {}
 
 
 def _table(heads, rows):
     for row in (heads, ["---"] * len(heads), *rows):
-        # A bar would end its cell.
+        # An unescaped bar would end the cell.
         yield "| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |"
 
 
@@ -144,7 +144,7 @@ def _head(task, name, settings):
     languages = [name for name in (settings.get("source_language"), language) if name]
     yield "---"
     if languages:
-        # Quoted: `no`, Norwegian, is a truth value in YAML.
+        # Quoted, because `no` (Norwegian) is a boolean in YAML.
         yield f"language: {json.dumps(languages)}"
     yield "library_name: tfformer"
     yield f"pipeline_tag: {task.pipeline_tag}"
@@ -207,7 +207,7 @@ def _measures(text, search, scores):
             yield text, search, name, form.format(scores[key]), f"`{signature}`" * bool(signature)
 
 
-# What a training has taken from another run, by its name in `corpus.json`.
+# Sentences about other runs used in the training, by their key in `corpus.json`.
 TAKEN = {
     "init": "Training began with the weights `{weights}` of the run `{run}`.",
     "encoder": "Its encoder began with the weights `{weights}` of the run `{run}`.",
@@ -258,7 +258,7 @@ def _training(task, sessions, history):
 
 
 def _speed(history):
-    """Tokens and their speed, of the epochs whose tokens were counted."""
+    """Number of tokens and tokens per second, of the epochs with counted tokens."""
     counted = [row for row in history if "tokens" in row and row.get("tokens_per_second")]
     if counted:
         tokens = sum(row["tokens"] for row in counted)
@@ -269,7 +269,8 @@ def _speed(history):
 
 
 def _some(task, history):
-    """Of many epochs those that were validated; of many of these the best, and evenly some."""
+    """At most `EPOCHS` rows. If there are more, those with validation; if these are still too many,
+    the best one and evenly spaced ones."""
     validated = [row for row in history if task.figure in row]
     if len(history) > EPOCHS:
         history = validated or history

@@ -1,11 +1,11 @@
-"""The energy that a machine uses, in joules, by its own counters; none are invented.
+"""Measures the energy that a machine uses, in joules, with its counters. Nothing is estimated.
 
-    processors   RAPL: every package, and every memory that has a counter of its own
-                 (/sys/class/powercap; since 2020 the kernel lets root alone read it)
-    gpus         NVIDIA's library NVML: the boards that CUDA_VISIBLE_DEVICES names, or all of them
+    processors   RAPL: every package, and every memory with its own counter
+                 (/sys/class/powercap; since 2020 the kernel allows only root to read it)
+    gpus         NVIDIA's library NVML: the GPUs in CUDA_VISIBLE_DEVICES, or all of them
 
-A counter is of the whole device: it has in it whatever else runs there, and nothing of what has no
-counter (fans, disks, the power supply's loss).
+A counter covers the whole device, so it includes other programs. Parts without a counter (fans,
+disks, losses of the power supply) are not included.
 """
 
 import os
@@ -13,16 +13,16 @@ import threading
 from pathlib import Path
 
 POWERCAP = Path("/sys/class/powercap")
-# Seconds from one reading to the next: a counter of 65,536 J wraps after 3 minutes of 350 W.
+# Seconds between two readings: a counter of 65,536 J wraps around after 3 minutes at 350 W.
 PERIOD = 30.0
 
 
 class Counter:
-    """The joules since it was made, of a number that grows.
+    """Adds up the joules since its creation, from a growing number.
 
     Args:
-        read: a function that gives the number, in joules.
-        most: where it begins again at 0. Default: never.
+        read: a function that returns the number, in joules.
+        most: the value at which the number restarts from 0. Default: never.
     """
 
     def __init__(self, read, most=0.0):
@@ -37,14 +37,14 @@ class Counter:
 
 
 class Energy:
-    """What has been used since the block `with Energy(...) as energy:` was entered.
+    """The energy used since its creation; `with Energy(...) as energy:` also reads it regularly.
 
     Args:
-        gpus: whether GPUs are used: only then are they looked for.
+        gpus: whether GPUs are used. Only then are they measured.
         powercap: the folder of RAPL's zones.
 
     Attributes:
-        missing: why a part could not be had, by its name: "processors", "gpus".
+        missing: {part: why it could not be measured}; the parts are "processors" and "gpus".
     """
 
     def __init__(self, gpus=False, powercap=POWERCAP):
@@ -68,12 +68,12 @@ class Energy:
         self.over.set()
 
     def _watch(self):
-        """A counter that nobody reads would wrap unseen."""
+        """Reads the counters regularly, so that no wrap-around is missed."""
         while not self.over.wait(PERIOD):
             self.joules()
 
     def joules(self):
-        """Joules by part, of the parts that can be had."""
+        """{part: joules} of the parts that can be measured."""
         with self.lock:
             for part in list(self.counters):
                 try:
@@ -89,10 +89,10 @@ class Energy:
 
 
 def rapl_counters(powercap=POWERCAP):
-    """A `Counter` for each package, and for each memory, which no package counts.
+    """A `Counter` for each package, and for each memory, which packages do not include.
 
     Raises:
-        OSError: there are none, or one cannot be read; it says which.
+        OSError: there are none, or one cannot be read. The message names it.
     """
     counters = []
     for zone in sorted(Path(powercap).glob("intel-rapl:*")):
@@ -110,7 +110,7 @@ def rapl_counters(powercap=POWERCAP):
 def nvml_counters():
     """A `Counter` for each visible GPU.
 
-    Indices in CUDA_VISIBLE_DEVICES are taken in the order of the bus.
+    Indices in CUDA_VISIBLE_DEVICES are taken in the order of the PCI bus.
 
     Raises:
         OSError: there is no driver, no GPU, or one without a counter (older than Volta).

@@ -1,20 +1,20 @@
-"""Fonts of pictures: of those that are installed, some that have a glyph for every character."""
+"""Chooses installed fonts for a picture, so that every character has a glyph."""
 
 import contextlib
 import warnings
 
-# Characters that a line names; and fonts that draw a box for everything.
+# Missing characters that a message names; and fonts that draw a box for every character.
 NAMED = 8
 BOXES = "Last Resort"
 
 
 @contextlib.contextmanager
 def lettered(texts, say):
-    """Inside, what Matplotlib draws has a glyph for each character of these texts, where it can.
+    """In this block, Matplotlib uses fonts with glyphs for the characters of these texts.
 
     Args:
         texts: strings, as they are drawn.
-        say: called with one line, if no installed font has some of the characters.
+        say: called with one line if no installed font has some of the characters.
     """
     import matplotlib
 
@@ -24,17 +24,19 @@ def lettered(texts, say):
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
         say(f"no installed font has {shown}{more}: boxes stand for them; Noto's fonts, say, do")
     with matplotlib.rc_context({"font.family": families}), warnings.catch_warnings():
-        if missing:  # it has been said, in one line
+        if missing:  # `say` has already reported it
             warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 
 
 def families_for(texts):
-    """(families, missing): Matplotlib's own families of fonts and as few others as have the rest of
-    the characters of these texts, and a set of those that none has."""
+    """(families, missing): font families for these texts, and the characters that no font has.
+
+    The families are Matplotlib's defaults and as few others as needed.
+    """
     from matplotlib import font_manager, rcParams
 
-    # What is no letter but says how others are drawn has no glyph.
+    # Characters that only change how others are drawn have no glyph.
     missing = {c for text in texts for c in text if c.isprintable() and not _is_mark(c)}
     families = list(rcParams["font.family"])
     for family in families:
@@ -43,7 +45,7 @@ def families_for(texts):
     if missing:
         found = {name: _glyphs(path) & missing for name, path in _installed().items()}
         while missing and found:
-            # Of those that have as many, the first by name: always the same picture.
+            # If several have as many, take the first by name, so that the picture is reproducible.
             best = max(sorted(found), key=lambda name: len(found[name] & missing))
             if not found[best] & missing:
                 break
@@ -53,14 +55,14 @@ def families_for(texts):
 
 
 def _is_mark(character):
-    """Whether it chooses the form of the one before it: a variation selector."""
+    """Whether a character is a variation selector, which changes the form of the previous one."""
     return 0xFE00 <= ord(character) <= 0xFE0F
 
 
 def _installed():
-    """{family: the file of its regular font}, of those too that Matplotlib's list lacks.
+    """{family: the file of its regular font} of all installed fonts.
 
-    The list is a file that Matplotlib wrote when it first ran here.
+    Matplotlib's own list may lack some, because it was written when Matplotlib first ran here.
     """
     from matplotlib import font_manager
 
@@ -68,7 +70,7 @@ def _installed():
     known = {entry.fname for entry in manager.ttflist}
     for path in font_manager.findSystemFonts():
         if path not in known:
-            # A file that is damaged, or of a kind that Matplotlib cannot draw.
+            # The file is damaged, or of a kind that Matplotlib cannot draw.
             with contextlib.suppress(OSError, RuntimeError, ValueError, NotImplementedError):
                 manager.addfont(path)
     entries = [entry for entry in manager.ttflist if not entry.name.startswith(BOXES)]
@@ -80,7 +82,7 @@ def _installed():
 
 
 def _glyphs(path):
-    """The characters that a font has; none, if it is made of pictures of one size."""
+    """The characters of a font; none if it is a bitmap font, which has only fixed sizes."""
     from matplotlib.ft2font import FT2Font
 
     try:

@@ -1,4 +1,4 @@
-"""The history of a run, `log.csv` of its directory: a row an epoch, numbers by name."""
+"""Reads and writes the history of a run, `log.csv`: one row of named numbers per epoch."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ LOG = "log.csv"
 
 
 def write_history(directory, rows):
-    """Writes the rows, dicts of numbers, as CSV; replaced whole, never half written."""
+    """Writes the rows, dicts of numbers, as CSV. The file is replaced atomically."""
     from tfformer.files import write_atomically
 
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -20,10 +20,10 @@ def write_history(directory, rows):
 
 
 def read_history(directory):
-    """The rows of a run directory, numbers by name; none if it has no history.
+    """The history of a run directory as a list of {name: number}; [] if there is none.
 
     Raises:
-        RunError: it is damaged: no table of numbers, or a row has no epoch.
+        RunError: the file is damaged: it is no table of numbers, or a row has no epoch.
     """
     from tfformer.files import LONGEST_TEXT, RunError, read_bytes
 

@@ -1,4 +1,4 @@
-"""Pictures in files: drawn without a screen, there whole or not at all."""
+"""Writes pictures to files, without a screen. A file is complete or absent."""
 
 import io
 import sys
@@ -8,9 +8,9 @@ from tfformer.files import write_atomically
 
 
 def pyplot():
-    """Matplotlib's `pyplot`, which takes a second to import, for a machine without a screen.
+    """Imports Matplotlib's `pyplot`, which takes a second, for a machine without a screen.
 
-    Who has imported it before, such as a notebook, has chosen where figures go, and keeps that.
+    If it was imported before, for example by a notebook, its backend is kept.
     """
     if "matplotlib.pyplot" not in sys.modules:
         import matplotlib
@@ -22,8 +22,8 @@ def pyplot():
 
 
 def write_picture(path, figure, *others):
-    """Writes a figure to one path or several, as SVG where a name says so and else as PNG; closes
-    it."""
+    """Writes a figure to one or more paths and closes it: as SVG if the name ends in .svg, else as
+    PNG."""
     for one in map(Path, (path, *others)):
         picture = io.BytesIO()
         figure.savefig(picture, format="svg" if one.suffix == ".svg" else "png", dpi=120)

@@ -1,4 +1,4 @@
-"""Pieces of text as a reader wants them in a picture: characters in place of bytes, and Arabic."""
+"""Labels of pieces in a picture: pieces that are bytes are joined into characters."""
 
 import re
 
@@ -8,14 +8,13 @@ BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def characters(pieces):
-    """The pieces as labels: the bytes of a character, which are a piece each, are one.
+    """Labels for pieces. If the bytes of a character are one piece each, they become one label.
 
     Args:
         pieces: names of pieces, as `Side.names` gives them.
 
     Returns:
-        A list of (label, number of pieces). Bytes that make no printable character stay as they
-        are.
+        A list of (label, number of pieces). Bytes that form no printable character are kept.
     """
     found, place = [], 0
     while place < len(pieces):
@@ -37,10 +36,10 @@ def characters(pieces):
 
 
 def by_character(attention, source, target):
-    """Attention between labels in place of pieces.
+    """Attention between labels instead of pieces.
 
-    What goes to several source pieces is added up, and several target pieces have their mean: each
-    row still sums to 1.
+    The attention to several source pieces is summed; that of several target pieces is averaged. So
+    each row still sums to 1.
 
     Args:
         attention: [T, S].

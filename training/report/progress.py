@@ -1,4 +1,4 @@
-"""What a training shows while it runs: a bar an epoch, and the training curve."""
+"""Shows the progress of a training: a bar for each epoch, and the training curve."""
 
 import contextlib
 import math
@@ -16,16 +16,16 @@ class Diverged(ArithmeticError):
 
 
 class EpochProgress(keras.callbacks.Callback):
-    """A bar with loss, accuracy, learning rate and tokens a second; stops at a loss of NaN.
+    """A bar with loss, accuracy, learning rate and tokens per second. Stops if the loss is NaN.
 
     Args:
-        epoch, epochs: from 1.
-        batches: of the epoch.
-        first: how many of them were done before.
-        tokens: an iterator over the real tokens of each of the others.
-        figures_of: a function of the logs that gives "loss" and "accuracy" for `row`.
+        epoch, epochs: the number of the epoch, from 1, and the number of epochs.
+        batches: the number of batches in the epoch.
+        first: the number of batches that were done before.
+        tokens: an iterator over the number of real tokens of each remaining batch.
+        figures_of: a function of the logs that returns "loss" and "accuracy" for `row`.
         output: the console of the bar.
-        before: what `row` gave for those that were done before. Default: there were none.
+        before: the result of `row` for the batches done before. Default: there were none.
     """
 
     def __init__(self, epoch, epochs, batches, first, tokens, figures_of, output, before=None):
@@ -35,12 +35,12 @@ class EpochProgress(keras.callbacks.Callback):
         if before and "tokens" in before:
             self.seen = before["tokens"]
             self.seconds = self.seen / before["tokens_per_second"]
-        # A log file gets the line that ends the epoch.
+        # A log file only gets the line at the end of the epoch.
         self.bar = Bar(f"epoch {epoch}/{epochs}", batches, first, output=output)
 
     @contextlib.contextmanager
     def shown(self):
-        """The bar stands on the terminal inside this block, and not after it."""
+        """Shows the bar on the terminal inside this block, and removes it afterwards."""
         self.started = time.monotonic() - self.seconds
         with self.bar:
             yield
@@ -64,7 +64,7 @@ class EpochProgress(keras.callbacks.Callback):
         return float(np.asarray(self.model.optimizer.learning_rate))
 
     def row(self):
-        """What the epoch has come to so far, for the log."""
+        """The row for the log: the epoch's results so far."""
         noted = [metric.name for metric in self.model.metrics if isinstance(metric, Noted)]
         return {
             **self.figures_of(self.logs),
@@ -75,7 +75,7 @@ class EpochProgress(keras.callbacks.Callback):
         }
 
     def figures(self):
-        """Loss, accuracy, speed and learning rate, a text each."""
+        """Loss, accuracy, speed and learning rate as texts."""
         return (
             f"loss {self.logs['loss']:.3f}",
             f"accuracy {100 * self.logs['accuracy']:.1f} %",
@@ -85,11 +85,11 @@ class EpochProgress(keras.callbacks.Callback):
 
 
 class Forecast(keras.callbacks.Callback):
-    """Says once, after the first 50 steps, how long an epoch and the rest will take.
+    """Reports once, after the first 50 steps, how long an epoch and the whole rest will take.
 
     Args:
-        epochs: of the training.
-        steps: of an epoch.
+        epochs: the number of epochs.
+        steps: the number of steps in an epoch.
         say: called with a line.
     """
 
@@ -105,7 +105,7 @@ class Forecast(keras.callbacks.Callback):
             return
         self.ends.append(time.monotonic())
         if len(self.ends) == self.STEPS:
-            # Of the first step of each length the most is tracing: the median knows none of it.
+            # The first step of each length is mostly tracing. The median ignores these steps.
             step = float(np.median(np.diff(self.ends)))
             done = int(np.asarray(self.model.optimizer.iterations))
             rest = max(0, self.epochs * self.steps - done)
@@ -116,14 +116,14 @@ class Forecast(keras.callbacks.Callback):
 
 
 def duration(seconds):
-    """As people say it: 40 s, 12 min, 3.5 h."""
+    """A duration in words: 40 s, 12 min, 3.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def write_curve(path, rows, task):
-    """The training curve as a picture: the losses left, the task's figure right, over epochs."""
+    """Draws the training curve over epochs: losses on the left, the task's score on the right."""
     from training.report.picture import pyplot, write_picture
 
     figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")

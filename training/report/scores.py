@@ -1,9 +1,9 @@
-"""The scores of a run's model on test sets: `scores.json` of a run directory.
+"""Stores the scores of a run's model on test sets in `scores.json` of the run directory.
 
-A list, each of what `training.evaluate` gives with
+The file is a list. Each entry has the scores of `training.evaluate` and
 
-    test_set, sha256    its name, and what is in it
-    weights             the model's file: scores of an earlier model are forgotten
+    test_set, sha256    the name of the test set, and the hash of its texts
+    weights             the model's file: scores of an earlier model are dropped
     date                of the evaluation
 """
 
@@ -15,12 +15,12 @@ from tfformer.files import RunError, read_json, write_json
 from tfformer.run import read_config
 
 SCORES = "scores.json"
-# What makes two evaluations one and the same.
+# Two evaluations with the same values of these fields are the same.
 IDENTITY = ("sha256", "search", "length_penalty")
 
 
 def digest(pairs):
-    """The sha256 of a test set's texts, whatever its files are called."""
+    """The sha256 of a test set's texts. It does not depend on file names."""
     found = hashlib.sha256()
     for pair in pairs:
         found.update(f"{pair.source}\n{pair.target}\n".encode())
@@ -28,10 +28,10 @@ def digest(pairs):
 
 
 def read_scores(directory):
-    """The scores of the model that is in the run directory, none if there are none.
+    """The scores of the current model of the run directory; [] if there are none.
 
     Raises:
-        RunError: they are damaged, or the directory is no run.
+        RunError: the scores are damaged, or the directory is no run.
     """
     path, weights = Path(directory) / SCORES, read_config(directory)["weights"]
     entries = read_json(path, list) if path.exists() else []
@@ -42,14 +42,14 @@ def read_scores(directory):
 
 
 def add_scores(directory, scores, test_set, pairs, weights):
-    """Adds what an evaluation has found, in place of what the same one found before.
+    """Adds the scores of an evaluation. They replace earlier scores of the same evaluation.
 
     Args:
         directory: the run directory.
-        scores: as `training.evaluate.evaluate` gives them.
-        test_set: its name.
-        pairs: the pairs.
-        weights: the file of the model that was scored, as `config.json` names it.
+        scores: the result of `training.evaluate.evaluate`.
+        test_set: the name of the test set.
+        pairs: the pairs of the test set.
+        weights: the file of the scored model, as named in `config.json`.
     """
     entry = {"test_set": test_set, "sha256": digest(pairs), "weights": weights}
     entry |= {"date": str(date.today()), **scores}

@@ -1,7 +1,7 @@
-"""A session: a training from its start, or from where it goes on, until it ends or is killed.
+"""Records sessions: a session is a training from its start or resume until it ends or is killed.
 
-`sessions.json` of a run directory has one after the other. A session is written anew with each
-checkpoint, so what a kill has cost since the last one is neither kept nor counted.
+`sessions.json` of a run directory lists the sessions in order. A session is updated with each
+checkpoint. If the training is killed, the time since the last checkpoint is lost and not counted.
 """
 
 import time
@@ -17,15 +17,15 @@ JOULES_PER_KWH = 3.6e6
 
 
 class Session:
-    """The session that is under way inside the block `with Session(...) as session:`.
+    """The current session, in the block `with Session(...) as session:`.
 
     Args:
         directory: the run directory.
-        step: steps that the run has made before it.
-        replicas: devices that train, of all workers together. Default 1.
-        several: whether there may be other workers, of whose machines nothing is known here.
-            Default False.
-        dtype: the Keras dtype policy that is computed by. Default `"float32"`.
+        step: the number of steps that the run made before.
+        replicas: the number of training devices of all workers together. Default 1.
+        several: whether there may be other workers. This process has no facts about their
+            machines. Default False.
+        dtype: the Keras dtype policy of the training. Default `"float32"`.
 
     Raises:
         RunError: `sessions.json` is damaged.
@@ -56,7 +56,7 @@ class Session:
         self.energy.__exit__(*error)
 
     def record(self, step):
-        """Writes what the session has come to at this step."""
+        """Writes the state of the session at this step."""
         self.facts["steps"][1] = step
         self.facts |= {
             "ended": _now(),
@@ -68,21 +68,21 @@ class Session:
 
 
 def read_sessions(directory):
-    """The sessions of a run directory, the first one first; none if it has none.
+    """The sessions of a run directory in order; [] if there are none.
 
     Raises:
-        RunError: they are damaged.
+        RunError: `sessions.json` is damaged.
     """
     path = Path(directory) / SESSIONS
     return read_json(path, list) if path.exists() else []
 
 
 def costs(sessions):
-    """What the sessions of a run have cost together.
+    """The total cost of a run's sessions.
 
     Yields:
-        (name, words): time, steps, machine, versions, commit and energy. What several sessions
-        have in common is said once.
+        (name, words): time, steps, machine, versions, commit and energy. Values that sessions
+        share appear once.
     """
     first, last = sessions[0], sessions[-1]
     minutes = f"{sum(session['seconds'] for session in sessions) / 60:.1f}"
@@ -90,7 +90,7 @@ def costs(sessions):
         minutes += f" in {len(sessions)} sessions"
     if first["steps"][0]:
         minutes += f"; those before step {first['steps'][0]:,} were not recorded"
-    # Of several workers, the one that writes knows its own machine alone.
+    # With several workers, the writing worker can only describe its own machine.
     part = " of the first worker" if any(one["several_workers"] for one in sessions) else ""
 
     def distinct(words):
@@ -110,7 +110,7 @@ def costs(sessions):
 
 
 def _energy(part, sessions):
-    """How much a part of the machine has used, or why that is not known."""
+    """The energy that a part of the machine has used, or why it is unknown."""
     measured = [one["joules"][part] for one in sessions if part in one["joules"]]
     if not measured:
         reasons = [one["missing"][part] for one in sessions if part in one["missing"]]

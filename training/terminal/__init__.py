@@ -1,1 +1,1 @@
-"""What all commands share on a terminal: their parser, one line for a mistake, a progress bar."""
+"""The terminal interface of all commands: parser, errors in one line, progress bar."""
