@@ -66,7 +66,8 @@ def significance(translations, references):
 
 
 def _counts(texts, references):
-    """What the BLEU of a corpus sums up over its pairs, [N, 10]: lengths, matches and totals."""
+    """The counts of each pair whose sums give the BLEU of a corpus, [N, 10]: the lengths of text
+    and reference, then matches and totals of 1- to 4-grams."""
     from sacrebleu.metrics import BLEU
 
     bleu = BLEU(effective_order=True)
@@ -79,13 +80,11 @@ def _scores(sums):
     """BLEU of each row of summed counts [R, 10]."""
     from sacrebleu.metrics import BLEU
 
-    found = []
+    found, smooth = [], BLEU().smooth_method
     for length, reference_length, *counts in sums.tolist():
         matches, totals = counts[:4], counts[4:]
-        score = BLEU.compute_bleu(
-            matches, totals, length, reference_length, smooth_method=BLEU().smooth_method
-        )
-        found.append(score.score)
+        bleu = BLEU.compute_bleu(matches, totals, length, reference_length, smooth_method=smooth)
+        found.append(bleu.score)
     return np.array(found)
 
 

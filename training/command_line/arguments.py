@@ -9,7 +9,7 @@ import typing
 from pathlib import Path
 
 from training.command_line import options_file
-from training.data.reader import SOURCE_NAMES, TARGET_NAMES
+from training.data.reader import SOURCE_NAMES, TARGET_NAMES, column_numbers
 from training.recipe import CHOSEN, SEARCH, Recipe, options, recipe_names, tokens
 from training.recipe.families import FAMILY_TASKS
 from training.recipe.rules import AUTO
@@ -118,8 +118,9 @@ def add_columns(parser):
 def _columns(text):
     """Parses --columns. Whether a file has them is checked when its first line is read."""
     names = [name.strip() for name in text.split(",")]
-    different = {int(name) if name.isdecimal() else name for name in names}
-    if not 2 <= len(names) == len(different) <= 3 or different & {"", 0}:
+    different = set(column_numbers(",".join(names)) or names)
+    empty = any(not name.strip("0") for name in names)
+    if not 2 <= len(names) == len(different) <= 3 or empty:
         rule = "be two or three different columns, such as 2,1 or review,stars"
         raise argparse.ArgumentTypeError(f"must {rule}, got {text}")
     if names[0].lower() in TARGET_NAMES - {"target"} and names[1].lower() in SOURCE_NAMES:
