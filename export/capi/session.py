@@ -5,7 +5,8 @@ no Python objects: it imports the GraphDef, runs the restore op inside the graph
 fetches tensors by name. A model may load in Python and fail on the server. So a test that only uses
 `tf.saved_model.load` proves nothing about serving.
 
-TensorFlow's wheel contains the server's loader behind the C API. `ServingSession` calls it:
+TensorFlow's wheel contains the server's loader, and its C API calls it. `ServingSession` uses this
+API:
 
     with ServingSession("exported/1") as session:
         [ids] = session.run({"serving_default_text:0": texts}, ["StatefulPartitionedCall:0"])

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 # Widths in characters: a terminal is wide from WIDE on. The bar has CELLS on a wide terminal and
 # FEW_CELLS on others; the time has TIME_CELLS.
 WIDE, CELLS, FEW_CELLS, TIME_CELLS = 100, 24, 8, 8
-# `Bar.over` redraws the bar once in so many items: there may be a million items.
+# `Bar.over` redraws the bar after this many items, because there may be a million.
 OFTEN = 256
 
 

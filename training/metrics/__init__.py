@@ -1,1 +1,1 @@
-"""Scores of translations (BLEU, chrF) and of labels (accuracy, F1)."""
+"""Scores of translations (BLEU, chrF) and of labels (precision, recall, F1)."""
