@@ -91,9 +91,12 @@ def _scores_message():
     """
     file = descriptor_pb2.FileDescriptorProto(name="scores.proto", package="tfformer")
     kind = descriptor_pb2.FieldDescriptorProto
-    file.message_type.add(name="Piece").field.add(
-        name="score", number=2, type=kind.TYPE_FLOAT, label=kind.LABEL_OPTIONAL
-    )
+    # Known fields are written first, in the order of their numbers; so all of a piece are named.
+    piece = file.message_type.add(name="Piece")
+    for number, name, type_ in (
+        (1, "piece", kind.TYPE_STRING), (2, "score", kind.TYPE_FLOAT), (3, "type", kind.TYPE_INT32)
+    ):  # fmt: skip
+        piece.field.add(name=name, number=number, type=type_, label=kind.LABEL_OPTIONAL)
     file.message_type.add(name="Model").field.add(
         name="pieces", number=1, type=kind.TYPE_MESSAGE, label=kind.LABEL_REPEATED,
         type_name=".tfformer.Piece",
