@@ -33,10 +33,10 @@ from benchmarks.workers import ENVIRONMENT
 from tfformer.config import TransformerConfig
 from tfformer.files import read_json, write_json
 from tfformer.run import read_config
+from tfformer.terminal.command import Parser
 from training.data.reader import Pair
 from training.recipe import load_recipe
 from training.report.history import read_history
-from training.terminal.command import Parser
 
 # With --init: the settings of the recipe that are another in each row. Unless it is asked for, a
 # row that says what the recipe says anyway is left out.

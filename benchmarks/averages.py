@@ -13,8 +13,8 @@ Exit codes: 0 measured; 1 the run or the corpus is at fault; 2 wrong usage; 130 
 import sys
 from pathlib import Path
 
+from tfformer.terminal.command import Parser
 from training.evaluate import evaluate, read_test_set
-from training.terminal.command import Parser
 
 
 def parser():

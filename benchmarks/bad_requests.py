@@ -21,7 +21,7 @@ import urllib.request
 from pathlib import Path
 
 from export.remote import transport
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 SECONDS = 300  # that a request may take: a document is as long as 64 of the longest sources
 OK, INVALID = ("OK", 200), ("INVALID_ARGUMENT", 400)

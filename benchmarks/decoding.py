@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 BEAM_WIDTH = 4
 FOREIGN = 0.1  # cores: from here on others disturb the measurement

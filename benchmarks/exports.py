@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 
 def parser():

@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import machine, work
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 BATCH, PARTS = 64, 5
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 # A question and a text, so that the family `span` has something to find.
 IDS = np.array([[5, 6, 3, 7, 8, 3], [5, 3, 9, 3, 0, 0]], "int32")

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks import machine, work
 from benchmarks.decoding import FOREIGN, System, fastest, rows_of, start
 from benchmarks.workers import Progress, take_turns
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 SYSTEMS = [
     System("tfformer", "tfformer"),

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 ROWS = 64
 OPTIONS = {  # of the rows that are ours

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 ORIGINALS = ("marian", "opennmt", "keras_hub")
 

@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 SYSTEMS = ("tfformer", "ctranslate2")
 

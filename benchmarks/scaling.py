@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 FACTORS = {
     "length": [16, 32, 64, 128, 256],

@@ -14,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-from training.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 LINES = 20  # of a document
 END = re.compile(r"[.!?…。！？][\"'”’»)\]]*")

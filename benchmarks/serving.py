@@ -28,7 +28,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks import machine, work
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 WARM_UP = 5  # seconds at most
 COLUMNS = {

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 BEAM = 4
 SOURCE = 16  # tokens, about as many as a caption has

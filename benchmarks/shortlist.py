@@ -26,7 +26,7 @@ from pathlib import Path
 
 from benchmarks import machine, work
 from benchmarks.workers import Progress, Worker, WorkerError, take_turns
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 from training.data.reader import Pair, read_pairs
 from training.shortlist import CANDIDATES, FREQUENT, coverage, learn, split, tokenise
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import machine, work
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 LENGTHS = (3, 19)  # words of a sentence
 WORDS = 50_000

@@ -27,7 +27,7 @@ from pathlib import Path
 from benchmarks import machine, work
 from benchmarks.decoding import FOREIGN, System
 from benchmarks.workers import ROOT, Progress, Worker, WorkerError, take_turns
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 from training.step.allocator import HUGE_PAGES
 from training.train import ENVIRONMENT
 

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 BATCH = 16
 OVERLAPS = {"blocks": 1, "windows, half": 2, "windows, three quarters": 4, "windows, 7 of 8": 8}

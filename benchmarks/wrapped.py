@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from benchmarks import machine, work
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 PIECES, WIDTH, LAYERS, HEADS, BATCH, PAIRS = 500, 64, 2, 4, 64, 24_000
 SOURCE_LENGTH, TARGET_LENGTH = 48, 14

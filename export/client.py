@@ -48,8 +48,8 @@ from export.remote.credentials import (
     read_token,
     tls_context,
 )
-from export.terminal.command import Number, Parser, close_stdout, count
-from export.terminal.lines import as_line, batches, read_lines
+from export.remote.lines import as_line, batches, read_lines
+from tfformer.terminal.command import Number, Parser, close_stdout, count
 
 FIRST_WAIT = 0.2
 LONGEST_TIMEOUT = 7 * 24 * 3600  # a socket takes no more than 24 days

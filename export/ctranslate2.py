@@ -47,7 +47,7 @@ agree: nothing is written; 2 wrong usage; 130 or 143 interrupted.
 import sys
 from pathlib import Path
 
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 SINUSOIDS = 1024  # CTranslate2 cuts a source at as many tokens unless told otherwise
 SENTENCES = 5
@@ -185,7 +185,7 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
-    from export.terminal.bar import Bar
+    from tfformer.terminal.progress_bar import Bar
 
     try:
         with Bar("exporting", unit="steps") as bar:

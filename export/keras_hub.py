@@ -29,14 +29,14 @@ import warnings
 from pathlib import Path
 
 from export.saved_model import add_option, check_name, export_service, tell
-from export.terminal.command import Parser, count, without_its_package
 from export.verification.errors import UsageError, one_line
+from tfformer.config.search_options import OPTIONS, SAMPLING
+from tfformer.terminal.command import Parser, count
 
 SENTENCES = 32  # that are made up to measure with
-OF_SEARCH = without_its_package("tfformer.search.options")
-KNOWN = [option for option in OF_SEARCH.OPTIONS.values() if option.name != "coverage_penalty"]
+KNOWN = [option for option in OPTIONS.values() if option.name != "coverage_penalty"]
 # Of a decoder-only model.
-DRAWN = [*OF_SEARCH.SAMPLING.values()]
+DRAWN = [*SAMPLING.values()]
 
 
 class PresetError(ValueError):
@@ -226,7 +226,7 @@ def _run(command, arguments):
     import tensorflow as tf
 
     from export.capi.library import ServingError
-    from export.terminal.bar import Bar
+    from tfformer.terminal.progress_bar import Bar
 
     # A flag that is not there is False.
     given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}

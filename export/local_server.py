@@ -33,9 +33,9 @@ import sys
 import threading
 from pathlib import Path
 
-from export.terminal.command import Number, Parser, count, unreadable
 from export.verification.errors import UsageError
 from export.verification.paths import require_model
+from tfformer.terminal.command import Number, Parser, count, unreadable
 
 LONGEST_TIMEOUT = 7 * 24 * 3600
 MOST_THREADS = 4096
@@ -216,7 +216,7 @@ def _serve(command, options, signals):
     from export.capi.library import ServingError
     from export.serving.batching import BatchingParameters
     from export.serving.versions import one_model, read_config, warn
-    from export.terminal.bar import Bar
+    from tfformer.terminal.progress_bar import Bar
 
     try:
         if options.config:

@@ -28,9 +28,9 @@ import sys
 import threading
 from pathlib import Path
 
-from export.terminal.command import Number, Parser
 from export.verification.errors import UsageError
 from export.verification.paths import require_model
+from tfformer.terminal.command import Number, Parser
 
 PAGE = Path(__file__).with_name("templates") / "playground.html"
 # A page forwards what a person types.
@@ -105,7 +105,7 @@ def _load(directory, open_ones):
     """Loads the model of a directory; its name, and the URL where it is asked."""
     from export.local_server import LocalServer
     from export.serving.versions import one_model, warn
-    from export.terminal.bar import Bar
+    from tfformer.terminal.progress_bar import Bar
 
     directory = Path(os.path.realpath(directory))
     with Bar("loading the model"):

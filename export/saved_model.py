@@ -42,8 +42,9 @@ import sys
 from pathlib import Path
 
 from export.artifacts.forms import FORMS, compared, measured, other_forms
-from export.terminal.command import Parser, count, option_number, unreadable, without_its_package
 from export.verification.errors import UsageError, one_line
+from tfformer.config import search_options as search
+from tfformer.terminal.command import Parser, count, option_number, unreadable
 
 # What `--quick` leaves out here; `export.verify` names its own part.
 NOT_COMPARED = (
@@ -56,7 +57,6 @@ NOT_COMPARED = (
 def parser():
     """The command's arguments."""
     parser = Parser("export.saved_model", __doc__, reads=["run", "rerank", "ensemble"])
-    search = without_its_package("tfformer.search.options")
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
     for option in search.KEPT.values():
@@ -332,7 +332,7 @@ def _run(command, arguments):
     import tensorflow as tf
 
     from export.capi.library import ServingError
-    from export.terminal.bar import Bar
+    from tfformer.terminal.progress_bar import Bar
 
     try:
         with Bar("exporting", unit="steps") as bar:

@@ -12,10 +12,10 @@ Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 or 143 int
 import sys
 
 from export.capi.library import ServingError
-from export.terminal.command import Parser, close_stdout, count
-from export.terminal.lines import as_line, read_lines
+from export.remote.lines import as_line, read_lines
 from export.verification.errors import BrokenModel, UsageError
 from export.verification.paths import find_saved_model
+from tfformer.terminal.command import Parser, close_stdout, count
 
 
 def parser():

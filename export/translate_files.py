@@ -30,8 +30,8 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from export.terminal.command import Parser, count
-from export.terminal.lines import as_line, batches, read_lines
+from export.remote.lines import as_line, batches, read_lines
+from tfformer.terminal.command import Parser, count
 
 CHUNK = 2048  # lines between two records of the progress
 LONGEST_RECORD = 10_000  # bytes
@@ -259,7 +259,7 @@ def _run(command, options):
 @contextlib.contextmanager
 def _progress(source):
     """A function that is told how many lines there are, and says so on standard error."""
-    from export.terminal.bar import Bar
+    from tfformer.terminal.progress_bar import Bar
 
     start, first, last = time.monotonic(), None, 0
 

@@ -24,10 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from export.capi.library import ServingError
-from export.terminal.command import Parser
 from export.verification.errors import BrokenModel, UsageError
 from export.verification.paths import find_saved_model, read_requests
 from export.verification.report import Report, show
+from tfformer.terminal.command import Parser
 
 
 def verify(
@@ -144,7 +144,7 @@ def _run(parser: Parser, options) -> int:
         error = f"--report must be in a folder that exists, got {options.report!r}"
         return parser.fail(error, 2)
 
-    from export.terminal.bar import Bar
+    from tfformer.terminal.progress_bar import Bar
 
     try:
         find_saved_model(options.directory)

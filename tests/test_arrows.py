@@ -13,6 +13,8 @@ from paths import ROOT
 # Room -> the rooms that it may import. `tfformer` is the page of public names.
 ARROWS = {
     # The library, from the ground up.
+    "tfformer/terminal": "",
+    "tfformer/registry": "",
     "tfformer/config": "",
     "tfformer/files": "",
     "tfformer/schedule": "",
@@ -30,49 +32,44 @@ ARROWS = {
     "tfformer/text",
     "tfformer/run": "tfformer/files tfformer/layers tfformer/models tfformer/text tfformer/service",
     "tfformer/shortlist": "tfformer/config tfformer/files",
-    "tfformer/__init__": "tfformer/config tfformer/ctc tfformer/files tfformer/layers "
-    "tfformer/loss tfformer/metrics tfformer/models tfformer/run tfformer/schedule "
-    "tfformer/shortlist",
+    "tfformer/__init__": "tfformer/registry",
     # What makes weights.
-    "training/terminal": "",
     "training/data": "tfformer",
     "training/metrics": "",
     "training/methods": "tfformer",
     "training/importers": "tfformer",
     "training/reader": "training/data",
-    "training/corpora": "training/terminal",
+    "training/corpora": "tfformer/terminal",
     "training/dates": "training/corpora",
     "training/names": "training/corpora",
     "training/facts": "training/corpora",
     "training/rooms": "training/corpora",
-    "training/multi30k": "training/data training/terminal",
-    "training/tasks": "tfformer training/data training/methods training/metrics training/terminal",
+    "training/multi30k": "tfformer/files tfformer/terminal training/data",
+    "training/tasks": "tfformer training/data training/methods training/metrics",
     "training/recipe": "tfformer training/data training/tasks",
     "training/recipes": "training/data training/dates training/facts training/multi30k "
     "training/names training/recipe training/rooms",
-    "training/command_line": "training/data training/recipe training/terminal",
-    "training/preparation": "tfformer training/data training/recipe training/tasks "
-    "training/terminal",
+    "training/command_line": "tfformer/config tfformer/files tfformer/terminal training/data "
+    "training/recipe",
+    "training/preparation": "tfformer training/data training/recipe training/tasks",
     "training/step": "tfformer training/methods training/recipe",
     "training/report": "tfformer training/data training/methods training/preparation "
-    "training/recipe training/step training/tasks training/terminal",
+    "training/recipe training/step training/tasks",
     "training/pictures": "tfformer training/report",
-    "training/evaluation": "tfformer training/data training/report training/tasks "
-    "training/terminal",
+    "training/evaluation": "tfformer training/data training/report training/tasks",
     "training/trainer": "tfformer training/data training/preparation training/recipe "
-    "training/report training/step training/tasks training/terminal",
+    "training/report training/step training/tasks",
     "training": "tfformer training/command_line training/data training/evaluation "
     "training/importers training/metrics training/pictures training/preparation training/recipe "
-    "training/report training/step training/tasks training/terminal training/trainer",
+    "training/report training/step training/tasks training/trainer",
     # What makes a service.
-    "export/terminal": "",
     "export/remote": "export/capi",
-    "export/capi": "export/terminal",
+    "export/capi": "tfformer/terminal",
     "export/verification": "tfformer export/capi",
-    "export/serving": "tfformer export/capi export/remote export/terminal export/verification",
+    "export/serving": "tfformer export/capi export/remote export/verification",
     "export/artifacts": "tfformer export/serving export/verification",
     "export": "tfformer export/artifacts export/capi export/remote export/serving "
-    "export/terminal export/verification",
+    "export/verification",
     # What people build with it.
     "examples": "tfformer",
 }

@@ -20,9 +20,8 @@ from google.protobuf import json_format
 from paths import ROOT
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2
 
-import export.terminal.command
-import training.terminal.command
 from export.serving import http
+from tfformer.terminal.command import Parser
 from training.command_line.options import corpus_files
 from training.data.reader import CorpusError, require_readable
 from training.evaluation.reranking import reversed_words
@@ -171,9 +170,7 @@ def world(tmp_path_factory):
 def parsed(world, monkeypatch):
     """Gives what a command's own parser makes of its arguments; nothing is done."""
     monkeypatch.chdir(world)
-    for package in (training, export):
-        parser = package.terminal.command.Parser
-        monkeypatch.setattr(parser, "run", lambda self, _, given=None: self.parse_args(given))
+    monkeypatch.setattr(Parser, "run", lambda self, _, given=None: self.parse_args(given))
 
     return lambda command: main_of(command)(arguments_of(command, world))
 

@@ -9,18 +9,21 @@ import sys
 import pytest
 from paths import ROOT
 
+from tfformer.terminal import listing
+from tfformer.terminal.command import THRESHOLDS, Parser, _Quietly
+
 
 @pytest.mark.parametrize("package", ["training", "export"])
 def test_each_command_is_listed_with_what_it_does(package, capsys):
-    listing = importlib.import_module(f"{package}.__main__")
-    assert listing.main([]) == 0
+    main = importlib.import_module(f"{package}.__main__").main
+    assert main([]) == 0
     rows = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[2:]]
     found = [path for path in (ROOT / package).glob("*.py") if not path.name.startswith("_")]
     found = [path.stem for path in found if '__name__ == "__main__"' in path.read_text()]
     assert [name for name, _ in rows] == [f"{package}.{name}" for name in sorted(found)]
     assert all(len(text.split()) > 1 and "`python" not in text for _, text in rows)
     with pytest.raises(SystemExit) as ended:
-        listing.main(["no-such-command"])
+        main(["no-such-command"])
     assert ended.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -55,9 +58,7 @@ runpy.run_module({words[0]!r}, run_name="__main__")
         assert fault in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("package", ["training", "export"])
-def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(package, capfd):
-    command = importlib.import_module(f"{package}.terminal.command")
+def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(capfd):
     [finder] = [f for f in sys.meta_path if type(f).__name__ == "_Quietly"]
     assert type(finder).__module__.endswith(".command")
     said = [
@@ -73,14 +74,12 @@ def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(package, capfd
         for line in said:
             os.write(2, line)
 
-    command._Quietly().held(importing)
+    _Quietly().held(importing)
     os.write(2, b"afterwards\n")
     assert capfd.readouterr().err.encode() == b"".join([*said[-2:], b"afterwards\n"])
 
 
 def test_what_an_import_writes_before_it_fails_is_not_lost(capfd):
-    from training.terminal.command import _Quietly
-
     def failing():
         os.write(2, b"why\n")
         raise ImportError("it is damaged")
@@ -90,11 +89,10 @@ def test_what_an_import_writes_before_it_fails_is_not_lost(capfd):
     assert capfd.readouterr().err == "why\n"
 
 
-@pytest.mark.parametrize("package", ["training", "export"])
-def test_an_abort_says_why_and_a_closed_standard_error_stops_nothing(package):
-    program = f"""
+def test_an_abort_says_why_and_a_closed_standard_error_stops_nothing():
+    program = """
 import os, sys
-from {package}.terminal.command import _Quietly
+from tfformer.terminal.command import _Quietly
 def aborting():
     os.write(2, b"the processor has no AVX\\n")
     os.abort()
@@ -103,21 +101,20 @@ _Quietly().held(aborting)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True)
     assert done.returncode < 0 and b"the processor has no AVX" in done.stderr
     held = "_Quietly().held(lambda: print('run'))"
-    program = f"from {package}.terminal.command import _Quietly; {held}"
+    program = f"from tfformer.terminal.command import _Quietly; {held}"
     command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True)
     assert (done.returncode, done.stdout) == (0, b"run\n")
 
 
-@pytest.mark.parametrize("package", ["training", "export"])
 @pytest.mark.parametrize(
     ("name", "code", "line"),
     [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "stopped by SIGTERM")],
 )
-def test_an_interrupt_ends_a_command_also_where_nothing_can_be_raised(package, name, code, line):
+def test_an_interrupt_ends_a_command_also_where_nothing_can_be_raised(name, code, line):
     program = f"""
 import gc, os, signal, sys, time
-from {package}.terminal.command import Parser
+from tfformer.terminal.command import Parser
 def callback(phase, info):
     if phase == "start":
         os.kill(os.getpid(), signal.{name})
@@ -135,18 +132,16 @@ sys.exit(Parser("a.command", "").run(work))
     assert done.stderr == f"python -m a.command: error: {line}\n"
 
 
-@pytest.mark.parametrize("package", ["training", "export"])
-def test_while_a_command_runs_garbage_is_looked_for_less_often(package):
-    command = importlib.import_module(f"{package}.terminal.command")
+def test_while_a_command_runs_garbage_is_looked_for_less_often():
     before = gc.get_threshold()
     try:
         gc.set_threshold(701, 11, 13)
 
         def work(options):
-            assert gc.get_threshold() == command.THRESHOLDS and gc.isenabled()
+            assert gc.get_threshold() == THRESHOLDS and gc.isenabled()
             raise KeyboardInterrupt
 
-        assert command.Parser("a.command", "").run(work, []) == 130
+        assert Parser("a.command", "").run(work, []) == 130
         assert gc.get_threshold() == (701, 11, 13)
     finally:
         gc.set_threshold(*before)
@@ -157,13 +152,12 @@ FULL = "standard output: [Errno 28] No space left on device"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-@pytest.mark.parametrize("package", ["training", "export"])
-def test_a_result_that_cannot_be_printed_is_an_error_and_a_remark_on_one_is_none(package):
+def test_a_result_that_cannot_be_printed_is_an_error_and_a_remark_on_one_is_none():
     """In one process each; a buffer is written by the command, not when Python ends."""
-    program = f"""
+    program = """
 import sys
-from {package}.terminal.command import Parser
-parser = Parser("a.command", "", prints={{}})
+from tfformer.terminal.command import Parser
+parser = Parser("a.command", "", prints={})
 def work(options):
     with parser.remarks():
         print("there is a file")
@@ -190,7 +184,7 @@ def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(leve
         environment["TF_CPP_MIN_LOG_LEVEL"] = level
     imports = "tensorflow, tensorflow_text, keras"
     done = subprocess.run(
-        [sys.executable, "-c", f"import export.terminal.command, {imports}"],
+        [sys.executable, "-c", f"import tfformer.terminal.command, {imports}"],
         cwd=ROOT,
         env=environment,
         capture_output=True,
@@ -203,7 +197,6 @@ def test_a_command_imports_tensorflow_without_a_word_unless_it_is_asked_for(leve
 @pytest.mark.parametrize("package", ["training", "export"])
 def test_help_and_wrong_usage_import_no_tensorflow(package):
     """One process for all: each help is printed, and neither Keras nor TensorFlow is imported."""
-    listing = importlib.import_module(f"{package}.__main__")
     names = [f"{package}.{name}" for name, _ in listing.commands(ROOT / package)]
     program = f"""
 import contextlib, importlib, sys

@@ -2,15 +2,12 @@
 
 import argparse
 import importlib
-import inspect
-import re
 
 import pytest
 from paths import ROOT
 
-import export.terminal.command
-import training.terminal.command
-from export.terminal.command import Number
+from tfformer.terminal import listing
+from tfformer.terminal.command import Number, Parser
 
 BIG, LONG = "1" + "0" * 30, "9" * 5000
 # What no option of a kind can be. One of recipes may be infinite.
@@ -28,7 +25,6 @@ class Seen(Exception):
 def commands():
     found = []
     for package in ("training", "export"):
-        listing = importlib.import_module(f"{package}.__main__")
         found += [f"{package}.{name}" for name, _ in listing.commands(ROOT / package)]
     return found
 
@@ -36,13 +32,12 @@ def commands():
 def parser_of(name, monkeypatch):
     """The parser that a command's `main` makes."""
     module = importlib.import_module(name)
-    shared = importlib.import_module(f"{name.split('.')[0]}.terminal.command")
 
     def seen(self, *_):
         raise Seen(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr(shared.Parser, "run", seen)
+        patched.setattr(Parser, "run", seen)
         with pytest.raises(Seen) as found:
             module.main([])
     return found.value.args[0]
@@ -95,7 +90,7 @@ def test_every_number_of_a_command_is_checked(monkeypatch):
     for name in commands():
         for action in parser_of(name, monkeypatch)._actions:
             assert action.type not in (int, float), (name, action.option_strings)
-            found += isinstance(action.type, training.terminal.command.Number | Number)
+            found += isinstance(action.type, Number)
     assert found > 50
 
 
@@ -119,11 +114,3 @@ def test_a_number(number, good, bad):
     for text, rule in bad.items():
         with pytest.raises(argparse.ArgumentTypeError, match=f"^must {rule}"):
             number(text)
-
-
-def test_both_packages_have_the_same():
-    """Neither may import the other."""
-    modules = training.terminal.command, export.terminal.command
-    texts = [inspect.getsource(module) for module in modules]
-    texts = [re.sub(r'^"""What the commands of .*\n', "", text) for text in texts]
-    assert texts[0] == texts[1]

@@ -1,8 +1,9 @@
 """The public names, which way imports point, and what runs on Keras alone."""
 
-import importlib.util
+import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ import pytest
 from paths import ROOT
 
 import tfformer
+from tfformer import registry
 
 KERAS_ALONE = [
     "TransformerConfig",
@@ -143,18 +145,42 @@ def run(program: str, folder=ROOT, backend="tensorflow") -> str:
     return done.stdout
 
 
-def test_a_plain_import_is_light_and_lets_keras_load_what_names_our_layers(tmp_path):
+def test_every_registered_class_is_in_the_table_of_stand_ins():
+    import keras
+
+    found = set()
+    for module, names in registry.MODULES.items():
+        classes = vars(importlib.import_module(f"tfformer.{module}"))
+        found |= {keras.saving.get_registered_name(classes[name]) for name in names}
+    in_sources = [
+        re.findall(r"^@keras.*register_keras_serializable.*\nclass (\w+)", path.read_text(), re.M)
+        for path in (ROOT / "tfformer").rglob("*.py")
+    ]
+    assert found == {f"tfformer>{name}" for names in in_sources for name in names}
+    assert len(found) > 50
+
+
+@pytest.mark.parametrize(
+    "imports",
+    ["import tfformer, keras", "import keras, tfformer", "import tfformer.layers.attention, keras"],
+)
+def test_keras_loads_our_layers_after_a_light_import(imports, tmp_path):
     import keras
 
     layers = [keras.Input([None], dtype="int32"), tfformer.TokenEmbedding(7, 6)]
     keras.Sequential(layers).save(tmp_path / "model.keras")
-    heavy = "'tensorflow_text', 'sentencepiece', 'tfformer.search', 'tfformer.service'"
+    heavy = "'tensorflow_text', 'sentencepiece', 'tfformer.layers.embedding', 'tfformer.service'"
     program = f"""
-import sys, tfformer, keras
+{imports}
+import sys
 print([name for name in ({heavy}) if name in sys.modules])
 print(keras.models.load_model("model.keras").count_params())
 """
     assert run(program, folder=tmp_path).split() == ["[]", "42"]
+
+
+def test_a_plain_import_needs_neither_keras_nor_numpy():
+    assert run("import sys, tfformer; print({'keras', 'numpy'} & {*sys.modules})") == "set()\n"
 
 
 @pytest.fixture(scope="module")
@@ -182,18 +208,19 @@ def test_what_needs_tensorflow_says_what_is_missing(missing, name):
     assert f"tfformer.{name} needs " in missing[name]
 
 
-def test_without_a_backend_an_import_says_what_to_install():
+def test_without_a_backend_the_first_use_says_what_to_install():
     program = """
 import sys
 sys.modules["tensorflow"] = None
+import tfformer
 try:
-    import tfformer
+    tfformer.Encoder
 except ImportError as error:
     print(error, error.__cause__, error.__suppress_context__)
 """
     said = run(program).splitlines()
     assert len(said) == 1 and said[0].endswith(" None True")
-    assert "tensorflow is not installed: pip install 'tfformer[tensorflow]', or" in said[0]
+    assert "tensorflow, which is not installed: pip install 'tfformer[tensorflow]'" in said[0]
 
 
 # Hides some packages, runs the whole Keras-only surface, and trains a little.

@@ -1,156 +1,106 @@
 """tfformer: the Transformer in Keras layers, from `model.fit` to TensorFlow Serving.
 
-This file imports everything that needs only Keras, so a `.keras` file loads after a plain
-`import tfformer`. Tokenizer, search and translator need TensorFlow and tensorflow-text, and are
-imported on first use.
+Each public name is imported on first use, so `import tfformer` takes no time and commands start
+fast. Most names need only Keras; tokenizer, search and services also need TensorFlow and
+tensorflow-text.
+
+A `.keras` file with layers of tfformer loads after a plain `import tfformer` (see `registry`).
 """
 
 import importlib
+import importlib.util
 
-try:
-    import keras  # noqa: F401
-except ModuleNotFoundError as error:
-    missing = error.name.partition(".")[0]
-    raise ImportError(
-        f"tfformer needs Keras with a backend, and {missing} is not installed: "
-        "pip install 'tfformer[tensorflow]', or install jax and set KERAS_BACKEND=jax"
-    ) from None
-
-from tfformer.config import (
-    ClassifierConfig,
-    LanguageModelConfig,
-    MaskedLanguageModelConfig,
-    NonAutoregressiveConfig,
-    SpanConfig,
-    TaggerConfig,
-    TransformerConfig,
-)
-from tfformer.ctc import CTCLoss
-from tfformer.files import RunError
-from tfformer.layers.attention import MultiHeadAttention, scaled_dot_product_attention
-from tfformer.layers.decoder import Decoder, DecoderLayer
-from tfformer.layers.embedding import TokenEmbedding
-from tfformer.layers.encoder import Encoder, EncoderLayer
-from tfformer.layers.feed_forward import FeedForward
-from tfformer.layers.keras_hub import from_keras_hub, to_keras_hub
-from tfformer.layers.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
-from tfformer.layers.rows import without_padding
-from tfformer.loss import (
-    LabelCrossEntropy,
-    LengthCrossEntropy,
-    PlaceCrossEntropy,
-    SmoothedCrossEntropy,
-)
-from tfformer.metrics import LabelAccuracy, LabelPerplexity, Perplexity, TokenAccuracy
-from tfformer.models.classifier import Classifier
-from tfformer.models.language_model import LanguageModel
-from tfformer.models.masked_language_model import MaskedLanguageModel
-from tfformer.models.non_autoregressive import NonAutoregressive
-from tfformer.models.span_reader import SpanReader
-from tfformer.models.tagger import Tagger
-from tfformer.models.transformer import Transformer
-from tfformer.run import load, load_translator, save
-from tfformer.schedule import WarmupSchedule
-from tfformer.shortlist import Shortlist
+from tfformer import registry
 
 __version__ = "0.1.0"
 
-_NEED_TENSORFLOW = {
+# The module of each public name.
+_MODULES = {
+    "CTCLoss": "tfformer.ctc",
+    "Classifier": "tfformer.models.classifier",
+    "ClassifierConfig": "tfformer.config",
+    "Decoder": "tfformer.layers.decoder",
+    "DecoderLayer": "tfformer.layers.decoder",
+    "Encoder": "tfformer.layers.encoder",
+    "EncoderLayer": "tfformer.layers.encoder",
+    "FeedForward": "tfformer.layers.feed_forward",
     "GapFiller": "tfformer.service.gap_filler",
+    "LabelAccuracy": "tfformer.metrics",
+    "LabelCrossEntropy": "tfformer.loss",
+    "LabelPerplexity": "tfformer.metrics",
+    "LanguageModel": "tfformer.models.language_model",
+    "LanguageModelConfig": "tfformer.config",
+    "LearnedPositionalEmbedding": "tfformer.layers.positions",
+    "LengthCrossEntropy": "tfformer.loss",
+    "MaskedLanguageModel": "tfformer.models.masked_language_model",
+    "MaskedLanguageModelConfig": "tfformer.config",
+    "MultiHeadAttention": "tfformer.layers.attention",
+    "NonAutoregressive": "tfformer.models.non_autoregressive",
+    "NonAutoregressiveConfig": "tfformer.config",
     "ParallelTranslator": "tfformer.service.parallel_translator",
+    "Perplexity": "tfformer.metrics",
+    "PlaceCrossEntropy": "tfformer.loss",
+    "RunError": "tfformer.files",
+    "Shortlist": "tfformer.shortlist",
+    "SinusoidalPositionalEncoding": "tfformer.layers.positions",
+    "SmoothedCrossEntropy": "tfformer.loss",
     "SpanAnswers": "tfformer.service.span_answers",
+    "SpanConfig": "tfformer.config",
+    "SpanReader": "tfformer.models.span_reader",
     "SpecialIds": "tfformer.search",
     "State": "tfformer.search",
     "StepResult": "tfformer.search",
+    "Tagger": "tfformer.models.tagger",
+    "TaggerConfig": "tfformer.config",
+    "TextClassifier": "tfformer.service.text_classifier",
     "TextGenerator": "tfformer.service.text_generator",
     "TextTagger": "tfformer.service.text_tagger",
-    "TextClassifier": "tfformer.service.text_classifier",
+    "TokenAccuracy": "tfformer.metrics",
+    "TokenEmbedding": "tfformer.layers.embedding",
     "Tokenizer": "tfformer.text.tokenizer",
+    "Transformer": "tfformer.models.transformer",
+    "TransformerConfig": "tfformer.config",
     "Translator": "tfformer.service.translator",
+    "WarmupSchedule": "tfformer.schedule",
     "beam_search": "tfformer.search",
     "exhaustive_search": "tfformer.search",
+    "from_keras_hub": "tfformer.layers.keras_hub",
     "generate": "tfformer.inference.generate",
     "greedy_search": "tfformer.search",
+    "load": "tfformer.run",
+    "load_translator": "tfformer.run",
     "sample_search": "tfformer.search",
+    "save": "tfformer.run",
+    "scaled_dot_product_attention": "tfformer.layers.attention",
+    "to_keras_hub": "tfformer.layers.keras_hub",
+    "without_padding": "tfformer.layers.rows",
 }
 
-__all__ = [
-    "CTCLoss",
-    "Classifier",
-    "ClassifierConfig",
-    "Decoder",
-    "DecoderLayer",
-    "Encoder",
-    "EncoderLayer",
-    "FeedForward",
-    "GapFiller",
-    "LabelAccuracy",
-    "LabelCrossEntropy",
-    "LabelPerplexity",
-    "LanguageModel",
-    "LanguageModelConfig",
-    "LearnedPositionalEmbedding",
-    "LengthCrossEntropy",
-    "MaskedLanguageModel",
-    "MaskedLanguageModelConfig",
-    "MultiHeadAttention",
-    "NonAutoregressive",
-    "NonAutoregressiveConfig",
-    "ParallelTranslator",
-    "Perplexity",
-    "PlaceCrossEntropy",
-    "RunError",
-    "Shortlist",
-    "SinusoidalPositionalEncoding",
-    "SmoothedCrossEntropy",
-    "SpanAnswers",
-    "SpanConfig",
-    "SpanReader",
-    "SpecialIds",
-    "State",
-    "StepResult",
-    "Tagger",
-    "TaggerConfig",
-    "TextClassifier",
-    "TextGenerator",
-    "TextTagger",
-    "TokenAccuracy",
-    "TokenEmbedding",
-    "Tokenizer",
-    "Transformer",
-    "TransformerConfig",
-    "Translator",
-    "WarmupSchedule",
-    "beam_search",
-    "exhaustive_search",
-    "from_keras_hub",
-    "generate",
-    "greedy_search",
-    "load",
-    "load_translator",
-    "sample_search",
-    "save",
-    "scaled_dot_product_attention",
-    "to_keras_hub",
-    "without_padding",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name):
-    if name not in _NEED_TENSORFLOW:
+    module = _MODULES.get(name, f"tfformer.{name}")
+    if name not in _MODULES and (name.startswith("_") or not importlib.util.find_spec(module)):
         raise AttributeError(f"module 'tfformer' has no attribute {name!r}")
     try:
-        value = getattr(importlib.import_module(_NEED_TENSORFLOW[name]), name)
+        value = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        if error.name.startswith("tfformer"):
+        missing = error.name.partition(".")[0]
+        if missing == "tfformer":
             raise
         raise ImportError(
-            f"tfformer.{name} needs {error.name}, which is not installed: "
-            "pip install 'tfformer[tensorflow]'"
-        ) from error
-    globals()[name] = value
+            f"tfformer.{name} needs {missing}, which is not installed: "
+            "pip install 'tfformer[tensorflow]'. Layers and models need Keras with any backend: "
+            "or install jax and set KERAS_BACKEND=jax"
+        ) from None
+    if name in _MODULES:
+        value = globals()[name] = getattr(value, name)
     return value
 
 
 def __dir__():
     return sorted({*globals(), *__all__})
+
+
+registry.register()

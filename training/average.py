@@ -20,7 +20,7 @@ Exit codes: 0 written; 1 a run or the disk is at fault, nothing is written; 2 wr
 import sys
 from pathlib import Path
 
-from training.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 # Fields of a model that change nothing of what its weights are.
 DROPOUT = ("dropout", "attention_dropout", "activation_dropout")

@@ -26,11 +26,11 @@ from pathlib import Path
 
 import numpy as np
 
+from tfformer.terminal.command import Parser
 from training.command_line.arguments import add_columns
 from training.evaluate import add_languages, evaluate, read_test_set
 from training.recipe import recipe_names
 from training.report.history import read_history
-from training.terminal.command import Parser
 
 SAMPLES = 1000
 # Settings that change nothing of what is learned, but for rounding and what dropout draws.

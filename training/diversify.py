@@ -22,8 +22,8 @@ import os
 import sys
 from pathlib import Path
 
-from training.terminal.bar import Bar
-from training.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count
+from tfformer.terminal.progress_bar import Bar
 from training.trainer.lock import alone
 
 CHUNK = 1024  # texts between two writes

@@ -26,6 +26,7 @@ import sys
 import time
 from pathlib import Path
 
+from tfformer.terminal.command import Parser, count
 from training.command_line.arguments import add_columns
 from training.evaluation.search_options import (
     SEARCHED_RUNS,
@@ -35,7 +36,6 @@ from training.evaluation.search_options import (
     search_options,
 )
 from training.recipe import load_recipe, recipe_names, require_recipe
-from training.terminal.command import Parser, count
 
 # More groups are none: the third column is something else, such as Tatoeba's attribution.
 MOST_GROUPS = 100

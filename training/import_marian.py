@@ -20,8 +20,8 @@ counterpart here, which is named: nothing is written; 2 wrong usage; 130 or 143 
 import sys
 from pathlib import Path
 
+from tfformer.terminal.command import Parser
 from training.importers.hub import folder_of, require_folder
-from training.terminal.command import Parser
 
 
 def parser():

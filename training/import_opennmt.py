@@ -25,7 +25,7 @@ import glob
 import sys
 from pathlib import Path
 
-from training.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count
 
 # Of both sides, and of each.
 WHAT = ("vocabulary", "sentencepiece")

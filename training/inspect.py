@@ -27,8 +27,8 @@ from random import Random
 
 import numpy as np
 
+from tfformer.terminal.command import Number, Parser
 from training.data.reader import CorpusError, CorpusReport, is_blank, read_pairs, require_files
-from training.terminal.command import Number, Parser
 
 SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are learned
 VOCABULARY = 8000
@@ -118,9 +118,9 @@ def _inspect(options):
     # Here, not above: they bring TensorFlow with them.
     from tfformer.files import write_atomically, write_json
     from tfformer.run import load_tokenizer
+    from tfformer.terminal.progress_bar import Bar
     from tfformer.text.tokenizer import Tokenizer
     from training.data.faults import Letters, inspect
-    from training.terminal.bar import Bar
 
     report = CorpusReport()
     paths = [options.source, options.target] if options.target else [options.source]

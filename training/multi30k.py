@@ -33,9 +33,10 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from tfformer.files import write_atomically
+from tfformer.terminal.command import Parser
+from tfformer.terminal.progress_bar import Bar
 from training.data.reader import CorpusError
-from training.terminal.bar import Bar
-from training.terminal.command import Parser, without_its_package
 
 BASE_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 
@@ -192,7 +193,7 @@ def _fetch_file(url: str, path: Path, checksum: str | None, timeout: float) -> N
     content = _content(url, timeout)
     if fault := _fault(path.name, content, checksum):
         raise CorpusError(f"{url} is refused, and nothing of it is kept: unpacked, {fault}")
-    without_its_package("tfformer.files").write_atomically(path, content)
+    write_atomically(path, content)
 
 
 class _Packed(io.BytesIO):

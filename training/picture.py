@@ -25,7 +25,7 @@ interrupted.
 import sys
 from pathlib import Path
 
-from training.terminal.command import Parser, close_stdout
+from tfformer.terminal.command import Parser, close_stdout
 
 FORMATS = ("png", "svg")
 # Pieces a side: of more, no picture can be read.

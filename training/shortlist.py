@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.terminal.command import Number, Parser
+from tfformer.terminal.command import Number, Parser
 
 CANDIDATES, FREQUENT = 100, 1000
 MOST_PAIRS = 1_000_000

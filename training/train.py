@@ -31,6 +31,7 @@ import gc
 import os
 import sys
 
+from tfformer.terminal.command import CLOSED
 from training.command_line import options
 from training.command_line.arguments import RUNS, flag
 from training.command_line.arguments import parser as parser_of
@@ -39,7 +40,6 @@ from training.data.reader import CorpusError, require_readable
 from training.recipe.rules import AUTO
 from training.step.allocator import take_huge_pages
 from training.step.worker import WorkerError, is_chief
-from training.terminal.command import CLOSED
 from training.trainer.lock import alone
 
 # oneDNN's products of matrices, which TensorFlow has but uses by itself only on processors with

@@ -15,13 +15,13 @@ import itertools
 import sys
 from pathlib import Path
 
+from tfformer.terminal.command import Parser, close_stdout, count
 from training.evaluation.search_options import (
     SEARCHED_RUNS,
     add_search,
     load_searched,
     search_options,
 )
-from training.terminal.command import Parser, close_stdout, count
 
 
 def parser():

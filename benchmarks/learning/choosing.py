@@ -14,8 +14,8 @@ import sys
 import time
 from pathlib import Path
 
+from tfformer.terminal.command import LARGEST, Number, Parser, count
 from training.evaluation.search_options import UTILITIES
-from training.terminal.command import LARGEST, Number, Parser, count
 
 # Of another model, to the 1 of the search.
 WEIGHTS = (0.25, 0.5, 1.0, 2.0)

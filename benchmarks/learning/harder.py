@@ -21,7 +21,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
-from training.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count
 
 PAIRS = 1000
 

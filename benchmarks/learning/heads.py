@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import work
-from export.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 HEADS = 3
 

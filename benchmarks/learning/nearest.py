@@ -16,7 +16,7 @@ import functools
 import sys
 from pathlib import Path
 
-from training.terminal.command import Number, Parser, count
+from tfformer.terminal.command import Number, Parser, count
 
 
 def parser():

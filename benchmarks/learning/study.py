@@ -40,8 +40,8 @@ from benchmarks.learning.picture import draw
 from benchmarks.learning.trainings import file_name, side_by_side, table
 from tfformer.files import read_arrays, read_json, write_json
 from tfformer.run import read_config
+from tfformer.terminal.command import Parser
 from training.report.history import read_history
-from training.terminal.command import Parser
 
 MINUTES = {"minutes": ("minutes", "{:.0f}")}
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.on_jax.pack import read_begun
-from training.terminal.command import Parser
+from tfformer.terminal.command import Parser
 
 
 def parser():

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tfformer.terminal.command import Parser
 from training.recipe.families import TRANSLATION
-from training.terminal.command import Parser
 
 # What `benchmarks.on_jax.train` has one way for.
 ONE_WAY = {

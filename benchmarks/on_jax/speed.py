@@ -30,7 +30,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.terminal.command import Parser, count
+from tfformer.terminal.command import Parser, count
 
 LAYERS, WIDTH, INNER, HEADS, VOCABULARY, LENGTH = 6, 512, 2048, 8, 32_000, 64
 DROPOUT, SMOOTHING = 0.1, 0.1

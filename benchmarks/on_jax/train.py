@@ -32,7 +32,7 @@ import sys
 import time
 from pathlib import Path
 
-from training.terminal.command import Number, Parser, count
+from tfformer.terminal.command import Number, Parser, count
 
 # Of a model: by name the default and its type.
 OPTIONS = {

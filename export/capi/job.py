@@ -19,7 +19,7 @@ import numpy as np
 
 from export.capi.library import ServingError
 from export.capi.session import ServingSession
-from export.terminal.command import REMARK, remarks_are_wanted
+from tfformer.terminal.command import REMARK, remarks_are_wanted
 
 ROOT = Path(__file__).resolve().parents[2]  # where a child process finds this package
 

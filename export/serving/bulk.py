@@ -5,8 +5,8 @@ import concurrent.futures
 import numpy as np
 
 from export.remote.answers import AnswerError, text_output
+from export.remote.lines import batches
 from export.serving.worker import Worker
-from export.terminal.lines import batches
 from export.verification.errors import UsageError
 from export.verification.graph import text_signature
 from export.verification.paths import find_saved_model

@@ -19,8 +19,8 @@ from workers import KILLS
 
 from benchmarks.machine import resident_mib
 from export import translate_files
+from export.remote.lines import MOST_BYTES, batches, read_lines
 from export.serving.bulk import BulkTranslator
-from export.terminal.lines import MOST_BYTES, batches, read_lines
 from export.translate_files import ProgressError, translate_file
 from export.verification.graph import UsageError
 

@@ -11,8 +11,8 @@ from words import FEW_LAYERS, logits_of, make_model, make_tokenizer
 
 from export.verification.graph import read_graph
 from tfformer import Translator
+from tfformer.config.search_options import ENSEMBLE_MEANS
 from tfformer.inference.ensemble import LEAST, mixed
-from tfformer.search.options import ENSEMBLE_MEANS
 
 means = pytest.mark.parametrize("mean", ENSEMBLE_MEANS)
 

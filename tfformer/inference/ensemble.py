@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
+from tfformer.config.search_options import ENSEMBLE_MEANS
 from tfformer.inference.cached import label_log_probs
-from tfformer.search.options import ENSEMBLE_MEANS
 from tfformer.search.step import State, StepResult
 
 PROBABILITIES, LOG_PROBABILITIES = ENSEMBLE_MEANS

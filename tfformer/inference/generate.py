@@ -7,13 +7,13 @@ import tensorflow as tf
 
 from tfformer import search as searches
 from tfformer.config import PAD
+from tfformer.config.search_options import OPTIONS, first_names
 from tfformer.inference.fuse import MODELS, fuse
 from tfformer.inference.language_model import LanguageModelInference
 from tfformer.inference.masks import padding_mask
 from tfformer.inference.transformer import Inference
 from tfformer.models.language_model import LanguageModel
 from tfformer.search.hypotheses import check
-from tfformer.search.options import OPTIONS, first_names
 from tfformer.search.uncached import SpecialIds, Uncached
 
 SEARCHES = {

@@ -39,11 +39,11 @@ of a search), `loop`, `beam`, `greedy`, `sample`, `exhaustive`, `rules`, `loop_x
 and `special_ids`, for any model that returns logits.
 """
 
+from tfformer.config.search_options import OPTIONS, PENALTY_FORMS
 from tfformer.search.beam import beam_search
 from tfformer.search.exhaustive import exhaustive_search
 from tfformer.search.greedy import greedy_search
 from tfformer.search.hypotheses import SearchResult, SearchSteps, length_penalty
-from tfformer.search.options import OPTIONS, PENALTY_FORMS
 from tfformer.search.sample import keep_likeliest, sample_search
 from tfformer.search.special_ids import SpecialIds
 from tfformer.search.step import Searchable, State, StepResult

@@ -6,6 +6,7 @@ import functools
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
+from tfformer.config.search_options import OPTIONS, takes_second_names
 from tfformer.search import hypotheses
 from tfformer.search.hypotheses import (
     IMPOSSIBLE,
@@ -18,7 +19,6 @@ from tfformer.search.hypotheses import (
 )
 from tfformer.search.loop import search_in_blocks
 from tfformer.search.loop_xla import search_by_doubling
-from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.search.rules import (
     ban_ngrams,
     coverage_scores,

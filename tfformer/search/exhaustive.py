@@ -3,9 +3,9 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
+from tfformer.config.search_options import OPTIONS, takes_second_names
 from tfformer.search import hypotheses
 from tfformer.search.hypotheses import SearchResult, check, prompt_ids
-from tfformer.search.options import OPTIONS, takes_second_names
 from tfformer.search.rules import allowed_log_probs
 from tfformer.search.step import State
 

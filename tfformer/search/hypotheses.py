@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, PAD
-from tfformer.search.options import LARGEST_NGRAM, OPTIONS, PENALTY_FORMS
+from tfformer.config.search_options import LARGEST_NGRAM, OPTIONS, PENALTY_FORMS
 
 IMPOSSIBLE = float("-inf")
 FRACTIONS = ("temperature", "top_p")  # numbers that are not in the table of options

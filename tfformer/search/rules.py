@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
+from tfformer.config.search_options import LARGEST_NGRAM
 from tfformer.search.hypotheses import IMPOSSIBLE
-from tfformer.search.options import LARGEST_NGRAM
 
 # The columns in a block, and the minimum vocabulary for which comparing the maxima of blocks first
 # is faster.

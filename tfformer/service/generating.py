@@ -6,7 +6,7 @@ import itertools
 import tensorflow as tf
 
 from tfformer.config import whole
-from tfformer.search.options import OPTIONS, SAMPLING
+from tfformer.config.search_options import OPTIONS, SAMPLING
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.service.service import Page, Searching
 from tfformer.service.writing import beam_search, generate, score, serving_default

@@ -7,13 +7,13 @@ import tensorflow as tf
 
 from tfformer import search
 from tfformer.config import EOS, PAD
+from tfformer.config.search_options import OPTIONS
 from tfformer.inference.ensemble import Ensemble
 from tfformer.inference.masks import behind_bos, padding_mask, without_eos
 from tfformer.inference.shortlist import ShortlistInference
 from tfformer.inference.transformer import Inference
 from tfformer.inference.window import WindowedInference
 from tfformer.inference.xla import CompiledInference, in_bucket
-from tfformer.search.options import OPTIONS
 from tfformer.service.checks import require_equal_batches, require_in
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.text.sides import clean

@@ -4,9 +4,9 @@ import math
 from typing import NamedTuple
 
 from tfformer.config import whole
+from tfformer.config.search_options import OPTIONS, first_names
 from tfformer.inference.keras_hub import KINDS, KerasHubInference
 from tfformer.inference.wrapped import kind_of
-from tfformer.search.options import OPTIONS, first_names
 from tfformer.service.complete import complete
 from tfformer.service.document import translate_document
 from tfformer.service.generation import Generation

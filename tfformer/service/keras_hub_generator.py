@@ -3,9 +3,9 @@
 import math
 from typing import NamedTuple
 
+from tfformer.config.search_options import OPTIONS, SAMPLING, first_names
 from tfformer.inference.keras_hub_causal import KINDS, KerasHubCausalInference
 from tfformer.inference.wrapped import kind_of
-from tfformer.search.options import OPTIONS, SAMPLING, first_names
 from tfformer.service.generating import Generating
 from tfformer.service.limits import Limits
 from tfformer.service.wrapped import Wrapping, vocabulary_of

@@ -3,13 +3,13 @@
 import tensorflow as tf
 
 from tfformer.config import CTC, EOS, MASK_PREDICT, whole
+from tfformer.config.search_options import PARALLEL
 from tfformer.inference.fuse import fuse
 from tfformer.inference.masks import behind_bos, padding_mask
 from tfformer.inference.non_autoregressive import ParallelInference, best_of
 from tfformer.inference.transformer import Inference
 from tfformer.models.non_autoregressive import NonAutoregressive
 from tfformer.search import length_penalty
-from tfformer.search.options import PARALLEL
 from tfformer.search.parallel import Written
 from tfformer.service.arguments import check_sides, check_vocabulary
 from tfformer.service.document import translate_document

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer import search
-from tfformer.search.options import SAMPLING
+from tfformer.config.search_options import SAMPLING
 from tfformer.service.checks import require_in
 from tfformer.service.signature import Signature, graph_with_options, texts
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfformer.config import whole
+from tfformer.config.search_options import OPTIONS, first_names
 from tfformer.inference.fuse import fuse
-from tfformer.search.options import OPTIONS, first_names
 from tfformer.service.limits import USUAL_WIDTH
 
 

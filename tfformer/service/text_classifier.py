@@ -5,8 +5,8 @@ import numbers
 
 import tensorflow as tf
 
+from tfformer.config.search_options import first_names
 from tfformer.models.classifier import Classifier
-from tfformer.search.options import first_names
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import EmbeddingService, TextService, embed, examples, warmup
 from tfformer.text.sides import LabelTable

@@ -1,7 +1,7 @@
 """Serves a language model: continues a text, and computes the probability of a text."""
 
+from tfformer.config.search_options import takes_second_names
 from tfformer.models.language_model import LanguageModel
-from tfformer.search.options import takes_second_names
 from tfformer.service.generating import Generating
 from tfformer.service.limits import Limits
 from tfformer.service.service import checked_dtype

@@ -6,11 +6,11 @@
 import dataclasses
 
 from tfformer.config import whole
+from tfformer.config.search_options import ENSEMBLE_MEAN, OPTIONS, takes_second_names
 from tfformer.inference.ensemble import mixed
 from tfformer.inference.fuse import fuse
 from tfformer.inference.low_latency import by_rows, with_constants, zeros_of
 from tfformer.models import Transformer
-from tfformer.search.options import ENSEMBLE_MEAN, OPTIONS, takes_second_names
 from tfformer.service.align import align
 from tfformer.service.arguments import check_forms, check_sides, check_vocabulary
 from tfformer.service.complete import complete

@@ -4,9 +4,9 @@ import tensorflow as tf
 
 from tfformer import search
 from tfformer.config import BOS, EOS, PAD
+from tfformer.config.search_options import OPTIONS, SAMPLING
 from tfformer.inference.language_model import LanguageModelInference
 from tfformer.inference.masks import behind_bos, padding_mask
-from tfformer.search.options import OPTIONS, SAMPLING
 from tfformer.service.checks import require_in
 from tfformer.service.generation import encode_texts, finite
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off

@@ -8,12 +8,14 @@ import sys
 import typing
 from pathlib import Path
 
+from tfformer import config
+from tfformer.config.search_options import KEPT
+from tfformer.terminal.command import LARGEST, Number, Parser
 from training.command_line import options_file
 from training.data.reader import SOURCE_NAMES, TARGET_NAMES, column_numbers
 from training.recipe import CHOSEN, SEARCH, Recipe, options, recipe_names, tokens
 from training.recipe.families import FAMILY_TASKS
 from training.recipe.rules import AUTO
-from training.terminal.command import LARGEST, Number, Parser, without_its_package
 
 # The options that name other runs, in the order of `training.preparation.inherited.Runs`.
 RUNS = ("init", "init_encoder", "init_decoder", "distill", "teachers")
@@ -216,7 +218,7 @@ def groups():
 
 def model_options():
     """The fields of the models' configurations that are options: (name, type, help)."""
-    config, found = without_its_package("tfformer.config"), {}
+    found = {}
     for kind in vars(config).values():
         if isinstance(kind, type) and issubclass(kind, config.StackOptions):
             for name, *rest in fields_of(kind):
@@ -241,6 +243,6 @@ def search_options():
     settings = {field.name for field in dataclasses.fields(Recipe)}
     return [
         (option.name, option.kind, f"{option.help}; default {option.default}")
-        for option in without_its_package("tfformer.search.options").KEPT.values()
+        for option in KEPT.values()
         if option.name not in settings
     ]

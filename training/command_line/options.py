@@ -4,6 +4,7 @@ import dataclasses
 import functools
 from pathlib import Path
 
+from tfformer.config import NumberedOptions
 from training.command_line import options_file
 from training.command_line.arguments import RUNS, fields_of, groups, model_options, search_options
 from training.command_line.own_files import file_pairs, origin_of, pairs_of, plain_texts
@@ -30,7 +31,6 @@ from training.recipe.families import (
     task_of,
 )
 from training.recipe.rules import require_teachable
-from training.terminal.command import without_its_package
 
 
 def as_file(recipe, arguments):
@@ -237,8 +237,7 @@ def settled(arguments, begun=False):
     if told or len(halves) == 2 or (halves and arguments.shared_vocabulary is None):
         found |= VOCABULARY
     if halves:
-        options = without_its_package("tfformer.config").NumberedOptions
-        found |= {name for name, *_ in fields_of(options) if not name.endswith("dropout")}
+        found |= {name for name, *_ in fields_of(NumberedOptions) if not name.endswith("dropout")}
         found |= {"num_layers", *(f"num_{half}_layers" for half in halves)}
     return found
 

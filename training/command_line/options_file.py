@@ -9,7 +9,7 @@ import json
 import math
 import tomllib
 
-from training.terminal.command import without_its_package
+from tfformer import files
 
 # Options that are only allowed on the command line.
 NOT_IN_A_FILE = ("help", "config", "print-config", "resume")
@@ -29,7 +29,6 @@ def arguments_of(path, parser):
     Raises:
         ValueError: the file cannot be read or is no TOML, or a key is no option.
     """
-    files = without_its_package("tfformer.files")
     try:
         with open(path, "rb") as file:  # or a pipe
             content = file.read(files.LONGEST_TEXT)

@@ -5,7 +5,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Iterable
 
-from training.terminal.command import Number, Parser
+from tfformer.terminal.command import Number, Parser
 
 SPLITS = ("train", "val", "test")
 

@@ -29,7 +29,7 @@ def scored(service, rows, batch_size, what):
     """
     import tensorflow as tf
 
-    from training.terminal.bar import Bar
+    from tfformer.terminal.progress_bar import Bar
 
     log_prob, tokens, cut = 0.0, 0, 0
     rows = sorted(rows, key=lambda row: len(row[-1]))
@@ -112,8 +112,8 @@ def evaluate_masked(service, texts, batch_size):
     import numpy as np
     import tensorflow as tf
 
+    from tfformer.terminal.progress_bar import Bar
     from training.data.masking import Masking
-    from training.terminal.bar import Bar
 
     masking, size = Masking(service.tokenizer), min(batch_size, service.max_batch_size)
     logits = tf.function(lambda ids: service.model(ids, training=False), reduce_retracing=True)

@@ -3,7 +3,8 @@ several translations."""
 
 from pathlib import Path
 
-from training.terminal.command import LARGEST, Number, count, option_number, without_its_package
+from tfformer.config import search_options as known
+from tfformer.terminal.command import LARGEST, Number, count, option_number
 
 # The search options that these commands accept.
 SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
@@ -20,7 +21,6 @@ WEIGHT = 1.0  # default weight of a reranker
 
 def add_search(parser):
     """Adds the options of a search or of parallel decoding. Their defaults are the run's own."""
-    known = without_its_package("tfformer.search.options")
     for name in SEARCHED:
         option = known.KEPT[name]
         text = f"{option.help}; default: the run's own"

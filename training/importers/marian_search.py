@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tfformer.search.options import OPTIONS
+from tfformer.config.search_options import OPTIONS
 from training.importers.marian_options import read_json_object
 
 # Options that change a search and have no counterpart here: {option: values that change nothing}.

@@ -20,6 +20,7 @@ from tfformer.files import (
     write_atomically,
     write_json,
 )
+from tfformer.terminal.progress_bar import Bar
 from tfformer.text.tokenizer import FILES, SIDES, Tokenizer
 from training.data.noise import Noise
 from training.data.reader import CorpusReport
@@ -35,7 +36,6 @@ from training.preparation.teachers import keep_teachers
 from training.recipe import SETTLED_BY_INIT, TRANSLATION, options, plan
 from training.recipe.rules import require_vocabulary
 from training.tasks import TASKS
-from training.terminal.bar import Bar
 
 PREPARED = "prepared"
 CORPUS = "corpus.json"

@@ -56,7 +56,7 @@ class Recipe:
             and uses the files of `--source` and `--target`.
         model_changes: fields of the model's configuration that replace the preset's.
         search: options of the search that the model is served with, by their names in
-            `tfformer.search.options`, besides `beam_width` and `length_penalty`.
+            `tfformer.config.search_options`, besides `beam_width` and `length_penalty`.
         origin: where the pairs are from, in words, for the model card.
         task: a name in `training.tasks.TASKS`.
         choose: names of settings that are chosen from the corpus when a run is prepared, see

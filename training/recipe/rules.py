@@ -130,7 +130,7 @@ def parts(recipe, parts):
 
 def search(recipe, task):
     """Checks the search options that the model is served with."""
-    from tfformer.search.options import KEPT
+    from tfformer.config.search_options import KEPT
 
     for name, value in recipe.search.items():
         if not task.searched:

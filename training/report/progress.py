@@ -7,8 +7,8 @@ import time
 import keras
 import numpy as np
 
+from tfformer.terminal.progress_bar import Bar
 from training.methods.method import Noted
-from training.terminal.bar import Bar
 
 
 class Diverged(ArithmeticError):

@@ -5,10 +5,10 @@ import math
 import tensorflow as tf
 
 from tfformer.config import BOS, CTC, EOS, FIRST_EOS, MASK_PREDICT, PAD, NonAutoregressiveConfig
+from tfformer.config.search_options import PARALLEL
 from tfformer.ctc import CTCAccuracy, CTCLoss
 from tfformer.loss import LengthCrossEntropy
 from tfformer.models import NON_AUTOREGRESSIVE
-from tfformer.search.options import PARALLEL
 from training.methods.method import Methods
 from training.tasks.translation import Translation
 

@@ -34,7 +34,7 @@ class Task(abc.ABC):
             the card's table.
         parts: the model's `parts` that `--freeze` may name, but not all of them together.
         unit: a word for one item of the corpus.
-        searched: the options of `tfformer.search.options` that apply when a run is served.
+        searched: the options of `tfformer.config.search_options` that apply when a run is served.
         class_weights: the allowed values of `Recipe.class_weights`.
         known_methods: the methods of `training.methods.method.METHODS` that it supports.
         taught: whether it supports `--teachers`.

@@ -1,6 +1,6 @@
 """Translates many texts with a progress bar."""
 
-from training.terminal.bar import Bar
+from tfformer.terminal.progress_bar import Bar
 
 
 def translations_of(translator, texts, batch_size, greedy=False, title="translating"):

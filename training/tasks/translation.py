@@ -3,12 +3,12 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, TransformerConfig
+from tfformer.config.search_options import OPTIONS
 from tfformer.distances import KLDivergence, SquaredDistance
 from tfformer.layers.rows import without_padding
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER
-from tfformer.search.options import OPTIONS
 from training.methods.guided_attention import GuidedAttention
 from training.methods.method import METHODS, Methods
 from training.methods.reward import REWARD, Reward

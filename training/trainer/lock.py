@@ -5,7 +5,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from training.terminal.command import without_its_package
+from tfformer.files import open_own
 
 LOCK = ".lock"
 
@@ -24,7 +24,6 @@ def alone(directory, use="training"):
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    open_own = without_its_package("tfformer.files").open_own
     with open_own(directory / LOCK, "ab+", second_names=True) as file:
         # The system's lock on an open file: it is released when the process is killed.
         if not lock_descriptor(file.fileno(), blocking=False):

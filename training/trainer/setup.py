@@ -5,6 +5,7 @@ import dataclasses
 import keras
 
 from tfformer.files import RunError
+from tfformer.terminal.progress_bar import console
 from training.data.noise import Noise
 from training.preparation.inherited import beginning
 from training.preparation.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
@@ -18,7 +19,6 @@ from training.step.model import compiled_model
 from training.step.strategy import Strategy
 from training.tasks import TASKS
 from training.tasks.task import require_defaults
-from training.terminal.bar import console
 from training.trainer.state import LAST
 from training.trainer.validation import Validation
 

@@ -2,7 +2,7 @@
 
 import keras
 
-from training.terminal.bar import Bar, console
+from tfformer.terminal.progress_bar import Bar, console
 
 SHOWN = 3  # texts at each validation
 

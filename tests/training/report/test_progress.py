@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from terminal import terminal
 
+from tfformer.terminal.progress_bar import console
 from training.report.progress import EpochProgress
 from training.tasks import TASKS
-from training.terminal.bar import console
 
 
 def epoch(tokens, first=0, before=None, output=None):

@@ -3,10 +3,9 @@
 import re
 
 import pytest
-from paths import ROOT
 from terminal import terminal
 
-from training.terminal.bar import Bar, console, fitting
+from tfformer.terminal.progress_bar import Bar, console, fitting
 
 TIME = r"(-:--:--|\d+:\d\d:\d\d)"
 
@@ -56,8 +55,3 @@ def test_fitting():
     assert fitting(["abc", "de", "f"], 10) == "abc  de  f"
     assert fitting(["abc", "de", "f"], 9) == "abc  de"
     assert fitting(["abc"], 2) == fitting([], -1) == ""
-
-
-def test_both_packages_have_the_same():
-    ours, theirs = (ROOT / top / "terminal/bar.py" for top in ("training", "export"))
-    assert ours.read_text() == theirs.read_text()

@@ -1,15 +1,13 @@
-"""What the commands of `export` share: their parser, and one line for each error."""
+"""The parser of all commands, which reports each error in one line."""
 
 import argparse
 import contextlib
 import difflib
 import errno
-import functools
 import gc
 import importlib
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import math
 import os
 import re
@@ -17,8 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import types
-from pathlib import Path
 
 # Set before TensorFlow is imported: users do not need its log lines about the processor.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -270,34 +266,6 @@ def option_number(option):
     return Number(option.kind, option.least, min(option.most, LARGEST), rule=rule)
 
 
-@functools.cache
-def without_its_package(name):
-    """Imports a module of `tfformer` that does not need Keras, for example a table of options.
-
-    The help text needs it, but `import tfformer` imports Keras, which takes seconds. So the module
-    is imported as if its packages were empty. Its classes are not identical to those of a normal
-    import.
-    """
-    package, *inside = name.split(".")
-    [folder] = importlib.util.find_spec(package).submodule_search_locations
-    known = {one: sys.modules.pop(one) for one in list(sys.modules) if _is_of(one, package)}
-    try:
-        for depth in range(len(inside)):
-            empty = types.ModuleType(".".join([package, *inside[:depth]]))
-            empty.__path__ = [str(Path(folder, *inside[:depth]))]
-            sys.modules[empty.__name__] = empty
-        return importlib.import_module(name)
-    finally:
-        for one in [one for one in sys.modules if _is_of(one, package)]:
-            del sys.modules[one]
-        sys.modules.update(known)
-
-
-def _is_of(module, package):
-    """Whether the module of this name is the package or is inside it."""
-    return module == package or module.startswith(f"{package}.")
-
-
 def close_stdout():
     """Sends the rest of standard output to the null device, after its reader has closed the pipe.
 
@@ -365,5 +333,4 @@ class _Quietly(importlib.abc.MetaPathFinder):
                 os.close(kept)
 
 
-if not any(type(finder).__name__ == "_Quietly" for finder in sys.meta_path):
-    sys.meta_path.insert(0, _Quietly())
+sys.meta_path.insert(0, _Quietly())

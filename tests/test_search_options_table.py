@@ -7,7 +7,7 @@ from paths import ROOT
 
 import tfformer
 from export import saved_model
-from tfformer.search.options import OPTIONS, SECOND_NAMES, first_names, takes_second_names
+from tfformer.config.search_options import OPTIONS, SECOND_NAMES, first_names, takes_second_names
 from training import train
 from training.recipe import Recipe
 
