@@ -1,9 +1,7 @@
 """Fixtures that several test files share: random numbers and weights, files, a served model."""
 
-import gc
 import os
 import random
-import sys
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # Else gRPC says that a server has gone, into what another test captures by then. It reads the
@@ -14,67 +12,8 @@ import grpc  # noqa: E402, F401
 
 del os.environ["GRPC_VERBOSITY"]
 
-# Traced graphs are millions of objects that live on: to look through them as often as Python does
-# by default is an eighth of the processor time of the tests.
-gc.set_threshold(50_000, 20, 100)
-
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
-
-# Whose files share what each process would make anew: a server, a translator, a process that has
-# imported what a training imports.
-TOGETHER = {
-    "tests/export/test_client": "the server that is asked",
-    "tests/export/test_client_command": "the server that is asked",
-    "tests/export/test_compose": "the server that is asked",
-    "tests/export/test_contract": "the server that is asked",
-    "tests/export/test_deployment": "the server that is asked",
-    "tests/export/test_kubernetes": "the server that is asked",
-    "tests/export/test_op_counts": "the server that is asked",
-    "tests/export/test_quick": "the server that is asked",
-    "tests/export/test_translate_files": "the server that is asked",
-    "tests/export/serving/test_metrics": "the server that is asked",
-    "tests/export/serving/test_models": "the server that is asked",
-    "tests/export/serving/test_predict": "the server that is asked",
-    "tests/service/test_save": "the server that is asked",
-    "tests/service/": "the translator",
-    "tests/export/verification/test_verify": "the process that is forked",
-    "tests/training/step/test_cores": "the process that is forked",
-    "tests/training/step/test_strategy": "the process that is forked",
-    "tests/training/command_line/test_model_options": "the process that is forked",
-    "tests/training/trainer/test_resume": "the process that is forked",
-    "tests/training/test_train": "the process that is forked",
-}
-
-
-def pytest_collection_finish():
-    """Now it is known whether the tests have imported TensorFlow."""
-    if "tensorflow" in sys.modules:
-        from traces import share_one_stack
-
-        share_one_stack()
-
-
-def pytest_sessionfinish():
-    """Pytest looks for garbage five times now, and Python once more at its end: it finds nothing.
-
-    An error in a `__del__` at the very end is not seen.
-    """
-    gc.freeze()
-
-
-@pytest.hookimpl(optionalhook=True)  # without pytest-xdist nobody asks
-def pytest_xdist_make_scheduler(config, log):
-    """`--dist loadscope` by these groups: all tests of one run in one process, one by one."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class Together(LoadScopeScheduling):
-        def _split_scope(self, nodeid):
-            file = nodeid.partition(".py::")[0]
-            folder = file.rpartition("/")[0] + "/"
-            return TOGETHER.get(file) or TOGETHER.get(folder) or super()._split_scope(nodeid)
-
-    return Together(config, log) if config.getvalue("dist") == "loadscope" else None
 
 
 def pytest_fixture_setup(fixturedef):

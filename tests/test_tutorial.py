@@ -1,13 +1,12 @@
 """The notebooks of the tutorial run from top to bottom, and are kept with what they show."""
 
-import os
 import re
 import shutil
 from pathlib import Path
 
 import notebooks
 import pytest
-from paths import ROOT, SUPPORT
+from paths import ROOT
 
 PATHS = notebooks.paths()
 NAMES = [path.stem for path in PATHS]
@@ -79,7 +78,7 @@ def execute(tmp_path_factory):
         return found[name]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(SUPPORT / "kernels")]))
+        patch.setenv("PYTHONPATH", str(ROOT))
         yield run
 
 

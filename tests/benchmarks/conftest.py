@@ -1,16 +1,10 @@
 """Models of few signatures, which are sooner exported, loaded and warmed up than those of all; and
 trainings that begin sooner."""
 
-import subprocess
-import sys
-from types import SimpleNamespace
-
-import forks
 import pytest
 import tiny
 
 from benchmarks import work
-from benchmarks.learning import trainings
 from tfformer.service.n_best import beam_search
 from tfformer.service.translation import serving_default
 
@@ -33,17 +27,3 @@ def small_model(tmp_path_factory):
     base = tmp_path_factory.mktemp("models") / "small"
     tiny.save_version(tiny.make_translator(**tiny.SERVED), base, 1, ["serving_default"])
     return base
-
-
-@pytest.fixture
-def forked(monkeypatch):
-    """Trains and scores in processes that do not import TensorFlow anew."""
-
-    def begin(command, *, stdout, stderr, env):
-        python, option, module, *arguments = command
-        assert (python, option) == (sys.executable, "-m") and stdout is stderr
-        return forks.Process(module, arguments, env, stdout.name)
-
-    monkeypatch.setattr(
-        trainings, "subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": begin})
-    )

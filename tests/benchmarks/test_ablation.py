@@ -236,7 +236,7 @@ def stopped_when(there):
 
 
 @pytest.mark.slow
-def test_ablation_end_to_end(run, without_r_drop, forked, tmp_path, capfd):
+def test_ablation_end_to_end(run, without_r_drop, tmp_path, capfd):
     out = tmp_path / "new" / "ablation"
     arguments = [
         without_r_drop, "--out", str(out), "--init", str(run), "--teacher", str(run),
@@ -279,7 +279,7 @@ def test_ablation_end_to_end(run, without_r_drop, forked, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_ablation_anew(without_r_drop, forked, tmp_path, capfd):
+def test_ablation_anew(without_r_drop, tmp_path, capfd):
     arguments = [without_r_drop, "--out", str(tmp_path), "--anew", "--epochs", "1", "--seeds", "3"]
     assert ablation.main([*arguments, "--rows", "6 + 1 layers"]) == 0
     assert "| 6 + 1 layers | 1 |" in capfd.readouterr().out

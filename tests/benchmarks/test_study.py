@@ -108,7 +108,7 @@ def test_wrong_usage_takes_one_line(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_study_end_to_end(forked, tmp_path, capfd):
+def test_a_study_end_to_end(tmp_path, capfd):
     words = [str(written(tmp_path)), "--out", str(tmp_path / "out"), "--seeds", "3", "5"]
     words += ["--picture", str(tmp_path / "study.png")]
     assert study.main(words) == 0
@@ -131,7 +131,7 @@ def test_a_study_end_to_end(forked, tmp_path, capfd):
 
 
 @pytest.mark.slow
-def test_a_training_that_fails_is_said_and_the_table_has_the_others(forked, tmp_path, capfd):
+def test_a_training_that_fails_is_said_and_the_table_has_the_others(tmp_path, capfd):
     path = written(tmp_path, STUDY.replace('"a half" = [', '"a half" = ["--epochs", "0", '))
     assert study.main([str(path), "--out", str(tmp_path / "out"), "--seeds", "3"]) == 1
     output, said = capfd.readouterr()

@@ -11,7 +11,7 @@ import random
 import shutil
 import tempfile
 
-import forks
+import processes
 import pytest
 from shared import once
 from workers import RECIPE, start
@@ -82,7 +82,7 @@ def whole(tmp_path_factory):
 def ended(module, arguments):
     """(exit code, what it said) of a command."""
     with tempfile.NamedTemporaryFile("r", errors="replace") as output:
-        process = forks.Process(module, arguments, {}, output.name)
+        process = processes.begin(module, arguments, output=output)
         try:
             return process.wait(SECONDS), output.read()
         finally:

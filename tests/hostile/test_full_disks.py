@@ -13,8 +13,8 @@ import shutil
 import threading
 from pathlib import Path
 
-import forks
 import numpy as np
+import processes
 import pytest
 import tiny
 from paths import ROOT
@@ -64,10 +64,9 @@ def ended(module, words, largest_file=None, before=""):
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     with open(reading, "rb") as said, open(writing, "wb"):
-        process = forks.Process(
-            module, words, {"no_proxy": "127.0.0.1"}, f"/proc/{os.getpid()}/fd/{writing}",
-            largest_file, before,
-        )  # fmt: skip
+        process = processes.begin(
+            module, words, {"no_proxy": "127.0.0.1"}, writing, largest_file, before
+        )
         try:
             code = process.wait(SECONDS)
         finally:

@@ -12,8 +12,8 @@ import shutil
 import signal
 import tempfile
 
-import forks
 import numpy as np
+import processes
 import pytest
 import tensorflow as tf
 import tiny
@@ -40,9 +40,8 @@ def ended(module, arguments, folder, record, stop=None, before=""):
     stop = stop and (stop[0], int(stop[1]))
     watch = f"from file_operations import watch; note = watch({str(folder)!r}, {str(record)!r}, "
     with tempfile.NamedTemporaryFile("r", errors="replace") as output:
-        process = forks.Process(
-            module, arguments, {}, output.name, before=f"{watch}{stop})\n{before}"
-        )
+        before = f"{watch}{stop})\n{before}"
+        process = processes.begin(module, arguments, output=output, before=before)
         try:
             return process.wait(SECONDS), output.read()
         finally:

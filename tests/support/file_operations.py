@@ -1,6 +1,6 @@
 """The moments at which a process changes files, and a signal to itself at one of them.
 
-`watch` is called in a child, before its command: see `forks.Process`.
+`watch` is called in a child, before its command: see `processes.begin`.
 """
 
 import os

@@ -3,15 +3,13 @@
 import json
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-import forks
 import numpy as np
+import processes
 import pytest
-from paths import ROOT, SUPPORT
+from paths import SUPPORT
 
 from tfformer.files import unpack
 from tfformer.run import load_model, model_weights
@@ -41,11 +39,10 @@ class Workers:
         options: of the command.
         count: 1 is a training without workers.
         die: where one of them dies (see killing_recipe.py), by its number.
-        anew: begin each as a user does, by `python -m`, which imports TensorFlow anew.
         environment: of all of them, with Muon if it does not name another OPTIMIZER.
     """
 
-    def __init__(self, run, *options, count=1, die=(), anew=False, **environment):
+    def __init__(self, run, *options, count=1, die=(), **environment):
         cluster = {"worker": [f"127.0.0.1:{port}" for port in free_ports(count)]}
         arguments = [RECIPE, "--run", str(run), *options]
         # A run that goes on knows it.
@@ -60,20 +57,9 @@ class Workers:
                 own["DIE"] = dict(die)[index]
             # A file: nobody reads while they run, and a pipe fills up.
             self.errors.append(tempfile.NamedTemporaryFile("a+"))
-            begin = self._begin_anew if anew else self._fork
-            self.processes.append(begin(arguments, {**environment, **own}))
-
-    def _begin_anew(self, arguments, environment):
-        return subprocess.Popen(
-            [sys.executable, "-m", "training.train", *arguments],
-            cwd=ROOT,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
-            stdout=subprocess.DEVNULL,
-            stderr=self.errors[-1],
-        )
-
-    def _fork(self, arguments, environment):
-        return forks.Process("training.train", arguments, environment, self.errors[-1].name)
+            variables = {**environment, **own}
+            process = processes.begin("training.train", arguments, variables, self.errors[-1])
+            self.processes.append(process)
 
     def __enter__(self):
         return self
@@ -115,7 +101,7 @@ def train(run, *options, count=1, **environment):
 def alone(run, *options, **environment):
     """Runs the command in one process, with the environment that `Workers` have."""
     environment = {"OPTIMIZER": "muon", "TF_CONFIG": os.environ.get("TF_CONFIG"), **environment}
-    return forks.train([RECIPE, "--run", str(run), *options], environment)
+    return processes.train([RECIPE, "--run", str(run), *options], environment)
 
 
 def last_state(run):
@@ -169,7 +155,7 @@ def assert_close_weights(run, expected, epoch):
 def start(run, *options, die=None, cores=2, **kwargs):
     """Runs the command in a process of its own, each batch in so many parts side by side."""
     arguments = [RECIPE, "--run", str(run), f"--cores={cores}", *options]
-    return forks.train(arguments, {"DIE": die} if die else {}, **kwargs)
+    return processes.train(arguments, {"DIE": die} if die else {}, **kwargs)
 
 
 def fails(arguments, capsys, code):

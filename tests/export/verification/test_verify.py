@@ -12,7 +12,6 @@ from paths import ROOT
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import forks
 import keras
 import numpy as np
 import pytest
@@ -335,8 +334,7 @@ def test_wrong_usage_takes_one_line(what, tmp_path, capsys):
 
 
 def test_command_line_shows_no_traceback(tmp_path):
-    arguments = ["export.verify", str(tmp_path / "missing")]
-    program = f"import runpy, sys; sys.argv = {arguments}; "
-    done = forks.run(f"{program}runpy.run_module('export.verify', run_name='__main__')")
+    command = [sys.executable, "-m", "export.verify", str(tmp_path / "missing")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr and "directory must exist" in done.stderr

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 
-import forks
 import pytest
 from paths import ROOT, SUPPORT
 from workers import RECIPE
@@ -101,7 +100,7 @@ assert threads.get_intra_op_parallelism_threads() == 1
 tf.constant(1) + 1
 assert not share_threads(2)
 """
-    done = forks.run(program)
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -1,8 +1,8 @@
 """A batch in parts, by two devices or one after the other, is the whole batch, to 1e-5."""
 
-import forks
 import keras
 import numpy as np
+import processes
 import pytest
 import tensorflow as tf
 import two_devices
@@ -21,9 +21,8 @@ def folder(tmp_path_factory):
     """What support/two_devices.py writes, in a process of its own: devices are split only once."""
     folder = tmp_path_factory.mktemp("two_devices")
     said = folder / "said"
-    said.touch()
-    process = forks.Process("two_devices", [folder], {}, said)
-    assert process.wait() == 0, said.read_text()
+    with said.open("w") as output:
+        assert processes.begin("two_devices", [folder], output=output).wait() == 0, said.read_text()
     return folder
 
 

@@ -5,7 +5,7 @@ import random
 import re
 import signal
 
-import forks
+import processes
 import pytest
 from workers import (
     KILLS,
@@ -76,7 +76,7 @@ def test_a_worker_that_does_not_know_itself_is_one_line(monkeypatch, config):
 )
 def test_what_is_not_there_is_one_line(tmp_path, options, named):
     run = tmp_path / "run"
-    done = forks.train(
+    done = processes.train(
         ["dates", "--run", str(run), *options], {"TF_CONFIG": None, "TPU_NAME": None}
     )
     assert done.returncode in (1, 2)
@@ -133,7 +133,7 @@ def test_parts_train_to_the_weights_of_the_whole_by_adam_too(tmp_path):
 
 @pytest.mark.slow
 def test_two_workers_train_to_the_weights_of_one_process(one_process, tmp_path):
-    with Workers(tmp_path / "run", *EXACT, count=2, anew=True, DROPOUT="0") as workers:
+    with Workers(tmp_path / "run", *EXACT, count=2, DROPOUT="0") as workers:
         assert workers.wait() == [0, 0], workers.said(0) + workers.said(1)
         assert "epoch 1/1: loss" in workers.said(0)
         assert "epoch" not in workers.said(1), "only the chief speaks"

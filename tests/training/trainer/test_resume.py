@@ -56,7 +56,7 @@ def test_a_kill_a_signal_and_a_full_disk_lose_nothing_and_resume_goes_on(finishe
     before = last_state(run)[0]
     size = (run / "checkpoints" / "last.npz").stat().st_size
 
-    full = start(run, "--resume", largest_file=size // 2)
+    full = start(run, "--resume", limit=size // 2)
     assert full.returncode == 1
     assert full.stderr.strip().splitlines()[-1].startswith("python -m training.train: error: ")
     assert "Traceback" not in full.stderr

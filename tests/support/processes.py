@@ -1,0 +1,43 @@
+"""Starts commands in processes of their own."""
+
+import os
+import resource
+import subprocess
+import sys
+
+from paths import ROOT, SUPPORT
+
+
+def begin(module, arguments, environment=(), output=subprocess.DEVNULL, limit=None, before=""):
+    """`python -m MODULE ARGUMENTS` in a process of its own; returns the `subprocess.Popen`.
+
+    Args:
+        module: a module with a function `main`.
+        arguments: of the command.
+        environment: variables that differ from those of this process; None removes one.
+        output: a file for both streams.
+        limit: the largest size of a file in bytes; a write beyond it fails. Default: none.
+        before: a Python program that runs in the process before the command.
+    """
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)])}
+    variables |= {"TF_CPP_MIN_LOG_LEVEL": "3"} | dict(environment)
+    # A shell that starts the tests in the background makes its children ignore Ctrl-C.
+    listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    program = f"{listen}\n{before}\nimport sys, {module}\nsys.exit({module}.main(sys.argv[1:]))"
+    return subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        cwd=ROOT,
+        env={name: value for name, value in variables.items() if value is not None},
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        preexec_fn=limit and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))),
+    )
+
+
+def train(arguments, environment=(), limit=None):
+    """Runs `training.train` to its end; its output is the `stderr` of what is returned."""
+    process = begin("training.train", arguments, environment, subprocess.PIPE, limit)
+    written, _ = process.communicate()
+    text = written.decode(errors="replace")
+    return subprocess.CompletedProcess(arguments, process.returncode, stderr=text)
