@@ -24,7 +24,7 @@ import export.terminal.command
 import training.terminal.command
 from export.serving import http
 from training.command_line.options import corpus_files
-from training.data.reader import CorpusError, require_readable
+from training.data.reader import require_readable
 from training.evaluation.reranking import reversed_words
 
 TEMPLATES = ROOT / "export" / "templates"
@@ -319,75 +319,3 @@ def test_no_reason_is_of_something_that_is_gone():
     for page, words in blocks.FIGURES:
         texts = [block.text.strip() for block in blocks.page_blocks(page)]
         assert any(text.startswith(words) for text in texts), words
-
-
-def test_a_line_of_shell_is_split_into_its_commands():
-    text = (
-        'A=\'{"x":\n 1}\' python -m a.b "c d" \\\n  --e < f > g  # as it\'s said\necho 1 | x && y;'
-    )
-    one, *others = blocks.commands_of(text)
-    assert one.words == ("python", "-m", "a.b", "c d", "--e") and (one.reads, one.writes) == tuple(
-        "fg"
-    )
-    assert one.environment == {"A": '{"x":\n 1}'} and one.module == "a.b"
-    assert [(c.words, c.fed) for c in others] == [
-        (("echo", "1"), ()), (("x",), ("echo", "1")), (("y",), ()),
-    ]  # fmt: skip
-    [inline] = blocks.inline_commands("`make\nit` and `this` \n```\nmake no\n```\n", {"make"})
-    assert inline.words == ("make", "it")
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "python -m training.inspect train.en --no-such-option",
-        "python -m training.no_such_command",
-        "python -m export.saved_model runs/mine",
-        "python -m training.translate NOBODY",
-    ],
-)
-def test_a_command_that_is_wrong_is_found(line, parsed):
-    [command] = blocks.commands_of(line)
-    with pytest.raises((SystemExit, ImportError, KeyError)):
-        parsed(command)
-
-
-def test_a_training_that_is_wrong_is_found(world, monkeypatch, capsys):
-    monkeypatch.chdir(world)
-    for arguments in ("no_such_recipe", "--source train.en --target no.de", "dates --epochs x"):
-        [command] = blocks.commands_of(f"python -m training.train {arguments}")
-        with pytest.raises((AssertionError, SystemExit, CorpusError)):
-            assert_resolved(command, world, capsys)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "no-such-command",
-        "make no-such-target",
-        "pip install '.[no-such-extra]'",
-        "curl -d '{\"instances\": []}' localhost:8501/v1/models/mine",
-        'curl -d \'{"inputs": {"texts": []}}\' localhost:8501/v1/models/mine:predict',
-        "docker compose -f exported/mine/no-such-file.yml up",
-        "python no/such/file.py",
-    ],
-)
-def test_what_is_wrong_elsewhere_is_found(line):
-    [command] = blocks.commands_of(line)
-    with pytest.raises((AssertionError, OSError)):
-        check_other(command)
-
-
-@pytest.mark.parametrize(
-    ("language", "text"),
-    [
-        ("rust", "fn main() {}"),
-        ("json", '{"instances": [}'),
-        ("json", '{"signature_name": "translates", "inputs": {}}'),
-        ("toml", "a = "),
-        ("js", 'fetch("http://localhost:8501/v2/mine", {body: \'{"instances": ["A"]}\'})'),
-    ],
-)
-def test_a_block_of_another_language_that_is_wrong_is_found(language, text):
-    with pytest.raises((AssertionError, ValueError)):
-        check_language(blocks.Block("a page", 1, language, text))

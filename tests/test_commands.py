@@ -1,6 +1,8 @@
-"""What all commands share: they are listed, and TensorFlow is imported without its remarks."""
+"""What all commands share: they are listed, and TensorFlow is imported without its remarks.
 
-import gc
+The module of training stands for that of export too: test_numbers.py says that they are the same.
+"""
+
 import importlib
 import os
 import subprocess
@@ -25,39 +27,9 @@ def test_each_command_is_listed_with_what_it_does(package, capsys):
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["training.evaluate", "{run}", "--source", "x"],
-        ["training.translate", "{run}"],
-        ["training.compare", "{run}", "{run}", "--source", "x"],
-        ["training.average", "{run}", "{run}", "--out", "x"],
-        ["training.picture", "{run}", "text", "--out", "x"],
-        ["training.shortlist", "{run}", "--source", "x", "--out", "x"],
-        ["export.saved_model", "{run}", "x"],
-        ["export.ctranslate2", "{run}", "x"],
-    ],
-)
-def test_a_mistyped_run_is_said_before_keras_is_imported(words, tmp_path):
-    """Its import takes seconds; hidden, it would fail."""
-    program = f"""
-import runpy, sys
-sys.modules.update(dict.fromkeys(["keras", "tensorflow"]))
-sys.argv[0] = {words[0]!r}
-runpy.run_module({words[0]!r}, run_name="__main__")
-"""
-    for run, fault in ((tmp_path / "typo", "is no directory"), (tmp_path, "has no config.json")):
-        line = [word.format(run=run) for word in words[1:]]
-        done = subprocess.run(
-            [sys.executable, "-c", program, *line], cwd=ROOT, capture_output=True, text=True
-        )
-        assert done.returncode == 1
-        assert fault in done.stderr and done.stderr.count("\n") == 1
+def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(capfd):
+    from training.terminal import command
 
-
-@pytest.mark.parametrize("package", ["training", "export"])
-def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(package, capfd):
-    command = importlib.import_module(f"{package}.terminal.command")
     [finder] = [f for f in sys.meta_path if type(f).__name__ == "_Quietly"]
     assert type(finder).__module__.endswith(".command")
     said = [
@@ -90,11 +62,10 @@ def test_what_an_import_writes_before_it_fails_is_not_lost(capfd):
     assert capfd.readouterr().err == "why\n"
 
 
-@pytest.mark.parametrize("package", ["training", "export"])
-def test_an_abort_says_why_and_a_closed_standard_error_stops_nothing(package):
-    program = f"""
+def test_an_abort_says_why_and_a_closed_standard_error_stops_nothing():
+    program = """
 import os, sys
-from {package}.terminal.command import _Quietly
+from training.terminal.command import _Quietly
 def aborting():
     os.write(2, b"the processor has no AVX\\n")
     os.abort()
@@ -103,21 +74,20 @@ _Quietly().held(aborting)
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True)
     assert done.returncode < 0 and b"the processor has no AVX" in done.stderr
     held = "_Quietly().held(lambda: print('run'))"
-    program = f"from {package}.terminal.command import _Quietly; {held}"
+    program = f"from training.terminal.command import _Quietly; {held}"
     command = ["sh", "-c", 'exec "$@" 2>&-', "sh", sys.executable, "-c", program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True)
     assert (done.returncode, done.stdout) == (0, b"run\n")
 
 
-@pytest.mark.parametrize("package", ["training", "export"])
 @pytest.mark.parametrize(
     ("name", "code", "line"),
     [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "stopped by SIGTERM")],
 )
-def test_an_interrupt_ends_a_command_also_where_nothing_can_be_raised(package, name, code, line):
+def test_an_interrupt_ends_a_command_also_where_nothing_can_be_raised(name, code, line):
     program = f"""
 import gc, os, signal, sys, time
-from {package}.terminal.command import Parser
+from training.terminal.command import Parser
 def callback(phase, info):
     if phase == "start":
         os.kill(os.getpid(), signal.{name})
@@ -135,35 +105,17 @@ sys.exit(Parser("a.command", "").run(work))
     assert done.stderr == f"python -m a.command: error: {line}\n"
 
 
-@pytest.mark.parametrize("package", ["training", "export"])
-def test_while_a_command_runs_garbage_is_looked_for_less_often(package):
-    command = importlib.import_module(f"{package}.terminal.command")
-    before = gc.get_threshold()
-    try:
-        gc.set_threshold(701, 11, 13)
-
-        def work(options):
-            assert gc.get_threshold() == command.THRESHOLDS and gc.isenabled()
-            raise KeyboardInterrupt
-
-        assert command.Parser("a.command", "").run(work, []) == 130
-        assert gc.get_threshold() == (701, 11, 13)
-    finally:
-        gc.set_threshold(*before)
-
-
 CLOSED = "error: standard output must be open"
 FULL = "standard output: [Errno 28] No space left on device"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-@pytest.mark.parametrize("package", ["training", "export"])
-def test_a_result_that_cannot_be_printed_is_an_error_and_a_remark_on_one_is_none(package):
+def test_a_result_that_cannot_be_printed_is_an_error_and_a_remark_on_one_is_none():
     """In one process each; a buffer is written by the command, not when Python ends."""
-    program = f"""
+    program = """
 import sys
-from {package}.terminal.command import Parser
-parser = Parser("a.command", "", prints={{}})
+from training.terminal.command import Parser
+parser = Parser("a.command", "", prints={})
 def work(options):
     with parser.remarks():
         print("there is a file")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from disk import no_file_over
 
-from tfformer import run
 from tfformer.files import (
     RunError,
     is_file_name,
@@ -101,15 +100,6 @@ def test_a_link_to_a_file_is_read(tmp_path):
     (tmp_path / "file").write_bytes(b"content")
     (tmp_path / "link").symlink_to("file")
     assert read_bytes(tmp_path / "link") == b"content"
-
-
-def test_a_run_of_pipes_and_devices_is_refused(tmp_path):
-    os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(RunError, match="config.json must be a regular file, got a pipe"):
-        run.read_config(tmp_path)
-    os.mkfifo(tmp_path / "weights.npz")
-    with pytest.raises(RunError, match="weights.npz must be a regular file, got a pipe"):
-        run.read_checked(tmp_path, {"sha256": {}}, "weights.npz")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from paths import ROOT
 from serving import SECONDS, Asked, predict_spec
 from tensorflow_serving.config import model_server_config_pb2
 
-from export.artifacts import deployment
 from export.artifacts.deployment import write_deployment
 from export.local_server import LocalServer, curl_line
 from export.serving import metrics
@@ -291,30 +290,13 @@ def test_the_limit_of_rows_is_the_one_that_is_served(batched):
     assert status == 400 and "maximum input batch size 32" in found["error"]
 
 
-def config_of(**changes):
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_flops_are_those_of_the_products_in_the_graph(activation):
+    """Of the graph of the layers, less the products of attention, which grow with the length."""
     sizes = {"num_encoder_layers": 2, "num_decoder_layers": 3, "d_model": 20, "num_heads": 5}
     sizes |= {"d_ff": 28, "source_vocabulary_size": 300, "target_vocabulary_size": 310}
-    return TransformerConfig(**{**sizes, "dropout": 0.0, **changes})
-
-
-def test_flops_by_hand():
-    config = config_of()
-    # An encoder layer: four products [20] x [20, 20], and [20] x [20, 28] and back, each
-    # multiplication with its addition 2. A decoder layer adds keys and values of the memory.
-    encoder_layer = 2 * (4 * 400 + 2 * 560)
-    source = 2 * encoder_layer + 3 * 2 * 2 * 400
-    # Of a target token: four products of self-attention, queries and outputs of the other, ...
-    target = 3 * 2 * (6 * 400 + 2 * 560) + 2 * 20 * 310
-    assert Transformer(config).flops() == {"source_token": source, "target_token": target}
-    gated = Transformer(config_of(activation="swiglu")).flops()
-    assert gated["source_token"] - source == 2 * 2 * 560
-    assert gated["target_token"] - target == 3 * 2 * 560
-
-
-def test_flops_are_those_of_the_products_in_the_graph():
-    """Of the graph of the layers, less the products of attention, which grow with the length."""
-    config, length = config_of(tie_embeddings="none"), 11
-    model = Transformer(config)
+    config = TransformerConfig(**sizes, tie_embeddings="none", activation=activation)
+    model, length = Transformer(config), 11
     specs = {name: tf.TensorSpec([1, length], tf.int32) for name in ("source_ids", "target_ids")}
     function = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
     total = 0
@@ -333,15 +315,6 @@ def test_flops_are_those_of_the_products_in_the_graph():
     total -= attentions * 4 * length * length * config.d_model
     counted = model.flops()
     assert total == length * (counted["source_token"] + counted["target_token"])
-
-
-@pytest.mark.slow
-def test_latency_is_measured_with_the_batches_that_are_named(short):
-    found = deployment.measure_latency(short, tiny.sentences(5), 256)
-    assert list(found["milliseconds"]) == ["1", "8", "32"]
-    found = deployment.measure_latency(short, tiny.sentences(5), 3)
-    assert list(found["milliseconds"]) == ["1", "3"]
-    assert all(value > 0 for value in found["milliseconds"].values())
 
 
 # A model that computes in bfloat16.

@@ -91,11 +91,6 @@ def manifest_annotations(written):
     return deployment["spec"]["template"]["metadata"]["annotations"]
 
 
-def test_its_claim_is_made(manifest, pod):
-    claim = manifest["PersistentVolumeClaim"]
-    assert pod["volumes"][0]["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
-
-
 def test_versions_are_copied_through_the_second_container(written, manifest, pod):
     server, files = pod["containers"]
     [mount], [of_server] = files["volumeMounts"], server["volumeMounts"]

@@ -187,7 +187,6 @@ def test_exact_match_counts_what_is_equal_to_the_letter():
         (["{run}", "--source", "missing.tsv"], 1),
         (["{tmp}", "--source", "{test_set}"], 1),
         (["{run}", "--source", "{test_set}", "--beam-width", "0"], 2),
-        (["{run}", "--source", "{test_set}", "--output", "{tmp}/no/such/folder"], 1),
     ],
 )
 def test_bad_arguments_are_one_line(arguments, code, run, test_set, tmp_path, capsys):

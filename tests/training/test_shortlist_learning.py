@@ -150,17 +150,6 @@ def test_a_piece_has_its_likeliest_translations_in_order(tokenizer):
     assert full > 3
 
 
-def test_words_find_their_translations_and_names_are_copied(tokenizer):
-    tokens = tokenise(pairs(3, 200), tokenizer)
-    shortlist = learn(tokens, tokenizer, candidates=9, frequent=1)
-    for source, target in WORDS.items():
-        [own], [wanted] = tokenise([Pair(source, target)], tokenizer)
-        assert np.isin(wanted, shortlist.candidates[own]).all(), source
-    copied = np.arange(4, tokenizer.source_vocabulary_size)
-    plain = ~np.isin(copied, learning._same_pieces(tokenizer)[1])  # no bytes
-    assert (shortlist.candidates[copied] == copied[:, None]).any(axis=1)[plain].all()
-
-
 def test_every_sentence_may_have_bytes_and_what_is_frequent(tokenizer):
     import sentencepiece
 

@@ -130,15 +130,6 @@ def test_an_error_goes_to_all_of_a_batch_and_to_no_other(session, make):
     assert answers([callers.ask([3])]) == [[9]]
 
 
-def test_an_error_that_nobody_foresaw_is_internal_and_the_next_batch_runs(session, make):
-    callers = Callers(session, make())
-    session.error = ZeroDivisionError("by zero")
-    with pytest.raises(ServingError, match="INTERNAL: ZeroDivisionError: by zero"):
-        callers.ask([1]).result(60)
-    session.error = None
-    assert answers([callers.ask([3])]) == [[9]]
-
-
 def test_too_large_a_request_is_refused(make):
     with pytest.raises(ServingError, match="INVALID_ARGUMENT: Task size 4 .* batch size 3"):
         make(max_batch_size=3).run({"x:0": np.zeros(4)}, FETCHES)
@@ -237,20 +228,6 @@ def test_inputs_of_different_shape_or_type_cannot_share_a_batch(session, make):
         for future in futures:
             with pytest.raises(ServingError, match=match):
                 future.result(60)
-
-
-@pytest.mark.parametrize(
-    ("outputs", "match"),
-    [
-        (np.array(1.0), "FAILED_PRECONDITION: Batched output tensor has 0 dimensions"),
-        (np.zeros(3), "FAILED_PRECONDITION: Batched output tensor's 0th dimension does not equal"),
-    ],
-)
-def test_outputs_without_the_rows_are_an_error(outputs, match):
-    batcher = Batcher(lambda *_: [outputs], BatchingParameters())
-    with pytest.raises(ServingError, match=match):
-        batcher.run({"x:0": np.zeros(2)}, FETCHES)
-    batcher.close()
 
 
 # The file.

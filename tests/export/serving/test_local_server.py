@@ -106,34 +106,6 @@ def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
     assert wait_until(lambda: not [child for child in children if Path("/proc", child).exists()])
 
 
-def test_sigterm_interrupts_the_loading_and_later_only_ends():
-    before = signal.getsignal(signal.SIGTERM)
-    with local_server.Signals() as signals:
-        signal.raise_signal(signal.SIGTERM)
-        raise AssertionError("it goes on")
-    assert signals.ended.is_set()
-    with local_server.Signals() as signals:
-        signals.loading = False
-        signal.raise_signal(signal.SIGTERM)
-        assert signals.ended.is_set()
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_a_signal_that_another_thread_is_given_ends_it_too():
-    script = """
-import signal, threading, time
-from export.local_server import Signals
-def another():
-    time.sleep(0.5)  # the main thread is asleep
-    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-with Signals() as signals:
-    signals.loading = False
-    threading.Thread(target=another).start()
-    signals.wait()
-"""
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=SECONDS, check=True)
-
-
 def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(
     short, tmp_path, capfd
 ):

@@ -3,7 +3,6 @@
 import gzip
 import math
 import os
-import random
 import subprocess
 import sys
 import tracemalloc
@@ -11,7 +10,6 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from paths import ROOT
 
 from training.data import reader
 from training.data.reader import (
@@ -116,20 +114,6 @@ def test_chunk_boundaries_change_nothing(write, pack):
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_short_files(write, content, lines, pack):
     assert list(read_lines(write("short", pack(content)))) == lines
-
-
-def test_lines_that_are_joined_are_read_back(write):
-    numbers = random.Random(19)
-    for _ in range(50):
-        lines = [
-            numbers.randbytes(numbers.randrange(20)).replace(b"\n", b"").rstrip(b"\r")
-            for _ in range(numbers.randrange(1, 30))
-        ]
-        expected = [line.decode("utf-8", errors="replace") for line in lines]
-        for end in (b"\n", b"\r\n"):
-            path = write("random", b"".join(line + end for line in lines))
-            size = numbers.randrange(1, 40)
-            assert list(read_lines(path, chunk_size=size)) == expected
 
 
 def test_a_very_long_line_is_a_line(write):
@@ -396,16 +380,3 @@ def test_nothing_left_is_an_error_that_says_why(write):
     assert str(caught.value) == (
         f"no pair to use in {source}, {target}: 0 pairs kept; dropped 2 blank"
     )
-
-
-def test_empty_files_hold_no_pairs(write):
-    empty = write("empty", "")
-    assert list(read_pairs(empty)) == list(read_pairs(empty, empty)) == []
-
-
-def test_reading_needs_no_tensorflow():
-    code = (
-        "import sys; sys.modules['tensorflow'] = sys.modules['keras'] = None; "
-        "import training.data.reader, training.multi30k"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

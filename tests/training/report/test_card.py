@@ -177,17 +177,6 @@ def test_energy_is_what_was_counted_or_said_to_be_unknown(trained, rows, tmp_pat
     assert f"before step {STOPPED} were not recorded" in found["minutes, validation included"][0]
 
 
-def test_settings_that_are_not_the_default_come_first(trained):
-    first, all_settings = (trained / card.CARD).read_text().split("<details>")
-    # Settled by the machine; its batches are too small to be computed in parts.
-    settings = RECIPE.settings() | {"cores": 1}
-    for name, field in type(RECIPE).__dataclass_fields__.items():
-        if name in settings:
-            default = {} if name == "model_changes" else field.default
-            assert (f"\n| {name} | `" in first) == (settings[name] != default), name
-            assert f"\n| {name} | `{json.dumps(settings[name])}` |" in all_settings
-
-
 def test_the_card_is_a_function_of_the_run_and_replaced_whole(trained, tmp_path, monkeypatch):
     copy = shutil.copytree(trained, tmp_path / "elsewhere" / trained.name)
     path = copy / card.CARD

@@ -1,11 +1,9 @@
 """A language model's road: trained, killed, resumed, scored, exported, verified and asked."""
 
 import csv
-import io
 import math
 import random
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -121,12 +119,6 @@ def test_evaluating_scores_each_text_alone(folder, capsys):
         count, size = count + len(ids), size + len(text.encode())
     assert f"{math.exp(total / count):.3f}" in shown
     assert f"{total / math.log(2) / size:.3f}" in shown
-
-
-def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"alpha\n\nbeta gamma\n")))
-    assert translate.main([str(folder / "run")]) == 0
-    assert capsys.readouterr().out.count("\n") == 3
 
 
 def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):

@@ -19,7 +19,7 @@ from tfformer import (
 )
 from tfformer import run as runs
 from tfformer.config import BOS, EOS
-from training import evaluate, train, translate
+from training import evaluate, train
 from training.data.joined import JoinedBatches
 from training.data.masking import Masking
 from training.tasks import TASKS
@@ -209,16 +209,6 @@ def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, g
     family = ["--family", "masked-language-model", "--run", str(tmp_path / "run")]
     assert train.main([*family, *given]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_what_a_run_cannot_do_is_said_in_a_line(folder, capsys):
-    run, text = str(folder / "run"), str(folder / "val.txt")
-    for main, arguments, said in (
-        (evaluate.main, [run, "--source", text, "--target", text], "'encoder-decoder' or"),
-        (translate.main, [run, "--beam-width", "3"], "beam_width is no option of the family"),
-    ):
-        assert main(arguments) == 1
-        assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow

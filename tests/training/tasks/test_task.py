@@ -90,10 +90,6 @@ def test_a_recipe_of_an_unknown_task_is_refused():
         dataclasses.replace(RECIPE, task="sleeping")
 
 
-def test_translation_is_not_named_in_the_settings():
-    assert "task" not in RECIPE.settings()
-
-
 def test_of_equal_scores_the_first_is_the_best():
     task = TASKS["translation"]
     assert task.best([1.0, 3.0, 2.0, 3.0]) == 1

@@ -178,12 +178,6 @@ def test_what_is_missing_of_a_run_is_named_and_nothing_begins_anew(begun, capsys
     assert (begun / "log.csv").read_bytes() == log and not (begun / name).exists()
 
 
-def test_a_damaged_checkpoint_is_named(begun, capsys):
-    last = begun / "checkpoints" / "last.npz"
-    last.write_bytes(last.read_bytes()[:-100])
-    assert "last.npz is damaged" in fails([RECIPE, "--run", str(begun), "--resume"], capsys, 1)
-
-
 def test_damaged_settings_are_no_wrong_usage(begun, capsys):
     (begun / "prepared" / "recipe.json").write_bytes(b"{")
     assert "recipe.json" in fails([RECIPE, "--run", str(begun), "--resume"], capsys, 1)
@@ -210,8 +204,3 @@ def test_what_a_run_was_prepared_with_cannot_change(finished, capsys):
     assert "--seed was 0" in fails([*resume, "--seed", "1"], capsys, 2)
 
     assert "--optimizer was 'adam'" in fails([*resume, "--optimizer", "muon"], capsys, 2)
-
-
-def test_a_run_keeps_its_language(begun, capsys):
-    changed = [RECIPE, "--run", str(begun), "--resume", "--language", "fr"]
-    assert "--language was" in fails(changed, capsys, 2)
