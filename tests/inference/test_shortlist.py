@@ -203,37 +203,6 @@ def test_what_is_forced_or_sampled_knows_all_pieces(translator, whole):
             np.testing.assert_array_equal(found[key], value)
 
 
-def test_blank_texts_are_empty_and_leave_the_others_as_they_are(translator):
-    found = call(translator, "serving_default", ["", TEXTS[0], " \t"])
-    alone = call(translator, "serving_default", TEXTS[:1])
-    assert found["translation"].tolist() == [b"", alone["translation"][0], b""]
-    np.testing.assert_allclose(found["score"], [0, alone["score"][0], 0], rtol=1e-4)
-    assert call(translator, "serving_default", [""])["score"].tolist() == [0]
-    assert call(translator, "beam_search", [])["token_ids"].shape[:2] == (0, WIDTH)
-
-
-def test_fewer_candidates_than_beams_are_no_error(model, tokenizer):
-    candidates = np.full((tokenizer.source_vocabulary_size, 1), 5)
-    shortlist = Shortlist(candidates, np.arange(4), tokenizer.sha256)
-    translator = Translator(model, tokenizer, **LIMITS, shortlist=shortlist)
-    found = call(translator, "beam_search", TEXTS[:2], beam_width=64, max_length=3)
-    # unk, 5 and eos: three of one token or less, nine of two and four of three, eos at the end.
-    assert (found["lengths"] > 0).sum(axis=1).tolist() == [1 + 2 + 4] * 2
-    assert set(found["token_ids"].ravel().tolist()) == {0, 1, 3, 5}
-    assert np.isfinite(found["scores"]).all()
-    for name in ("no_repeat_ngram", "repetition_penalty"):
-        found = call(translator, "beam_search", TEXTS, **{name: 1 if name < "r" else 3.0})
-        assert np.isfinite(found["scores"]).all()
-
-
-def test_in_bfloat16_the_candidates_are_the_same(model, tokenizer, shortlist, allowed):
-    half = Translator(model, tokenizer, **LIMITS, dtype="bfloat16", shortlist=shortlist)
-    found = call(half, "beam_search", TEXTS)
-    for b, own in enumerate(allowed):
-        assert set(found["token_ids"][b].ravel().tolist()) <= set(own)
-    assert (found["lengths"] > 0).all()
-
-
 @pytest.mark.parametrize("size", [1, 3, 31, 32, 33, 64, 331, 2049])
 @pytest.mark.parametrize("count", [1, 5, 67])
 def test_the_likeliest_of_an_unknown_number_are_those(size, count, rng):
@@ -265,12 +234,6 @@ def test_saved_everything_is_stored_once(translator, model, shortlist, tmp_path)
 
 def shortlist_arrays(shortlist):
     return shortlist.candidates, shortlist.always
-
-
-def test_the_parts_of_a_batch_do_not_wait_for_each_other(translator):
-    graph = translator.functions["serving_default"].get_concrete_function().graph
-    (loop,) = [op for op in graph.get_operations() if "While" in op.type]
-    assert loop.type == "StatelessWhile"
 
 
 # ---------------------------------------------------------------- the file

@@ -220,6 +220,11 @@ def test_of_a_long_prompt_the_end_is_read(generator, tokenizer):
     assert ask(generator, "generate", [long])["truncated"].tolist() == [True]
 
 
+def test_no_rows_are_no_answers(generator):
+    for name in generator.functions:
+        assert all(len(value) == 0 for value in ask(generator, name, []).values())
+
+
 @pytest.mark.parametrize(
     ("name", "texts", "options", "message"),
     [
@@ -237,11 +242,6 @@ def test_of_a_long_prompt_the_end_is_read(generator, tokenizer):
 def test_what_no_request_may_ask_is_named(generator, name, texts, options, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         ask(generator, name, texts, **options)
-
-
-def test_no_rows_are_no_answers(generator):
-    for name in generator.functions:
-        assert all(len(value) == 0 for value in ask(generator, name, []).values())
 
 
 @pytest.mark.slow

@@ -102,12 +102,6 @@ def test_a_text_that_shows_nothing_is_eos_alone(unigram, text):
     assert rows(unigram.encode_source(tf.constant([text]))) == [[3]]
 
 
-def test_no_texts_are_no_rows(unigram):
-    ids = unigram.encode_source(tf.constant([], tf.string))
-    assert ids.shape == (0, None)
-    assert unigram.decode(ids).shape == (0,)
-
-
 # ---------------------------------------------------------------- there and back
 
 
@@ -166,14 +160,6 @@ def test_clean_text_is_valid_and_without_control_characters(raw, cleaned):
     assert found.decode().replace("\ufffd\ufffd", "\ufffd").replace("\ufffd\ufffd", "\ufffd") == (
         cleaned.replace("\ufffd\ufffd", "\ufffd")
     )
-
-
-def test_clean_is_idempotent_on_any_bytes():
-    texts = np.random.default_rng(8).integers(256, size=(50, 23), dtype=np.uint8)
-    once = clean([row.tobytes() for row in texts])
-    np.testing.assert_array_equal(once, clean(once))
-    for text in once.numpy():
-        assert all(character >= " " and character != "\x7f" for character in text.decode())
 
 
 def test_control_characters_and_invalid_bytes_harm_no_neighbour(unigram):
@@ -239,10 +225,6 @@ def test_shared_pieces_are_learned_from_both_sides():
     assert not any(processor.is_byte(i) for i in ids)
 
 
-def test_two_equal_models_are_one(unigram):
-    assert Tokenizer(unigram.source_model, unigram.source_model).is_shared
-
-
 def test_tokenizers_alive_at_once_do_not_mix(tokenizers, separate):
     texts = tf.constant(sentences(10, 20))
     made_alone = Tokenizer(tokenizers["char"].source_model)
@@ -271,13 +253,6 @@ def test_training_is_a_pure_function_of_the_texts():
     first, again = (Tokenizer.train(sentences(11), vocabulary_size=313) for _ in range(2))
     assert first.sha256 == again.sha256
     assert Tokenizer.train(sentences(12), vocabulary_size=313).sha256 != first.sha256
-
-
-def test_texts_may_be_a_generator():
-    texts = sentences(13, 1500)
-    listed = Tokenizer.train(texts, vocabulary_size=353)
-    generated = Tokenizer.train((text for text in texts), vocabulary_size=353)
-    assert listed.sha256 == generated.sha256
 
 
 def test_a_corpus_with_few_pieces_gives_a_smaller_vocabulary():
