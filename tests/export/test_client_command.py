@@ -7,7 +7,7 @@ import pytest
 import tiny
 from paths import ROOT
 from serving import SECONDS
-from told import ANSWER, METADATA, Told
+from told import METADATA, Told
 
 
 def run(*arguments, input=b"", **options):
@@ -39,24 +39,6 @@ def test_a_translation_with_a_new_line_in_it_is_a_line():
     with Told(METADATA, (200, {"outputs": {"translation": ["a\nb", "c\r\n", ""]}})) as told:
         done = run("--model", "tiny", "--url", told.url, input=b"x\ny\nz\n")
     assert (done.returncode, done.stdout) == (0, b"a b\nc \n\n")
-
-
-def test_documents_versions_and_labels(url, translator_served):
-    expected = " ".join(translator_served.translate(["A house.", "The lake"])).encode() + b"\n"
-    for which in (
-        ["--model", "tiny", "--version", "1"],
-        ["--model", "labelled model", "--label", "stable"],
-        ["--model", "tiny"],
-    ):
-        done = run("--url", url, "--document", *which, input=b"A house. The lake")
-        assert (done.returncode, done.stdout) == (0, expected), done.stderr
-
-
-def test_what_was_translated_before_an_error_is_there(translator_served):
-    with Told(METADATA, ANSWER, (400, {"error": "enough\nof that"})) as told:
-        done = run("--model", "tiny", "--url", told.url, "--batch-size", "1", input=b"a\nb\n")
-    assert (done.returncode, done.stdout) == (1, b"Haus\n")
-    assert done.stderr == b"python -m export.client: error: INVALID_ARGUMENT: enough of that\n"
 
 
 def test_a_closed_pipe_is_no_error(url):

@@ -91,13 +91,6 @@ def restricted(logits_of, allowed):
 # ---------------------------------------------------------------- the search
 
 
-def test_the_candidates_of_a_sentence_are_those_of_its_pieces(shortlist, tokenizer, allowed):
-    for ids, expected in zip(tokenizer.encode_source(TEXTS).to_list(), allowed, strict=True):
-        assert shortlist.allowed(ids).tolist() == expected
-    union = set().union(*map(set, allowed))
-    assert all(17 <= len(own) < len(union) < tokenizer.target_vocabulary_size for own in allowed)
-
-
 def test_beam_search_is_the_plain_one_among_the_candidates(translator, allowed, logits_of, model):
     found, size = call(translator, "beam_search", TEXTS), model.config.target_vocabulary_size
     for b in range(len(TEXTS)):
@@ -137,18 +130,6 @@ def test_a_rule_is_the_plain_one_among_the_candidates(rule, translator, allowed,
     assert changed
 
 
-def test_greedy_is_the_plain_one_among_the_candidates(
-    translator, allowed, logits_of, model, tokenizer
-):
-    expected = []
-    for b in range(len(TEXTS)):
-        ids = search_oracle.greedy(
-            restricted(logits_of(b), allowed[b]), model.config.target_vocabulary_size, MAX_TARGET
-        )
-        expected.append(tokenizer.decode(tf.constant([ids])).numpy()[0].decode())
-    assert translator.translate(TEXTS, greedy=True) == expected
-
-
 def test_a_shortlist_of_all_pieces_changes_nothing(model, tokenizer, whole):
     none = np.zeros((tokenizer.source_vocabulary_size, 1), "int32")
     everything = np.arange(tokenizer.target_vocabulary_size)
@@ -179,15 +160,6 @@ def test_each_token_is_a_candidate_of_its_own_sentence_whoever_is_beside_it(
         np.testing.assert_allclose(alone["scores"][0], together["scores"][b], rtol=1e-4)
     assert translator.translate(TEXTS[::-1], batch_size=2)[::-1] == translator.translate(TEXTS)
     assert translator.translate(TEXTS) != whole.translate(TEXTS)
-
-
-def test_ids_and_text_and_the_default_find_the_same(translator, tokenizer):
-    beams = call(translator, "beam_search", TEXTS)
-    by_ids = translator.functions["beam_search_ids"](tokenizer.encode_source(TEXTS).to_tensor(PAD))
-    np.testing.assert_array_equal(by_ids["token_ids"], beams["token_ids"])
-    best = call(translator, "serving_default", TEXTS)
-    np.testing.assert_array_equal(best["translation"], beams["translations"][:, 0])
-    np.testing.assert_allclose(best["score"], beams["scores"][:, 0], rtol=1e-4)
 
 
 def test_what_is_forced_or_sampled_knows_all_pieces(translator, whole):

@@ -126,6 +126,7 @@ def test_files_that_do_not_go_together(options, named, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_awkward_text_trains(files, tmp_path, capsys):
     """CRLF, BOM, invalid UTF-8, NUL, blank lines and a line of 1 MB among good ones."""
     awkward = b"\xef\xbb\xbfone two\r\n\xff\xfe bad\na\x00b\n\n" + b"x" * 1_000_000 + b"\n"

@@ -154,12 +154,6 @@ def test_a_request_waits_for_others_until_the_time_is_over(session, make):
     assert session.asked == [[1, 2]]
 
 
-def test_a_full_batch_does_not_wait(session, make):
-    callers = Callers(session, make(batch_timeout_micros=600_000_000, max_batch_size=3))
-    assert answers([callers.ask([1, 2]), callers.ask([3])]) == [[1, 4], [9]]
-    assert answers([callers.ask([1, 2, 3])]) == [[1, 4, 9]]
-
-
 def test_requests_for_other_tensors_are_batches_of_their_own(session, make):
     callers = Callers(session, make())
     occupy(session, callers)
@@ -170,15 +164,6 @@ def test_requests_for_other_tensors_are_batches_of_their_own(session, make):
     assert [array.tolist() for array in other.result(60)] == [[9], [9]]
     assert answers([mine]) == [[4]]
     assert sorted(session.asked) == [[2], [3], [100]]
-
-
-def test_a_batch_has_the_time_of_its_most_patient_request(session, make):
-    callers = Callers(session, make())
-    occupy(session, callers)
-    futures = [callers.ask([1], timeout=50), callers.ask([2], timeout=500)]
-    session.go.set()
-    assert answers(futures) == [[1], [4]]
-    assert session.timeouts[0] is None and 440 < session.timeouts[1] <= 500
 
 
 def test_a_batch_whose_time_was_over_in_the_queue_is_not_run(session, make):
@@ -211,23 +196,6 @@ def test_inputs_that_have_no_rows_in_common_are_refused(make):
         batcher.run({"x:0": np.array(3.0)}, FETCHES)
     with pytest.raises(ServingError, match="INVALID_ARGUMENT: .* equal 0th-dimension size"):
         batcher.run({"x:0": np.zeros(2), "z:0": np.zeros(3)}, FETCHES)
-
-
-def test_inputs_of_different_shape_or_type_cannot_share_a_batch(session, make):
-    callers = Callers(session, make())
-    for second, match in (
-        (np.zeros([1, 2], "float32"), "FAILED_PRECONDITION: .* different shapes"),
-        (np.zeros([1], "int64"), "INTERNAL: .* different types"),
-    ):
-        session.asked.clear()
-        occupy(session, callers)
-        futures = [callers.ask([1])]
-        futures.append(callers.threads.submit(callers.batcher.run, {"x:0": second}, FETCHES))
-        wait_until(lambda: callers.waiting() == 2)
-        session.go.set()
-        for future in futures:
-            with pytest.raises(ServingError, match=match):
-                future.result(60)
 
 
 # The file.

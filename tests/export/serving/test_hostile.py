@@ -164,14 +164,6 @@ def test_the_rows_of_a_report_are_the_limit(asked, monkeypatch):
         assert status == 400 and "at most 2 rows, got 3" in found["error"]
 
 
-def test_a_version_of_thousands_of_digits(asked):
-    for digits in ("9" * 5000, "9" * 19 + "9"):
-        status, found = asked.ask(f"/v1/models/tiny/versions/{digits}")
-        assert status == 400 and found["error"].startswith("Failed to convert version: 99")
-        assert len(found["error"]) <= 1024 + len("...TRUNCATED")
-    assert asked.ask(f"/v1/models/tiny/versions/{'0' * 5000}1")[0] == 200
-
-
 def test_messages_are_cut_as_the_server_cuts_them(asked):
     request = make_request("tiny", ["a"], "x" * 3000)
     with pytest.raises(grpc.RpcError) as error:
@@ -259,22 +251,6 @@ def test_the_body_of_a_get_is_no_request(asked):
         get = b"GET " + path + b" HTTP/1.1\r\n" + length + inner
         answer = talk(asked.server.rest_port, get + get)
         assert statuses(answer) == [status, status]
-
-
-def test_a_request_without_a_version_is_answered_with_a_head(asked):
-    """As HTTP/0.9 has none, what no longer fits together, say, would be answered by bare JSON."""
-    for line, expected in {b"GET /x": 404, b"GET /x HTTP/9": 400, b"GET /x HTTP/2.0": 505}.items():
-        answer = talk(asked.server.rest_port, line + b"\r\n\r\n")
-        assert statuses(answer) == [expected] and b"\r\n\r\n{" in answer
-
-
-def test_head_of_the_metrics(asked):
-    path = b"/monitoring/prometheus/metrics HTTP/1.1\r\nConnection: close\r\n\r\n"
-    answer = talk(asked.server.rest_port, b"HEAD " + path)
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert statuses(answer) == [200] and not body
-    assert int(head.lower().partition(b"content-length: ")[2].split()[0]) > 0
-    assert statuses(talk(asked.server.rest_port, b"HEAD /v1/models/tiny HTTP/1.0\r\n\r\n")) == [400]
 
 
 # The clock.

@@ -103,6 +103,7 @@ def test_a_value_that_cannot_be_is_one_line(tmp_path, capsys, given, named):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_has_what_was_chosen_and_goes_on_with_it(tmp_path, capsys):
     run = tmp_path / "run"
     chosen = ["--norm", "pre", "--activation", "swiglu", "--d-model", "12", "--num-heads", "3"]
@@ -129,6 +130,7 @@ def test_a_run_has_what_was_chosen_and_goes_on_with_it(tmp_path, capsys):
     assert json.loads((run / "prepared" / "recipe.json").read_text()) == settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [["--norm", "pre"], ["--d-model", "256"], ["--num-heads", "5"]])
 def test_the_run_of_init_settles_the_sizes(finished, tmp_path, capsys, given):
     command = [RECIPE, "--run", str(tmp_path / "run"), "--init", str(finished)]
@@ -137,6 +139,7 @@ def test_the_run_of_init_settles_the_sizes(finished, tmp_path, capsys, given):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_dropout_of_a_run_that_began_with_another(finished, tmp_path, capsys):
     run = tmp_path / "run"
     recipe = train.read_recipe(arguments(run, "--dropout", "0.47"))

@@ -2,8 +2,6 @@
 
 import gzip
 import math
-import os
-import subprocess
 import sys
 import tracemalloc
 import unicodedata
@@ -130,15 +128,6 @@ def test_memory_does_not_grow_with_the_file(write):
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_can_be_read(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    code = f"open({str(pipe)!r}, 'wb').write({gzip.compress(HARD_BYTES)!r})"
-    with subprocess.Popen([sys.executable, "-S", "-c", code]):
-        assert list(read_lines(pipe)) == HARD_LINES
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path, write, monkeypatch):

@@ -8,7 +8,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
@@ -126,21 +125,19 @@ def test_parts_learn_what_the_whole_learns(batch, randomise, lesson, whole, part
 def folder(tmp_path_factory):
     """Pairs, and translators: `one` and `two` can teach them, the others cannot."""
 
-    def make(folder):
-        folder.mkdir()
-        texts = [" ".join(words) for words in itertools.product(NUMBERS, repeat=3)]
-        (folder / "pairs.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in texts))
-        tokenizer = Tokenizer.train(texts, vocabulary_size=290, kind="char")
-        upper = Tokenizer.train([t.upper() for t in texts], vocabulary_size=290, kind="char")
-        size = tokenizer.source_vocabulary_size
-        for name, options in (("one", {}), ("two", {"d_ff": 37}), ("other", {}),
-                              ("short", {"positions": "learned", "max_positions": 31}),
-                              ("marian", {"source_eos": False})):  # fmt: skip
-            layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
-            model = Transformer(TransformerConfig.preset("test", size, **layers, **options))
-            runs.save(folder / name, model, upper if name == "other" else tokenizer)
-
-    return once(tmp_path_factory, "teachers", make)
+    folder = tmp_path_factory.mktemp("teachers")
+    texts = [" ".join(words) for words in itertools.product(NUMBERS, repeat=3)]
+    (folder / "pairs.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in texts))
+    tokenizer = Tokenizer.train(texts, vocabulary_size=290, kind="char")
+    upper = Tokenizer.train([t.upper() for t in texts], vocabulary_size=290, kind="char")
+    size = tokenizer.source_vocabulary_size
+    for name, options in (("one", {}), ("two", {"d_ff": 37}), ("other", {}),
+                          ("short", {"positions": "learned", "max_positions": 31}),
+                          ("marian", {"source_eos": False})):  # fmt: skip
+        layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+        model = Transformer(TransformerConfig.preset("test", size, **layers, **options))
+        runs.save(folder / name, model, upper if name == "other" else tokenizer)
+    return folder
 
 
 def words(folder, run, *teachers):
@@ -215,6 +212,7 @@ def test_what_does_not_fit_is_said_in_a_line(
     assert not (tmp_path / "run" / "prepared").exists()
 
 
+@pytest.mark.slow
 def test_a_weight_without_teachers_is_refused_where_a_run_goes_on(folder, tmp_path, capsys):
     arguments = words(folder, tmp_path / "run")
     assert train.main([*arguments, "--epochs", "1"]) == 0

@@ -103,6 +103,7 @@ def rows(trained):
     return cells((trained / card.CARD).read_text())
 
 
+@pytest.mark.slow
 def test_what_the_model_is(trained, rows):
     model, tokenizer = tfformer.load(trained)
     weights = next(trained.glob("weights-*.npz"))
@@ -114,6 +115,7 @@ def test_what_the_model_is(trained, rows):
     assert "'runs/my run'" in text, "a command of a folder with a space"
 
 
+@pytest.mark.slow
 def test_the_scores_of_validation_are_those_of_the_published_model(trained):
     kept = list(pairs("val", None))
     translator = tfformer.load_translator(trained)
@@ -128,6 +130,7 @@ def test_the_scores_of_validation_are_those_of_the_published_model(trained):
     assert perplexity == pytest.approx(forced_perplexity(translator, kept, 64), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_corpus_is_what_was_kept(trained, rows):
     dropped = f"dropped {BLANK} blank, {LONG} too long"
     for split, report in (("train", f"211 pairs kept; {dropped}"), ("val", "13 pairs kept; ")):
@@ -137,6 +140,7 @@ def test_the_corpus_is_what_was_kept(trained, rows):
     assert "\nFrom two files.\n" in (trained / card.CARD).read_text()
 
 
+@pytest.mark.slow
 def test_sessions_are_summed_up(trained, rows):
     history, sessions = read_history(trained), session.read_sessions(trained)
     steps = int(history[-1]["step"])
@@ -161,6 +165,7 @@ def test_sessions_are_summed_up(trained, rows):
     assert f"tfformer {tfformer.__version__}" in rows["versions"][0]
 
 
+@pytest.mark.slow
 def test_energy_is_what_was_counted_or_said_to_be_unknown(trained, rows, tmp_path):
     words = "0.002000 kWh by their counters, in 1 of 2 sessions; else it could not be had"
     assert rows["energy of the processors"] == [words]
@@ -177,6 +182,7 @@ def test_energy_is_what_was_counted_or_said_to_be_unknown(trained, rows, tmp_pat
     assert f"before step {STOPPED} were not recorded" in found["minutes, validation included"][0]
 
 
+@pytest.mark.slow
 def test_the_card_is_a_function_of_the_run_and_replaced_whole(trained, tmp_path, monkeypatch):
     copy = shutil.copytree(trained, tmp_path / "elsewhere" / trained.name)
     path = copy / card.CARD
@@ -222,6 +228,7 @@ def test_a_model_that_was_only_saved_has_a_card_of_what_is_known(tmp_path):
     assert "## Training" not in text and "## Scores" not in text
 
 
+@pytest.mark.slow
 def test_damage_is_named(trained, tmp_path):
     copy = shutil.copytree(trained, tmp_path / "copy")
     for name in ("sessions.json", "scores.json", "prepared/corpus.json", "prepared/recipe.json"):

@@ -128,6 +128,7 @@ def test_keras_s_own_takes_the_same_steps_where_there_are_no_heads(rng):
         np.testing.assert_allclose(value, theirs[path], atol=2e-4, err_msg=path)
 
 
+@pytest.mark.slow
 def test_the_model_learns_by_fit_and_comes_back_from_its_configuration(rng):
     inputs, labels = batch(rng)
     model = transformer(lambda matrices: Muon(0.003, matrices), dropout=0.1, tie_embeddings="all")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from few_texts import prove_by_few
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import run as runs
@@ -51,17 +50,15 @@ def words(folder, run, *options, family="non-autoregressive"):
 def folder(tmp_path_factory):
     """A corpus, an autoregressive run, and one of each decoding but that up to eos."""
 
-    def make(folder):
-        folder.mkdir()
-        write_pairs(folder, "train", 211)
-        write_pairs(folder, "val", 37)
-        # It has learned next to nothing, and says something to each source all the same.
-        options = ["--preset", "test", *SIZES[len(LAYERS) :], "--min-length", "3"]
-        assert train.main(words(folder, folder / "teacher", *options, family="transformer")) == 0
-        for decoding in ("mask-predict", "ctc"):
-            begin(folder, decoding)
-
-    return once(tmp_path_factory, "non-autoregressive", make)
+    folder = tmp_path_factory.mktemp("non-autoregressive")
+    write_pairs(folder, "train", 211)
+    write_pairs(folder, "val", 37)
+    # It has learned next to nothing, and says something to each source all the same.
+    options = ["--preset", "test", *SIZES[len(LAYERS) :], "--min-length", "3"]
+    assert train.main(words(folder, folder / "teacher", *options, family="transformer")) == 0
+    for decoding in ("mask-predict", "ctc"):
+        begin(folder, decoding)
+    return folder
 
 
 def begin(folder, decoding):

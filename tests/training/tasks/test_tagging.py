@@ -6,7 +6,6 @@ import labelled
 import numpy as np
 import pytest
 import tensorflow as tf
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import run as runs
@@ -22,19 +21,19 @@ TASK = TASKS["tagger"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    def make(folder):
-        folder.mkdir()
-        for name, count in (("train", 149), ("val", 37)):
-            labelled.write(folder, name, labelled.tagged(count, count))
-        assert train.main(labelled.command(folder, "tagger", folder / "run")) == 0
-
-    return once(tmp_path_factory, "tagger", make)
+    """A folder with words and labels, and a run that was trained on them."""
+    folder = tmp_path_factory.mktemp("tagger")
+    for name, count in (("train", 149), ("val", 37)):
+        labelled.write(folder, name, labelled.tagged(count, count))
+    assert train.main(labelled.command(folder, "tagger", folder / "run")) == 0
+    return folder
 
 
 def lines(path):
     return path.read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_what_is_published_is_counted_by_hand(folder, tmp_path):
     service, config = runs.load_service(folder / "run"), runs.read_config(folder / "run")
     assert config["family"] == "tagger" and config["search"] == {"max_source_length": 48}
@@ -56,6 +55,7 @@ def test_what_is_published_is_counted_by_hand(folder, tmp_path):
     assert scores["accuracy"] == pytest.approx(hits / len(given))
 
 
+@pytest.mark.slow
 def test_a_conll_file_is_the_same_corpus(folder, tmp_path):
     """Prepared and scored as the two files are that hold the same words."""
     for name in ("train", "val"):
@@ -88,6 +88,7 @@ def test_a_conll_file_is_the_same_corpus(folder, tmp_path):
     assert scores[0]["labels"] == scores[1]["labels"]
 
 
+@pytest.mark.slow
 def test_labels_of_a_batch_stand_at_first_pieces(folder):
     tokenizer = runs.load_tokenizer(folder / "run")
     reading = TASK.reading(tokenizer, 48)
