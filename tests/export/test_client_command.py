@@ -25,6 +25,7 @@ def url(asked):
 LINES = b"a house\r\n\n the lake \n\xff\xfe\n\nwith trees"
 
 
+@pytest.mark.slow
 def test_lines_in_are_lines_out(asked, url, translator_served):
     texts = ["a house", "", " the lake ", "\ufffd\ufffd", "", "with trees"]
     expected = "".join(f"{line}\n" for line in translator_served.translate(texts)).encode()

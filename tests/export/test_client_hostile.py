@@ -116,6 +116,7 @@ def test_a_reset_connection_is_one_line(monkeypatch, capfdbinary):
     assert (code, output, len(lines)) == (1, b"Haus\n", 1), lines
 
 
+@pytest.mark.slow
 def test_a_damaged_answer_is_an_answer_or_one_error():
     rng, answers = random.Random(7), 0
     for _ in range(300):

@@ -43,6 +43,7 @@ def test_the_health_check_tells_a_served_model_from_others(written, asked):
     assert health(check, 1) != 0
 
 
+@pytest.mark.slow
 def test_the_health_check_waits_for_a_version_that_is_loading(written):
     """The answer of a server whose one version is not there yet."""
     import threading
@@ -69,6 +70,7 @@ def test_the_health_check_waits_for_a_version_that_is_loading(written):
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_limits_are_those_of_the_report(written, report):
     limits = service(written)["deploy"]["resources"]["limits"]
     known = report["deployment"]
@@ -84,6 +86,7 @@ def test_limits_are_those_of_the_report(written, report):
     assert f"the peak of {peak / 2**20:,.0f} MiB" in page
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report):
     known = report["deployment"]
     assert write_deployment(written, report) == []
@@ -104,6 +107,7 @@ def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
     assert weights < peak <= model.peak_bytes
 
 
+@pytest.mark.slow
 def test_the_gpu_file_names_the_same_service_and_version(written):
     plain, gpu = service(written), service(written, "docker-compose.gpu.yml")
     files = [yaml.safe_load(path.read_text()) for path in written.glob("docker-compose*.yml")]

@@ -37,6 +37,7 @@ def run(tokenizers, tmp_path_factory):
     return directory
 
 
+@pytest.mark.slow
 def test_scores_that_leave_ties_to_rounding_are_warned_of(run, tokenizers, tmp_path, capsys):
     assert command.main([str(run), str(tmp_path / "exact")]) == 0
     assert "warning" not in capsys.readouterr().out
@@ -49,6 +50,7 @@ def test_scores_that_leave_ties_to_rounding_are_warned_of(run, tokenizers, tmp_p
     assert "pip install 'sentencepiece<0.2.2'" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_layer_norm_has_our_epsilon(tokenizers, tmp_path):
     """Embeddings of variance 1e-6: with CTranslate2's own epsilon, 1e-5, the rest is another."""
     model = random_model(tokenizers[1], norm="pre", positions="learned", max_positions=19)
@@ -113,6 +115,7 @@ def test_special_pieces_of_two_names_are_refused(tokenizers):
         specification(model, tokenizer, 19)
 
 
+@pytest.mark.slow
 def test_tables_of_pieces_are_exported_as_they_are(tmp_path):
     tokenizer = Tokenizer(learn_table([SOURCES], 60), learn_table([TARGETS], 50))
     model = random_model(tokenizer, num_encoder_layers=1, num_decoder_layers=1)

@@ -201,6 +201,7 @@ def test_what_xla_finds_is_compared_with_stock_operations():
         assert report.passed is passed
 
 
+@pytest.mark.slow
 def test_a_wrong_search_is_caught_by_the_reference(translator):
     requests = examples.sample_requests(translator)
     [request] = requests["beam_search_ids"]
@@ -282,6 +283,7 @@ def test_publication_goes_on_without_a_report(tmp_path):
     assert warning.startswith("warning: ") and str(version) in warning
 
 
+@pytest.mark.slow
 def test_a_near_tie_is_no_fault(translator, monkeypatch):
     requests = examples.sample_requests(translator)
     [request] = requests["beam_search_ids"]

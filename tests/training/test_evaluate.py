@@ -57,6 +57,7 @@ def test_scores_are_printed_and_written(run, test_set, tmp_path, capsys):
     assert translations.read_text().count("\n") == 11
 
 
+@pytest.mark.slow
 def test_the_run_and_its_card_have_each_test_set_once(run, test_set, tmp_path):
     copy = shutil.copytree(run, tmp_path / "run", ignore=shutil.ignore_patterns("scores.json"))
     other = tmp_path / "other.tsv"

@@ -256,6 +256,7 @@ def test_exported_with_it_the_server_answers_as_in_process(run, learned, tmp_pat
     assert ((differences > 1e-2) == (np.array(texts) != "")).all()
 
 
+@pytest.mark.slow
 def test_the_plain_search_would_see_other_candidates(run, learned):
     shortlist = Shortlist.load(learned)
     translator = tfformer.load_translator(run, shortlist=shortlist)

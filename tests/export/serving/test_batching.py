@@ -243,6 +243,7 @@ def test_a_wrong_file_is_a_clear_error(text, match):
 # With a model.
 
 
+@pytest.mark.slow
 def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path):
     base = tmp_path / "tiny"
     tiny.save_version(translator_served, base, 1, ["serving_default"])
@@ -263,6 +264,7 @@ def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path
         asked.close()
 
 
+@pytest.mark.slow
 def test_a_version_with_options_is_refused_by_a_server_that_batches(served_model, tmp_path):
     model = add_version(served_model / "1", tmp_path, 1)
     write_log(model, ["beam_search"])

@@ -64,6 +64,7 @@ def damaged(rng, data):
     ])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_damaged_requests_have_a_status_and_the_next_one_is_served(asked):
     rng, expected = random.Random(7), asked.translate("a house")
     message = make_request("tiny", ["a house"]).SerializeToString()

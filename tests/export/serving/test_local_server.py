@@ -32,6 +32,7 @@ def start(*arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
 def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
     process = start(short.parent, "--name", "tiny", "--port", "0", "--rest-port", "0")
@@ -52,6 +53,7 @@ def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
     assert "gRPC at 127.0.0.1:" in error
 
 
+@pytest.mark.slow
 def test_nobody_who_listens_is_no_reason_to_stop(short, tmp_path):
     """Its standard error is a pipe that nobody reads: a new version is loaded all the same."""
     base = tmp_path / "tiny"
@@ -76,6 +78,7 @@ def test_nobody_who_listens_is_no_reason_to_stop(short, tmp_path):
         process.kill()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
     """The worker ends too, and the terminal is as it was."""
     ours, theirs = pty.openpty()
@@ -106,6 +109,7 @@ def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
     assert wait_until(lambda: not [child for child in children if Path("/proc", child).exists()])
 
 
+@pytest.mark.slow
 def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(
     short, tmp_path, capfd
 ):
@@ -169,6 +173,7 @@ def test_wrong_usage_is_one_line(arguments, match, tmp_path, monkeypatch, capsys
     assert code == 2 and match in line
 
 
+@pytest.mark.slow
 def test_the_time_of_a_request_by_rest(short):
     with LocalServer(one_model("tiny", short.parent), rest_timeout=0.05) as server:
         asked = Asked(server)

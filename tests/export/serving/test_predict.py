@@ -16,6 +16,7 @@ from export.verification.compare import answer
 from export.verification.graph import read_graph
 
 
+@pytest.mark.slow
 def test_every_signature_answers_as_the_translator_by_grpc_and_by_rest(asked, translator_served):
     defaults = read_graph(asked.server.versions._wanted(asked.server.versions._config["tiny"])[1])
     for name, requests in sample_requests(translator_served).items():

@@ -161,6 +161,7 @@ def test_subwords_are_drawn_behind_a_code(codes):
         assert codes.decode(tf.constant([ids[len(code) :]], tf.int32)).numpy() == [b"the old house"]
 
 
+@pytest.mark.slow
 def test_each_sentence_of_a_document_has_the_code_of_the_document(tmp_path):
     both = Both("codes", tmp_path / "run")
     texts, documents, expected = both.answers["sources"], [], []

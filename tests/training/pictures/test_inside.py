@@ -75,6 +75,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
 def test_the_tree_is_of_the_translator_s_own_search(translator, options):
     """Its best way is what is translated, by whatever rules."""
