@@ -1,11 +1,7 @@
 """The ablation changes one thing at a time, and the averages are of what a run has kept."""
 
-import contextlib
 import dataclasses
 import math
-import os
-import signal
-import threading
 
 import numpy as np
 import pytest
@@ -13,10 +9,8 @@ from killing_recipe import RECIPE
 from paths import SUPPORT
 
 import tfformer.run
-import training.evaluate
 from benchmarks import ablation, averages
-from tfformer.files import read_arrays, read_json
-from tfformer.run import read_config
+from tfformer.files import read_arrays
 from training.data.reader import Pair
 from training.recipe import load_recipe
 from training.report.history import read_history
@@ -123,66 +117,3 @@ def without_r_drop(tmp_path):
         "RECIPE = dataclasses.replace(killing_recipe.RECIPE, r_drop=0.0)\n"
     )
     return str(path)
-
-
-@contextlib.contextmanager
-def stopped_when(there):
-    """This process is asked to end as soon as something is there."""
-    over = threading.Event()
-
-    def stop():
-        while not there():
-            if over.wait(0.1):
-                return
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    thread = threading.Thread(target=stop)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-@pytest.mark.slow
-def test_ablation_end_to_end(run, without_r_drop, forked, tmp_path, capfd):
-    out = tmp_path / "new" / "ablation"
-    arguments = [
-        without_r_drop, "--out", str(out), "--init", str(run), "--teacher", str(run),
-        "--epochs", "2", "--rows", "dropout 0.4", "distillation", "--seeds", "1", "2", "1",
-    ]  # fmt: skip
-    # Stopped in the middle of a training, it goes on.
-    with stopped_when(lambda: any(out.glob("*-1/checkpoints/last.npz"))):
-        assert ablation.main(arguments) == 130
-    assert not any(out.glob("*.scores.json"))
-    assert ablation.main(arguments) == 0
-    output, _ = capfd.readouterr()
-    rows = ["| dropout 0.4 | 2", "| distillation | 2"]
-    for line, begin in zip(output.splitlines()[-2:], rows, strict=True):
-        assert line.startswith(begin)
-    finished = {path.name: path for path in out.iterdir() if path.is_dir()}
-    # What Python compiles, unless it is told not to.
-    finished.pop("__pycache__", None)
-    assert set(finished) == {"dropout-0-4-1", "dropout-0-4-2", "distillation-1", "distillation-2"}
-    for name, path in finished.items():
-        settings = read_json(path / "prepared" / "recipe.json")
-        assert settings["seed"] == int(name[-1]) and settings["cores"] == 1
-        assert settings["cooldown"] == 1 and settings["warmup_steps"] == 100
-        facts = read_json(path / "prepared" / "corpus.json")
-        assert facts["init"]["weights"] == read_config(run)["weights"]
-        dropout = read_config(path)["model"]["dropout"]
-        assert dropout == (0.4 if name.startswith("dropout") else RECIPE.model_changes["dropout"])
-        # Distillation has half the epochs of twice the corpus.
-        assert len(read_history(path)) == (2 if name.startswith("dropout") else 1)
-    # What is there is not trained again, whatever else it was scored on.
-    scored = ["--recipe", without_r_drop, "--split", "val", "--greedy"]
-    assert training.evaluate.main([str(finished["distillation-1"]), *scored]) == 0
-    capfd.readouterr()
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("last.npz")}
-    assert ablation.main(arguments) == 0
-    assert capfd.readouterr().out == output
-    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("last.npz")}
-    # Other settings are not mixed with these.
-    assert ablation.main([*arguments, "--epochs", "4"]) == 1
-    assert "was begun with other settings: choose another --out" in capfd.readouterr().err

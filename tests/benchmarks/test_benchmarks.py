@@ -13,7 +13,6 @@ from paths import ROOT
 
 from benchmarks import (
     decoding,
-    load,
     serving,
     training,
     work,
@@ -187,27 +186,6 @@ def test_serving_end_to_end(small_model, tmp_path, capsys):
         assert row["errors"] == row["different"] == 0 and row["first_error"] is None
         assert row["answers"] >= row["requests_a_second"] > 3
         assert f"| 3 | {row['batching']} | {row['requests_a_second']:.1f} | " in output
-
-
-@pytest.mark.slow
-def test_load_by_rest_tells_wrong_answers_and_errors(small_model, tmp_path):
-    texts = tiny.sentences(5)
-    right = load.translate_alone(small_model / "1", texts)
-    wrong = [(translation + "!", score) for translation, score in right[:1]]
-    lower = [(translation, score - 2 * load.TOLERANCE) for translation, score in right[1:2]]
-    base = load.link_version(small_model / "1", tmp_path / "model", warm_up=False)
-    with load.Server(base) as server:
-        expected = [*wrong, *lower, *right[2:]]
-        found = load.measure(server, texts, expected, 2, 1.0, warm_up=0.5, rest=True)
-        rounds = found.answers / len(texts)
-        assert abs(found.different - 2 * rounds) <= 4 and found.different > 0
-        assert not found.errors and found.row()["requests_a_second"] == len(found.milliseconds)
-        assert 0 < len(found.milliseconds) < found.answers
-        server.close()
-        gone = load.measure(server, texts, right, 2, 0.2, warm_up=0.0, rest=True)
-    assert gone.answers == 0 and gone.errors[0].startswith("UNAVAILABLE")
-    with pytest.raises(load.LoadError, match="no answer to 2 clients: UNAVAILABLE"):
-        gone.row()
 
 
 def test_every_peer_has_its_worker():

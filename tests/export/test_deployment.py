@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
@@ -25,7 +24,10 @@ from export.serving import metrics
 from export.serving.batching import BatchingParameters
 from export.serving.versions import one_model, read_config
 from export.verification.graph import read_files, read_graph, read_variables
-from tfformer import Transformer, TransformerConfig, Translator
+from tfformer import Transformer, Translator
+
+# Minutes, all together: the whole command exports once for all of them.
+pytestmark = pytest.mark.slow
 
 LIMITS = tiny.SERVED
 NAMES = {
@@ -54,7 +56,6 @@ def batched(config, batching):
         batched.close()
 
 
-@pytest.mark.slow
 def test_it_is_all_there_and_nothing_is_left_open(deployed):
     files = {path.name for path in deployed.iterdir()}
     assert files == NAMES | {"1", "1.report.json", "batching_parameters.txt"}
@@ -62,7 +63,6 @@ def test_it_is_all_there_and_nothing_is_left_open(deployed):
         assert not re.search("@[a-z_]+@", (deployed / name).read_text()), name
 
 
-@pytest.mark.slow
 def test_models_config_is_what_the_server_reads(deployed, config):
     text = (deployed / "models.config").read_text()
     parsed = text_format.Parse(text, model_server_config_pb2.ModelServerConfig())
@@ -85,7 +85,6 @@ def test_models_config_is_what_the_server_reads(deployed, config):
     assert dict(model.version_labels) == {"stable": 1, "canary": 2}
 
 
-@pytest.mark.slow
 def test_monitoring_config_enables_what_its_comment_names(deployed):
     comment, line = (deployed / "monitoring.config").read_text().splitlines()
     path = metrics.PATH
@@ -94,7 +93,6 @@ def test_monitoring_config_enables_what_its_comment_names(deployed):
     assert line == f'prometheus_config {{ enable: true, path: "{path}" }}'
 
 
-@pytest.mark.slow
 def test_docker_compose_names_the_files_that_are_there(deployed):
     yaml = pytest.importorskip("yaml")
     [(name, service)] = yaml.safe_load((deployed / "docker-compose.yml").read_text())[
@@ -113,7 +111,6 @@ def test_docker_compose_names_the_files_that_are_there(deployed):
     assert options["allow_version_labels_for_unavailable_models"] == "true"
 
 
-@pytest.mark.slow
 def test_docker_compose_without_batching(tmp_path, report):
     write_deployment(tmp_path, report)
     text = (tmp_path / "docker-compose.yml").read_text()
@@ -122,7 +119,6 @@ def test_docker_compose_without_batching(tmp_path, report):
     assert {path.name for path in tmp_path.iterdir()} == NAMES
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "rows"), [(7, 7), (32, 32), (256, 32)])
 def test_no_batch_has_more_rows_than_the_model_takes(tmp_path, report, limit, rows):
     known = report["deployment"]
@@ -132,7 +128,6 @@ def test_no_batch_has_more_rows_than_the_model_takes(tmp_path, report, limit, ro
     assert BatchingParameters.parse(text).max_batch_size == rows
 
 
-@pytest.mark.slow
 def test_what_the_user_changed_stays_and_the_page_is_renewed(tmp_path, report):
     write_deployment(tmp_path, report, batching=True)
     mine = [path for path in tmp_path.iterdir() if path.name != "README.md"]
@@ -151,7 +146,6 @@ def test_what_the_user_changed_stays_and_the_page_is_renewed(tmp_path, report):
         assert page.read_bytes() == own
 
 
-@pytest.mark.slow
 def test_a_server_with_xla_is_started_with_it_and_the_page_says_so(tmp_path, report):
     assert write_deployment(tmp_path, report, xla=True) == []
     assert "- --xla_cpu_compilation_enabled=true" in (tmp_path / "docker-compose.yml").read_text()
@@ -159,7 +153,6 @@ def test_a_server_with_xla_is_started_with_it_and_the_page_says_so(tmp_path, rep
     assert "export.local_server DIRECTORY --xla" in page and "a stock" not in page
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("reference", "prefix"), [("2031-07-04", "2031-"), ("Ein Haus", "Ein")])
 def test_the_example_of_complete_leaves_something_to_write(tmp_path, report, reference, prefix):
     known = {**report["deployment"], "sample_reference": reference}
@@ -167,7 +160,6 @@ def test_the_example_of_complete_leaves_something_to_write(tmp_path, report, ref
     assert f'"prefix": ["{prefix}"]' in (tmp_path / "README.md").read_text()
 
 
-@pytest.mark.slow
 def test_what_the_files_that_stay_do_not_fit_is_said(tmp_path, report):
     known = report["deployment"]
     small = {**known, "limits": {**known["limits"], "max_batch_size": 7}}
@@ -183,7 +175,6 @@ def test_what_the_files_that_stay_do_not_fit_is_said(tmp_path, report):
         assert f"{file} must not have --enable_batching" in line
 
 
-@pytest.mark.slow
 def test_a_sample_text_stays_as_it_is(tmp_path, report):
     text = 'it\'s @name@ and $HOME `x` "y"'
     changed = {**report, "deployment": {**report["deployment"], "sample": text}}
@@ -208,7 +199,6 @@ def ask_all(page, server):
     return len(lines)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
 def test_every_curl_line_of_the_page_works(deployed, batched):
     # One for each signature, and one for the status.
@@ -216,7 +206,6 @@ def test_every_curl_line_of_the_page_works(deployed, batched):
     assert ask_all(deployed / "README.md", batched.server) == len(signatures) + 1
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
 def test_every_curl_line_of_a_page_without_batching_works(asked, report, tmp_path):
     base = tmp_path / "tiny"
@@ -228,7 +217,6 @@ def test_every_curl_line_of_a_page_without_batching_works(asked, report, tmp_pat
     assert (model.name, model.base_path) == ("tiny", str(base.resolve()))
 
 
-@pytest.mark.slow
 def test_the_lines_ask_what_validation_had(deployed, batched):
     text, reference = tiny.sentences(5)[0], tiny.sentences(5, seed=11)[0]
     page = (deployed / "README.md").read_text()
@@ -242,7 +230,6 @@ def test_the_lines_ask_what_validation_had(deployed, batched):
     assert json.loads(body) == asked[0] and url.endswith("/v1/models/two.words-1:predict")
 
 
-@pytest.mark.slow
 def test_the_client_line_of_the_page_works(deployed, batched):
     page = (deployed / "README.md").read_text()
     [line] = [line for line in page.splitlines() if line.startswith("echo ")]
@@ -252,7 +239,6 @@ def test_the_client_line_of_the_page_works(deployed, batched):
     assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr
 
 
-@pytest.mark.slow
 def test_with_batching_there_is_what_can_be_batched(deployed):
     signatures = read_graph(deployed / "1").signatures
     assert set(signatures) == {
@@ -265,7 +251,6 @@ def test_with_batching_there_is_what_can_be_batched(deployed):
         assert not signature.defaults
 
 
-@pytest.mark.slow
 def test_a_server_that_batches_answers_each_what_alone_it_gets(batched):
     texts = tiny.sentences(23)
     alone = [batched.translate(text, model="two.words-1") for text in texts]
@@ -280,7 +265,6 @@ def test_a_server_that_batches_answers_each_what_alone_it_gets(batched):
 # The numbers.
 
 
-@pytest.mark.slow
 def test_limits_and_sizes_of_the_report_are_those_of_the_model(deployed, report):
     known, version = report["deployment"], deployed / "1"
     limits = known["limits"]
@@ -299,7 +283,6 @@ def test_limits_and_sizes_of_the_report_are_those_of_the_model(deployed, report)
     assert f"| checks passed | {len(report['checks'])} |" in page
 
 
-@pytest.mark.slow
 def test_the_limit_of_rows_is_the_one_that_is_served(batched):
     texts = ["a"] * 38
     status, _ = batched.ask("/v1/models/two.words-1:predict", {"instances": texts[:32]})
@@ -309,37 +292,9 @@ def test_the_limit_of_rows_is_the_one_that_is_served(batched):
     assert status == 400 and "maximum input batch size 32" in found["error"]
 
 
-@pytest.mark.parametrize("activation", ["relu", "swiglu"])
-def test_flops_are_those_of_the_products_in_the_graph(activation):
-    """Of the graph of the layers, less the products of attention, which grow with the length."""
-    sizes = {"num_encoder_layers": 2, "num_decoder_layers": 3, "d_model": 20, "num_heads": 5}
-    sizes |= {"d_ff": 28, "source_vocabulary_size": 300, "target_vocabulary_size": 310}
-    config = TransformerConfig(**sizes, tie_embeddings="none", activation=activation)
-    model, length = Transformer(config), 11
-    specs = {name: tf.TensorSpec([1, length], tf.int32) for name in ("source_ids", "target_ids")}
-    function = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
-    total = 0
-    for operation in function.get_concrete_function(specs).graph.get_operations():
-        if operation.type in ("MatMul", "BatchMatMulV2"):
-            left, right = (tensor.shape.as_list() for tensor in operation.inputs)
-            assert not operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
-            total += 2 * np.prod(left) * right[-1]
-        elif operation.type == "Einsum":
-            inputs = operation.get_attr("equation").decode().partition("->")[0].split(",")
-            sizes = {}
-            for letters, tensor in zip(inputs, operation.inputs, strict=True):
-                sizes |= dict(zip(letters, tensor.shape.as_list(), strict=True))
-            total += 2 * np.prod(list(sizes.values()))
-    attentions = config.num_encoder_layers + 2 * config.num_decoder_layers
-    total -= attentions * 4 * length * length * config.d_model
-    counted = model.flops()
-    assert total == length * (counted["source_token"] + counted["target_token"])
-
-
 # A model that computes in bfloat16.
 
 
-@pytest.mark.slow
 def test_a_model_of_mixed_precision_is_exported_in_float32(tmp_path):
     plain = tiny.make_translator(**LIMITS)
     keras.mixed_precision.set_dtype_policy("mixed_bfloat16")

@@ -344,3 +344,30 @@ np.save("logits.npy", model(dict(np.load("inputs.npz"))).numpy())
         timeout=120,
     )
     np.testing.assert_allclose(np.load(tmp_path / "logits.npy"), model(inputs), atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_flops_are_those_of_the_products_in_the_graph(activation):
+    """Of the graph of the layers, less the products of attention, which grow with the length."""
+    sizes = {"num_encoder_layers": 2, "num_decoder_layers": 3, "d_model": 20, "num_heads": 5}
+    sizes |= {"d_ff": 28, "source_vocabulary_size": 300, "target_vocabulary_size": 310}
+    config = TransformerConfig(**sizes, tie_embeddings="none", activation=activation)
+    model, length = Transformer(config), 11
+    specs = {name: tf.TensorSpec([1, length], tf.int32) for name in ("source_ids", "target_ids")}
+    function = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
+    total = 0
+    for operation in function.get_concrete_function(specs).graph.get_operations():
+        if operation.type in ("MatMul", "BatchMatMulV2"):
+            left, right = (tensor.shape.as_list() for tensor in operation.inputs)
+            assert not operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
+            total += 2 * np.prod(left) * right[-1]
+        elif operation.type == "Einsum":
+            inputs = operation.get_attr("equation").decode().partition("->")[0].split(",")
+            sizes = {}
+            for letters, tensor in zip(inputs, operation.inputs, strict=True):
+                sizes |= dict(zip(letters, tensor.shape.as_list(), strict=True))
+            total += 2 * np.prod(list(sizes.values()))
+    attentions = config.num_encoder_layers + 2 * config.num_decoder_layers
+    total -= attentions * 4 * length * length * config.d_model
+    counted = model.flops()
+    assert total == length * (counted["source_token"] + counted["target_token"])

@@ -38,21 +38,6 @@ def sample() -> list[DatePair]:
 # --- the patterns ---
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
-def test_every_language_has_patterns_with_and_without_the_weekday(language):
-    known = patterns(language)
-    assert len(known) == len(set(known)) >= 4
-    monday_and_tuesday = datetime.date(2003, 7, 7), datetime.date(2003, 7, 8)
-    names_weekday = set()
-    for pattern in known:
-        # Two days of one month differ in the day's digits, and beyond them in the weekday only.
-        first, second = (
-            re.sub("[0-9]", "", write(day, pattern, language)) for day in monday_and_tuesday
-        )
-        names_weekday.add(first != second)
-    assert names_weekday == {True, False}
-
-
 def test_patterns_are_those_of_cldr():
     assert patterns("en")[:3] == ("EEEE, MMMM d, y", "MMMM d, y", "MMM d, y")
     assert "M/d/y" in patterns("en")

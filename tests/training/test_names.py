@@ -1,6 +1,5 @@
 """The corpus of names: the answer says what was said, and no name is in two splits."""
 
-import collections
 import itertools
 import os
 import re
@@ -63,13 +62,6 @@ def test_an_answer_is_what_the_dialogue_makes_of_the_names(corpus):
         for who in re.findall(r"\{(.)\}", answer):
             answer = answer.replace(f"{{{who}}}", known[who])
         assert (pair.target, pair.kind) == (answer, kind)
-
-
-def test_the_dialogues_come_in_equal_shares(corpus):
-    turns = 7
-    first = corpus["train"][: turns * len(DIALOGUES)]
-    counts = collections.Counter(read(pair.source)[0] for pair in first)
-    assert counts == dict.fromkeys(range(len(DIALOGUES)), turns)
 
 
 def test_fewer_pairs_are_the_first_of_more_and_seeds_differ(corpus):

@@ -118,16 +118,6 @@ def test_every_epoch_has_as_many_batches(batches):
         assert sum(1 for _ in batches.plan(epoch)) == len(batches)
 
 
-def test_without_shuffling_the_order_within_a_bucket_is_the_corpus_s(corpus, tokenizer):
-    batches = Batches(TRANSLATION, corpus, tokenizer, TOKENS, shuffle=False)
-    plan = list(batches.plan(0))
-    assert plan == list(batches.plan(1))
-    for bucket in {bucket for bucket, _ in plan}:
-        numbers = [n for b, chosen in plan if b == bucket for n in chosen]
-        assert numbers == sorted(numbers)
-    assert sorted(n for _, chosen in plan for n in chosen) == list(range(PAIRS))
-
-
 def test_tokens_are_the_real_ones(batches):
     tokens = list(batches.tokens(0))
     assert len(tokens) == len(batches)

@@ -19,7 +19,6 @@ from powercap import zone
 import tfformer
 from tfformer import Tokenizer, run
 from tfformer.files import unpack
-from training.command_line.own_files import origin_of
 from training.data.corpus import TOKENS, Corpus
 from training.data.reader import Pair
 from training.evaluate import forced_perplexity
@@ -244,9 +243,3 @@ def test_damage_is_named(trained, tmp_path):
         card.write_card(copy)
     weights.write_bytes(whole)
     card.write_card(copy)
-
-
-def test_the_origin_names_files_and_no_folders():
-    files, val_files = [(Path("/home/a/x.en"), Path("/home/a/x.de"))], (Path("v.tsv"), None)
-    assert origin_of(files, val_files) == "`x.en` and `x.de`, for validation `v.tsv`"
-    assert origin_of([(Path("b/x.tsv"), None)], None).startswith("`x.tsv`, of which up to 1,000")

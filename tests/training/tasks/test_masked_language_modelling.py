@@ -124,13 +124,6 @@ def test_shares_of_words_that_are_hidden_whole(tokenizer):
     assert (masking.masked(tf.constant(ids), numbers, [5, 8])[0].numpy() != hidden).any()
 
 
-def test_of_each_row_a_word_is_hidden(tokenizer):
-    ids, numbers = rows(tokenizer, 200)
-    ids = tf.where(tf.range(ids.shape[1]) < 3, ids, 0)  # a word or two
-    _, labels = Masking(tokenizer).masked(ids, tf.where(ids > 0, numbers, 0), [3, 3])
-    assert (labels.numpy() > 0).any(axis=1).all()
-
-
 def test_gaps_alone_give_the_same_loss_and_gradients(tokenizer):
     """And no state is multiplied by the vocabulary for nothing."""
     size = len(tokenizer.source.pieces)
