@@ -16,6 +16,7 @@ def run(tmp_path_factory):
     return tiny.save_small_run(tmp_path_factory.mktemp("run") / "run")
 
 
+@pytest.mark.slow
 def test_of_all_hypotheses_the_nearest_is_taken(run, tmp_path, capsys):
     """By hand: every hypothesis of every text, asked for alone, and its BLEU."""
     sources = tiny.sentences(13, seed=3)

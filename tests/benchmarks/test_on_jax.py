@@ -32,6 +32,7 @@ import jax.numpy as jnp  # noqa: E402
 from benchmarks.on_jax.optimizer import Muon  # noqa: E402
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("clip_norm", "steps"), [(0.0, 1), (1.0, 3)])
 def test_the_optimizer_is_that_of_the_training(clip_norm, steps):
     config = TransformerConfig.preset("test", 53, num_encoder_layers=1, num_decoder_layers=1)

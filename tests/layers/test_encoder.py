@@ -163,6 +163,7 @@ def test_an_argument_that_there_is_not_is_named_with_what_was_meant(kind, x):
         make(kind)(x, attention_mask=x)
 
 
+@pytest.mark.slow
 def test_classifier_of_the_docstring_learns_and_survives_a_keras_file(rng, reload):
     keras.utils.set_random_seed(3)
     model = keras.Sequential(

@@ -123,6 +123,7 @@ def test_sinusoidal_positions():
     oracle.assert_close(SinusoidalPositionalEncoding(D)(x), expected)
 
 
+@pytest.mark.slow
 def test_our_layers_behind_their_embedding(rng, reload):
     """In one functional model: its mask reaches us, it is fitted, saved and loaded."""
     embedding = keras_nlp.layers.TokenAndPositionEmbedding(17, S, D, mask_zero=True)

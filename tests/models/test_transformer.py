@@ -287,6 +287,7 @@ def compiled(**changes):
     return model
 
 
+@pytest.mark.slow
 def test_fit_learns_and_the_file_gives_the_same_model_back(rng, reload):
     keras.utils.set_random_seed(3)
     model = compiled(dropout=0.0)

@@ -178,6 +178,7 @@ def translate(translator, *texts):
     return {**found, "translation": [text.decode() for text in found["translation"]]}
 
 
+@pytest.mark.slow
 def test_a_document_is_its_sentences_one_by_one(translator):
     texts = ["A little house.", "Nobody in it!", "The lake?", "With the trees"]
     alone = translator.translate(texts)
@@ -200,6 +201,7 @@ def test_a_document_does_not_depend_on_what_comes_with_it(translator):
     assert together == [translate(translator, text)["translation"][0] for text in texts]
 
 
+@pytest.mark.slow
 def test_a_sentence_that_is_too_long_goes_in_windows(translator):
     text = " ".join(tiny.WORDS * 7)
     ids = translator.tokenizer.encode_source(tf.constant([text]))[:, :-1]
@@ -295,6 +297,7 @@ def test_bytes_that_are_no_text_are_replaced(translator):
 # What a request may ask for.
 
 
+@pytest.mark.slow
 def test_a_wider_beam_may_have_fewer_rows(translator):
     function = translator.functions["beam_search"]
     function(tf.constant(["a"] * 2), beam_width=tf.constant(10))
