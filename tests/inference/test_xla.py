@@ -152,14 +152,6 @@ def test_it_is_served_with_xla_on_and_answers_as_the_stock_form_in_process(alone
         assert_same(answer, answers(stock, request["text"]))
 
 
-def test_without_the_option_verify_refuses_it(alone):
-    report = verify.verify(alone, REQUESTS)
-    failed = {check.name: check.detail for check in report.checks if not check.passed}
-    assert set(failed) == {"no XLA", "served: serving_default"}
-    assert "jit_compile=True" in failed["no XLA"]
-    assert "XLA compilation disabled" in failed["served: serving_default"]
-
-
 def test_the_other_signatures_are_served_without_xla(saved, stock):
     text = np.array(TEXTS[3], object)
     signatures, calls = read_graph(saved).signatures, []

@@ -141,16 +141,6 @@ def test_the_best_of_a_search_that_stops_early_is_the_best_of_the_whole(alpha, f
         assert early, "no search has stopped early, which proves nothing"
 
 
-def test_num_results_are_the_best_of_the_beam():
-    toy = Toy(seed=8, batch=13)
-    whole = run_beam(toy, 9, 4)
-    for count in (1, 2, 3):
-        found = run_beam(toy, 9, 4, num_results=count)
-        assert found.scores.shape == (13, count)
-        for b in range(toy.batch):
-            assert sequences(found, b)[0] == sequences(whole, b)[0]
-
-
 def test_settled_sentences_leave_the_batch_and_the_others_go_on(one_group):
     toy = Toy(seed=20, batch=7)
     # Three sentences end at once; the others cannot before the last position.
@@ -211,13 +201,6 @@ def test_skipped_rows_are_empty_and_leave_the_others_as_they_are(search):
     for b in (1, 2, 4):
         assert sequences(found, b) == sequences(without, b)
         np.testing.assert_array_equal(found.scores[b], without.scores[b])
-
-
-def test_nothing_is_computed_when_all_rows_are_skipped():
-    toy = Toy(batch=3)
-    found = run_beam(toy, skip=tf.fill([3], True))
-    assert found.token_ids.shape == (3, 4, 0)
-    assert not toy.seen
 
 
 @pytest.mark.parametrize("prefix", [[[4, 1], [5, 0]], [[5, 5], [1, 4]], [[0, 0], [4, 4]]])

@@ -83,23 +83,6 @@ def test_an_option_is_the_plain_one(options, plain, eos_bonus):
         np.testing.assert_allclose(found.scores[b], [score for _, score, _ in expected], rtol=1e-4)
 
 
-def test_options_change_what_is_found():
-    toy = Attending(seed=23, eos_bonus=-2)
-
-    def best(**option):
-        found = search(toy, **option)
-        return [sequences(found, b)[0] for b in range(B)]
-
-    free = best()
-    for option in (
-        {"min_length": 9},
-        {"repetition_penalty": 3.0},
-        {"no_repeat_ngram": 1},
-        {"coverage": 5.0},
-    ):
-        assert best(**option) != free, option
-
-
 def test_each_sentence_may_have_its_own_limit():
     toy, limits = Attending(seed=24, eos_bonus=-9), [1, 2, 5, 8, 11]
     found = beam_search(toy.step, toy.state(W), B, tf.constant(limits), W)
@@ -192,19 +175,6 @@ def test_repetition_by_hand():
     found = penalise_repetition(logits, paths, 2.0)
     np.testing.assert_array_equal(found, [[[1, 1, 1, 1, 1, -4, 3, -3]]])
     assert EOS == 3
-
-
-@pytest.mark.parametrize("form", ["gnmt", "power"])
-@pytest.mark.parametrize("coverage", [None, 0.7])
-def test_skipped_rows_keep_score_zero(form, coverage):
-    toy, skip = Attending(seed=27), tf.constant([True, False, True, False, False])
-    found = search(toy, skip=skip, penalty_form=form, coverage=coverage)
-    without = search(toy, penalty_form=form, coverage=coverage)
-    for b in range(B):
-        if skip[b]:
-            assert found.scores[b, 0] == 0 and not found.lengths[b].numpy().any()
-        else:
-            np.testing.assert_array_equal(found.scores[b], without.scores[b])
 
 
 @pytest.mark.parametrize(

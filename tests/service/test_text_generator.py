@@ -213,21 +213,6 @@ def test_what_no_request_may_ask_is_named(generator, name, texts, options, messa
         ask(generator, name, texts, **options)
 
 
-@pytest.mark.slow
-def test_saved_it_answers_the_same(generator, tmp_path):
-    generator.save(tmp_path / "1")
-    loaded = tf.saved_model.load(tmp_path / "1").signatures
-    assert set(loaded) == set(generator.functions)
-    for name in ("serving_default", "score"):
-        expected = ask(generator, name)
-        found = loaded[name](text=tf.constant(TEXTS))
-        for key, value in expected.items():
-            if value.dtype == "float32":
-                np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=1e-4)
-            else:
-                np.testing.assert_array_equal(found[key], value)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
