@@ -109,6 +109,18 @@ def test_batch_of_padding_gives_zero_and_a_zero_gradient(logits):
     np.testing.assert_array_equal(tape.gradient(loss, logits), np.zeros((B, T, V)))
 
 
+@smoothings
+def test_gradient_is_softmax_minus_smoothed_target_over_the_tokens(labels, logits, smoothing):
+    watched = tf.constant(logits)
+    with tf.GradientTape() as tape:
+        tape.watch(watched)
+        loss = SmoothedCrossEntropy(smoothing)(labels, watched)
+    targets = oracle.smoothed_targets(labels, V, smoothing)
+    expected = (oracle.softmax(logits.astype("float64")) - targets) / (labels != 0).sum()
+    expected[labels == 0] = 0
+    np.testing.assert_allclose(tape.gradient(loss, watched), expected, atol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_loss_is_computed_in_float32(labels, logits, dtype):
     half = tf.cast(logits, dtype)
@@ -116,6 +128,13 @@ def test_loss_is_computed_in_float32(labels, logits, dtype):
     assert loss.dtype == "float32"
     exact = oracle.smoothed_cross_entropy(labels, np.asarray(tf.cast(half, "float64")), 0.1)
     np.testing.assert_allclose(loss, exact, rtol=1e-5)
+
+
+def test_large_logits_do_not_overflow(labels):
+    logits = np.zeros((B, T, V), "float32")
+    logits[..., 2] = 3e4
+    loss = SmoothedCrossEntropy(0.0)(labels, logits)
+    np.testing.assert_allclose(loss, 3e4, rtol=1e-6)
 
 
 def test_loss_config_round_trip(labels, logits):

@@ -54,6 +54,13 @@ def test_causal_mask_of_the_lecture_with_4_queries_and_values_of_size_6(rng):
     np.testing.assert_allclose(output, weights @ value, rtol=1e-5)
 
 
+def test_scores_are_divided_by_the_root_of_the_key_size():
+    # Scores 0 and 2 * ln(3) sqrt(4) / 2 / sqrt(4) = ln 3: weights 1/4 and 3/4.
+    query = np.array([[2.0, 0, 0, 0]], "float32")
+    key = np.array([[0.0, 0, 0, 0], [np.log(3), 0, 0, 0]], "float32")
+    np.testing.assert_allclose(attention_weights(query, key), [[0.25, 0.75]], rtol=1e-6)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_function_equals_the_oracle(rng, masked):
     query = rng.normal(size=(B, H, T, 11)).astype("float32")

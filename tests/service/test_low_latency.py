@@ -77,6 +77,24 @@ def constants(folder):
     return found
 
 
+def of_each_step(config):
+    """The shapes that a step of the decoder multiplies with, as they are stored: by hand."""
+    d, inner, size = config.d_model, config.d_ff, config.target_vocabulary_size
+    keys = d // config.num_heads * (config.num_key_value_heads or config.num_heads)
+    gated = 2 if config.activation == "swiglu" else 1
+    layer = [(d, d + 2 * keys), *[(d, d)] * 3, (d, gated * inner), (inner, d)]
+    layers = config.num_decoder_layers
+    return [*layers * layer, (d, size)]
+
+
+def test_the_matrices_of_each_step_stand_in_the_loop_once(saved):
+    translator, folder = saved
+    of_each = collections.Counter()
+    for model in translator.models:
+        of_each.update(of_each_step(model.config))
+    assert constants(folder) == of_each and of_each.total() > 10
+
+
 def test_a_stock_server_has_all_of_its_operations(saved):
     _, folder = saved
     graph = read_graph(folder)
