@@ -197,19 +197,3 @@ def test_the_blocks_of_a_page_run(page, world, monkeypatch, capfd):
     finally:
         tf.config.run_functions_eagerly(False)
         keras.distribution.set_distribution(None)
-
-
-@pytest.mark.parametrize(
-    ("language", "text", "error"),
-    [
-        ("", "python -m training.inspect train.en no.de\n", AssertionError),
-        ("", "python -m training.inspect --no-such-option\n", AssertionError),
-        ("", "python -m training.no_such_command\n", ImportError),
-        ("python", "import tfformer\n\ntfformer.no_such_name\n", AttributeError),
-        ("python", "import no_such_package\n", AssertionError),
-        ("python", "# A comment.\nnobody\n", NameError),
-    ],
-)
-def test_a_wrong_block_is_found(language, text, error, world, monkeypatch, capfd):
-    with pytest.raises(error):
-        run_page([blocks.Block("a page", 1, language, text)], world, monkeypatch, capfd)

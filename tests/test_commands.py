@@ -1,6 +1,8 @@
-"""What all commands share: they are listed, and TensorFlow is imported without its remarks."""
+"""What all commands share: they are listed, and TensorFlow is imported without its remarks.
 
-import gc
+The module of training stands for that of export too: test_numbers.py says that they are the same.
+"""
+
 import importlib
 import os
 import subprocess
@@ -26,36 +28,6 @@ def test_each_command_is_listed_with_what_it_does(package, capsys):
         main(["no-such-command"])
     assert ended.value.code == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["training.evaluate", "{run}", "--source", "x"],
-        ["training.translate", "{run}"],
-        ["training.compare", "{run}", "{run}", "--source", "x"],
-        ["training.average", "{run}", "{run}", "--out", "x"],
-        ["training.picture", "{run}", "text", "--out", "x"],
-        ["training.shortlist", "{run}", "--source", "x", "--out", "x"],
-        ["export.saved_model", "{run}", "x"],
-        ["export.ctranslate2", "{run}", "x"],
-    ],
-)
-def test_a_mistyped_run_is_said_before_keras_is_imported(words, tmp_path):
-    """Its import takes seconds; hidden, it would fail."""
-    program = f"""
-import runpy, sys
-sys.modules.update(dict.fromkeys(["keras", "tensorflow"]))
-sys.argv[0] = {words[0]!r}
-runpy.run_module({words[0]!r}, run_name="__main__")
-"""
-    for run, fault in ((tmp_path / "typo", "is no directory"), (tmp_path, "has no config.json")):
-        line = [word.format(run=run) for word in words[1:]]
-        done = subprocess.run(
-            [sys.executable, "-c", program, *line], cwd=ROOT, capture_output=True, text=True
-        )
-        assert done.returncode == 1
-        assert fault in done.stderr and done.stderr.count("\n") == 1
 
 
 def test_remarks_of_tensorflow_are_held_and_all_else_is_passed_on(capfd):

@@ -84,6 +84,8 @@ def test_unknown_preset_is_named():
         ("dropout", -0.1),
         ("dropout", float("nan")),
         ("dropout", "0.1"),
+        ("attention_dropout", 1.0),
+        ("epsilon", 1),
         ("activation", "tanh"),
         ("norm", "both"),
         ("positions", "rotary"),

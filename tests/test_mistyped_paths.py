@@ -66,6 +66,7 @@ CASES = [
     ("training.train dates --run a.txt", 1, "--run must be a folder, got the file a.txt"),
     ("training.train --config typo --run new", 2, "--config typo: [Errno 2] No such file"),
     ("training.translate typo", 1, "typo is no directory"),
+    ("training.translate folder", 1, "has no config.json"),
     (f"training.translate {'long' * 100}", 1, "File name too long"),
     (f"export.saved_model {'long' * 100} out", 1, "File name too long"),
     ("training.translate run --picture typo/x.png", 1, "--picture must be in a folder that exi"),

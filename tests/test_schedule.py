@@ -12,32 +12,13 @@ def paper(step, d_model, warmup_steps):
     return d_model**-0.5 * min(step**-0.5, step * warmup_steps**-1.5)
 
 
-@pytest.mark.parametrize(("d_model", "warmup_steps"), [(512, 4000), (131, 17), (7, 1)])
+@pytest.mark.parametrize(
+    ("d_model", "warmup_steps", "scale"), [(512, 4000, 1.0), (131, 17, 2.5), (7, 1, 1.0)]
+)
 @pytest.mark.parametrize("step", [1, 2, 16, 17, 18, 3999, 4000, 4001, 100_003])
-def test_rate_is_the_formula_of_the_paper(d_model, warmup_steps, step):
-    rate = WarmupSchedule(d_model, warmup_steps)(step - 1)
-    np.testing.assert_allclose(rate, paper(step, d_model, warmup_steps), rtol=1e-5)
-
-
-def test_defaults_are_the_paper_s():
-    schedule = WarmupSchedule(512)
-    assert (schedule.warmup_steps, schedule.scale) == (4000, 1.0)
-
-
-@pytest.mark.parametrize("scale", [1.0, 2.5])
-def test_peak_is_at_warmup_steps(scale):
-    schedule = WarmupSchedule(131, 17, scale)
-    rates = np.array([float(schedule(step)) for step in range(101)])
-    assert rates.argmax() == 17 - 1
-    np.testing.assert_allclose(rates.max(), scale * (131 * 17) ** -0.5, rtol=1e-5)
-    assert (np.diff(rates[:17]) > 0).all()
-    assert (np.diff(rates[16:]) < 0).all()
-
-
-def test_scale_is_a_factor():
-    one, three = WarmupSchedule(131, 17), WarmupSchedule(131, 17, scale=3.0)
-    for step in (0, 16, 100):
-        np.testing.assert_allclose(three(step), 3 * one(step), rtol=1e-6)
+def test_rate_is_the_formula_of_the_paper(d_model, warmup_steps, scale, step):
+    rate = WarmupSchedule(d_model, warmup_steps, scale)(step - 1)
+    np.testing.assert_allclose(rate, scale * paper(step, d_model, warmup_steps), rtol=1e-5)
 
 
 def test_first_update_of_an_optimizer_has_the_rate_of_step_1():

@@ -27,11 +27,3 @@ def silent(source: str) -> list[int]:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_a_reshaping_says_the_shape(path):
     assert not silent(path.read_text(encoding="utf-8"))
-
-
-def test_the_lines_that_are_looked_for():
-    source = (
-        "x = tf.reshape(y, [2, 3])\nz = ops.transpose(x)  # [3, 2]\nz = f(\n    x.squeeze()\n)\n"
-    )
-    assert silent(source) == [1, 3]
-    assert len(FILES) > 50

@@ -76,15 +76,6 @@ def test_it_is_whole_and_needs_no_network(site):
 
 
 @pytest.mark.slow
-def test_its_styles_load_nothing(site):
-    styles = [*site.rglob("*.css")]
-    assert styles
-    for path in styles:
-        text = path.read_text(encoding="utf-8")
-        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", text), path
-
-
-@pytest.mark.slow
 def test_notebooks_formulas_and_docstrings_are_in_it(site):
     notebook = (site / "docs/tutorial/1_attention.html").read_text(encoding="utf-8")
     assert "<math" in notebook and "data:image" not in notebook and "_images/" in notebook

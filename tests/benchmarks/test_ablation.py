@@ -1,12 +1,7 @@
 """The ablation changes one thing at a time, and the averages are of what a run has kept."""
 
-import contextlib
 import dataclasses
 import math
-import os
-import signal
-import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,11 +9,8 @@ from killing_recipe import RECIPE
 from paths import SUPPORT
 
 import tfformer.run
-import training.evaluate
 from benchmarks import ablation, averages
-from benchmarks.learning.trainings import file_name
-from tfformer.files import read_arrays, read_json
-from tfformer.run import read_config
+from tfformer.files import read_arrays
 from training.data.reader import Pair
 from training.recipe import load_recipe
 from training.report.history import read_history
@@ -50,61 +42,6 @@ def test_row_changes_what_it_says_and_nothing_else(row):
     for name, value in ablation.FURTHER[row].items():
         expected = MULTI30K.model_changes | value if name == "model_changes" else value
         assert other[name] == expected
-
-
-def test_settings_that_count_whole_trainings_are_not_those_of_short_ones():
-    recipe = dataclasses.replace(
-        MULTI30K,
-        both_ways=5,
-        r_drop_from=20,
-        subword_sampling_from=11,
-        max_minutes=100.0,
-        patience=3,
-        cores=2,
-    )
-    common = {"both_ways": 0, "max_minutes": 0, "patience": 0, "cores": 1, "epochs": 7}
-    # Its last weights are scored, not the mean of all.
-    common["average"] = 1
-    further = ablation.settings(recipe, {"r_drop": 1.0}, 7, {"model": {"d_model": 13}}, 1e-3)
-    anew = ablation.settings(recipe, {"r_drop": 1.0}, 7)
-    assert common.items() <= further.items() and common.items() <= anew.items()
-    names = ("r_drop_from", "subword_sampling_from")
-    assert [further[name] for name in names] == [0, 0]
-    assert [anew[name] for name in names] == [20, 11]
-
-
-def test_rows_that_say_what_the_recipe_says_are_left_out():
-    sampling = [
-        dataclasses.replace(MULTI30K, subword_sampling=share, model_changes={"dropout": 0.4})
-        for share in (0.0, 0.5, 0.3)
-    ]
-    left_out = [
-        set(ablation.FURTHER) - set(ablation.default_rows(recipe, ablation.FURTHER, Path("t")))
-        for recipe in sampling
-    ]
-    same = {"dropout 0.4"}
-    assert left_out == [same | {"no subword sampling"}, same | {"subword sampling 0.5"}, same]
-    with_teacher, without = (
-        ablation.default_rows(MULTI30K, ablation.FURTHER, teacher) for teacher in (Path("t"), None)
-    )
-    assert set(with_teacher) - set(without) == {"distillation"} and "the recipe" in without
-
-
-def test_peak_of_the_learning_rate():
-    """By the paper's formula, its factor included: scale * d_model^-0.5 * warmup^-0.5."""
-
-    def peak(settings, width):
-        return settings["learning_rate_scale"] * (width * settings["warmup_steps"]) ** -0.5
-
-    # The width is that of the run that it begins with, not the recipe's.
-    further = ablation.settings(MULTI30K, {}, 7, {"model": {"d_model": 13}}, 3e-4)
-    assert (further["cooldown"], further["warmup_steps"]) == (1, 100)
-    np.testing.assert_allclose(peak(further, 13), 3e-4)
-    wide = {"model_changes": {"d_model": 448}}
-    anew = ablation.settings(MULTI30K, wide, 7)
-    own = MULTI30K.settings()
-    assert (anew["cooldown"], anew["warmup_steps"]) == (own["cooldown"], 600)
-    np.testing.assert_allclose(peak(anew, 448), peak(own, own["model_changes"]["d_model"]))
 
 
 def row_file(folder, translations=None, **changes):
@@ -139,17 +76,6 @@ def test_distilled_corpus_is_the_recipe_s_and_its_sources_with_other_targets(tmp
         list(recipe.read("train", None))
 
 
-def test_trainings_have_files_of_their_own(tmp_path):
-    trainings = [
-        ablation.Training(tmp_path / f"{file_name(row)}.json", row, seed, None, None)
-        for row in [*ablation.FURTHER, *ablation.SIZES]
-        for seed in (1, 2, 12)
-    ]
-    count = 3 * len({*ablation.FURTHER, *ablation.SIZES})
-    for name in ("run", "log", "scores"):
-        assert len({getattr(training, name) for training in trainings}) == count
-
-
 @pytest.mark.slow
 def test_averages(run, capsys):
     assert averages.main([str(run), "--recipe", PATH]) == 0
@@ -182,28 +108,6 @@ def test_exponential_moving_average(run, monkeypatch):
         np.testing.assert_allclose(pair[name], (second + third) / 2, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["--anew", "--rows", "x"], "--rows must be of the recipe, 6 + 1 layers; got x"),
-        (["--init", "r", "--rows", "distillation"], "distillation needs --teacher"),
-        (["--init", "r", "--learning-rate", "0"], "--learning-rate must be positive, got 0.0"),
-        (["--init", "r", "--anew"], "not allowed with argument"),
-        (["--anew", "--seeds", "-1"], "--seeds must be at least 0, got [-1]"),
-        (
-            ["--init", "r", "--teacher", "t", "--epochs", "3"],
-            "--epochs must be even with the row distillation, got 3",
-        ),
-    ],
-)
-def test_wrong_usage_takes_one_line(arguments, message, tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        ablation.main(["dates", "--out", str(tmp_path / "out"), *arguments])
-    output, error = capsys.readouterr()
-    assert ended.value.code == 2 and not output and not (tmp_path / "out").exists()
-    assert error.count("\n") == 1 and message in error
-
-
 @pytest.fixture
 def without_r_drop(tmp_path):
     """The file of the recipe whose steps are one pass over their batch, not the two of R-Drop."""
@@ -213,75 +117,3 @@ def without_r_drop(tmp_path):
         "RECIPE = dataclasses.replace(killing_recipe.RECIPE, r_drop=0.0)\n"
     )
     return str(path)
-
-
-@contextlib.contextmanager
-def stopped_when(there):
-    """This process is asked to end as soon as something is there."""
-    over = threading.Event()
-
-    def stop():
-        while not there():
-            if over.wait(0.1):
-                return
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    thread = threading.Thread(target=stop)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-
-
-@pytest.mark.slow
-def test_ablation_end_to_end(run, without_r_drop, tmp_path, capfd):
-    out = tmp_path / "new" / "ablation"
-    arguments = [
-        without_r_drop, "--out", str(out), "--init", str(run), "--teacher", str(run),
-        "--epochs", "2", "--rows", "dropout 0.4", "distillation", "--seeds", "1", "2", "1",
-    ]  # fmt: skip
-    # Stopped in the middle of a training, it goes on.
-    with stopped_when(lambda: any(out.glob("*-1/checkpoints/last.npz"))):
-        assert ablation.main(arguments) == 130
-    assert not any(out.glob("*.scores.json"))
-    assert ablation.main(arguments) == 0
-    output, _ = capfd.readouterr()
-    rows = ["| dropout 0.4 | 2", "| distillation | 2"]
-    for line, begin in zip(output.splitlines()[-2:], rows, strict=True):
-        assert line.startswith(begin)
-    finished = {path.name: path for path in out.iterdir() if path.is_dir()}
-    # What Python compiles, unless it is told not to.
-    finished.pop("__pycache__", None)
-    assert set(finished) == {"dropout-0-4-1", "dropout-0-4-2", "distillation-1", "distillation-2"}
-    for name, path in finished.items():
-        settings = read_json(path / "prepared" / "recipe.json")
-        assert settings["seed"] == int(name[-1]) and settings["cores"] == 1
-        assert settings["cooldown"] == 1 and settings["warmup_steps"] == 100
-        facts = read_json(path / "prepared" / "corpus.json")
-        assert facts["init"]["weights"] == read_config(run)["weights"]
-        dropout = read_config(path)["model"]["dropout"]
-        assert dropout == (0.4 if name.startswith("dropout") else RECIPE.model_changes["dropout"])
-        # Distillation has half the epochs of twice the corpus.
-        assert len(read_history(path)) == (2 if name.startswith("dropout") else 1)
-    # What is there is not trained again, whatever else it was scored on.
-    scored = ["--recipe", without_r_drop, "--split", "val", "--greedy"]
-    assert training.evaluate.main([str(finished["distillation-1"]), *scored]) == 0
-    capfd.readouterr()
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("last.npz")}
-    assert ablation.main(arguments) == 0
-    assert capfd.readouterr().out == output
-    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("last.npz")}
-    # Other settings are not mixed with these.
-    assert ablation.main([*arguments, "--epochs", "4"]) == 1
-    assert "was begun with other settings: choose another --out" in capfd.readouterr().err
-
-
-@pytest.mark.slow
-def test_ablation_anew(without_r_drop, tmp_path, capfd):
-    arguments = [without_r_drop, "--out", str(tmp_path), "--anew", "--epochs", "1", "--seeds", "3"]
-    assert ablation.main([*arguments, "--rows", "6 + 1 layers"]) == 0
-    assert "| 6 + 1 layers | 1 |" in capfd.readouterr().out
-    model = read_config(tmp_path / "6-1-layers-3")["model"]
-    assert (model["num_encoder_layers"], model["num_decoder_layers"]) == (6, 1)

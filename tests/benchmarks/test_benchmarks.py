@@ -13,16 +13,11 @@ from paths import ROOT
 
 from benchmarks import (
     decoding,
-    load,
-    same_weights,
-    scaling,
     serving,
-    shortlist,
     training,
     work,
 )
 from benchmarks.peers import protocol
-from benchmarks.workers import Worker, WorkerError
 from training.step import machine
 
 TEXT = work.Text(
@@ -61,31 +56,11 @@ def test_batches_hold_the_texts_in_order_with_their_ids(tokenizer):
             assert all(row[-1] == 3 for row in batch["ids"])
 
 
-def test_folder_without_the_files_takes_one_line(tmp_path, capsys):
-    arguments = ["--data", str(tmp_path), "--out", str(tmp_path / "decoding.json")]
-    assert decoding.main(arguments) == 1
-    assert "train.en" in capsys.readouterr().err.splitlines()[-1]
-
-
-def test_padding_is_the_least_that_fits():
-    assert protocol.padded([[5], [6, 7, 8]]) == [[5, 0, 0], [6, 7, 8]]
-    assert protocol.padded([[5], [6, 7, 8]], multiple=4) == [[5, 0, 0, 0], [6, 7, 8, 0]]
-
-
 def test_measuring_decodes_every_batch_once():
     decoded = []
     answer = protocol.measure(decoded.append, [1, 2, 3])
     assert decoded == [1, 2, 3]
     assert answer["seconds"] > 0 and set(answer) == {"seconds", "foreign"}
-
-
-@pytest.mark.parametrize(
-    "python, reason",
-    [("/no/such/python", "cannot be started"), ("/bin/false", "ended with exit code 1")],
-)
-def test_worker_that_does_not_start_says_why(python, reason):
-    with pytest.raises(WorkerError, match=reason):
-        Worker("with_marian", {}, python)
 
 
 def test_ratios_are_to_the_best_of_the_other(capsys):
@@ -188,81 +163,6 @@ def test_training_batches_are_the_same_for_all_and_of_few_lengths():
 
 
 @pytest.mark.slow
-def test_decoding_of_the_xla_form(few_signatures, tmp_path, monkeypatch):
-    monkeypatch.setattr(decoding, "BEAM_WIDTH", 2)
-    out = tmp_path / "decoding.json"
-    # Of 32 sentences the lengths are alike: XLA compiles for few shapes.
-    arguments = ["--size", "test", "--rounds", "1", "--batch", "32", "--threads", "1"]
-    arguments += ["--steps", "5"]
-    arguments += ["--systems", "tfformer-xla", "--beside", str(ROOT), "--out", str(out)]
-    assert decoding.main(arguments) == 0
-    rows = json.loads(out.read_text())["rows"]
-    assert [(row["system"], row["threads"]) for row in rows] == [
-        ("tfformer-xla", 1),
-        ("tfformer-xla", None),
-        ("beside-1", 1),
-        ("beside-1", None),
-    ]
-    table = decoding.markdown(rows).splitlines()
-    assert "| / beside-1 |" in table[0]
-    assert any(line.startswith("| 32 | beside-1 |") for line in table)
-
-
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path, capsys):
-    out = tmp_path / "decoding.json"
-    for command in (decoding, training):
-        arguments = ["--size", "test", "--beside", str(ROOT), str(tmp_path), "--out", str(out)]
-        assert command.main(arguments) == 1
-        rule = f"--beside must name checkouts of this project, got {tmp_path}"
-        assert capsys.readouterr().err.strip().endswith(rule)
-
-
-@pytest.mark.slow
-def test_scaling_end_to_end(few_signatures, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(scaling, "BASE", {"length": 7, "beam": 2, "batch": 3})
-    out = tmp_path / "scaling.png"
-    code = scaling.main(
-        [
-            "--size", "test", "--length", "7", "--beam", "2", "--batch", "1", "2",
-            "--vocabulary", "500", "--rounds", "1", "--requests", "30", "--out", str(out),
-        ]
-    )  # fmt: skip
-    output, _ = capsys.readouterr()
-    assert code == 0
-    assert out.read_bytes().startswith(b"\x89PNG")
-    record = json.loads(out.with_suffix(".json").read_text())
-    points = [(row["factor"], row["value"]) for row in record["rows"]]
-    assert points == [("length", 7), ("beam", 2), ("batch", 1), ("batch", 2), ("vocabulary", 500)]
-    assert all(row["ms_per_sentence"] > 0 for row in record["rows"])
-    assert len(record["memory_mib"]) == scaling.PORTIONS and min(record["memory_mib"]) > 1
-    assert "| batch size, sentences | ms a sentence |" in output and "Resident memory:" in output
-
-
-@pytest.mark.slow
-def test_shortlist_end_to_end(few_signatures, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(shortlist, "BEAM_WIDTH", 2)
-    monkeypatch.setattr(shortlist, "STEPS", 5)
-    out = tmp_path / "new" / "shortlist.json"
-    code = shortlist.main(
-        [
-            "--size", "test", "--vocabulary", "500", "--batch", "1", "2", "--rounds", "1",
-            "--candidates", "3", "--frequent", "5", "--out", str(out),
-        ]
-    )  # fmt: skip
-    output, _ = capsys.readouterr()
-    assert code == 0
-    record = json.loads(out.read_text())
-    assert [(row["vocabulary"], row["batch"]) for row in record["rows"]] == [(500, 1), (500, 2)]
-    for row in record["rows"]:
-        for median, least, greatest in (row["whole"], row["shortlist"]):
-            assert 0 < least <= median <= greatest
-        assert 265 <= row["sentence"] <= row["request"] < 500
-        assert f"| 500 | {row['batch']} | {row['whole'][0]:.2f} (" in output
-    assert record["rows"][0]["sentence"] == record["rows"][0]["request"]
-    assert record["changes"] is None
-
-
-@pytest.mark.slow
 def test_serving_end_to_end(small_model, tmp_path, capsys):
     source, batching = tmp_path / "source.txt", tmp_path / "batching_parameters.txt"
     source.write_text("".join(f"{text}\n\n" for text in tiny.sentences(23)))
@@ -286,83 +186,6 @@ def test_serving_end_to_end(small_model, tmp_path, capsys):
         assert row["errors"] == row["different"] == 0 and row["first_error"] is None
         assert row["answers"] >= row["requests_a_second"] > 3
         assert f"| 3 | {row['batching']} | {row['requests_a_second']:.1f} | " in output
-
-
-@pytest.mark.slow
-def test_load_by_rest_tells_wrong_answers_and_errors(small_model, tmp_path):
-    texts = tiny.sentences(5)
-    right = load.translate_alone(small_model / "1", texts)
-    wrong = [(translation + "!", score) for translation, score in right[:1]]
-    lower = [(translation, score - 2 * load.TOLERANCE) for translation, score in right[1:2]]
-    base = load.link_version(small_model / "1", tmp_path / "model", warm_up=False)
-    with load.Server(base) as server:
-        expected = [*wrong, *lower, *right[2:]]
-        found = load.measure(server, texts, expected, 2, 1.0, warm_up=0.5, rest=True)
-        rounds = found.answers / len(texts)
-        assert abs(found.different - 2 * rounds) <= 4 and found.different > 0
-        assert not found.errors and found.row()["requests_a_second"] == len(found.milliseconds)
-        assert 0 < len(found.milliseconds) < found.answers
-        server.close()
-        gone = load.measure(server, texts, right, 2, 0.2, warm_up=0.0, rest=True)
-    assert gone.answers == 0 and gone.errors[0].startswith("UNAVAILABLE")
-    with pytest.raises(load.LoadError, match="no answer to 2 clients: UNAVAILABLE"):
-        gone.row()
-
-
-def test_server_that_does_not_start_says_why(served_model, tmp_path):
-    wrong = tmp_path / "batching_parameters.txt"
-    wrong.write_text("max_batch_size { value: 0 }")
-    with pytest.raises(load.LoadError, match="max_batch_size must be at least 1, got 0"):
-        load.Server(served_model, wrong)
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (["none"], "directory must exist, got"),
-        (["model", "--source", "none"], "No such file or directory: 'none'"),
-        (["model", "--source", "blank"], "--source must have a line of text, got blank"),
-        (["model", "--batching", "wrong"], "batching parameters do not parse"),
-    ],
-)
-def test_serving_refuses_what_is_not_there_in_one_line(
-    arguments, message, served_model, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "blank").write_text("\n \n")
-    (tmp_path / "wrong").write_text("max_batch_size: many")
-    (tmp_path / "model").symlink_to(served_model)
-    assert serving.main(arguments) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("python -m benchmarks.serving: error: ") and message in line
-
-
-@pytest.mark.parametrize(
-    "command, arguments, message",
-    [
-        (decoding, ["--rounds", "0"], "--rounds must be at least 1, got 0"),
-        (decoding, ["--python", "moses=/x"], "--python must be of PEER=PATH with PEER in"),
-        (scaling, ["--vocabulary", "7000"], "--vocabulary must be at least 8000, got [7000]"),
-        (scaling, ["--threads", "0"], "--threads must be at least 1, got 0"),
-        (serving, ["model", "--clients", "8", "0"], "--clients must be at least 1, got [8, 0]"),
-        (serving, ["model", "--seconds", "0.5"], "--seconds must be at least 1, got 0.5"),
-        (serving, ["model", "--grpc", "--rest"], "not allowed with argument"),
-        (serving, [], "required: directory"),
-        (shortlist, ["--batch", "0"], "--batch must be at least 1, got [0]"),
-        (shortlist, ["--run", "runs/x"], "--run needs --data"),
-        (
-            same_weights,
-            ["run", "--source", "x", "--batch", "0"],
-            "--batch must be at least 1, got 0",
-        ),
-    ],
-)
-def test_wrong_usage_takes_one_line(command, arguments, message, capsys):
-    with pytest.raises(SystemExit) as ended:
-        command.main(arguments)
-    output, error = capsys.readouterr()
-    assert ended.value.code == 2 and not output
-    assert error.count("\n") == 1 and message in error
 
 
 def test_every_peer_has_its_worker():

@@ -1,7 +1,5 @@
 """Exports side by side: each is asked everything in each round, and the figures are its own."""
 
-import pytest
-
 from benchmarks import exports
 
 
@@ -45,10 +43,3 @@ def test_the_table_by_hand():
     assert rows[0] == ["", "BLEU", "repeated words, %", "ms, batch 1", "×", "ms, batch 32", "×"]
     assert rows[2] == ["x", "100.00", "0.00", "8.00", "1.00", "2.00", "1.00"]
     assert rows[3][0] == "y" and rows[3][2:] == ["16.67", "2.00", "4.00", "4.00", "0.50"]
-
-
-@pytest.mark.parametrize("given", [["a"], ["x=a", "x=b"], ["x="]])
-def test_a_wrong_name_is_said_in_a_line(given, capsys):
-    with pytest.raises(SystemExit) as stop:
-        exports.main([*given, "--source", "s", "--target", "t"])
-    assert stop.value.code == 2 and "NAME=DIRECTORY must be" in capsys.readouterr().err

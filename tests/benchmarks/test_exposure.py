@@ -37,6 +37,7 @@ def run(tmp_path):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_behind_the_true_words_each_place_is_asked_for_itself(run):
     """Beside the model, one prefix after the other."""
     translator = tfformer.load_translator(run / "run")
@@ -51,6 +52,7 @@ def test_behind_the_true_words_each_place_is_asked_for_itself(run):
             assert found[b, t] == (expected if label else 0)
 
 
+@pytest.mark.slow
 def test_the_command_prints_both_ways_and_draws(run, capsys):
     files = ["--source", str(run / "a"), "--target", str(run / "b")]
     picture = ["--picture", str(run / "picture.png")]

@@ -89,9 +89,3 @@ def test_training_end_to_end_with_as_many_parameters_as_the_peer(tmp_path, capsy
         perplexities = [float(value) for value in row[2].split()]
         assert len(perplexities) == 3 and float(row[3]) == min(perplexities)
         assert np.all(np.diff(perplexities) < 0)
-
-
-def test_a_missing_file_takes_one_line(tmp_path, capsys):
-    missing = str(tmp_path / "none")
-    assert language_model.main(["--text", missing, "--val-text", missing]) == 1
-    assert missing in capsys.readouterr().err.splitlines()[-1]

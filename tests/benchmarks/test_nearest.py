@@ -16,6 +16,7 @@ def run(tmp_path_factory):
     return tiny.save_small_run(tmp_path_factory.mktemp("run") / "run")
 
 
+@pytest.mark.slow
 def test_of_all_hypotheses_the_nearest_is_taken(run, tmp_path, capsys):
     """By hand: every hypothesis of every text, asked for alone, and its BLEU."""
     sources = tiny.sentences(13, seed=3)
@@ -45,21 +46,3 @@ def test_of_all_hypotheses_the_nearest_is_taken(run, tmp_path, capsys):
     assert main([str(run), *files, f"--out={out}"]) == 1
     assert f"--out must not exist yet, got {out}" in capsys.readouterr().err
     assert (out / "source.txt").read_bytes() == before
-
-
-def test_a_mistake_is_one_line(run, tmp_path, capsys):
-    for name, text in (("text", "a\n"), ("blank", " \n"), ("empty", "")):
-        (tmp_path / name).write_text(text)
-    for directory, name, message in (
-        ("nowhere", "text", "nowhere is no directory"),
-        (str(run), "blank", "must have a pair of two texts that are not blank, got none"),
-        (str(run), "empty", "must have a pair of two texts that are not blank, got none"),
-    ):
-        files = [f"--source={tmp_path / name}", f"--target={tmp_path / name}"]
-        assert main([directory, *files, f"--out={tmp_path}/out"]) == 1
-        error = capsys.readouterr().err
-        assert message in error and error.count("\n") == 1
-        assert not (tmp_path / "out").exists()
-    with pytest.raises(SystemExit, match="2"):
-        main([str(run), *files, f"--out={tmp_path}/out", "--hypotheses=65"])
-    assert "--hypotheses must be in [2, 64], got 65" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """Models that train in step on JAX: their optimizer is that of training.train, and what comes out
 is a run whose perplexity is the one that was measured there."""
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -13,7 +12,7 @@ import pytest
 import tensorflow as tf
 from paths import ROOT, SUPPORT
 
-from benchmarks.on_jax import keep, pack, speed, train
+from benchmarks.on_jax import keep, pack, speed
 from benchmarks.on_jax.batches import EDGES, Batches
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from tfformer.config import BOS
@@ -33,6 +32,7 @@ import jax.numpy as jnp  # noqa: E402
 from benchmarks.on_jax.optimizer import Muon  # noqa: E402
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("clip_norm", "steps"), [(0.0, 1), (1.0, 3)])
 def test_the_optimizer_is_that_of_the_training(clip_norm, steps):
     config = TransformerConfig.preset("test", 53, num_encoder_layers=1, num_decoder_layers=1)
@@ -95,33 +95,6 @@ def test_the_arithmetic_of_a_step_is_counted():
     attention = 3 * 2 * speed.LENGTH * speed.WIDTH  # three attentions, scores and means
     expected = 3 * 2 * 128 * (int(products) + attention)
     assert speed.flops(128, layers=1) == expected
-
-
-@pytest.mark.parametrize(
-    ("words", "rule"),
-    [
-        (["a:rate=1"], "must have options of seed, reverse, r_drop, teacher_weight, got rate=1"),
-        (["a:seed=x"], "must be a model whose seed must be an integer, got x"),
-        (["a:teacher_weight=5"], "must be a model whose teacher_weight must be at most 1, got 5"),
-        ([":seed=1"], "must begin with a name of letters and digits, got :seed=1"),
-        (["a", "a"], "--models must have a name each"),
-        (["a:r_drop=1"], "r_drop must be 0 without --passes 2, got 1.0"),
-        (["a:teacher_weight=1"], "teacher_weight must be 0 without --teachers, got 1.0"),
-        (["a", "--teachers", "b"], "teacher_weight must be above 0 of a model with --teachers"),
-        (["a:teacher_weight=1", "b:reverse=1", "--teachers", "c"], "reverse must be the same"),
-    ],
-)
-def test_wrong_models_take_one_line(tmp_path, capsys, words, rule):
-    arguments = ["none.npz", "--out", str(tmp_path / "out"), "--models", *words]
-    try:
-        code = train.main(arguments)
-    except SystemExit as error:
-        code = error.code
-    said = capsys.readouterr().err
-    assert code == 2
-    assert rule in said
-    assert said.count("\n") == 1
-    assert not (tmp_path / "out").exists()
 
 
 def on_jax(*command):
@@ -208,31 +181,3 @@ def test_a_run_comes_back(tmp_path):
         assert evaluate([str(kept), *scored]) == 0
         found = json.loads((kept / "evaluation.json").read_text())
         assert found["perplexity"] == pytest.approx(measured[n], rel=1e-4)
-
-
-@pytest.mark.parametrize("content", [b"", b"PK\3\4 and no more", "other"])
-def test_another_file_takes_one_line(tmp_path, capsys, monkeypatch, content):
-    monkeypatch.setenv("KERAS_BACKEND", "jax")
-    path, out = tmp_path / "corpus.npz", tmp_path / "out"
-    if content == "other":
-        np.savez(path, settings=np.zeros(3))
-    else:
-        path.write_bytes(content)
-    assert train.main([str(path), "--models", "a", "--out", str(out)]) == 1
-    said = capsys.readouterr().err
-    assert str(path) in said and said.count("\n") == 1
-    assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "rule"),
-    [
-        ({"optimizer": "adam"}, "optimizer must be 'muon', got 'adam'"),
-        ({"vocabulary_kind": "char"}, "vocabulary_kind must be 'unigram' or 'bpe', got 'char'"),
-        ({"batch_tokens": "auto"}, "batch_tokens must be a number, got 'auto'"),
-    ],
-)
-def test_what_is_not_done_there_is_not_packed(changes, rule):
-    recipe = dataclasses.replace(Recipe(optimizer="muon"), **changes)
-    with pytest.raises(ValueError, match=rule):
-        pack.require_known(recipe, None, None)

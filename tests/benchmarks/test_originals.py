@@ -1,7 +1,5 @@
 """The benchmark of models beside their originals measures both on the same lines."""
 
-import sys
-
 import hub
 import pytest
 
@@ -37,24 +35,3 @@ def test_a_model_of_keras_hub_end_to_end(lines, tmp_path, capsys):
         theirs, ours, ratio = map(float, row[1:4])
         assert theirs > 0 and ours > 0 and ratio > 0
         assert int(row[4]) == 5  # greedily, both say the same
-
-
-def test_what_cannot_be_measured_is_one_line(lines, tmp_path, capsys):
-    def said(*arguments):
-        try:
-            code = originals.main([*arguments, "--rounds", "1"])
-        except SystemExit as end:
-            code = end.code
-        error = capsys.readouterr().err
-        assert "Traceback" not in error
-        return code, error
-
-    given = ["--source", str(lines)]
-    code, error = said("nobody=here", "there", *given)
-    assert code == 2 and "SYSTEM=FOLDER must be of marian, opennmt, keras_hub, got" in error
-    code, error = said("marian=here", "there", "--source", str(tmp_path / "none"))
-    assert code == 1 and "none" in error
-    code, error = said("marian=here", "there", *given, "--python", "/no/such/python")
-    assert code == 1 and "/no/such/python cannot be started" in error
-    code, error = said("marian=here", "there", *given, "--python", sys.executable)
-    assert code == 1 and "ModuleNotFoundError" in error

@@ -1,7 +1,6 @@
 """What heads attend to is drawn as the model has it: a row sums to 1, the pieces are the texts'."""
 
 import numpy as np
-import pytest
 import tiny
 
 from benchmarks.learning import heads
@@ -22,14 +21,3 @@ def test_a_row_of_pictures_for_each_run(tmp_path, monkeypatch):
     assert [ax.get_title() for ax in axes[:, 1]] == ["one: head 2", "two: head 2"]
     np.testing.assert_array_equal(axes[0, 1].images[0].get_array(), weights[1])
     assert [label.get_text() for label in axes[1, 0].get_yticklabels()] == target
-
-
-def test_wrong_usage_and_a_missing_run_take_one_line(tmp_path, capsys):
-    words = ["--source", "a", "--target", "b", "--picture", str(tmp_path / "heads.png")]
-    with pytest.raises(SystemExit) as ended:
-        heads.main(["no run", *words])
-    assert ended.value.code == 2
-    assert "NAME=RUN must be names of their own, got ['no run']" in capsys.readouterr().err
-    assert heads.main([f"none={tmp_path / 'none'}", *words]) == 1
-    said = capsys.readouterr().err
-    assert "none" in said and said.count("\n") == 1 and not (tmp_path / "heads.png").exists()

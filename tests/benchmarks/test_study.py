@@ -70,43 +70,6 @@ def test_arguments_are_filled_in_and_what_was_begun_otherwise_is_refused(tmp_pat
         changed.trainings(["a half"], [7])[1][0].begin()
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("train =", "train", "is no TOML"),
-        ("[figures]", "[figure]", "must have 'figures', a dict"),
-        ("[figures]", "figures = 3\n[figure]", "must have 'figures', a dict"),
-        ("[figures]", "picture = [[], []]\n[figures]", "picture must be a column of log.csv"),
-        (
-            "[figures]",
-            'picture = ["loss", "bleu"]\n[figures]',
-            "picture must be a column of log.csv and one of the figures perplexity, got",
-        ),
-        ("[rows]", "[others]\n[rows]", "got also 'others'"),
-        ("{other}", "{another}", "a half needs 'another' under [before]"),
-        ("{other}", "{data}", "a half needs --data"),
-        ('"as it is" = []', '"as it is" = [1]', "as it is must be a list of words"),
-    ],
-)
-def test_a_file_that_is_none_takes_one_line(tmp_path, capsys, old, new, message):
-    path = written(tmp_path, STUDY.replace(old, new, 1))
-    assert study.main([str(path), "--out", str(tmp_path / "out")]) == 2
-    said = capsys.readouterr().err
-    assert message in said and said.count("\n") == 1 and not (tmp_path / "out").exists()
-
-
-def test_wrong_usage_takes_one_line(tmp_path, capsys):
-    for words, message in (
-        (["--rows", "x"], "--rows must be of as it is, a half; got x"),
-        (["--seeds", "-1"], "--seeds must be at least 0, got [-1]"),
-    ):
-        with pytest.raises(SystemExit) as ended:
-            study.main([str(written(tmp_path)), "--out", str(tmp_path / "out"), *words])
-        said = capsys.readouterr().err
-        assert ended.value.code == 2 and message in said and said.count("\n") == 1
-    assert study.main([str(tmp_path / "none.toml"), "--out", str(tmp_path / "out")]) == 2
-
-
 @pytest.mark.slow
 def test_a_study_end_to_end(tmp_path, capfd):
     words = [str(written(tmp_path)), "--out", str(tmp_path / "out"), "--seeds", "3", "5"]
@@ -128,15 +91,6 @@ def test_a_study_end_to_end(tmp_path, capfd):
     assert study.main(words) == 0
     assert capfd.readouterr().out == said
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("last.npz")}
-
-
-@pytest.mark.slow
-def test_a_training_that_fails_is_said_and_the_table_has_the_others(tmp_path, capfd):
-    path = written(tmp_path, STUDY.replace('"a half" = [', '"a half" = ["--epochs", "0", '))
-    assert study.main([str(path), "--out", str(tmp_path / "out"), "--seeds", "3"]) == 1
-    output, said = capfd.readouterr()
-    assert f"training.train ended with 2: see {tmp_path}/out/a-half-3.log" in said
-    assert output.splitlines()[-1].startswith("| as it is | 1 |")
 
 
 def test_the_picture_of_a_study_has_each_seed_of_each_row(tmp_path, monkeypatch):

@@ -210,13 +210,3 @@ def test_nobody_listens(waits):
         grpc_client.predict({"text": ["a"]})
     grpc_client.close()
     assert waits == [0.2, 0.4, 0.2]
-
-
-def test_a_server_that_says_nothing(waits):
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with pytest.raises(RequestError, match="DEADLINE_EXCEEDED: no answer from .* within 0.1"):
-            RestClient("tiny", url, timeout=0.1).predict({"text": ["a"]})
-    assert not waits

@@ -162,13 +162,6 @@ def test_outputs_are_those_that_the_model_declares_by_grpc():
             asked_by_grpc(predicted(translation=["a", "b"]), described(signatures))
 
 
-def test_bytes_that_are_no_message_are_one_line(monkeypatch, capfdbinary):
-    for predict, metadata in ((b"\xff\xff", None), (b"", b"\xff\xff"), (b"", b"\n\x00")):
-        with raw_grpc(predict, metadata) as address:
-            code, output, lines = command(monkeypatch, capfdbinary, b"x\n", "--grpc", address)
-        assert (code, output, len(lines)) == (1, b"", 1), lines
-
-
 def test_a_later_answer_that_is_wrong_leaves_what_was_translated(monkeypatch, capfdbinary):
     answers = [(200, {"outputs": {"translation": [word]}}) for word in ("Haus", "See", "\udfff")]
     with Told(METADATA, *answers) as told:
@@ -190,10 +183,3 @@ def test_the_only_output_comes_with_or_without_its_name(outputs):
         asking = RestClient("tiny", told.url, retries=0)
         assert asking.predict({"text": ["house"]}) == {"translation": ["Haus"]}
         assert list(asking.translate(["house"])) == ["Haus"]
-
-
-def test_an_only_output_is_compared_with_what_is_declared():
-    metadata = (200, {"metadata": {"signature_def": ONE}})
-    with Told(metadata, (200, {"outputs": [3]})) as told:
-        with pytest.raises(RequestError, match="output translation must be DT_STRING of shape"):
-            RestClient("tiny", told.url, retries=0).predict({"text": ["house"]})

@@ -1,15 +1,13 @@
 """The command of the clients: lines in are lines out, and a mistake is one line."""
 
-import os
 import subprocess
 import sys
-import time
 
 import pytest
 import tiny
 from paths import ROOT
 from serving import SECONDS
-from told import ANSWER, METADATA, Told
+from told import METADATA, Told
 
 
 def run(*arguments, input=b"", **options):
@@ -27,6 +25,7 @@ def url(asked):
 LINES = b"a house\r\n\n the lake \n\xff\xfe\n\nwith trees"
 
 
+@pytest.mark.slow
 def test_lines_in_are_lines_out(asked, url, translator_served):
     texts = ["a house", "", " the lake ", "\ufffd\ufffd", "", "with trees"]
     expected = "".join(f"{line}\n" for line in translator_served.translate(texts)).encode()
@@ -41,24 +40,6 @@ def test_a_translation_with_a_new_line_in_it_is_a_line():
     with Told(METADATA, (200, {"outputs": {"translation": ["a\nb", "c\r\n", ""]}})) as told:
         done = run("--model", "tiny", "--url", told.url, input=b"x\ny\nz\n")
     assert (done.returncode, done.stdout) == (0, b"a b\nc \n\n")
-
-
-def test_documents_versions_and_labels(url, translator_served):
-    expected = " ".join(translator_served.translate(["A house.", "The lake"])).encode() + b"\n"
-    for which in (
-        ["--model", "tiny", "--version", "1"],
-        ["--model", "labelled model", "--label", "stable"],
-        ["--model", "tiny"],
-    ):
-        done = run("--url", url, "--document", *which, input=b"A house. The lake")
-        assert (done.returncode, done.stdout) == (0, expected), done.stderr
-
-
-def test_what_was_translated_before_an_error_is_there(translator_served):
-    with Told(METADATA, ANSWER, (400, {"error": "enough\nof that"})) as told:
-        done = run("--model", "tiny", "--url", told.url, "--batch-size", "1", input=b"a\nb\n")
-    assert (done.returncode, done.stdout) == (1, b"Haus\n")
-    assert done.stderr == b"python -m export.client: error: INVALID_ARGUMENT: enough of that\n"
 
 
 def test_a_closed_pipe_is_no_error(url):
@@ -77,13 +58,8 @@ def test_a_closed_pipe_is_no_error(url):
     ("arguments", "code", "match"),
     [
         ([], 2, "the following arguments are required: --model"),
-        (["--model", "x", "--batch-size", "0"], 2, "--batch-size must be at least 1, got 0"),
-        (["--model", "x", "--timeout", "0"], 2, "timeout must be positive, got 0"),
-        (["--model", "x", "--retries", "-1"], 2, "retries must not be negative, got -1"),
         (["--model", "x", "--url", "ftp://x"], 2, "url must begin with http:// or https://"),
-        (["--model", "x", "--version", "1", "--label", "y"], 2, "not allowed with argument"),
         (["--model", "x", "--url", "http://127.0.0.1:1", "--retries", "0"], 1, "UNAVAILABLE: "),
-        (["--model", "x", "--url", "http://127.0.0.1:x"], 2, "url must be http[s]://host[:port]"),
     ],
 )
 def test_a_mistake_is_one_line(arguments, code, match):
@@ -91,17 +67,6 @@ def test_a_mistake_is_one_line(arguments, code, match):
     assert done.returncode == code and not done.stdout
     [line] = done.stderr.decode().splitlines()
     assert line.startswith("python -m export.client: error: ") and match in line
-
-
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
-def test_a_closed_standard_stream_is_no_traceback(closed):
-    command = f"{sys.executable} -m export.client --model x --url http://127.0.0.1:1 --retries 0"
-    done = subprocess.run(
-        ["bash", "-c", f"{command} {closed}"],
-        cwd=ROOT, input=b"a\n", capture_output=True, timeout=SECONDS,
-    )  # fmt: skip
-    lines = 0 if closed == "2>&-" else 1
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (1, b"", lines)
 
 
 BLOCKED = """
@@ -126,13 +91,3 @@ def test_rest_needs_the_standard_library_alone(url, translator_served):
     assert done.returncode == 2
     [line] = done.stderr.decode().splitlines()
     assert "--grpc needs tensorflow-serving-api" in line
-
-
-def test_help_does_not_wait_for_tensorflow():
-    start = time.monotonic()
-    done = run("--help", env={**os.environ, "PYTHONVERBOSE": ""})
-    assert done.returncode == 0 and b"python -m export.client --model multi30k" in done.stdout
-    assert time.monotonic() - start < 30
-    loaded = "import sys, export.client; print('tensorflow' in sys.modules, 'numpy' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, capture_output=True, text=True)
-    assert done.stdout == "False False\n"

@@ -1,16 +1,16 @@
 """A server that drips, floods or resets, what is no HTTP, a full disk: a line, and exit code 1."""
 
-import os
+import random
 import re
 import time
 
 import pytest
 from certificates import Certificate
 from hostile import METADATA, Raw, command, http, predicted, raw_grpc
-from told import ANSWER, Told
 from told import METADATA as TOLD_METADATA
+from told import Told
 
-from export.client import GrpcClient, RequestError, RestClient
+from export.client import CODES, GrpcClient, RequestError, RestClient
 from export.remote import transport
 
 HAUS = {"outputs": {"translation": ["Haus"]}}
@@ -27,16 +27,14 @@ def certificate(tmp_path_factory):
     return Certificate(tmp_path_factory.mktemp("tls") / "mine", "IP:127.0.0.1")
 
 
-@pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "tls"),
     [
-        http(HAUS),
-        http(HAUS, headers="Content-Length: 46\r\n"),
-        http(b"1\r\n \r\n" * 99, headers="Transfer-Encoding: chunked\r\n"),
-        http({"error": "no"}, "400 Bad Request"),
-        http(b" " * 99, "302 Found", "Location: /other\r\n"),
-        b"HTTP/1.1 100 Continue\r\n\r\n" * 9,
+        (http(HAUS), False),
+        (http(HAUS), True),
+        (http(b"1\r\n \r\n" * 99, headers="Transfer-Encoding: chunked\r\n"), False),
+        (http({"error": "no"}, "400 Bad Request"), False),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" * 9, False),
     ],
 )
 def test_an_answer_that_drips_ends_with_the_time_of_the_whole_request(answer, tls, certificate):
@@ -70,12 +68,6 @@ def test_an_answer_has_a_greatest_size(headers, monkeypatch):
                 ask(raw)
 
 
-def test_the_room_for_an_answer_grows_with_what_is_asked():
-    assert transport.room_for(None) == 16 * 2**20
-    assert transport.room_for(b"x" * 1000) == 16 * 2**20 + 4_096_000
-    assert transport.room_for(b"x" * 2**21) == 2**31 - 1
-
-
 def test_an_answer_by_grpc_has_a_greatest_size(monkeypatch):
     answer = predicted(translation=["x" * 5 * 2**20])  # gRPC's own limit is 4 MiB
     for most, found in ((6 * 2**20, 5 * 2**20), (2**20, None)):
@@ -94,44 +86,48 @@ GOOD = http(HAUS)
 CHUNKED = "Transfer-Encoding: chunked\r\n"
 BROKEN = {
     "a length that is too long": (http(HAUS, headers="Content-Length: 99\r\n"), "IncompleteRead"),
-    "a cut status": (b"HTTP/1.1 2", "UNAVAILABLE: "),
     "no status": (b"", "UNAVAILABLE: "),
     "no HTTP": (b"220 mail.example ESMTP\r\n", "UNAVAILABLE: "),
-    "a status of letters": (http(HAUS, "XYZ ok"), "UNAVAILABLE: "),
-    "an unknown version": (GOOD.replace(b"1.1", b"9"), "UNAVAILABLE: "),
     "a status out of range": (http(HAUS, "1000 ok"), "UNAVAILABLE: "),
-    "a long line": (http(HAUS, headers=f"X: {'y' * 70_000}\r\n"), "UNAVAILABLE: "),
     "many headers": (http(HAUS, headers="X: y\r\n" * 200), "UNAVAILABLE: "),
-    "a bad chunk": (http(b"zz\r\n{}\r\n", headers=CHUNKED), "UNAVAILABLE: "),
     "a cut chunk": (http(b"ff\r\n{}", headers=CHUNKED), "UNAVAILABLE: "),
-    "a negative chunk": (http(b"-5\r\n{}\r\n", headers=CHUNKED), "UN"),
-    "a huge chunk": (http(b"f" * 300 + b"\r\n{}", headers=CHUNKED), "UN"),
     "a cut error": (http(b'{"err', "400 Bad", "Content-Length: 99\r\n"), r'400: {"err \(the rest'),
-    "a bad chunk of an error": (http(b"zz\r\n", "404 None", CHUNKED), "NOT_FOUND: HTTP 404: "),
-    "an error of no length": (http(b"{}", "503 Busy", "Content-Length: -1\r\n"), "UNAVAILABLE"),
     "to nowhere": (http(b"", "302 Found", "Location: http://[::1\r\n"), "UNKNOWN: "),
     "to another protocol": (http(b"", "302 Found", "Location: ftp://127.0.0.1/\r\n"), "UN"),
     "to itself": (http(b"", "302 Found", "Location: /x\r\n"), "UNKNOWN: HTTP 302"),
-    "to no host": (http(b"", "302 Found", "Location: http://a..b/\r\n"), "UN"),
 }
 
 
-@pytest.mark.parametrize("reset", [False, True])
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_no_answer_is_one_line(name, reset, monkeypatch, capfdbinary):
+def test_what_is_no_answer_is_one_line(name, monkeypatch, capfdbinary):
     answer, why = BROKEN[name]
-    with Raw(METADATA, GOOD, answer, reset=reset) as raw:
+    with Raw(METADATA, GOOD, answer) as raw:
         where = ["--url", raw.url, "--batch-size", "1"]
         code, output, lines = command(monkeypatch, capfdbinary, b"x\ny\n", *where)
     assert (code, output, len(lines)) == (1, b"Haus\n", 1), lines
     assert lines[0].startswith("python -m export.client: error: ") and len(lines[0]) < 700
-    assert reset or re.search(why, lines[0]), lines[0]
+    assert re.search(why, lines[0]), lines[0]
 
 
-def test_a_length_that_is_no_number_is_left_out_of_account():
-    for length in ("-1", "x", "1" * 5000):
-        with Raw(METADATA, http(HAUS, headers=f"Content-Length: {length}\r\n")) as raw:
-            assert ask(raw) == HAUS["outputs"]
+def test_a_reset_connection_is_one_line(monkeypatch, capfdbinary):
+    with Raw(METADATA, GOOD, GOOD[:9], reset=True) as raw:
+        where = ["--url", raw.url, "--batch-size", "1"]
+        code, output, lines = command(monkeypatch, capfdbinary, b"x\ny\n", *where)
+    assert (code, output, len(lines)) == (1, b"Haus\n", 1), lines
+
+
+@pytest.mark.slow
+def test_a_damaged_answer_is_an_answer_or_one_error():
+    rng, answers = random.Random(7), 0
+    for _ in range(300):
+        at, size = rng.randrange(len(GOOD)), rng.randrange(1, 9)
+        damaged = GOOD[:at] + rng.randbytes(rng.randrange(9)) + GOOD[at + size :]
+        with Raw(METADATA, damaged) as raw:
+            try:
+                answers += isinstance(ask(raw), dict)
+            except RequestError as error:
+                assert error.code in {"UNKNOWN", *CODES.values()} and error.message
+    assert 0 < answers < 300
 
 
 TERMINAL = (
@@ -158,43 +154,12 @@ def test_a_token_is_hidden_whatever_stands_between_its_letters(certificate):
                 ask(told, ca=str(certificate.file), token="s3cr3t")
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_a_full_disk_and_a_closed_pipe_under_the_output(monkeypatch, capfdbinary):
-    kept, (reading, writing) = os.dup(1), os.pipe()
-    os.close(reading)
-    try:
-        for descriptor, size, code, why in (
-            (os.open("/dev/full", os.O_WRONLY), 1, 1, "No space left on device"),
-            (os.open("/dev/full", os.O_WRONLY), 32, 1, "No space left on device"),
-            (writing, 1, 0, None),
-        ):
-            with Told(TOLD_METADATA, ANSWER, (400, {"error": "no"})) as told:
-                os.dup2(descriptor, 1)
-                with open(1, "w", closefd=False) as stdout:
-                    monkeypatch.setattr("sys.stdout", stdout)
-                    where = ["--url", told.url, "--batch-size", size]
-                    found, _, lines = command(monkeypatch, capfdbinary, b"x\n", *where)
-            os.dup2(kept, 1)
-            os.close(descriptor)
-            assert found == code and len(lines) == (1 if why else 0), lines
-            assert not why or why in lines[0]
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
-
-
 NO_ADDRESS = [
     *(("--url", url) for url in (
-        "http://[::1", "http://[::1]x", "http://::1]", "http://h:99999", "http://h:-1",
-        "http://h:x", "http://h:0",
-        "http://", "http:///v1", "http://:80", "http://h h", "http://h/\x1b[2J", "http://h?x=1",
-        "http://h#x", "http://user:word@h", f"http://{'h' * 64}.example", "http://a..b",
-        f"http://h:{'9' * 5000}", "http://h/\udcff",
+        "http://[::1", "http://h:99999", "http://h:x", "http://", "http://:80", "http://h h",
+        "http://h/\x1b[2J", "http://h?x=1", "http://user:word@h", "http://a..b",
     )),
-    *(("--grpc", address) for address in (
-        "[::1", "[::1]x", "h:99999", "h:-1", "h:x", "h:0", "", ":80", "grpcs://h:x", "h\n:1",
-        f"h:{'9' * 5000}",
-    )),
+    *(("--grpc", address) for address in ("[::1", "h:99999", "h:x", "", ":80", "h\n:1")),
 ]  # fmt: skip
 
 

@@ -53,13 +53,6 @@ def test_rest_asks_another_machine_through_the_proxy(proxy):
     ]
 
 
-def test_a_redirection_to_this_machine_is_followed_directly(monkeypatch, proxy):
-    with Told(METADATA) as told, Told((302, told.url)) as other:
-        monkeypatch.setenv("http_proxy", other.url)
-        RestClient("tiny", "http://mt.example", retries=0).signatures()
-    assert len(told.asked) == len(other.asked) == 1
-
-
 @pytest.mark.parametrize("form", ["{}", "ipv4:{}", "dns:{}", "dns:///{}"])
 def test_grpc_asks_this_machine_directly(proxy, form):
     answer = predicted(translation=np.array([b"Haus"], object))

@@ -172,15 +172,6 @@ def test_the_command_by_rest(certificate, tmp_path):
         assert error.endswith("error: UNAUTHENTICATED: who is [token]?\n")
 
 
-def test_the_command_by_grpc(certificate, other, tmp_path):
-    (tmp_path / "token").write_text(TOKEN + "\n")
-    with grpc_server(certificate, Secured(TOKEN)) as address:
-        where = ["--grpc", address, "--token-file", tmp_path / "token"]
-        code, output, error = run(*where, "--ca", other.file)
-    assert (code, output) == (1, "") and error.count("\n") == 1
-    assert f"error: UNAUTHENTICATED: the certificate of {address} is not trusted: " in error
-
-
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [

@@ -4,11 +4,9 @@ import re
 import subprocess
 
 import pytest
-import tensorflow as tf
-from paths import ROOT
 from serving import SECONDS, predict_spec
 
-from export.artifacts.deployment import _peak, memory_limit, write_deployment
+from export.artifacts.deployment import memory_limit, write_deployment
 
 yaml = pytest.importorskip("yaml")
 
@@ -45,6 +43,7 @@ def test_the_health_check_tells_a_served_model_from_others(written, asked):
     assert health(check, 1) != 0
 
 
+@pytest.mark.slow
 def test_the_health_check_waits_for_a_version_that_is_loading(written):
     """The answer of a server whose one version is not there yet."""
     import threading
@@ -71,6 +70,7 @@ def test_the_health_check_waits_for_a_version_that_is_loading(written):
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_limits_are_those_of_the_report(written, report):
     limits = service(written)["deploy"]["resources"]["limits"]
     known = report["deployment"]
@@ -86,6 +86,7 @@ def test_limits_are_those_of_the_report(written, report):
     assert f"the peak of {peak / 2**20:,.0f} MiB" in page
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report):
     known = report["deployment"]
     assert write_deployment(written, report) == []
@@ -98,13 +99,6 @@ def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report)
     assert write_deployment(written, {**report, "deployment": grown}) == []
 
 
-def test_a_peak_that_no_kernel_told_is_assumed():
-    known = {"memory": {"peak_bytes": None}, "limits": {"largest_request_bytes": 1}}
-    assert memory_limit(known) == 2 * 2048 + 256
-    assert memory_limit({**known, "limits": {}}) == 2 * 2048
-    assert _peak(None).startswith("2,048 (assumed") and _peak(3 * 2**20) == "3"
-
-
 @pytest.mark.slow
 def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
     model = asked.server.versions.model(predict_spec())
@@ -113,6 +107,7 @@ def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
     assert weights < peak <= model.peak_bytes
 
 
+@pytest.mark.slow
 def test_the_gpu_file_names_the_same_service_and_version(written):
     plain, gpu = service(written), service(written, "docker-compose.gpu.yml")
     files = [yaml.safe_load(path.read_text()) for path in written.glob("docker-compose*.yml")]
@@ -121,11 +116,3 @@ def test_the_gpu_file_names_the_same_service_and_version(written):
     [device] = gpu["deploy"]["resources"]["reservations"]["devices"]
     assert device == {"driver": "nvidia", "count": 1, "capabilities": ["gpu"]}
     assert set(gpu) == {"image", "environment", "deploy"}  # all else is the first file's
-
-
-def test_what_is_said_of_buckets_is_true_of_tensorflow():
-    page = (ROOT / "docs" / "guide" / "deploy.md").read_text()
-    section = page.split("\n## Models in a bucket\n")[1].split("\n## ")[0]
-    schemes = tf.io.gfile.get_registered_schemes()
-    assert "gs" in schemes and "s3" not in schemes
-    assert "File system scheme 's3' not implemented" in section and "`gs://`" in section

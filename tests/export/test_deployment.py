@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
@@ -19,14 +18,16 @@ from paths import ROOT
 from serving import SECONDS, Asked, predict_spec
 from tensorflow_serving.config import model_server_config_pb2
 
-from export.artifacts import deployment
 from export.artifacts.deployment import write_deployment
 from export.local_server import LocalServer, curl_line
 from export.serving import metrics
 from export.serving.batching import BatchingParameters
 from export.serving.versions import one_model, read_config
 from export.verification.graph import read_files, read_graph, read_variables
-from tfformer import Transformer, TransformerConfig, Translator
+from tfformer import Transformer, Translator
+
+# Minutes, all together: the whole command exports once for all of them.
+pytestmark = pytest.mark.slow
 
 LIMITS = tiny.SERVED
 NAMES = {
@@ -291,63 +292,9 @@ def test_the_limit_of_rows_is_the_one_that_is_served(batched):
     assert status == 400 and "maximum input batch size 32" in found["error"]
 
 
-def config_of(**changes):
-    sizes = {"num_encoder_layers": 2, "num_decoder_layers": 3, "d_model": 20, "num_heads": 5}
-    sizes |= {"d_ff": 28, "source_vocabulary_size": 300, "target_vocabulary_size": 310}
-    return TransformerConfig(**{**sizes, "dropout": 0.0, **changes})
-
-
-def test_flops_by_hand():
-    config = config_of()
-    # An encoder layer: four products [20] x [20, 20], and [20] x [20, 28] and back, each
-    # multiplication with its addition 2. A decoder layer adds keys and values of the memory.
-    encoder_layer = 2 * (4 * 400 + 2 * 560)
-    source = 2 * encoder_layer + 3 * 2 * 2 * 400
-    # Of a target token: four products of self-attention, queries and outputs of the other, ...
-    target = 3 * 2 * (6 * 400 + 2 * 560) + 2 * 20 * 310
-    assert Transformer(config).flops() == {"source_token": source, "target_token": target}
-    gated = Transformer(config_of(activation="swiglu")).flops()
-    assert gated["source_token"] - source == 2 * 2 * 560
-    assert gated["target_token"] - target == 3 * 2 * 560
-
-
-def test_flops_are_those_of_the_products_in_the_graph():
-    """Of the graph of the layers, less the products of attention, which grow with the length."""
-    config, length = config_of(tie_embeddings="none"), 11
-    model = Transformer(config)
-    specs = {name: tf.TensorSpec([1, length], tf.int32) for name in ("source_ids", "target_ids")}
-    function = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
-    total = 0
-    for operation in function.get_concrete_function(specs).graph.get_operations():
-        if operation.type in ("MatMul", "BatchMatMulV2"):
-            left, right = (tensor.shape.as_list() for tensor in operation.inputs)
-            assert not operation.get_attr("transpose_a" if operation.type == "MatMul" else "adj_x")
-            total += 2 * np.prod(left) * right[-1]
-        elif operation.type == "Einsum":
-            inputs = operation.get_attr("equation").decode().partition("->")[0].split(",")
-            sizes = {}
-            for letters, tensor in zip(inputs, operation.inputs, strict=True):
-                sizes |= dict(zip(letters, tensor.shape.as_list(), strict=True))
-            total += 2 * np.prod(list(sizes.values()))
-    attentions = config.num_encoder_layers + 2 * config.num_decoder_layers
-    total -= attentions * 4 * length * length * config.d_model
-    counted = model.flops()
-    assert total == length * (counted["source_token"] + counted["target_token"])
-
-
-@pytest.mark.slow
-def test_latency_is_measured_with_the_batches_that_are_named(short):
-    found = deployment.measure_latency(short, tiny.sentences(5), 256)
-    assert list(found["milliseconds"]) == ["1", "8", "32"]
-    found = deployment.measure_latency(short, tiny.sentences(5), 3)
-    assert list(found["milliseconds"]) == ["1", "3"]
-    assert all(value > 0 for value in found["milliseconds"].values())
-
-
 # A model that computes in bfloat16.
 
 
-@pytest.mark.slow
 def test_a_model_of_mixed_precision_is_exported_in_float32(tmp_path):
     plain = tiny.make_translator(**LIMITS)
     keras.mixed_precision.set_dtype_policy("mixed_bfloat16")

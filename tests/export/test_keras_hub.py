@@ -111,11 +111,8 @@ def half(path):
 
 DAMAGES = {
     "no configuration": ("config.json", lambda path: path.unlink(), "config.json"),
-    "half a configuration": ("config.json", half, "does not load"),
-    "no weights": ("model.weights.h5", lambda path: path.unlink(), "does not load"),
     "half the weights": ("model.weights.h5", half, "does not load"),
     "half a vocabulary": ("assets/tokenizer/vocabulary.spm", half, "does not load"),
-    "no vocabulary": ("assets/tokenizer/vocabulary.spm", lambda path: path.unlink(), "does not"),
 }
 
 

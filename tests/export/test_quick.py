@@ -31,6 +31,7 @@ def quick(deployed, tmp_path_factory):
     return base
 
 
+@pytest.mark.slow
 def test_each_signature_answers_once_as_it_is_served(quick):
     report = json.loads((quick / "1.report.json").read_text())
     assert report["passed"] and set(report["served"]) == SIGNATURES
@@ -42,6 +43,7 @@ def test_each_signature_answers_once_as_it_is_served(quick):
     assert not [name for name in checks if "agreement" in name or "in process" in name]
 
 
+@pytest.mark.slow
 def test_report_and_page_say_what_was_not_compared(quick, deployed):
     report = json.loads((quick / "1.report.json").read_text())
     loader, *others = report["not_compared"]
@@ -54,6 +56,7 @@ def test_report_and_page_say_what_was_not_compared(quick, deployed):
     assert whole["not_compared"] == [] and "--quick" not in (deployed / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_deployment_is_there(quick, deployed):
     def names(base):
         return {path.name for path in base.iterdir()} - {"batching_parameters.txt"}
@@ -61,6 +64,7 @@ def test_the_deployment_is_there(quick, deployed):
     assert names(quick) == names(deployed)
 
 
+@pytest.mark.slow
 def test_a_signature_that_does_not_answer_is_not_published(deployed, tmp_path, monkeypatch, capsys):
     def fail(path, graph, feeds, report, xla, warmup):
         assert all(len(batch) == 1 for batch in feeds.values())

@@ -1,12 +1,7 @@
 """The whole road: a run is exported, verified as the server loads it, and answers on its own."""
 
-import io
 import json
-import resource
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -20,8 +15,7 @@ from export import saved_model, translate, verify
 from export.artifacts import examples
 from export.artifacts.publish import publish
 from export.capi.job import serve_calls
-from export.capi.library import ServingError
-from export.verification import reference, serve, translation
+from export.verification import reference, translation
 from export.verification.graph import read_graph
 from tfformer import Tokenizer, Translator
 from tfformer.service.n_best import beam_search, beam_search_ids
@@ -78,40 +72,27 @@ def exported(run, tmp_path_factory):
 
 
 WORDS = [text.encode() for text in TEXTS[:5]] + [b"", b"\xff\xfe", "Grüße 🎉".encode()]
-OUT_OF_RANGE = {
-    "beam_width": ("beam_search", np.array(0, "int32")),
-    "length_penalty": ("beam_search", np.array(-1, "float32")),
-    "top_p": ("sample", np.array(2, "float32")),
-}
 ASKED = {
     "words": ("serving_default", {"text": WORDS}),
     "alone": ("serving_default", {"text": [b"word 5"]}),
     "mixed": ("serving_default", {"text": [b" \t ", b"word 5", b""]}),
-    "rank 2": ("serving_default", {"text": [[b"a", b"b"]]}),
-    **{
-        option: (name, {"text": [b"word"], option: value})
-        for option, (name, value) in OUT_OF_RANGE.items()
-    },
 }
 
 
 @pytest.fixture(scope="module")
 def served(exported):
-    """What the server's loader answers to each of ASKED: {output: array}, or a ServingError."""
+    """What the server's loader answers to each of ASKED: {output: array}."""
     signatures, calls = read_graph(exported / "8").signatures, []
     for name, inputs in ASKED.values():
         signature = signatures[name]
         feeds = {**signature.defaults, **inputs, "text": np.array(inputs["text"], object)}
         feeds = {signature.inputs[key].name: value for key, value in feeds.items()}
         calls.append((feeds, [info.name for info in signature.outputs.values()]))
-    answers = {}
-    for (key, (name, _)), found in zip(
-        ASKED.items(), serve_calls(exported / "8", calls), strict=True
-    ):
-        if isinstance(found, dict):
-            found = {k: found[info.name] for k, info in signatures[name].outputs.items()}
-        answers[key] = found
-    return answers
+    answers = serve_calls(exported / "8", calls)
+    return {
+        key: {k: found[info.name] for k, info in signatures[name].outputs.items()}
+        for (key, (name, _)), found in zip(ASKED.items(), answers, strict=True)
+    }
 
 
 @pytest.mark.slow
@@ -170,20 +151,6 @@ def test_defaults_of_the_options_are_in_the_signatures(exported):
     assert set(signatures["serving_default"].inputs) == {"text"}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("option", OUT_OF_RANGE)
-def test_options_out_of_range_are_invalid_arguments(served, option):
-    answer = served[option]
-    assert isinstance(answer, ServingError) and answer.code_name == "INVALID_ARGUMENT"
-    assert option in str(answer)
-
-
-@pytest.mark.slow
-def test_a_rank_2_text_is_an_invalid_argument(served):
-    answer = served["rank 2"]
-    assert isinstance(answer, ServingError) and answer.code_name == "INVALID_ARGUMENT"
-
-
 def test_what_does_not_verify_is_not_published(run, tmp_path, monkeypatch, capsys):
     def refuse(directory, requests, progress, xla, quick):
         assert not xla and not quick
@@ -234,6 +201,7 @@ def test_what_xla_finds_is_compared_with_stock_operations():
         assert report.passed is passed
 
 
+@pytest.mark.slow
 def test_a_wrong_search_is_caught_by_the_reference(translator):
     requests = examples.sample_requests(translator)
     [request] = requests["beam_search_ids"]
@@ -276,21 +244,6 @@ def assert_one_line(capsys, module="export.saved_model"):
     return last
 
 
-@pytest.mark.parametrize("main", [saved_model.main, verify.main, translate.main])
-def test_wrong_usage_is_one_line(main, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        main(["--no-such-option"])
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("python -m export.") and line.endswith(" (see --help)")
-
-
-@pytest.mark.slow
-def test_a_batch_size_below_1_is_wrong_usage(exported, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        translate.main([str(exported), "--batch-size", "0"])
-    assert "must be at least 1, got 0" in assert_one_line(capsys, "export.translate")
-
-
 @pytest.mark.parametrize(
     "error, code, message",
     [
@@ -314,47 +267,6 @@ def test_a_failed_write_is_one_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_is_one_line_and_leaves_nothing(run, tmp_path, monkeypatch, capsys):
-    only(monkeypatch, serving_default)  # fewer are sooner traced
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))
-        code = saved_model.main([str(run), str(tmp_path)])
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        signal.signal(signal.SIGXFSZ, handler)
-    assert code == 1
-    assert_one_line(capsys)
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_an_interrupt_of_the_other_commands_is_one_line(exported, monkeypatch, capsys):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(serve, "serve_calls", interrupt)
-    assert verify.main([str(exported)]) == 130
-    assert "interrupted" in assert_one_line(capsys, "export.verify")
-    monkeypatch.setattr(translate, "translate", interrupt)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"word")))
-    assert translate.main([str(exported)]) == 130
-    assert "interrupted" in assert_one_line(capsys, "export.translate")
-
-
-@pytest.mark.slow
-def test_a_closed_pipe_is_no_error(exported):
-    done = subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {sys.executable} -m export.translate {exported} | true"],
-        input=b"word 5\n" * 3, cwd=Path(verify.__file__).parents[1], capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == 0
-    # oneDNN's notice of round-off errors, where TensorFlow switches it on by itself, is none.
-    said = b"".join(line for line in done.stderr.splitlines() if b"] oneDNN custom" not in line)
-    assert b"Traceback" not in said and b"rror" not in said
-
-
 def test_publication_goes_on_without_a_report(tmp_path):
     lines = []
     (tmp_path / "²").mkdir()
@@ -371,6 +283,7 @@ def test_publication_goes_on_without_a_report(tmp_path):
     assert warning.startswith("warning: ") and str(version) in warning
 
 
+@pytest.mark.slow
 def test_a_near_tie_is_no_fault(translator, monkeypatch):
     requests = examples.sample_requests(translator)
     [request] = requests["beam_search_ids"]

@@ -1,6 +1,5 @@
 """Files of any size: line for line, with constant memory, and whole after any number of kills."""
 
-import fcntl
 import gzip
 import json
 import os
@@ -19,7 +18,7 @@ from workers import KILLS
 
 from benchmarks.machine import resident_mib
 from export import translate_files
-from export.remote.lines import MOST_BYTES, batches, read_lines
+from export.remote.lines import MOST_BYTES, read_lines
 from export.serving.bulk import BulkTranslator
 from export.translate_files import ProgressError, translate_file
 from export.verification.graph import UsageError
@@ -66,11 +65,6 @@ def test_a_line_over_the_limit_is_cut_and_the_next_one_is_whole(tmp_path):
     assert found[1] == "b" and found[3] == "d"
 
 
-def test_batches():
-    assert list(batches(range(7), 3)) == [[0, 1, 2], [3, 4, 5], [6]]
-    assert list(batches([], 3)) == []
-
-
 # One file.
 
 
@@ -88,13 +82,6 @@ def test_a_line_without_an_end_and_one_in_pieces_are_lines(tmp_path, target):
     assert target.read_bytes() == b"a x\n x\nb x\n"
 
 
-def test_an_empty_file_is_an_empty_file(tmp_path, target):
-    source = tmp_path / "in"
-    source.touch()
-    assert translate_file(source, target, upper, IDENTITY) == 0
-    assert target.read_bytes() == b""
-
-
 def test_gzip_is_known_by_its_content(source, tmp_path, target):
     packed = tmp_path / "packed"
     packed.write_bytes(gzip.compress(source.read_bytes()))
@@ -102,8 +89,7 @@ def test_gzip_is_known_by_its_content(source, tmp_path, target):
     assert target.read_bytes() == source.read_bytes().upper()
 
 
-@pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize("chunks", [1, 3, 5])
+@pytest.mark.parametrize(("packed", "chunks"), [(False, 1), (False, 5), (True, 3)])
 def test_what_was_done_before_a_failure_is_not_done_again(source, target, tmp_path, packed, chunks):
     expected = source.read_bytes().upper()
     if packed:
@@ -129,22 +115,6 @@ def test_what_was_done_before_a_failure_is_not_done_again(source, target, tmp_pa
     translate_file(source, target, count, IDENTITY)
     assert target.read_bytes() == expected
     assert [len(lines) for lines in asked] == [translate_files.CHUNK] * 5 + [7]
-
-
-def test_a_partial_file_that_was_removed_is_begun_anew(source, target, tmp_path):
-    done = []
-
-    def fail(lines):
-        if done:
-            raise OSError
-        done.append(lines)
-        return upper(lines)
-
-    with pytest.raises(OSError):
-        translate_file(source, target, fail, IDENTITY)
-    (tmp_path / "target.txt.partial").unlink()
-    translate_file(source, target, upper, IDENTITY)
-    assert target.read_bytes() == source.read_bytes().upper()
 
 
 @pytest.fixture
@@ -191,8 +161,10 @@ def test_a_source_that_was_only_touched_is_the_same_source(source, target, begun
     assert target.read_bytes() == source.read_bytes().upper()
 
 
-@pytest.mark.parametrize("value", ["1e400", str(10**30), "-5", "1.5", "null", '"x"', "[1]"])
-@pytest.mark.parametrize("name", ["lines", "written", "read", "checksum"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("lines", "-5"), ("written", "1e400"), ("read", "1.5"), ("checksum", "null")],
+)
 def test_a_damaged_number_of_a_record_is_one_line(source, target, begun, name, value):
     partial, record = begun
     text = record.read_text()
@@ -204,13 +176,6 @@ def test_a_damaged_number_of_a_record_is_one_line(source, target, begun, name, v
     assert partial.read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["[]", "7", "{}", "[" * 10_000, "null"])
-def test_a_record_that_is_none_is_one_line(source, target, begun, text):
-    begun[1].write_text(text)
-    with pytest.raises(ProgressError, match="progress.json is damaged, or of another"):
-        translate_file(source, target, upper, IDENTITY)
-
-
 @pytest.mark.parametrize("link", [os.symlink, os.link])
 @pytest.mark.parametrize("name", ["target.txt.partial", "target.txt.progress.json"])
 def test_a_link_in_place_of_unfinished_work_is_not_followed(source, target, tmp_path, link, name):
@@ -220,13 +185,6 @@ def test_a_link_in_place_of_unfinished_work_is_not_followed(source, target, tmp_
     with pytest.raises(OSError, match=f"{name} must be a file of its own"):
         translate_file(source, target, upper, IDENTITY)
     assert other.read_bytes() == b"precious\n"
-
-
-@pytest.mark.parametrize("name", ["target.txt.partial", "target.txt.progress.json"])
-def test_a_pipe_in_place_of_unfinished_work_is_not_waited_for(source, target, tmp_path, name):
-    os.mkfifo(tmp_path / name)
-    with pytest.raises((ProgressError, OSError)):
-        translate_file(source, target, upper, IDENTITY)
 
 
 def test_a_file_of_somebody_else_with_the_name_of_a_partial_one_is_kept(source, target, tmp_path):
@@ -255,24 +213,10 @@ def test_two_processes_cannot_write_one_file(source, target):
     assert target.read_bytes() == source.read_bytes().upper()
 
 
-def test_a_file_that_another_has_just_finished_is_not_touched(source, target, monkeypatch):
-    lock = fcntl.flock
-
-    def finish_first(file, how):
-        target.with_name("target.txt.partial").rename(target)
-        target.write_bytes(b"whole")
-        lock(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", finish_first)
-    with pytest.raises(ProgressError, match="just been finished"):
-        translate_file(source, target, upper, IDENTITY)
-    assert target.read_bytes() == b"whole"
-
-
 def test_memory_does_not_grow_with_the_file(tmp_path, target):
     source = tmp_path / "in"
     with source.open("wb") as file:
-        for _ in range(50):
+        for _ in range(20):
             file.write(b"some words of a longer line\n" * 20_000)
     sizes = []
 
@@ -281,13 +225,14 @@ def test_memory_does_not_grow_with_the_file(tmp_path, target):
         return lines
 
     translate_file(source, target, measure, IDENTITY)
-    assert len(sizes) > 450
-    assert max(sizes[10:]) - sizes[10] < 4  # MiB; the file has 27
+    assert len(sizes) > 180
+    assert max(sizes[10:]) - sizes[10] < 4  # MiB; the file has 11
 
 
 # With a model.
 
 
+@pytest.mark.slow
 def test_lines_are_translated_as_the_translator_does(short, translator_served, capfd):
     texts = [*tiny.sentences(97), "", "  ", "Grüße 🎉", "a" * 3000]
     with BulkTranslator(short, batch_size=7) as model:
@@ -308,6 +253,7 @@ def test_a_folder_without_a_model_is_a_usage_error(tmp_path):
         BulkTranslator(tmp_path / "none")
 
 
+@pytest.mark.slow
 def test_the_command(short, translator_served, tmp_path, capsys):
     texts = tiny.sentences(53)
     for name in ("a", "b"):
@@ -433,16 +379,3 @@ def test_killed_at_random_it_is_byte_for_byte_the_same(short, tmp_path):
         killed, uninterrupted = tmp_path / "killed" / name, tmp_path / "whole" / name
         assert killed.read_bytes() == uninterrupted.read_bytes()
         assert killed.read_bytes().count(b"\n") == lines // 4
-
-
-def test_the_record_says_how_far_it_is(source, target, tmp_path):
-    seen = set()
-
-    def look(lines):
-        record = tmp_path / "target.txt.progress.json"
-        if record.exists():
-            seen.add(json.loads(record.read_text())["lines"])
-        return upper(lines)
-
-    translate_file(source, target, look, IDENTITY)
-    assert seen == {translate_files.CHUNK * n for n in range(6)}

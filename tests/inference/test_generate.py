@@ -130,23 +130,6 @@ def test_ids_come_back_and_probabilities_stay(special):
     assert special.to_search(tf.constant(special.eos)) == EOS
 
 
-def test_renumbered_is_the_model_whose_ids_were_exchanged(language_model):
-    """The same model by other names: its ids 0 to 3 reversed."""
-    other = np.array([3, 2, 1, 0, *range(4, V)])
-
-    def renamed(ids):
-        return tf.gather(language_model(tf.gather(other, ids)), other, axis=-1)
-
-    options = {"max_length": T, "beam_width": 5, "num_results": 3}
-    plain = tfformer.generate(language_model, prompt=PROMPTS, **options)
-    prompts = [other[row].tolist() for row in PROMPTS]
-    found = tfformer.generate(
-        renamed, prompt=prompts, special_ids=SpecialIds(3, 2, 1, 0), **options
-    )
-    np.testing.assert_array_equal(tf.gather(other, found.token_ids), plain.token_ids)
-    np.testing.assert_allclose(found.scores, plain.scores, rtol=1e-5)
-
-
 def test_a_prompt_may_be_padded_on_either_side_or_ragged(language_model):
     generate = functools.partial(tfformer.generate, language_model, max_length=T, search="greedy")
     ragged = generate(prompt=tf.ragged.constant(PROMPTS, tf.int32))
@@ -165,15 +148,6 @@ def test_a_prefix_is_in_the_models_ids_and_padded_with_its_pad(language_model):
     length = int(alone.lengths[0, 0])
     assert int(found.token_ids[1, 0, 0]) == 3 and int(found.lengths[1, 0]) == length
     np.testing.assert_array_equal(found.token_ids[1, 0, :length], alone.token_ids[0, 0])
-
-
-@pytest.mark.slow
-def test_in_a_graph_as_eager(model, language_model, source_ids):
-    prompts = tf.ragged.constant(PROMPTS, tf.int32)
-    of_two = functools.partial(tfformer.generate, model, max_length=T)
-    of_one = functools.partial(tfformer.generate, language_model, max_length=T)
-    equal(tf.function(of_two)(source_ids, prompts), of_two(source_ids, prompts))
-    equal(tf.function(of_one)(prompt=prompts), of_one(prompt=prompts))
 
 
 @pytest.mark.parametrize(

@@ -91,13 +91,6 @@ def restricted(logits_of, allowed):
 # ---------------------------------------------------------------- the search
 
 
-def test_the_candidates_of_a_sentence_are_those_of_its_pieces(shortlist, tokenizer, allowed):
-    for ids, expected in zip(tokenizer.encode_source(TEXTS).to_list(), allowed, strict=True):
-        assert shortlist.allowed(ids).tolist() == expected
-    union = set().union(*map(set, allowed))
-    assert all(17 <= len(own) < len(union) < tokenizer.target_vocabulary_size for own in allowed)
-
-
 def test_beam_search_is_the_plain_one_among_the_candidates(translator, allowed, logits_of, model):
     found, size = call(translator, "beam_search", TEXTS), model.config.target_vocabulary_size
     for b in range(len(TEXTS)):
@@ -137,18 +130,6 @@ def test_a_rule_is_the_plain_one_among_the_candidates(rule, translator, allowed,
     assert changed
 
 
-def test_greedy_is_the_plain_one_among_the_candidates(
-    translator, allowed, logits_of, model, tokenizer
-):
-    expected = []
-    for b in range(len(TEXTS)):
-        ids = search_oracle.greedy(
-            restricted(logits_of(b), allowed[b]), model.config.target_vocabulary_size, MAX_TARGET
-        )
-        expected.append(tokenizer.decode(tf.constant([ids])).numpy()[0].decode())
-    assert translator.translate(TEXTS, greedy=True) == expected
-
-
 def test_a_shortlist_of_all_pieces_changes_nothing(model, tokenizer, whole):
     none = np.zeros((tokenizer.source_vocabulary_size, 1), "int32")
     everything = np.arange(tokenizer.target_vocabulary_size)
@@ -181,15 +162,6 @@ def test_each_token_is_a_candidate_of_its_own_sentence_whoever_is_beside_it(
     assert translator.translate(TEXTS) != whole.translate(TEXTS)
 
 
-def test_ids_and_text_and_the_default_find_the_same(translator, tokenizer):
-    beams = call(translator, "beam_search", TEXTS)
-    by_ids = translator.functions["beam_search_ids"](tokenizer.encode_source(TEXTS).to_tensor(PAD))
-    np.testing.assert_array_equal(by_ids["token_ids"], beams["token_ids"])
-    best = call(translator, "serving_default", TEXTS)
-    np.testing.assert_array_equal(best["translation"], beams["translations"][:, 0])
-    np.testing.assert_allclose(best["score"], beams["scores"][:, 0], rtol=1e-4)
-
-
 def test_what_is_forced_or_sampled_knows_all_pieces(translator, whole):
     targets = TEXTS[::-1]
     for name, *texts in (
@@ -201,37 +173,6 @@ def test_what_is_forced_or_sampled_knows_all_pieces(translator, whole):
         expected, found = (call(t, name, *texts) for t in (whole, translator))
         for key, value in expected.items():
             np.testing.assert_array_equal(found[key], value)
-
-
-def test_blank_texts_are_empty_and_leave_the_others_as_they_are(translator):
-    found = call(translator, "serving_default", ["", TEXTS[0], " \t"])
-    alone = call(translator, "serving_default", TEXTS[:1])
-    assert found["translation"].tolist() == [b"", alone["translation"][0], b""]
-    np.testing.assert_allclose(found["score"], [0, alone["score"][0], 0], rtol=1e-4)
-    assert call(translator, "serving_default", [""])["score"].tolist() == [0]
-    assert call(translator, "beam_search", [])["token_ids"].shape[:2] == (0, WIDTH)
-
-
-def test_fewer_candidates_than_beams_are_no_error(model, tokenizer):
-    candidates = np.full((tokenizer.source_vocabulary_size, 1), 5)
-    shortlist = Shortlist(candidates, np.arange(4), tokenizer.sha256)
-    translator = Translator(model, tokenizer, **LIMITS, shortlist=shortlist)
-    found = call(translator, "beam_search", TEXTS[:2], beam_width=64, max_length=3)
-    # unk, 5 and eos: three of one token or less, nine of two and four of three, eos at the end.
-    assert (found["lengths"] > 0).sum(axis=1).tolist() == [1 + 2 + 4] * 2
-    assert set(found["token_ids"].ravel().tolist()) == {0, 1, 3, 5}
-    assert np.isfinite(found["scores"]).all()
-    for name in ("no_repeat_ngram", "repetition_penalty"):
-        found = call(translator, "beam_search", TEXTS, **{name: 1 if name < "r" else 3.0})
-        assert np.isfinite(found["scores"]).all()
-
-
-def test_in_bfloat16_the_candidates_are_the_same(model, tokenizer, shortlist, allowed):
-    half = Translator(model, tokenizer, **LIMITS, dtype="bfloat16", shortlist=shortlist)
-    found = call(half, "beam_search", TEXTS)
-    for b, own in enumerate(allowed):
-        assert set(found["token_ids"][b].ravel().tolist()) <= set(own)
-    assert (found["lengths"] > 0).all()
 
 
 @pytest.mark.parametrize("size", [1, 3, 31, 32, 33, 64, 331, 2049])
@@ -265,12 +206,6 @@ def test_saved_everything_is_stored_once(translator, model, shortlist, tmp_path)
 
 def shortlist_arrays(shortlist):
     return shortlist.candidates, shortlist.always
-
-
-def test_the_parts_of_a_batch_do_not_wait_for_each_other(translator):
-    graph = translator.functions["serving_default"].get_concrete_function().graph
-    (loop,) = [op for op in graph.get_operations() if "While" in op.type]
-    assert loop.type == "StatelessWhile"
 
 
 # ---------------------------------------------------------------- the file

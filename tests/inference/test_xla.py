@@ -99,15 +99,6 @@ def test_it_answers_as_the_stock_form_does(stock, compiled, batch):
     assert_same(answers(compiled, TEXTS[batch]), expected)
 
 
-def test_what_it_was_compared_with_is_long_blank_and_cut(stock):
-    """Else the test before this one would prove little."""
-    lengths = np.concatenate(
-        [answers(stock, texts, "beam_search")["lengths"][:, 0] for texts in TEXTS.values()]
-    )
-    assert lengths.max() == LONGEST and 0 < min(lengths[lengths > 0]) < 32 and 0 in lengths
-    assert answers(stock, TEXTS[5])["truncated"].tolist() == [False, False, False, True, False]
-
-
 def test_no_rows_give_no_rows(stock, compiled):
     found, expected = answers(compiled, []), answers(stock, [])
     assert {k: (v.shape, v.dtype) for k, v in found.items()} == {
@@ -159,14 +150,6 @@ def test_it_is_served_with_xla_on_and_answers_as_the_stock_form_in_process(alone
     served = report.served["serving_default"]
     for request, answer in zip(REQUESTS["serving_default"], served, strict=True):
         assert_same(answer, answers(stock, request["text"]))
-
-
-def test_without_the_option_verify_refuses_it(alone):
-    report = verify.verify(alone, REQUESTS)
-    failed = {check.name: check.detail for check in report.checks if not check.passed}
-    assert set(failed) == {"no XLA", "served: serving_default"}
-    assert "jit_compile=True" in failed["no XLA"]
-    assert "XLA compilation disabled" in failed["served: serving_default"]
 
 
 def test_the_other_signatures_are_served_without_xla(saved, stock):

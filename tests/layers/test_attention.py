@@ -54,12 +54,6 @@ def test_causal_mask_of_the_lecture_with_4_queries_and_values_of_size_6(rng):
     np.testing.assert_allclose(output, weights @ value, rtol=1e-5)
 
 
-def test_equal_keys_give_the_mean_of_the_values(rng):
-    query, value = rng.normal(size=(T, 11)), rng.normal(size=(S, 13))
-    output = scaled_dot_product_attention(query, np.ones((S, 11)), value)
-    np.testing.assert_allclose(output, np.tile(value.mean(axis=0), (T, 1)), atol=1e-6)
-
-
 def test_scores_are_divided_by_the_root_of_the_key_size():
     # Scores 0 and 2 * ln(3) sqrt(4) / 2 / sqrt(4) = ln 3: weights 1/4 and 3/4.
     query = np.array([[2.0, 0, 0, 0]], "float32")
@@ -190,23 +184,6 @@ def test_wholly_padded_row_is_the_bias_with_finite_gradient(layer, query, value)
     assert all(np.isfinite(gradient).all() for gradient in gradients)
 
 
-def test_attend_takes_more_axes_in_front_of_the_heads(layer, rng):
-    W = 2
-    query = rng.normal(size=(B, W, T, D)).astype("float32")
-    value = rng.normal(size=(B, W, S, D)).astype("float32")
-    output = layer.attend(query, *layer.keys_and_values(value))
-    assert output.shape == (B, W, T, D)
-    for w in range(W):
-        oracle.assert_close(output[:, w], layer(query[:, w], value[:, w]))
-
-
-def test_keys_and_values_are_split_into_heads(layer, value):
-    keys, values = layer.keys_and_values(value)
-    assert keys.shape == values.shape == (B, H, S, D // H)
-    expected = oracle.dense(layer.key_projection, value)
-    oracle.assert_close(keys[:, 1], expected[..., D // H : 2 * D // H])
-
-
 def test_self_attention_sees_what_is_a_token_by_both_masks(layer, query, query_mask):
     other = np.arange(T) != 1
     output = layer(query, mask=query_mask, value_mask=np.tile(other, (B, 1)))
@@ -272,13 +249,6 @@ def test_causal_attention_to_a_sequence_of_another_length_is_refused(layer, quer
 def test_number_of_weights_and_parameters(layer):
     assert len(layer.weights) == 8
     assert layer.count_params() == 4 * (D * D + D)
-
-
-def test_config_round_trip():
-    layer = MultiHeadAttention(D, H, dropout=0.25, dtype="mixed_bfloat16", name="here")
-    again = MultiHeadAttention.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    assert (again.d_model, again.num_heads, again.dropout) == (D, H, 0.25)
 
 
 def test_keras_file_gives_the_same_outputs(query, value, randomise, reload):

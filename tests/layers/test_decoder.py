@@ -169,51 +169,7 @@ def test_cached_step_does_not_see_the_future_nor_other_beams(norm, memory, rng, 
     assert np.abs(outputs[:, 1, 3:] - others[:, 1, 3:]).max() > 1e-2
 
 
-def test_projected_memory_is_one_pair_of_keys_and_values_a_layer(memory, randomise):
-    decoder = built(make("stack"), randomise)
-    projected = decoder.project_memory(memory)
-    assert len(projected) == N
-    for layer, (keys, values) in zip(decoder.layers, projected, strict=True):
-        assert keys.shape == values.shape == (B, H, S, D // H)
-        expected = oracle.dense(layer.cross_attention.value_projection, memory)
-        oracle.assert_close(values[:, 1], expected[..., D // H :])
-
-
-@norms
-def test_cross_attention_weights_equal_the_oracle(norm, x, memory, x_mask, memory_mask, randomise):
-    layer = built(make("layer", norm=norm), randomise)
-    weights = layer.cross_attention_weights(x, memory, x_mask, memory_mask).numpy()
-    assert weights.shape == (B, H, T, S)
-    queries = oracle.decoder_self_attention(layer, x, x_mask)
-    if norm == "pre":
-        queries = oracle.layer_norm(layer.cross_residual.layer_norm, queries)
-    expected = oracle.head_weights(layer.cross_attention, queries, memory, memory_mask[:, None, :])
-    oracle.assert_close(weights, expected)
-    np.testing.assert_allclose(weights.sum(axis=-1), np.ones((B, H, T)), rtol=1e-5)
-
-
 # What every layer promises.
-
-
-@kinds
-@pytest.mark.parametrize(("norm", "last"), [("post", 0), ("pre", 1)])
-@pytest.mark.parametrize(("activation", "matrices"), [("relu", 2), ("swiglu", 3)])
-def test_number_of_weights_and_parameters(kind, norm, last, activation, matrices):
-    layer = make(kind, norm=norm, activation=activation)
-    layer.build((None, None, D), (None, None, D))
-    n, last = (1, 0) if kind == "layer" else (N, last)
-    attention, feed_forward = 4 * (D * D + D), matrices * D * F + (matrices - 1) * F + D
-    assert layer.count_params() == n * (2 * attention + feed_forward + 3 * 2 * D) + last * 2 * D
-    assert len(layer.weights) == n * (2 * 8 + 2 * matrices + 3 * 2) + last * 2
-
-
-@kinds
-def test_config_round_trip(kind):
-    layer = make(kind, dropout=0.3, activation="swiglu", norm="pre", name="here")
-    again = type(layer).from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    assert (again.d_model, again.num_heads, again.d_ff) == (D, H, F)
-    assert (again.dropout, again.activation, again.norm) == (0.3, "swiglu", "pre")
 
 
 @kinds
@@ -228,17 +184,6 @@ def test_keras_file_gives_the_same_outputs(kind, x, memory, memory_mask, randomi
     assert model.output_shape == (None, None, D)
     values = [x, memory, memory_mask]
     np.testing.assert_array_equal(reload(model)(values), model(values))
-
-
-@kinds
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_mixed_precision_keeps_float32_variables(kind, policy, x, memory, x_mask, memory_mask):
-    layer = make(kind, dtype=policy)
-    for training in (False, True):
-        output = layer(x, memory, x_mask=x_mask, memory_mask=memory_mask, training=training)
-        assert output.dtype == policy.removeprefix("mixed_")
-        assert np.isfinite(keras.ops.cast(output, "float32")).all()
-    assert {variable.dtype for variable in layer.weights} == {"float32"}
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])

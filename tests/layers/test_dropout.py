@@ -74,6 +74,7 @@ def test_it_is_kept_with_a_model():
     assert type(layer) is Dropout and layer.rate == 0.3
 
 
+@pytest.mark.slow
 def test_xla_compiles_it():
     layer = Dropout(0.3, seed=5)
 

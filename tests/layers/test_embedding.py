@@ -89,20 +89,6 @@ def test_mixed_precision_tells_large_ids_apart(policy):
     assert np.isfinite(keras.ops.cast(logits, "float32")).all()
 
 
-def test_number_of_weights_and_parameters():
-    embedding = TokenEmbedding(V, D)
-    embedding.build()
-    assert len(embedding.weights) == 1
-    assert embedding.count_params() == V * D
-
-
-def test_config_round_trip():
-    embedding = TokenEmbedding(V, D, name="here")
-    again = TokenEmbedding.from_config(embedding.get_config())
-    assert again.get_config() == embedding.get_config()
-    assert (again.vocabulary_size, again.d_model) == (V, D)
-
-
 def test_keras_file_gives_the_same_outputs(reload):
     model = keras.Sequential([keras.Input((None,), dtype="int32"), TokenEmbedding(V, D)])
     assert model.output_shape == (None, None, D)

@@ -36,52 +36,11 @@ def test_relu_by_hand():
     np.testing.assert_allclose(layer(np.array([[1.0, 2], [2, 0]])), [[19, 32], [17, 30]])
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_positions_do_not_mix(activation, x, randomise):
-    layer = FeedForward(D, F, activation)
-    layer.build(x.shape)
-    randomise(layer)
-    changed = x.copy()
-    changed[:, 3] += 1
-    same = np.arange(T) != 3
-    y, other = layer(x).numpy(), layer(changed).numpy()
-    np.testing.assert_allclose(other[:, same], y[:, same], atol=1e-6)
-    assert np.abs(other[:, 3] - y[:, 3]).max() > 1e-2
-
-
-@pytest.mark.parametrize(
-    ("activation", "weights", "parameters"),
-    [(name, 4, D * F + F + F * D + D) for name in ("relu", "gelu", "silu")]
-    + [("swiglu", 6, 2 * (D * F + F) + F * D + D)],
-)
-def test_number_of_weights_and_parameters(activation, weights, parameters):
-    layer = FeedForward(D, F, activation)
-    layer.build((None, D))
-    assert (len(layer.weights), layer.count_params()) == (weights, parameters)
-
-
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_config_round_trip(activation):
-    layer = FeedForward(D, F, activation, name="here")
-    again = FeedForward.from_config(layer.get_config())
-    assert again.get_config() == layer.get_config()
-    assert (again.d_model, again.d_ff, again.activation) == (D, F, activation)
-
-
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 def test_keras_file_gives_the_same_outputs(activation, x, randomise, reload):
     model = keras.Sequential([keras.Input((None, D)), FeedForward(D, F, activation)])
     randomise(model)
     np.testing.assert_array_equal(reload(model)(x), model(x))
-
-
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_mixed_precision_keeps_float32_variables(policy, activation, x):
-    layer = FeedForward(D, F, activation, dtype=policy)
-    assert layer(x).dtype == policy.removeprefix("mixed_")
-    assert np.isfinite(keras.ops.cast(layer(x), "float32")).all()
-    assert {variable.dtype for variable in layer.weights} == {"float32"}
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def names(model):
     return [variable.path.split("/", 1)[1] for variable in model.trainable_variables]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [saved, lambda model, _: keras.models.clone_model(model)])
 @pytest.mark.parametrize("part", ["all", "layer", "attention"])
 def test_a_frozen_part_of_a_layer_stays_frozen(again, part, tmp_path):
@@ -72,6 +73,7 @@ def test_a_part_that_is_thawed_again_trains(tmp_path):
     assert "frozen" not in after.layers[2].get_config()
 
 
+@pytest.mark.slow
 def test_a_frozen_part_of_a_model_stays_frozen(tmp_path):
     model = tfformer.Transformer(tfformer.TransformerConfig.preset("test", 17))
     model.encoder.trainable = False

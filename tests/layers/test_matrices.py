@@ -13,10 +13,6 @@ INPUTS = {"source_ids": IDS, "target_ids": IDS[:, ::-1]}
 GROUPED = keras.quantizers.Int4QuantizationConfig(block_size=11)
 FORMS = ["int8", "int4", "grouped int4", "lora", "int8 lora", "int4 lora"]
 # Keras takes half a second to quantize a layer.
-SOME_SLOW = [
-    form if form in ("int4", "lora") else pytest.param(form, marks=pytest.mark.slow)
-    for form in FORMS
-]
 
 
 def change(layer, form, rng):
@@ -77,7 +73,8 @@ def test_a_form_that_cannot_be_read_is_named():
         float_matrix(layer)
 
 
-@pytest.mark.parametrize("form", SOME_SLOW)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
 def test_search_reads_the_matrices_as_the_model_does(form, rng):
     """The log-probability of what a search finds is the one that the model itself gives; int8
     rounds the inputs of its layers too."""
@@ -93,7 +90,8 @@ def test_search_reads_the_matrices_as_the_model_does(form, rng):
     np.testing.assert_allclose(found.log_probs.numpy()[:, 0], expected, atol=tolerance)
 
 
-@pytest.mark.parametrize("form", SOME_SLOW)
+@pytest.mark.slow
+@pytest.mark.parametrize("form", FORMS)
 def test_a_changed_model_is_saved_with_the_matrices_that_it_computes_with(form, rng, tmp_path):
     tokenizer = tfformer.Tokenizer.train(["ein Haus", "a house"], vocabulary_size=280)
     model = changed_model(form, rng, tokenizer.source_vocabulary_size)
@@ -104,7 +102,7 @@ def test_a_changed_model_is_saved_with_the_matrices_that_it_computes_with(form, 
     np.testing.assert_allclose(again(INPUTS), model(INPUTS), atol=tolerance)
 
 
-@pytest.mark.parametrize("form", SOME_SLOW)
+@pytest.mark.parametrize("form", FORMS)
 def test_a_changed_layer_of_keras_hub_is_bridged(form, rng):
     hub = pytest.importorskip("keras_hub", reason="needs the extra keras-nlp")
     theirs = hub.layers.TransformerEncoder(intermediate_dim=13, num_heads=2)

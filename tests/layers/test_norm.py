@@ -67,6 +67,7 @@ def test_half_precision_is_computed_in_float32(rng, dtype):
         np.testing.assert_allclose(mine, theirs, rtol=2**-7, atol=2**-7 * np.abs(theirs).max())
 
 
+@pytest.mark.slow
 def test_xla_compiles_its_gradient(rng):
     ours, _ = pair(rng, "float32")
     x, upstream = (tf.constant(rng.normal(size=(7, 11)), "float32") for _ in range(2))
@@ -105,6 +106,7 @@ assert len(found[0]) == 4
 """
 
 
+@pytest.mark.slow
 def test_its_gradient_is_the_same_on_jax():
     pytest.importorskip("jax")
     environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}

@@ -7,7 +7,7 @@ import tensorflow as tf
 from variants import VARIANTS, make
 
 from tfformer import SmoothedCrossEntropy, TokenAccuracy, Transformer
-from tfformer.layers.rows import Packed, without_padding
+from tfformer.layers.rows import without_padding
 from training.step.adam import Adam
 from training.step.parallel import in_parts
 
@@ -136,22 +136,6 @@ def test_no_position_sees_a_later_token(randomise, batch):
     assert np.flatnonzero(differs).tolist() == [3 + T - 1]
 
 
-def test_fit_learns_the_same_from_both(randomise, batch):
-    histories, weights = [], []
-    for change in (lambda *element: element, without_padding):
-        keras.utils.set_random_seed(5)
-        model = make(dropout=0.0, num_encoder_layers=1, num_decoder_layers=1)
-        metrics = [TokenAccuracy()]
-        model.compile("sgd", SmoothedCrossEntropy(), metrics=metrics, jit_compile=False)
-        dataset = tf.data.Dataset.from_tensors(batch).repeat(3).map(change)
-        histories.append(model.fit(dataset, verbose=0, epochs=2, shuffle=False).history)
-        weights.append(model.get_weights())
-    for name in histories[0]:
-        np.testing.assert_allclose(histories[1][name], histories[0][name], rtol=1e-4)
-    for a, b in zip(*weights, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", ["mixed_bfloat16", "mixed_float16"])
 def test_half_precision_comes_near(randomise, batch, dtype):
     model = randomise(make())
@@ -162,15 +146,3 @@ def test_half_precision_comes_near(randomise, batch, dtype):
     assert logits.dtype == dtype.removeprefix("mixed_")
     expected = model(packed).numpy()
     assert np.abs(tf.cast(logits, "float32") - expected).mean() < 0.05 * np.abs(expected).mean()
-
-
-def test_splitting_and_merging_heads_are_inverse(rng):
-    mask = np.array([[True, True, False], [False, False, False], [True, False, False]])
-    packed = Packed(np.flatnonzero(mask), mask)
-    x = rng.normal(size=(3, 10)).astype("float32")
-    heads = packed.split_heads(x, 5)
-    assert heads.shape == (3, 5, 3, 2)
-    np.testing.assert_array_equal(heads[0, :, 1].numpy().ravel(), x[1])
-    np.testing.assert_array_equal(packed.merge_heads(heads), x)
-    np.testing.assert_array_equal(packed.pack(np.arange(9).reshape(3, 3)), [0, 1, 6])
-    np.testing.assert_array_equal(packed.positions, [0, 1, 0])

@@ -96,6 +96,7 @@ def test_joined_texts_are_texts_alone(randomise):
     assert np.abs(model({**joined, "ids": changed}).numpy()[0] - found[0]).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_what_is_masked_is_learned():
     """Each token is its neighbour's double: what is hidden can be known."""
     rng = np.random.default_rng(3)
@@ -114,6 +115,7 @@ def test_what_is_masked_is_learned():
     assert (found == ids[rows, places]).mean() > 0.95
 
 
+@pytest.mark.slow
 def test_a_span_learns_by_a_plain_fit():
     """The answer is the token of the question, wherever it stands."""
     rng = np.random.default_rng(5)

@@ -154,6 +154,7 @@ def test_generating_is_generating_by_the_plain_function(search, model_of):
             np.testing.assert_array_equal(cached.token_ids[row, :, :size], alone.token_ids[0])
 
 
+@pytest.mark.slow
 def test_fit_learns_and_a_saved_model_is_the_same(tmp_path, rng):
     """Each id is followed by the next."""
     starts = rng.integers(4, V - T, size=(64, 1))

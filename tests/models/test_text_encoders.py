@@ -101,6 +101,7 @@ def test_a_row_of_padding_is_a_number(model_of):
         assert np.isfinite(model_of(variant)(np.zeros((2, 3), "int32"))).all()
 
 
+@pytest.mark.slow
 def test_fit_learns_and_a_saved_model_is_the_same(reload, rng):
     """A text's label is what one of its tokens says."""
     ids = rng.integers(9, V, size=(96, 6)).astype("int32")

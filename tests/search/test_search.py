@@ -1,13 +1,12 @@
 """Search over toy tables equals plain Python: greedy, beam, every sequence there is, sampling."""
 
 import functools
-import math
 
 import numpy as np
 import pytest
 import search_oracle as oracle
 import tensorflow as tf
-from search_oracle import BOS, EOS, PAD
+from search_oracle import EOS, PAD
 from toy import T, Toy, V, assert_complete, assert_found, sequences
 
 from tfformer import beam_search, exhaustive_search, greedy_search, sample_search
@@ -15,7 +14,6 @@ from tfformer.search import (
     SearchResult,
     State,
     StepResult,
-    length_penalty,
 )
 from tfformer.search import loop as blocks
 from tfformer.search.loop import BLOCK
@@ -68,22 +66,6 @@ def test_beam_as_wide_as_there_are_sequences_is_exhaustive(alpha, form):
     np.testing.assert_allclose(found.log_probs, every.log_probs, rtol=1e-5)
 
 
-def test_the_probabilities_of_all_sequences_of_an_eos_at_the_end_sum_to_one():
-    toy = Toy(seed=5, batch=1)
-    # No mass on what may never be chosen, and all of it on eos wherever a sequence must end.
-    toy.table[:, :, [PAD, BOS]] = -1e9
-
-    def step(ids, position, visible, state):
-        result = toy.step(ids, position, visible, state)
-        if position < T - 1:
-            return result
-        return result._replace(logits=result.logits + tf.one_hot(EOS, V, 1e9))
-
-    count = len(list(oracle.every_sequence(V, T)))
-    found = exhaustive_search(step, toy.state(), 1, T, num_results=count)
-    assert math.isclose(np.exp(found.log_probs).sum(), 1, rel_tol=1e-5)
-
-
 def test_exhaustive_refuses_more_than_a_million_sequences():
     def step(ids, position, visible, state):
         return StepResult(tf.zeros([tf.shape(ids)[0], 1, 200]), ())
@@ -111,17 +93,6 @@ def test_beam_is_the_plain_beam(max_length, width, alpha, form):
         assert_found(SearchResult(*(x[:, : len(real)] for x in found[:4])), b, expected)
 
 
-def test_n_best_are_ordered_different_complete_and_scored_by_their_penalty():
-    toy = Toy(seed=7, batch=31)
-    found = run_beam(toy, 8, 5, alpha=0.9)
-    assert_complete(found, 8)
-    assert (np.diff(found.scores, axis=1) <= 0).all()
-    for b in range(toy.batch):
-        assert len(set(sequences(found, b))) == 5
-    expected = found.log_probs / length_penalty(found.lengths, 0.9)
-    np.testing.assert_allclose(found.scores, expected, rtol=1e-6)
-
-
 def test_a_place_that_no_sequence_fills_is_empty():
     toy = Toy(size=5)
     # unk and id 4 can be inside: eos, unk eos, 4 eos.
@@ -129,14 +100,6 @@ def test_a_place_that_no_sequence_fills_is_empty():
     np.testing.assert_array_equal(np.array(found.lengths > 0), [[True] * 3 + [False] * 2] * 2)
     assert np.isneginf(found.scores[:, 3:]).all()
     assert (found.token_ids[:, 3:] == PAD).numpy().all()
-
-
-def test_only_eos_fits_into_a_length_of_one():
-    toy = Toy(batch=3)
-    for found in (run_beam(toy, 1, 1), greedy_search(toy.step, toy.state(), 3, 1)):
-        np.testing.assert_array_equal(found.token_ids, [[[EOS]]] * 3)
-        expected = [[toy.log_probs_of(b)(())[EOS]] for b in range(3)]
-        np.testing.assert_allclose(found.log_probs, expected, rtol=1e-5)
 
 
 @functools.cache
@@ -176,25 +139,6 @@ def test_the_best_of_a_search_that_stops_early_is_the_best_of_the_whole(alpha, f
         early += short < int(steps) - short
     if alpha < 2:
         assert early, "no search has stopped early, which proves nothing"
-
-
-def test_num_results_are_the_best_of_the_beam():
-    toy = Toy(seed=8, batch=13)
-    whole = run_beam(toy, 9, 4)
-    for count in (1, 2, 3):
-        found = run_beam(toy, 9, 4, num_results=count)
-        assert found.scores.shape == (13, count)
-        for b in range(toy.batch):
-            assert sequences(found, b)[0] == sequences(whole, b)[0]
-
-
-def test_every_prefix_found_is_one_that_the_state_has_seen(one_group):
-    toy = Toy(seed=9, batch=5)
-    found = run_beam(toy, 7, 3)
-    for b in range(toy.batch):
-        for ids in sequences(found, b):
-            fed = [BOS, *ids[:-1]]
-            assert fed in toy.seen[len(fed) - 1][b].tolist()
 
 
 def test_settled_sentences_leave_the_batch_and_the_others_go_on(one_group):
@@ -259,13 +203,6 @@ def test_skipped_rows_are_empty_and_leave_the_others_as_they_are(search):
         np.testing.assert_array_equal(found.scores[b], without.scores[b])
 
 
-def test_nothing_is_computed_when_all_rows_are_skipped():
-    toy = Toy(batch=3)
-    found = run_beam(toy, skip=tf.fill([3], True))
-    assert found.token_ids.shape == (3, 4, 0)
-    assert not toy.seen
-
-
 @pytest.mark.parametrize("prefix", [[[4, 1], [5, 0]], [[5, 5], [1, 4]], [[0, 0], [4, 4]]])
 def test_a_prefix_is_forced_and_the_rest_is_the_plain_beam(prefix):
     toy = Toy(seed=13)
@@ -276,13 +213,6 @@ def test_a_prefix_is_forced_and_the_rest_is_the_plain_beam(prefix):
         assert all(ids[: len(forced)] == forced for ids in sequences(found, b))
         expected = oracle.beam(toy.log_probs_of(b), V, 6, 3, 0.6, forced=forced)
         assert_found(found, b, expected)
-
-
-def test_a_prefix_of_padding_forces_nothing():
-    toy = Toy(seed=14)
-    free, padded = run_beam(toy, 6), run_beam(toy, 6, prefix=tf.zeros([2, 3], tf.int32))
-    for one, other in zip(free[:4], padded[:4], strict=True):
-        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize("max_length", [1, 2, 3])
@@ -365,13 +295,6 @@ def test_sample_search_names_the_wrong_argument_and_its_value(options, message):
         sample_search(
             toy.step, toy.state(), **{"batch_size": 2, "max_length": T, "seed": 0, **options}
         )
-
-
-@pytest.mark.parametrize("search", [greedy_search, exhaustive_search])
-def test_a_length_of_zero_is_refused(search):
-    toy = Toy()
-    with pytest.raises(ValueError, match="max_length must be at least 1, got 0"):
-        search(toy.step, toy.state(), 2, 0)
 
 
 def test_more_results_than_sequences_are_refused():

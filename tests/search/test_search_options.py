@@ -83,31 +83,6 @@ def test_an_option_is_the_plain_one(options, plain, eos_bonus):
         np.testing.assert_allclose(found.scores[b], [score for _, score, _ in expected], rtol=1e-4)
 
 
-def test_without_options_both_oracles_agree():
-    toy = Attending(seed=22)
-    for b in range(B):
-        plain = oracle.beam(toy.log_probs_of(b), V, T, W, 0.6)
-        other = oracle.beam_with(toy.logits_of(b), V, T, W, 0.6)
-        assert [ids for ids, _, _ in plain] == [ids for ids, _, _ in other]
-
-
-def test_options_change_what_is_found():
-    toy = Attending(seed=23, eos_bonus=-2)
-
-    def best(**option):
-        found = search(toy, **option)
-        return [sequences(found, b)[0] for b in range(B)]
-
-    free = best()
-    for option in (
-        {"min_length": 9},
-        {"repetition_penalty": 3.0},
-        {"no_repeat_ngram": 1},
-        {"coverage": 5.0},
-    ):
-        assert best(**option) != free, option
-
-
 def test_each_sentence_may_have_its_own_limit():
     toy, limits = Attending(seed=24, eos_bonus=-9), [1, 2, 5, 8, 11]
     found = beam_search(toy.step, toy.state(W), B, tf.constant(limits), W)
@@ -186,12 +161,6 @@ def test_likeliest_is_top_k(rng, size, count):
             assert len(set(tokens.numpy()[row].tolist())) == count
 
 
-def test_likeliest_of_fewer_than_asked_for_are_all():
-    values, tokens = likeliest(tf.constant([[[3.0, 5.0, 4.0]]]), 7)
-    np.testing.assert_array_equal(values, [[[5, 4, 3]]])
-    np.testing.assert_array_equal(tokens, [[[1, 2, 0]]])
-
-
 def test_ngrams_by_hand():
     # bos 4 5 6 4 5: after "4 5" came 6, after "5" came 6, and 4, 5, 6 were there.
     paths = tf.constant([[[BOS, 4, 5, 6, 4, 5, PAD, PAD]]])
@@ -206,19 +175,6 @@ def test_repetition_by_hand():
     found = penalise_repetition(logits, paths, 2.0)
     np.testing.assert_array_equal(found, [[[1, 1, 1, 1, 1, -4, 3, -3]]])
     assert EOS == 3
-
-
-@pytest.mark.parametrize("form", ["gnmt", "power"])
-@pytest.mark.parametrize("coverage", [None, 0.7])
-def test_skipped_rows_keep_score_zero(form, coverage):
-    toy, skip = Attending(seed=27), tf.constant([True, False, True, False, False])
-    found = search(toy, skip=skip, penalty_form=form, coverage=coverage)
-    without = search(toy, penalty_form=form, coverage=coverage)
-    for b in range(B):
-        if skip[b]:
-            assert found.scores[b, 0] == 0 and not found.lengths[b].numpy().any()
-        else:
-            np.testing.assert_array_equal(found.scores[b], without.scores[b])
 
 
 @pytest.mark.parametrize(
@@ -240,15 +196,6 @@ def test_coverage_without_a_source_mask_is_refused():
     toy = Attending()
     with pytest.raises(ValueError, match="source_mask is needed"):
         beam_search(toy.step, toy.state(W), B, T, W, coverage=0.1)
-
-
-def test_arguments_may_be_numpy_arrays():
-    toy = Attending(seed=28)
-    options = {"prefix": np.array([[4], [5], [4], [0], [1]], "int32"), "skip": np.zeros(B, bool)}
-    found = beam_search(toy.step, toy.state(W), B, np.array([3, 4, 5, 6, 7]), W, **options)
-    tensors = {name: tf.constant(value) for name, value in options.items()}
-    other = beam_search(toy.step, toy.state(W), B, tf.constant([3, 4, 5, 6, 7]), W, **tensors)
-    np.testing.assert_array_equal(found.token_ids, other.token_ids)
 
 
 # The searches of one hypothesis.

@@ -66,14 +66,6 @@ def compare(served, texts, most):
     return different, greatest, len({translation for translation, _ in alone})
 
 
-def test_batches_are_of_all_sizes_and_every_place_is_in_one():
-    batches = random_batches(500, 64)
-    assert sorted(place for batch in batches for place in batch) == list(range(500))
-    sizes = [len(batch) for batch in batches]
-    assert {1, 64} <= set(sizes) and len(set(sizes)) > 5
-    assert batches[0] != sorted(batches[0])
-
-
 def test_a_translation_does_not_depend_on_its_batch_mates(short, translator_served):
     texts = tiny.sentences(500)
     served = Served(short)

@@ -91,17 +91,6 @@ def test_the_best_is_that_of_a_plain_search_over_the_mean(
     assert (found["translation"][-1], found["score"][-1]) == (b"", 0.0)
 
 
-@pytest.mark.slow
-@means
-def test_all_hypotheses_are_those_of_a_plain_search(make, models, log_probs_of, mean):
-    found = ask(make(mean), "beam_search", TEXTS)
-    size = models[0].config.target_vocabulary_size
-    for b, text in enumerate(TEXTS):
-        of = log_probs_of(mean, text)
-        expected = search_oracle.beam(of, size, MAX_TARGET, WIDTH, ALPHA)
-        np.testing.assert_allclose(found["scores"][b], [e[1] for e in expected], rtol=1e-4)
-
-
 @means
 def test_a_score_is_that_of_the_mean(make, tokenizer, log_probs_of, mean):
     translator = make(mean)
@@ -112,30 +101,6 @@ def test_a_score_is_that_of_the_mean(make, tokenizer, log_probs_of, mean):
         of = log_probs_of(mean, text)
         total = search_oracle.log_prob(of, tuple(labels[b]))
         np.testing.assert_allclose(found["log_prob"][b], total, rtol=1e-4)
-
-
-@pytest.mark.slow
-@means
-def test_a_model_with_itself_is_the_model(model, tokenizer, translator, mean):
-    """Both write into caches that begin alike: each into its own."""
-    twice = Translator(model, tokenizer, ensemble=[translator], ensemble_mean=mean, **LIMITS)
-    for name, texts in (("beam_search", [TEXTS]), ("align", [TEXTS, TEXTS[::-1]])):
-        found, expected = ask(twice, name, *texts), ask(translator, name, *texts)
-        for key, value in expected.items():
-            if value.dtype.kind == "f":
-                np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=1e-5)
-            else:
-                np.testing.assert_array_equal(found[key], value)
-
-
-@pytest.mark.slow
-def test_greedy_takes_the_likeliest_of_the_mean(make, models, tokenizer, log_probs_of):
-    translator, size = make("probabilities"), models[0].config.target_vocabulary_size
-    found = translator.translate(TEXTS, greedy=True)
-    for text, answer in zip(TEXTS, found, strict=True):
-        of = log_probs_of("probabilities", text)
-        ids = search_oracle.greedy(of, size, MAX_TARGET)
-        assert answer == tokenizer.decode(tf.constant([ids])).numpy()[0].decode()
 
 
 def test_the_means_by_hand():

@@ -84,15 +84,6 @@ def test_a_text_has_the_mean_vector_and_no_batch_mates(filler):
     np.testing.assert_allclose(vectors[3], expected, atol=1e-5, rtol=1e-4)
 
 
-def test_saved_it_answers_the_same(filler, tmp_path):
-    filler.save(tmp_path / "1")
-    loaded = tf.saved_model.load(tmp_path / "1").signatures
-    assert set(loaded) == {"serving_default", "fill", "embed"}
-    found, expected = loaded["serving_default"](text=tf.constant(TEXTS)), ask(filler)
-    np.testing.assert_array_equal(found["filled"], expected["filled"])
-    np.testing.assert_allclose(found["log_prob"], expected["log_prob"], atol=1e-4)
-
-
 def test_another_marker_and_what_is_refused(filler):
     other = GapFiller(filler.model, filler.tokenizer, mask="___", **LIMITS)
     assert other.answer(["a ___"]) == filler.answer(["a [MASK]"])

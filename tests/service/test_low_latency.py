@@ -14,7 +14,6 @@ from export.verification.graph import read_graph
 from tfformer import Shortlist, Transformer, TransformerConfig, Translator
 from tfformer.inference import low_latency
 from tfformer.inference.fuse import fuse
-from tfformer.inference.low_latency import Constant
 from tfformer.inference.transformer import Inference
 
 KINDS = {
@@ -107,17 +106,6 @@ def test_without_it_no_matrix_is_a_constant(tokenizer, model, tmp_path):
     assert not constants(tmp_path / "model")
 
 
-def test_a_constant_stands_in_a_graph_once():
-    constant = Constant(tf.constant([[3.0, 5.0]]))
-    graphs = [tf.Graph(), tf.Graph()]
-    for graph in (*graphs, graphs[0]):
-        with graph.as_default():
-            product = tf.matmul(tf.ones([2, 1]), constant)
-            assert product.graph is graph
-    assert [[op.type for op in graph.get_operations()].count("Const") for graph in graphs] == [3, 2]
-    np.testing.assert_array_equal(tf.matmul(tf.ones([2, 1]), constant), [[3, 5]] * 2)
-
-
 @pytest.mark.parametrize("other", ["xla", "shortlist", "beam_width", "dtype"])
 def test_what_does_not_go_with_it_is_said(model, tokenizer, other):
     size = tokenizer.target_vocabulary_size
@@ -126,13 +114,6 @@ def test_what_does_not_go_with_it_is_said(model, tokenizer, other):
     given = {"xla": True, "beam_width": 1, "shortlist": short, "dtype": "bfloat16"}[other]
     with pytest.raises(ValueError, match=f"low_latency must be False with {other}.*, got True"):
         Translator(model, tokenizer, low_latency=True, **{other: given})
-
-
-def test_its_page_says_how_to_export_it_again(saved):
-    translator, _ = saved
-    command = translator.page().command
-    assert command.startswith("export.saved_model --low-latency")
-    assert ("--ensemble" in command) is (len(translator.models) > 1)
 
 
 def test_few_rows_are_computed_as_many_are(model, tokenizer, rng):

@@ -37,14 +37,6 @@ def test_greedy_is_the_uncached_plain_one(translator, log_probs_of, model, token
     assert translator.translate(TEXTS, greedy=True) == decoded
 
 
-def test_serving_default_is_the_first_of_beam_search(served):
-    best, beams = served["serving_default"], served["beam_search"]
-    np.testing.assert_array_equal(best["translation"], beams["translations"][:, 0])
-    np.testing.assert_allclose(best["score"], beams["scores"][:, 0], rtol=1e-5)
-    assert not best["truncated"].any()
-    assert (np.diff(beams["scores"], axis=1) <= 0).all()
-
-
 def test_translations_are_the_decoded_ids(served, tokenizer):
     beams = served["beam_search"]
     for w in range(WIDTH):

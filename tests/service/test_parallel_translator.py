@@ -10,8 +10,7 @@ from words import make_tokenizer
 from tfformer import NonAutoregressive, NonAutoregressiveConfig, ParallelTranslator, Translator
 from tfformer.config import BOS, EOS
 from tfformer.inference.fuse import fuse
-from tfformer.inference.non_autoregressive import ParallelInference, best_of
-from tfformer.search.parallel import Written
+from tfformer.inference.non_autoregressive import ParallelInference
 
 LIMITS = {"max_source_length": 13, "max_target_length": 11, "max_batch_size": 7}
 TEXTS = ["Ein Haus am See", "", "x", "ein kleines Haus und ein großer Baum am kleinen See hier"]
@@ -179,12 +178,6 @@ def test_what_cannot_choose_is_refused(make, translator):
     ):
         with pytest.raises(ValueError, match=message):
             ParallelTranslator(other.model, other.tokenizer, rerank=rerank)
-
-
-def test_of_equal_candidates_the_first_is_taken():
-    written = Written(tf.constant([[5], [6], [7], [8]]), tf.zeros([4, 1]))
-    found, scores = best_of(written, tf.constant([1.0, 1.0, 0.0, 2.0]), 2)
-    assert found.token_ids.numpy().tolist() == [[5], [8]] and scores.numpy().tolist() == [1.0, 2.0]
 
 
 def test_translate_takes_any_number_of_texts(make):

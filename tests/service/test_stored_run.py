@@ -77,12 +77,6 @@ def test_it_translates_the_same_greedily(translator, texts):
     assert_answers(zip(*best, strict=True), "greedy")
 
 
-def test_a_text_alone_is_translated_the_same(translator, texts):
-    answers = [translator.functions["serving_default"](tf.constant([text])) for text in texts]
-    found = [(a["translation"].numpy()[0], a["score"].numpy()[0]) for a in answers]
-    assert_answers(found, "beam")
-
-
 def test_a_later_format_is_refused_in_one_line(tmp_path, capsys):
     later = shutil.copytree(STORED, tmp_path / "run")
     config = json.loads((later / "config.json").read_text(encoding="utf-8"))

@@ -72,19 +72,6 @@ def test_in_python_they_are_in_order(classifier):
     assert classifier.embed([]).shape == (0, 14)
 
 
-def test_saved_it_answers_the_same(classifier, tmp_path):
-    classifier.save(tmp_path / "1")
-    loaded = tf.saved_model.load(tmp_path / "1").signatures
-    assert set(loaded) == {"serving_default", "classify", "embed"}
-    for name in loaded:
-        expected = ask(classifier, name)
-        for key, value in loaded[name](text=tf.constant(TEXTS)).items():
-            if value.dtype == tf.float32:
-                np.testing.assert_allclose(value, expected[key], atol=1e-5, rtol=1e-4)
-            else:
-                np.testing.assert_array_equal(value, expected[key])
-
-
 def test_what_no_request_may_be(classifier):
     for name in classifier.functions:
         assert all(len(value) == 0 for value in ask(classifier, name, []).values())

@@ -103,17 +103,6 @@ def test_a_text_is_finished_if_and_only_if_the_model_chose_eos(generator, model,
     assert not (length == 2 and found["finished"].all())
 
 
-def test_the_log_probability_of_a_cut_text_is_that_of_its_tokens(generator, model, tokenizer):
-    for text in TEXTS:
-        prompt = prompt_of(tokenizer, text)
-        log_probs = tf.nn.log_softmax(model(np.array([prompt]))[0, -1])
-        allowed = np.where(np.arange(log_probs.shape[0]) >= EOS, log_probs, -np.inf)
-        found = ask(generator, "generate", [text], top_k=1, max_length=1)
-        np.testing.assert_allclose(found["log_prob"], [allowed.max()], rtol=1e-4)
-        assert found["length"] == [1]
-        assert found["finished"] == [allowed.argmax() == EOS]
-
-
 def test_a_seed_draws_the_same_and_another_does_not(generator):
     first, again, other = (ask(generator, "generate", seed=n) for n in (1, 1, 2))
     np.testing.assert_array_equal(first["continuation"], again["continuation"])
@@ -122,14 +111,6 @@ def test_a_seed_draws_the_same_and_another_does_not(generator):
     np.testing.assert_array_equal(
         default["continuation"], ask(generator, "generate")["continuation"]
     )
-
-
-def test_batches_are_drawn_by_seeds_of_their_own(generator):
-    """And the first of them as a request by that seed is."""
-    found = generator.generate([""] * 6, batch_size=3, seed=5)
-    assert found[:3] != found[3:]
-    asked = ask(generator, "generate", [b""] * 3, seed=5)["continuation"]
-    assert found[:3] == [text.decode() for text in asked]
 
 
 def test_no_answer_depends_on_batch_mates(generator):
@@ -159,18 +140,6 @@ def test_writing_ends_at_the_stop_string(generator):
                 assert found["finished"][row]
                 assert found["length"][row] <= whole["length"][row]
     assert len(letters) > 3
-
-
-def test_the_rules_of_the_searches_hold(generator):
-    found = ask(generator, "beam_search", no_repeat_ngram=1, beam_width=3, max_length=9)
-    assert found["continuations"].shape == found["scores"].shape == (len(TEXTS), 3)
-    for row in found["token_ids"].reshape(-1, found["token_ids"].shape[-1]):
-        tokens = row[row > EOS].tolist()
-        assert len(tokens) == len(set(tokens))
-    scores = found["scores"]
-    assert (np.diff(scores, axis=1) <= 1e-6).all()
-    free = ask(generator, "beam_search", beam_width=3, max_length=9)
-    assert free["token_ids"].tolist() != found["token_ids"].tolist()
 
 
 def log_probs(model, ids):
@@ -220,6 +189,11 @@ def test_of_a_long_prompt_the_end_is_read(generator, tokenizer):
     assert ask(generator, "generate", [long])["truncated"].tolist() == [True]
 
 
+def test_no_rows_are_no_answers(generator):
+    for name in generator.functions:
+        assert all(len(value) == 0 for value in ask(generator, name, []).values())
+
+
 @pytest.mark.parametrize(
     ("name", "texts", "options", "message"),
     [
@@ -237,26 +211,6 @@ def test_of_a_long_prompt_the_end_is_read(generator, tokenizer):
 def test_what_no_request_may_ask_is_named(generator, name, texts, options, message):
     with pytest.raises(tf.errors.InvalidArgumentError, match=message):
         ask(generator, name, texts, **options)
-
-
-def test_no_rows_are_no_answers(generator):
-    for name in generator.functions:
-        assert all(len(value) == 0 for value in ask(generator, name, []).values())
-
-
-@pytest.mark.slow
-def test_saved_it_answers_the_same(generator, tmp_path):
-    generator.save(tmp_path / "1")
-    loaded = tf.saved_model.load(tmp_path / "1").signatures
-    assert set(loaded) == set(generator.functions)
-    for name in ("serving_default", "score"):
-        expected = ask(generator, name)
-        found = loaded[name](text=tf.constant(TEXTS))
-        for key, value in expected.items():
-            if value.dtype == "float32":
-                np.testing.assert_allclose(found[key], value, rtol=1e-4, atol=1e-4)
-            else:
-                np.testing.assert_array_equal(found[key], value)
 
 
 @pytest.mark.parametrize(
@@ -286,14 +240,6 @@ def test_a_model_and_a_tokenizer_that_do_not_belong_together(model, tokenizer):
         TextGenerator(tokenizer, tokenizer)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"max_length": 76}, "max_length must be at most max_target_length = 13, got 76"),
-        ({"top_p": 2.0}, "top_p"),
-        ({"no_repeat_ngram": 99}, "no_repeat_ngram"),
-    ],
-)
-def test_an_option_of_a_request_that_breaks_its_rule_is_named(generator, options, message):
-    with pytest.raises(ValueError, match=message):
-        generator.generate(["The "], **options)
+def test_an_option_of_a_request_that_breaks_its_rule_is_named(generator):
+    with pytest.raises(ValueError, match="max_length must be at most max_target_length = 13"):
+        generator.generate(["The "], max_length=76)

@@ -85,16 +85,3 @@ def test_ids_of_words_and_places(tagger):
         _, expected, begins = by_hand(tagger, text)
         assert ids[row].numpy().tolist() == [*expected, 3]
         assert places[row].numpy().tolist() == begins
-
-
-def test_saved_it_answers_the_same(tagger, tmp_path):
-    tagger.save(tmp_path / "1")
-    loaded = tf.saved_model.load(tmp_path / "1").signatures
-    assert set(loaded) == {"serving_default", "tag"}
-    found, expected = loaded["tag"](text=tf.constant(TEXTS)), ask(tagger)
-    for name in ("words", "labels", "tags", "length", "truncated"):
-        np.testing.assert_array_equal(found[name], expected[name])
-    np.testing.assert_allclose(found["probabilities"], expected["probabilities"], atol=1e-5)
-    assert all(len(value) == 0 for value in ask(tagger, []).values())
-    with pytest.raises(tf.errors.InvalidArgumentError, match="number of texts must be in"):
-        ask(tagger, TEXTS * 2)

@@ -1,7 +1,6 @@
 """Long text: cut into sentences and windows, and joined again, against plain Python."""
 
 import random
-import re
 
 import numpy as np
 import oracle
@@ -15,7 +14,6 @@ from tfformer.inference.fuse import fuse
 from tfformer.inference.transformer import Inference
 from tfformer.service.document import DOCUMENT_SOURCES
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
-from tfformer.text.abbreviations import WORDS, alternation
 from tfformer.text.document import (
     cut_documents,
     join_sentences,
@@ -74,17 +72,6 @@ def test_a_date_is_one_sentence_as_it_is_written_in_any_language():
     written = sorted({pair.source for pair in dates.pairs("test", 1000)})
     found, _ = sentences(*written)
     assert found == [[date] for date in written]
-
-
-def test_every_abbreviation_is_found_and_nothing_else():
-    pattern = re.compile(alternation(WORDS))
-    for word in WORDS:
-        for form in (word, word[0].upper() + word[1:], word.upper()):
-            assert pattern.fullmatch(form)
-    rng = random.Random(5)
-    others = {"".join(rng.choices("abdeiovмо", k=rng.randint(1, 4))) for _ in range(997)}
-    for word in others - set(WORDS):
-        assert not pattern.fullmatch(word)
 
 
 def test_sentences_and_what_stands_between_them_are_the_text_again():
@@ -175,19 +162,6 @@ def test_translations_that_do_not_agree_give_up_half_the_overlap_each():
     ]
 
 
-def test_a_window_without_a_translation_is_no_harm():
-    ids = tf.ragged.constant([[5, 6, 7], [], [8, 9], []], tf.int32, ragged_rank=1)
-    joined = join_windows(ids, tf.constant([0, 0, 0, 1]), lengths_of(ids), 0).to_list()
-    assert joined == [[5, 6, 7, 8, 9], []]
-
-
-def test_no_rows():
-    nothing = tf.RaggedTensor.from_row_lengths(tf.constant([], tf.int32), tf.constant([], tf.int32))
-    windows, rows = split_windows(nothing, 7, 2)
-    assert windows.nrows() == 0 and rows.shape == [0]
-    assert join_windows(windows, rows, lengths_of(windows), 2).nrows() == 0
-
-
 # In the served signature.
 
 LENGTH = 13
@@ -204,6 +178,7 @@ def translate(translator, *texts):
     return {**found, "translation": [text.decode() for text in found["translation"]]}
 
 
+@pytest.mark.slow
 def test_a_document_is_its_sentences_one_by_one(translator):
     texts = ["A little house.", "Nobody in it!", "The lake?", "With the trees"]
     alone = translator.translate(texts)
@@ -226,6 +201,7 @@ def test_a_document_does_not_depend_on_what_comes_with_it(translator):
     assert together == [translate(translator, text)["translation"][0] for text in texts]
 
 
+@pytest.mark.slow
 def test_a_sentence_that_is_too_long_goes_in_windows(translator):
     text = " ".join(tiny.WORDS * 7)
     ids = translator.tokenizer.encode_source(tf.constant([text]))[:, :-1]
@@ -321,14 +297,7 @@ def test_bytes_that_are_no_text_are_replaced(translator):
 # What a request may ask for.
 
 
-@pytest.mark.parametrize("name", ["serving_default", "translate_document", "beam_search"])
-def test_too_many_rows_are_refused_with_the_limit(translator, name):
-    function = translator.functions[name]
-    function(tf.constant(["a"] * 5))
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"number of texts.*\[0, 5\].*6"):
-        function(tf.constant(["a"] * 6))
-
-
+@pytest.mark.slow
 def test_a_wider_beam_may_have_fewer_rows(translator):
     function = translator.functions["beam_search"]
     function(tf.constant(["a"] * 2), beam_width=tf.constant(10))

@@ -61,12 +61,6 @@ def test_it_is_the_mean_of_the_weights_and_a_run(runs, tmp_path, capsys):
     assert len(tfformer.load_translator(tmp_path / "new" / "mean").translate(TEXTS[:2])) == 2
 
 
-def test_of_one_model_twice_it_is_that_model(runs, tmp_path):
-    assert command([runs[1], runs[1]], tmp_path / "mean") == 0
-    found = run.read_config(tmp_path / "mean")["weights"]
-    assert found == run.read_config(runs[1])["weights"]  # its name is a checksum
-
-
 def test_a_run_that_is_named_twice_counts_twice(runs, tmp_path):
     assert command([runs[0], runs[0], runs[2]], tmp_path / "mean") == 0
     one, other = weights_of(runs[0]), weights_of(runs[2])
@@ -85,15 +79,18 @@ def changed(directory, folder, edit):
     return copy
 
 
-def test_models_of_other_dropout_have_a_mean(runs, tmp_path):
-    other = changed(runs[1], tmp_path / "other", lambda c: c["model"].update(dropout=0.5))
-    assert command([runs[0], other], tmp_path / "mean") == 0
-
-
-def test_a_run_of_an_older_version_has_a_mean_with_what_went_on_from_it(runs, tmp_path):
-    """It does not have the fields that came later; their defaults are meant."""
-    older = changed(runs[0], tmp_path / "older", lambda c: c["model"].pop("num_key_value_heads"))
-    assert command([older, runs[1]], tmp_path / "mean") == 0
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda model: model.update(dropout=0.5),
+        lambda model: model.pop("num_key_value_heads"),
+    ],
+)
+def test_another_dropout_and_a_missing_field_of_an_older_version_do_not_matter(
+    runs, tmp_path, edit
+):
+    other = changed(runs[0], tmp_path / "other", lambda config: edit(config["model"]))
+    assert command([other, runs[1]], tmp_path / "mean") == 0
 
 
 def test_what_has_no_mean_is_refused_in_one_line_and_nothing_is_written(runs, tmp_path, capsys):

@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 from workers import fails
 
@@ -56,14 +55,6 @@ def test_a_file_that_changed_is_named(prepared, name, damage, capsys):
     assert f"{path} is {'missing' if damage == 'removed' else 'damaged'}: its sha256" in error
 
 
-def test_one_number_of_an_index(prepared):
-    index = np.load(prepared / "train" / "index.npy")
-    index[3, 1] += 1
-    np.save(prepared / "train" / "index.npy", index)
-    with pytest.raises(RunError, match="index.npy is damaged"):
-        require_undamaged(prepared)
-
-
 @pytest.mark.parametrize("name, key", [(SETTINGS, "seed"), (CORPUS, "origin")])
 def test_a_number_of_the_settings(prepared, name, key, capsys):
     """They have their own checksum, for settings change when a run is resumed."""
@@ -90,30 +81,3 @@ def test_an_older_run_gets_what_it_lacks_and_its_texts_are_compared(prepared):
     (prepared / "val/text.bin").write_bytes(text)
     require_undamaged(prepared)
     assert new == {name: (prepared / name).read_bytes() for name in files(prepared)}
-
-
-SEEDING = """
-import keras
-from training.data.reader import Pair
-from training.recipe import Recipe
-
-
-def pairs(split, data):
-    for n in range(97):
-        yield Pair(f"{split} {n}", f"{n}")
-    if split == "val":
-        # This ends the vocabulary of every tokenizer that there is.
-        keras.utils.set_random_seed(3)
-        yield Pair("a", "b")
-
-
-RECIPE = Recipe(pairs=pairs, preset="test", vocabulary_size=300, max_tokens=37)
-"""
-
-
-def test_an_error_of_tensorflow_is_one_line_and_nothing_is_left(tmp_path, capsys):
-    recipe = tmp_path / "seeding.py"
-    recipe.write_text(SEEDING)
-    error = fails([str(recipe), "--run", str(tmp_path / "run")], capsys, 1)
-    assert "does not exist" in error
-    assert not (tmp_path / "run" / PREPARED).exists()

@@ -157,15 +157,6 @@ def test_it_goes_on_without_the_run_that_it_began_with(first, tmp_path):
     assert len(training.run()) == 2
 
 
-def test_the_generators_are_those_of_a_run_that_was_prepared_before(first, tmp_path):
-    states = []
-    for _ in range(2):  # the second time it finds what the first has prepared
-        training = Training(tmp_path / "second", RECIPE, runs=Runs(init=first))
-        generators = [v for v in training.model.variables if "seed_generator" in v.path]
-        states.append([v.numpy().tolist() for v in generators])
-    assert states[0] == states[1] != []
-
-
 def test_dropout_may_be_another_and_sizes_may_not(first, tmp_path):
     changes = {"dropout": 0.47, "num_encoder_layers": 3}
     recipe = dataclasses.replace(RECIPE, model_changes=changes)
@@ -173,14 +164,6 @@ def test_dropout_may_be_another_and_sizes_may_not(first, tmp_path):
         config = Training(tmp_path / "second", recipe, runs=Runs(init=first)).model.config
         assert config.dropout == 0.47
         assert config.num_encoder_layers == 1
-
-
-def test_a_damaged_beginning_is_named(first, tmp_path):
-    Training(tmp_path / "second", RECIPE, runs=Runs(init=first))
-    path = tmp_path / "second" / "prepared" / "init.npz"
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(run.RunError, match="init.npz is damaged"):
-        Training(tmp_path / "second", RECIPE)
 
 
 # The command.
@@ -193,15 +176,6 @@ def files(folder):
         path.write_text("".join(f"{pair[side]}\n" for pair in snowy("train", None)))
         paths.append(str(path))
     return ["--source", paths[0], "--target", paths[1]]
-
-
-def test_the_command_fine_tunes(first, tmp_path):
-    arguments = ["--run", str(tmp_path / "second"), "--init", str(first), "--new-pieces", "3"]
-    arguments += ["--freeze", "encoder", "--epochs", "1", "--batch-tokens", "128"]
-    arguments += ["--max-tokens", "64", "--warmup-steps", "10", "--average", "1"]
-    assert train.main([*files(tmp_path), *arguments]) == 0
-    settings = json.loads((tmp_path / "second" / "prepared" / "recipe.json").read_text())
-    assert settings["freeze"] == "encoder" and settings["new_pieces"] == 3
 
 
 def test_mistakes_are_one_line(first, tmp_path, capsys):

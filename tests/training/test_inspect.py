@@ -12,8 +12,8 @@ from tfformer import Tokenizer
 from training import inspect as command
 from training import train as trains
 from training.data.batches import EDGES
-from training.data.faults import Letters, hashes, inspect, suggestions
-from training.data.reader import CorpusError, Pair
+from training.data.faults import Letters, inspect, suggestions
+from training.data.reader import Pair
 
 ENGLISH = "the house that stands by the lake where nobody lives with three white trees".split()
 GERMAN = "das Haus das am See steht wo niemand wohnt mit drei weißen Bäumen und Straßen".split()
@@ -108,16 +108,6 @@ def test_single_bytes_are_counted(tokenizer, letters):
     strange = [Pair("the lake", "☃" * 7)] * 3
     found = inspect([*CLEAN, *strange], tokenizer, letters)
     assert found.bytes.tolist() == [0, 3 * 7 * 3]
-
-
-def test_hashes_differ_for_different_texts():
-    assert len(set(hashes(pair.source for pair in CLEAN).tolist())) == len(CLEAN)
-    assert hashes(["A  b"])[0] == hashes(["a b "])[0] != hashes(["ab"])[0]
-
-
-def test_no_pairs_are_an_error(tokenizer, letters):
-    with pytest.raises(CorpusError, match="no pair"):
-        inspect([], tokenizer, letters)
 
 
 # The command.

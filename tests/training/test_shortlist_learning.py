@@ -3,7 +3,6 @@
 import collections
 import json
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,17 +149,6 @@ def test_a_piece_has_its_likeliest_translations_in_order(tokenizer):
     assert full > 3
 
 
-def test_words_find_their_translations_and_names_are_copied(tokenizer):
-    tokens = tokenise(pairs(3, 200), tokenizer)
-    shortlist = learn(tokens, tokenizer, candidates=9, frequent=1)
-    for source, target in WORDS.items():
-        [own], [wanted] = tokenise([Pair(source, target)], tokenizer)
-        assert np.isin(wanted, shortlist.candidates[own]).all(), source
-    copied = np.arange(4, tokenizer.source_vocabulary_size)
-    plain = ~np.isin(copied, learning._same_pieces(tokenizer)[1])  # no bytes
-    assert (shortlist.candidates[copied] == copied[:, None]).any(axis=1)[plain].all()
-
-
 def test_every_sentence_may_have_bytes_and_what_is_frequent(tokenizer):
     import sentencepiece
 
@@ -267,6 +255,7 @@ def test_exported_with_it_the_server_answers_as_in_process(run, learned, tmp_pat
     assert ((differences > 1e-2) == (np.array(texts) != "")).all()
 
 
+@pytest.mark.slow
 def test_the_plain_search_would_see_other_candidates(run, learned):
     shortlist = Shortlist.load(learned)
     translator = tfformer.load_translator(run, shortlist=shortlist)
@@ -298,17 +287,10 @@ def test_the_plain_search_would_see_other_candidates(run, learned):
 @pytest.mark.parametrize(
     "arguments, code, message",
     [
-        (["{run}", "--source", "missing", "--out", "{out}"], 1, "cannot read missing"),
         (["{run}", "--source", "{short}", "--target", "{source}", "--out", "{out}"], 1, "1 line "),
         (["{run}", "--source", "{blank}", "--target", "{blank}", "--out", "{out}"], 1, "no pair "),
         (["{run}", "--source", "{source}", "--out", "{out}"], 1, "1 column, but"),
-        (["{tmp}", "--source", "{source}", "--out", "{out}"], 1, "is no run directory"),
         (["{run}", *["--source", "{source}", "--target", "{target}", "--out", "{tmp}"]], 1, ""),
-        (
-            ["{run}", "--source", "{source}", "--out", "{tmp}/no/such"],
-            1,
-            "--out must be in a folder",
-        ),
         (["{run}", "--source", "x", "--out", "x", "--candidates", "0"], 2, "[1, 10000], got 0"),
         (["{run}", "--source", "x", "--out", "x", "--frequent", "10001"], 2, "got 10001"),
     ],
@@ -329,19 +311,3 @@ def test_what_is_wrong_is_one_line_and_nothing_is_written(
     [line] = [line for line in said.splitlines() if not line.endswith("...")]
     assert line.startswith("python -m training.shortlist: error: ") and message in line
     assert not printed and sorted(path.name for path in tmp_path.iterdir()) == ["blank", "short"]
-
-
-def test_an_export_with_a_wrong_shortlist_is_one_line(run, learned, tmp_path, capsys):
-    damaged, other = tmp_path / "damaged", tmp_path / "other"
-    damaged.write_bytes(learned.read_bytes()[:-7])
-    Shortlist(np.zeros((331, 1), "int32"), np.arange(4), "0" * 64).save(other)
-    for path, message in (
-        (tmp_path / "missing", "cannot be read: No such file"),
-        (damaged, "is damaged: "),
-        (other, "shortlist must be made for this tokenizer"),
-    ):
-        arguments = [str(run), str(tmp_path / "exported"), "--shortlist", str(path)]
-        assert saved_model.main(arguments) == 1
-        [line] = capsys.readouterr().err.splitlines()
-        assert line.startswith("python -m export.saved_model: error: ") and message in line
-    assert not Path(tmp_path, "exported").exists()

@@ -22,28 +22,12 @@ def prepared_by(arguments):
     return folder
 
 
-def test_missing_file(files, capsys):
-    arguments = files(source=None)
-    assert "source.txt" in fails(arguments, capsys, 1)
-
-
 def test_a_mistyped_file_is_said_before_any_work(files, capsys, tmp_path):
     arguments = files()
     arguments += ["--val-source", arguments[1], "--val-target", str(tmp_path / "val.typo")]
     error = fails(arguments, capsys, 1)
     assert error.endswith(f"cannot read {tmp_path / 'val.typo'}: No such file or directory")
     assert not (tmp_path / "run").exists()
-
-
-def test_directory_instead_of_a_file(files, capsys, tmp_path):
-    arguments = files()
-    arguments[1] = str(tmp_path)
-    assert str(tmp_path) in fails(arguments, capsys, 1)
-
-
-def test_files_of_different_lengths_name_both_counts(files, capsys):
-    line = fails(files(source=b"a\n" * 11, target=b"a\n" * 13), capsys, 1)
-    assert "11" in line and "13" in line
 
 
 def test_several_files_are_one_after_the_other(tmp_path, capsys):
@@ -142,6 +126,7 @@ def test_files_that_do_not_go_together(options, named, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_awkward_text_trains(files, tmp_path, capsys):
     """CRLF, BOM, invalid UTF-8, NUL, blank lines and a line of 1 MB among good ones."""
     awkward = b"\xef\xbb\xbfone two\r\n\xff\xfe bad\na\x00b\n\n" + b"x" * 1_000_000 + b"\n"

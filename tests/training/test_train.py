@@ -17,6 +17,7 @@ from training.tasks import TASKS
 from training.trainer import fit
 
 
+@pytest.mark.slow
 def test_a_run_holds_what_it_promises(finished):
     history = (finished / "log.csv").read_text().splitlines()
     assert len(history) == 1 + 3
@@ -28,6 +29,7 @@ def test_a_run_holds_what_it_promises(finished):
     assert tfformer.Translator(model, tokenizer, max_target_length=16).translate(["abc"])
 
 
+@pytest.mark.slow
 def test_iterations_are_the_batches(finished):
     prepared = finished / "prepared"
     batches = Batches(TASKS["translation"], Corpus(prepared / "train"), None, batch_tokens=128)
@@ -45,6 +47,7 @@ def test_dtype_auto_is_what_the_machine_is_fast_with(tmp_path, capsys, monkeypat
     assert trained.optimizer.compute_dtype == trained.compute_dtype
 
 
+@pytest.mark.slow
 def test_a_model_without_its_training_is_not_overwritten(begun, capsys):
     shutil.rmtree(begun / "prepared")
     before = (begun / "config.json").read_bytes()
@@ -70,6 +73,7 @@ def test_validation_takes_batches_no_larger_than_a_part(tmp_path):
     assert perplexities[0] == pytest.approx(perplexities[1], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_begun_run_is_not_overwritten(finished, capsys):
     before = (finished / "config.json").read_bytes()
     assert "--resume" in fails([RECIPE, "--run", str(finished)], capsys, 2)

@@ -130,15 +130,6 @@ def test_an_error_goes_to_all_of_a_batch_and_to_no_other(session, make):
     assert answers([callers.ask([3])]) == [[9]]
 
 
-def test_an_error_that_nobody_foresaw_is_internal_and_the_next_batch_runs(session, make):
-    callers = Callers(session, make())
-    session.error = ZeroDivisionError("by zero")
-    with pytest.raises(ServingError, match="INTERNAL: ZeroDivisionError: by zero"):
-        callers.ask([1]).result(60)
-    session.error = None
-    assert answers([callers.ask([3])]) == [[9]]
-
-
 def test_too_large_a_request_is_refused(make):
     with pytest.raises(ServingError, match="INVALID_ARGUMENT: Task size 4 .* batch size 3"):
         make(max_batch_size=3).run({"x:0": np.zeros(4)}, FETCHES)
@@ -163,12 +154,6 @@ def test_a_request_waits_for_others_until_the_time_is_over(session, make):
     assert session.asked == [[1, 2]]
 
 
-def test_a_full_batch_does_not_wait(session, make):
-    callers = Callers(session, make(batch_timeout_micros=600_000_000, max_batch_size=3))
-    assert answers([callers.ask([1, 2]), callers.ask([3])]) == [[1, 4], [9]]
-    assert answers([callers.ask([1, 2, 3])]) == [[1, 4, 9]]
-
-
 def test_requests_for_other_tensors_are_batches_of_their_own(session, make):
     callers = Callers(session, make())
     occupy(session, callers)
@@ -179,15 +164,6 @@ def test_requests_for_other_tensors_are_batches_of_their_own(session, make):
     assert [array.tolist() for array in other.result(60)] == [[9], [9]]
     assert answers([mine]) == [[4]]
     assert sorted(session.asked) == [[2], [3], [100]]
-
-
-def test_a_batch_has_the_time_of_its_most_patient_request(session, make):
-    callers = Callers(session, make())
-    occupy(session, callers)
-    futures = [callers.ask([1], timeout=50), callers.ask([2], timeout=500)]
-    session.go.set()
-    assert answers(futures) == [[1], [4]]
-    assert session.timeouts[0] is None and 440 < session.timeouts[1] <= 500
 
 
 def test_a_batch_whose_time_was_over_in_the_queue_is_not_run(session, make):
@@ -220,37 +196,6 @@ def test_inputs_that_have_no_rows_in_common_are_refused(make):
         batcher.run({"x:0": np.array(3.0)}, FETCHES)
     with pytest.raises(ServingError, match="INVALID_ARGUMENT: .* equal 0th-dimension size"):
         batcher.run({"x:0": np.zeros(2), "z:0": np.zeros(3)}, FETCHES)
-
-
-def test_inputs_of_different_shape_or_type_cannot_share_a_batch(session, make):
-    callers = Callers(session, make())
-    for second, match in (
-        (np.zeros([1, 2], "float32"), "FAILED_PRECONDITION: .* different shapes"),
-        (np.zeros([1], "int64"), "INTERNAL: .* different types"),
-    ):
-        session.asked.clear()
-        occupy(session, callers)
-        futures = [callers.ask([1])]
-        futures.append(callers.threads.submit(callers.batcher.run, {"x:0": second}, FETCHES))
-        wait_until(lambda: callers.waiting() == 2)
-        session.go.set()
-        for future in futures:
-            with pytest.raises(ServingError, match=match):
-                future.result(60)
-
-
-@pytest.mark.parametrize(
-    ("outputs", "match"),
-    [
-        (np.array(1.0), "FAILED_PRECONDITION: Batched output tensor has 0 dimensions"),
-        (np.zeros(3), "FAILED_PRECONDITION: Batched output tensor's 0th dimension does not equal"),
-    ],
-)
-def test_outputs_without_the_rows_are_an_error(outputs, match):
-    batcher = Batcher(lambda *_: [outputs], BatchingParameters())
-    with pytest.raises(ServingError, match=match):
-        batcher.run({"x:0": np.zeros(2)}, FETCHES)
-    batcher.close()
 
 
 # The file.
@@ -298,6 +243,7 @@ def test_a_wrong_file_is_a_clear_error(text, match):
 # With a model.
 
 
+@pytest.mark.slow
 def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path):
     base = tmp_path / "tiny"
     tiny.save_version(translator_served, base, 1, ["serving_default"])
@@ -318,6 +264,7 @@ def test_concurrent_requests_get_what_alone_they_get(translator_served, tmp_path
         asked.close()
 
 
+@pytest.mark.slow
 def test_a_version_with_options_is_refused_by_a_server_that_batches(served_model, tmp_path):
     model = add_version(served_model / "1", tmp_path, 1)
     write_log(model, ["beam_search"])

@@ -32,6 +32,7 @@ def start(*arguments):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("curl"), reason="there is no curl")
 def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
     process = start(short.parent, "--name", "tiny", "--port", "0", "--rest-port", "0")
@@ -52,6 +53,7 @@ def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
     assert "gRPC at 127.0.0.1:" in error
 
 
+@pytest.mark.slow
 def test_nobody_who_listens_is_no_reason_to_stop(short, tmp_path):
     """Its standard error is a pipe that nobody reads: a new version is loaded all the same."""
     base = tmp_path / "tiny"
@@ -76,6 +78,7 @@ def test_nobody_who_listens_is_no_reason_to_stop(short, tmp_path):
         process.kill()
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
     """The worker ends too, and the terminal is as it was."""
     ours, theirs = pty.openpty()
@@ -106,34 +109,7 @@ def test_ctrl_c_while_it_loads_ends_with_0_and_shows_the_cursor(short):
     assert wait_until(lambda: not [child for child in children if Path("/proc", child).exists()])
 
 
-def test_sigterm_interrupts_the_loading_and_later_only_ends():
-    before = signal.getsignal(signal.SIGTERM)
-    with local_server.Signals() as signals:
-        signal.raise_signal(signal.SIGTERM)
-        raise AssertionError("it goes on")
-    assert signals.ended.is_set()
-    with local_server.Signals() as signals:
-        signals.loading = False
-        signal.raise_signal(signal.SIGTERM)
-        assert signals.ended.is_set()
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-def test_a_signal_that_another_thread_is_given_ends_it_too():
-    script = """
-import signal, threading, time
-from export.local_server import Signals
-def another():
-    time.sleep(0.5)  # the main thread is asleep
-    signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
-with Signals() as signals:
-    signals.loading = False
-    threading.Thread(target=another).start()
-    signals.wait()
-"""
-    subprocess.run([sys.executable, "-c", script], cwd=ROOT, timeout=SECONDS, check=True)
-
-
+@pytest.mark.slow
 def test_a_directory_without_a_version_that_loads_ends_with_1_and_the_reason(
     short, tmp_path, capfd
 ):
@@ -197,6 +173,7 @@ def test_wrong_usage_is_one_line(arguments, match, tmp_path, monkeypatch, capsys
     assert code == 2 and match in line
 
 
+@pytest.mark.slow
 def test_the_time_of_a_request_by_rest(short):
     with LocalServer(one_model("tiny", short.parent), rest_timeout=0.05) as server:
         asked = Asked(server)

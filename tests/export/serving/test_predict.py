@@ -1,6 +1,5 @@
 """What is predicted, by gRPC and by REST: values, defaults, what is wrong with a request."""
 
-import concurrent.futures
 import contextlib
 
 import numpy as np
@@ -17,6 +16,7 @@ from export.verification.compare import answer
 from export.verification.graph import read_graph
 
 
+@pytest.mark.slow
 def test_every_signature_answers_as_the_translator_by_grpc_and_by_rest(asked, translator_served):
     defaults = read_graph(asked.server.versions._wanted(asked.server.versions._config["tiny"])[1])
     for name, requests in sample_requests(translator_served).items():
@@ -219,13 +219,6 @@ def test_a_deadline_ends_the_request_and_the_next_is_served(asked):
     wait_until(lambda: not model._running)  # on the server too it was given up
     with contextlib.closing(Asked(asked.server)) as other:
         assert other.translate("a house") == asked.translate("a house")
-
-
-def test_concurrent_requests_get_their_own_answers(asked, translator_served):
-    texts = tiny.sentences(31)
-    with concurrent.futures.ThreadPoolExecutor(31) as threads:
-        found = list(threads.map(asked.translate, texts))
-    assert [text for [text] in found] == translator_served.translate(texts)
 
 
 @pytest.mark.slow

@@ -105,6 +105,7 @@ def refuse(changing, make, match):
         shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_version_that_is_broken_leaves_the_old_one(changing, short, what):
     damage, match = BROKEN[what]
@@ -116,6 +117,7 @@ def test_a_version_that_is_broken_leaves_the_old_one(changing, short, what):
     refuse(changing, make, match)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "size", "match"),
     [
@@ -127,6 +129,7 @@ def test_what_only_python_can_run_leaves_the_old_one(changing, module, size, mat
     refuse(changing, lambda beside: save_module(module(), size, beside), match)
 
 
+@pytest.mark.slow
 def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(changing, short):
     number = max(changing.states()) + 1
     old = changing.server.versions.model(predict_spec()).pid
@@ -161,6 +164,7 @@ def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(chang
     assert changing.states()[1] == ("AVAILABLE", 0, "")
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_gone_for_a_moment_changes_nothing(changing):
     said = []
     changing.server.versions._say, say = said.append, changing.server.versions._say
@@ -264,6 +268,7 @@ def test_what_is_served_in_place_of_a_broken_version_is_loaded_again_too(loaded)
     assert served() is not before and served().said == "first" and before.closed
 
 
+@pytest.mark.slow
 def test_a_killed_process_is_unavailable_and_loaded_again(changing):
     model = changing.server.versions.model(predict_spec())
     document = ". ".join([" ".join(text.capitalize() for text in tiny.sentences(40))] * 20)
@@ -285,6 +290,7 @@ def test_a_killed_process_is_unavailable_and_loaded_again(changing):
     assert changing.server.versions.model(predict_spec()).pid != model.pid
 
 
+@pytest.mark.slow
 def test_the_configuration_is_reloaded(changing, short):
     request = model_management_pb2.ReloadConfigRequest()
     request.config.CopyFrom(one_model("tiny", changing.base))
@@ -311,6 +317,7 @@ def test_the_configuration_is_reloaded(changing, short):
     assert changing.translate("a house")
 
 
+@pytest.mark.slow
 def test_warmup_requests_are_replayed(changing, short, served_model):
     model = changing.server.versions.model(predict_spec())
     assert model.warmup_requests == read_warmup(short) != []

@@ -86,26 +86,16 @@ def test_an_option_replaces_the_preset_s_and_the_recipe_s_own(tmp_path, name):
     ("given", "named"),
     [
         (["--norm", "middle"], "norm must be one of ('post', 'pre'), got 'middle'"),
-        (["--d-model", "7.5"], "--d-model"),
         (["--d-model", "wide"], "--d-model"),
-        (["--d-model", "15"], "d_model"),
         (["--d-model", "0"], "d_model must be an integer of at least 2, got 0"),
         (["--num-heads", "3"], "d_model must be a multiple of num_heads"),
-        (["--num-encoder-layers", "0"], "num_encoder_layers must be an integer of at least 1"),
-        (["--d-ff", "-1"], "d_ff must be an integer of at least 1, got -1"),
-        (["--dropout", "1"], "dropout must be a number in [0, 1), got 1"),
         (["--dropout", "nan"], "dropout must be a number in [0, 1), got nan"),
-        (["--epsilon", "1"], "epsilon must be a number in [0, 1), got 1"),
-        (["--attention-dropout", "1"], "attention_dropout must be a number in [0, 1), got 1"),
-        (["--activation", "tanh"], "activation must be one of"),
-        (["--positions", "rotary"], "positions must be one of"),
         (["--positions", "learned", "--max-positions", "15"], "max_positions=15, got 16"),
         (
             ["--tie-embeddings", "all", *APART],
             "tie_embeddings='all' needs one vocabulary for both sides, got two",
         ),
         (["--copy", *APART], "copy=True needs one vocabulary for both sides, got two"),
-        (["--tie-embeddings", "both"], "tie_embeddings must be one of"),
     ],
 )
 def test_a_value_that_cannot_be_is_one_line(tmp_path, capsys, given, named):
@@ -113,6 +103,7 @@ def test_a_value_that_cannot_be_is_one_line(tmp_path, capsys, given, named):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_run_has_what_was_chosen_and_goes_on_with_it(tmp_path, capsys):
     run = tmp_path / "run"
     chosen = ["--norm", "pre", "--activation", "swiglu", "--d-model", "12", "--num-heads", "3"]
@@ -139,6 +130,7 @@ def test_a_run_has_what_was_chosen_and_goes_on_with_it(tmp_path, capsys):
     assert json.loads((run / "prepared" / "recipe.json").read_text()) == settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [["--norm", "pre"], ["--d-model", "256"], ["--num-heads", "5"]])
 def test_the_run_of_init_settles_the_sizes(finished, tmp_path, capsys, given):
     command = [RECIPE, "--run", str(tmp_path / "run"), "--init", str(finished)]
@@ -147,6 +139,7 @@ def test_the_run_of_init_settles_the_sizes(finished, tmp_path, capsys, given):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_dropout_of_a_run_that_began_with_another(finished, tmp_path, capsys):
     run = tmp_path / "run"
     recipe = train.read_recipe(arguments(run, "--dropout", "0.47"))

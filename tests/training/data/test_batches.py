@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
+from tfformer import Tokenizer
 from training.data.batches import EDGES, Batches
 from training.data.corpus import COLUMNS, LINKS_BYTES, SOURCE_TOKENS, write_corpus
 from training.data.epochs import permuted
@@ -87,14 +87,6 @@ def test_another_key_is_another_permutation():
     assert len(found) == len(keys)
 
 
-def test_permutations_look_random():
-    # Where position 0 goes, over many keys: each of 11 places about equally often.
-    places = [permuted(np.array([0]), 11, (0, epoch))[0] for epoch in range(1100)]
-    counts = np.bincount(places, minlength=11)
-    # A chi-square of 10 degrees of freedom is over 40 once in 60,000 times.
-    assert ((counts - 100) ** 2 / 100).sum() < 40
-
-
 # ---------------------------------------------------------------- the plan
 
 
@@ -124,16 +116,6 @@ def test_the_plan_is_a_pure_function_of_seed_and_epoch(corpus, tokenizer):
 def test_every_epoch_has_as_many_batches(batches):
     for epoch in range(5):
         assert sum(1 for _ in batches.plan(epoch)) == len(batches)
-
-
-def test_without_shuffling_the_order_within_a_bucket_is_the_corpus_s(corpus, tokenizer):
-    batches = Batches(TRANSLATION, corpus, tokenizer, TOKENS, shuffle=False)
-    plan = list(batches.plan(0))
-    assert plan == list(batches.plan(1))
-    for bucket in {bucket for bucket, _ in plan}:
-        numbers = [n for b, chosen in plan if b == bucket for n in chosen]
-        assert numbers == sorted(numbers)
-    assert sorted(n for _, chosen in plan for n in chosen) == list(range(PAIRS))
 
 
 def test_tokens_are_the_real_ones(batches):
@@ -178,11 +160,6 @@ def test_cardinality_is_exact(batches, epoch_0):
         assert int(dataset.cardinality()) == len(batches) - skip
 
 
-def test_no_thread_tunes_it(batches):
-    # Its iterator would wait up to a minute for that thread when it ends.
-    assert batches.dataset(0).options().autotune.enabled is False
-
-
 def test_elements_are_the_tokenizer_s_ids(batches, epoch_0, pairs, tokenizer):
     for (_, numbers), (source_ids, target_ids, labels) in zip(
         batches.plan(0), epoch_0, strict=True
@@ -223,14 +200,6 @@ def test_a_second_pass_over_a_dataset_is_the_first(batches, epoch_0):
     skipped = batches.dataset(0, 3)
     for _ in range(2):
         assert_same(elements(skipped), epoch_0[3:])
-
-
-def test_two_datasets_do_not_disturb_each_other(batches, epoch_0):
-    pass_0 = batches.dataset(0).as_numpy_iterator()
-    pass_1 = batches.dataset(1).as_numpy_iterator()
-    first = [next(pass_0), next(pass_1), next(pass_0)]
-    np.testing.assert_array_equal(first[0][1], epoch_0[0][2])
-    np.testing.assert_array_equal(first[2][1], epoch_0[1][2])
 
 
 # ---------------------------------------------------------------- shards and parts
@@ -286,19 +255,6 @@ def test_a_shard_reads_its_own_texts_alone(corpus, tokenizer):
     assert read == [n for _, numbers in batches.plan(0) for n in numbers[1::3]]
 
 
-def test_fit_makes_one_step_a_batch(batches, tokenizer):
-    size = tokenizer.source_vocabulary_size
-    model = Transformer(
-        TransformerConfig.preset("test", size, num_encoder_layers=1, num_decoder_layers=1)
-    )
-    # Six steps take less time than tracing one.
-    model.compile(optimizer="sgd", loss=SmoothedCrossEntropy(), run_eagerly=True)
-    skip = len(batches) - 3
-    for epoch in (0, 1):
-        model.fit(batches.dataset(epoch, skip), epochs=1, verbose=0, shuffle=False)
-    assert int(model.optimizer.iterations) == 2 * 3
-
-
 # ---------------------------------------------------------------- packed, in passes, with noise
 
 
@@ -334,21 +290,6 @@ def test_noise_is_another_in_each_epoch_and_the_same_when_resumed(corpus, tokeni
     assert any((a[0] != b[0]).any() for a, b in zip(first, other, strict=True))
     for a, b in zip(first, other, strict=True):
         np.testing.assert_array_equal(a[2], b[2], err_msg="labels have no noise")
-
-
-def test_sampling_begins_behind_its_epochs_and_is_the_same_when_resumed(corpus, pairs):
-    texts = [text for pair in pairs for text in (pair.source, pair.target)]
-    tokenizer = Tokenizer.train(texts, vocabulary_size=300)
-    noise = Noise(tokenizer, subword_sampling=0.5, sampling_from=1)
-    sampled = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3, noise=noise)
-    plain = Batches(TRANSLATION, corpus, tokenizer, TOKENS, seed=3)
-    assert_same(elements(sampled.dataset(0)), elements(plain.dataset(0)))
-    second = elements(sampled.dataset(1))
-    # A resumed epoch is sampled, too.
-    assert_same(elements(sampled.dataset(1, skip=2)), second[2:])
-    for side in range(3):
-        usual = elements(plain.dataset(1))
-        assert any((a[side] != b[side]).any() for a, b in zip(second, usual, strict=True))
 
 
 def test_both_ways_half_of_the_pairs_of_the_first_epochs_are_turned_round(corpus, tokenizer):

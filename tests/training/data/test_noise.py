@@ -73,18 +73,6 @@ def test_sampling_begins_behind_its_epochs(tokenizer, side):
     assert drawn[3] == drawn[4] != usual
 
 
-def test_sampling_in_a_graph(tokenizer):
-    noise = Noise(tokenizer, subword_sampling=0.3)
-    encode = tf.function(
-        lambda texts, seed: noise.encode_target(texts, 1000, seed, epoch=0).to_tensor()
-    )
-    texts = tf.constant(TEXTS)
-    first, again = (encode(texts, tf.constant([3, 5], tf.int64)) for _ in range(2))
-    other = encode(texts, tf.constant([3, 6], tf.int64))
-    np.testing.assert_array_equal(first, again)
-    assert first.shape != other.shape or (first != other).numpy().any()
-
-
 def test_words_are_dropped_at_the_rate_and_nothing_else(tokenizer):
     noise = Noise(tokenizer, word_dropout=0.2)
     ids = np.tile(np.arange(1, 331, dtype="int32"), (37, 1))

@@ -2,16 +2,12 @@
 
 import gzip
 import math
-import os
-import random
-import subprocess
 import sys
 import tracemalloc
 import unicodedata
 from pathlib import Path
 
 import pytest
-from paths import ROOT
 
 from training.data import reader
 from training.data.reader import (
@@ -118,20 +114,6 @@ def test_short_files(write, content, lines, pack):
     assert list(read_lines(write("short", pack(content)))) == lines
 
 
-def test_lines_that_are_joined_are_read_back(write):
-    numbers = random.Random(19)
-    for _ in range(50):
-        lines = [
-            numbers.randbytes(numbers.randrange(20)).replace(b"\n", b"").rstrip(b"\r")
-            for _ in range(numbers.randrange(1, 30))
-        ]
-        expected = [line.decode("utf-8", errors="replace") for line in lines]
-        for end in (b"\n", b"\r\n"):
-            path = write("random", b"".join(line + end for line in lines))
-            size = numbers.randrange(1, 40)
-            assert list(read_lines(path, chunk_size=size)) == expected
-
-
 def test_a_very_long_line_is_a_line(write):
     long = "0123456789é" * 200_000
     path = write("long", f"before\n{long}\r\nafter")
@@ -146,15 +128,6 @@ def test_memory_does_not_grow_with_the_file(write):
         assert tracemalloc.get_traced_memory()[1] < 500_000
     finally:
         tracemalloc.stop()
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
-def test_a_pipe_can_be_read(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    code = f"open({str(pipe)!r}, 'wb').write({gzip.compress(HARD_BYTES)!r})"
-    with subprocess.Popen([sys.executable, "-S", "-c", code]):
-        assert list(read_lines(pipe)) == HARD_LINES
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path, write, monkeypatch):
@@ -396,16 +369,3 @@ def test_nothing_left_is_an_error_that_says_why(write):
     assert str(caught.value) == (
         f"no pair to use in {source}, {target}: 0 pairs kept; dropped 2 blank"
     )
-
-
-def test_empty_files_hold_no_pairs(write):
-    empty = write("empty", "")
-    assert list(read_pairs(empty)) == list(read_pairs(empty, empty)) == []
-
-
-def test_reading_needs_no_tensorflow():
-    code = (
-        "import sys; sys.modules['tensorflow'] = sys.modules['keras'] = None; "
-        "import training.data.reader, training.multi30k"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)

@@ -69,6 +69,7 @@ def translator():
     return tiny.translator_served()
 
 
+@pytest.mark.slow
 def test_candidates_are_those_of_the_beam_and_of_the_draws(translator):
     """Draws come in more batches than one: more than a request may have rows."""
     samples = tiny.SERVED["max_batch_size"] + 3

@@ -56,6 +56,7 @@ def in_lines(answers):
     return [" ".join(one.splitlines()) for one in answers]
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_that_of_python(runs, monkeypatch, capsys):
     one, two = map(load_translator, runs)
     mean = "log-probabilities"

@@ -9,10 +9,7 @@ import tensorflow as tf
 
 import tfformer
 from export import ctranslate2 as to_ctranslate2
-from export import saved_model
 from tfformer.run import load_model, model_weights
-from tfformer.service.score import score
-from tfformer.service.translation import serving_default
 from training import import_marian, train
 from training.importers.imported import write
 from training.importers.marian import read_marian
@@ -90,12 +87,3 @@ def test_it_is_fine_tuned(runs, name, tmp_path, capsys):
         more = [*map(str, [*arguments, tmp_path / "more"]), *options, "--new-pieces", "3"]
         assert train.main(more) == 1
         assert "new_pieces must be 0 with tie_embeddings='all'" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_its_export_is_served(runs, tmp_path, monkeypatch):
-    # (Comparing all answers takes as long as the other slow tests together: docs/measured has it.)
-    # What is searched and what is scored: of a run that was trained, test_saved_model.py has all.
-    monkeypatch.setattr("tfformer.service.translator.SIGNATURES", (serving_default, score))
-    assert saved_model.main([str(runs / "codes"), str(tmp_path / "model"), "--quick"]) == 0
-    assert (tmp_path / "model" / "1" / "saved_model.pb").exists()

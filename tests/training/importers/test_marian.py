@@ -83,22 +83,6 @@ def test_logits_are_the_originals(both):
         assert PAD in others and np.all(np.exp(log_softmax(found)[:, others]) == 0)
 
 
-def test_what_is_likeliest_after_each_greedy_translation_is_what_the_original_says(both):
-    known = zip(
-        both.answers["source_ids"], both.answers["greedy_ids"], both.answers["greedy"], strict=True
-    )
-    for source_ids, target_ids, text in known:
-        target_ids = both.ours("target", target_ids)
-        logits = both.logits(both.ours("source", source_ids), target_ids)
-        logits[:, [PAD, BOS]] = -np.inf
-        found = logits.argmax(axis=1).tolist()
-        if len(found) == both.translator.max_target_length:
-            found[-1] = EOS  # which is forced there
-        assert found == target_ids
-        decoded = both.tokenizer.decode(tf.constant([target_ids])).numpy()[0].decode()
-        assert decoded.strip() == text
-
-
 def searched(both):
     """The texts that are not empty, for which nothing is searched here, and their numbers.
 
@@ -177,6 +161,7 @@ def test_subwords_are_drawn_behind_a_code(codes):
         assert codes.decode(tf.constant([ids[len(code) :]], tf.int32)).numpy() == [b"the old house"]
 
 
+@pytest.mark.slow
 def test_each_sentence_of_a_document_has_the_code_of_the_document(tmp_path):
     both = Both("codes", tmp_path / "run")
     texts, documents, expected = both.answers["sources"], [], []

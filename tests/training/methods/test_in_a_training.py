@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
@@ -64,12 +63,9 @@ SIZES = [
 @pytest.fixture(scope="module")
 def whole(files, tmp_path_factory):
     """A training with several methods that nothing has stopped."""
-
-    def make(folder):
-        options = [*SIZES, *METHODS, aligned(files)]
-        assert train.main(words(files, folder / "run", *options)) == 0
-
-    return once(tmp_path_factory, "methods", make) / "run"
+    run = tmp_path_factory.mktemp("methods") / "run"
+    assert train.main(words(files, run, *SIZES, *METHODS, aligned(files))) == 0
+    return run
 
 
 @pytest.mark.slow
@@ -145,6 +141,7 @@ def linked_inputs(rng):
     return {**inputs, "links": links}
 
 
+@pytest.mark.slow
 def test_links_pull_the_guided_head_to_them(rng, randomise):
     """Against the diagonal, and in two parts."""
     inputs = linked_inputs(rng)

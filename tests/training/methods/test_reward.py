@@ -106,6 +106,7 @@ def test_a_candidate_is_learned_by_the_probability_that_it_was_drawn_by(randomis
         assert np.allclose(logits, served, atol=1e-6) == methods.as_served
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["minimum-risk", "self-critical"])
 def test_what_is_drawn_is_scored_against_its_reference(kind, tokenizer, randomise):
     size = tokenizer.source_vocabulary_size

@@ -75,24 +75,10 @@ def test_the_models_own_word_stands_where_the_one_before_was_read():
     np.testing.assert_allclose(model.metrics[0].result(), changed.sum() / tokens)
 
 
-def test_nothing_is_replaced_at_the_beginning():
-    model, inputs = sampled(step=0)
-    np.testing.assert_array_equal(inputs["target_ids"], TARGET)
-    assert float(model.metrics[0].result()) == 0
-
-
 def test_about_the_share_is_replaced():
     shares = [float(sampled(step=N // 2, share=0.8, seed=(n, 1))[0].metrics[0].result())
               for n in range(50)]  # fmt: skip
     assert np.mean(shares) == pytest.approx(0.4, abs=0.05)
-
-
-def test_several_passes_read_what_those_before_have_said():
-    model, inputs = sampled(passes=3)
-    first, second = (read["target_ids"] for read in model.read)
-    np.testing.assert_array_equal(first, TARGET)
-    assert (np.asarray(second) != TARGET).any()
-    assert len(model.read) == 2
 
 
 def test_a_drawn_word_is_as_likely_as_the_model_says():

@@ -8,14 +8,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
 from tfformer import run as runs
 from tfformer.layers.rows import without_padding
 from training import train
-from training.methods.guided_attention import GuidedAttention
 from training.methods.method import Methods
 from training.methods.teachers import Teachers
 from training.preparation.prepare import read_settings
@@ -100,14 +98,6 @@ def test_who_knows_what_the_teacher_knows_learns_nothing(batch, randomise):
     assert max(np.abs(gradient).max() for gradient in model._sums(inputs, labels)[2:]) > 0.1
 
 
-def test_without_weight_they_change_nothing(batch, randomise):
-    inputs, labels = tf_of(batch)
-    alone = student(randomise)._sums(inputs, labels)
-    taught = student(randomise, Teachers(models(randomise, 2), 0.0))._sums(inputs, labels)
-    for mine, other in zip(taught, alone, strict=True):
-        np.testing.assert_array_equal(mine, other)
-
-
 @pytest.fixture(scope="module")
 def lesson(randomise):
     return Teachers(models(randomise, 2), 0.4)
@@ -128,73 +118,6 @@ def test_parts_learn_what_the_whole_learns(batch, randomise, lesson, whole, part
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("packed", [None, without_padding])
-def test_with_r_drop_they_read_each_pair_once(batch, randomise, packed):
-    """What they say of a copy is what they say of the other."""
-    inputs, labels = tf.nest.map_structure(lambda ids: tf.tile(ids, [2, 1]), tf_of(batch))
-    teachers, found, rows = models(randomise, 2), [], []
-
-    def counted(model):
-        def run(inputs, training):
-            rows.append([len(ids) for ids in inputs.values()])
-            return model(inputs, training=training)
-
-        return run
-
-    def lesson(loss, logits, inputs, passes):
-        once = Teachers([counted(model) for model in teachers], 0.4)
-        found.append(once(loss, logits, inputs, passes))
-        found.append(Teachers(teachers, 0.4)(loss, logits, inputs))
-        return found[0]
-
-    model = student(randomise, lesson, passes=2, without_padding=packed)
-    model.loss.r_drop = 2.0
-    model._sums(inputs, labels)
-    lengths = [np.count_nonzero(batch[0][name]) for name in ("source_ids", "target_ids")]
-    assert rows == [[4, 4, *(lengths if packed else [])]] * 2
-    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-6)
-
-
-def test_a_student_comes_to_say_what_its_teachers_say(batch, randomise):
-    """And the teachers stay as they are, and are nobody's weights."""
-    inputs, labels = tf_of(batch)
-    teachers = models(randomise, 2)
-    before = [weight for model in teachers for weight in model.get_weights()]
-    model = student(randomise, Teachers(teachers, 1.0))
-    count = len(model.weights)
-    assert apart(model, teachers, inputs, labels) > 1
-    model.fit(tf.data.Dataset.from_tensors((inputs, labels)).repeat(151), shuffle=False, verbose=0)
-    assert apart(model, teachers, inputs, labels) < 0.03
-    assert len(model.weights) == count == len(Transformer(config()).weights)
-    after = [weight for teacher in teachers for weight in teacher.get_weights()]
-    for mine, other in zip(after, before, strict=True):
-        np.testing.assert_array_equal(mine, other)
-
-
-def apart(model, teachers, inputs, labels):
-    """The divergence of what a model says from the mean of what two teachers say, in nats."""
-    expected = sum(tf.nn.softmax(teacher(inputs)) for teacher in teachers) / 2
-    ratio = expected / tf.nn.softmax(model(inputs))
-    divergence = tf.reduce_sum(expected * tf.math.log(ratio), axis=-1)
-    return float(tf.reduce_mean(divergence[labels != 0]))
-
-
-def test_beside_a_penalty_each_of_the_two_counts(batch, randomise, lesson):
-    inputs, labels = tf_of(batch)
-    model, penalty, totals = student(randomise), GuidedAttention(3.0, 1), {}
-    for name, methods in {
-        "neither": Methods(),
-        "lesson": Methods(lesson=lesson),
-        "penalty": Methods(penalty=penalty),
-        "both": Methods(lesson=lesson, penalty=penalty),
-    }.items():
-        model.methods = methods
-        totals[name] = float(model._sums(inputs, labels)[0])
-    assert len(set(totals.values())) == 4
-    both = totals["lesson"] + totals["penalty"] - totals["neither"]
-    np.testing.assert_allclose(totals["both"], both, rtol=1e-4)
-
-
 # In a training.
 
 
@@ -202,21 +125,19 @@ def test_beside_a_penalty_each_of_the_two_counts(batch, randomise, lesson):
 def folder(tmp_path_factory):
     """Pairs, and translators: `one` and `two` can teach them, the others cannot."""
 
-    def make(folder):
-        folder.mkdir()
-        texts = [" ".join(words) for words in itertools.product(NUMBERS, repeat=3)]
-        (folder / "pairs.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in texts))
-        tokenizer = Tokenizer.train(texts, vocabulary_size=290, kind="char")
-        upper = Tokenizer.train([t.upper() for t in texts], vocabulary_size=290, kind="char")
-        size = tokenizer.source_vocabulary_size
-        for name, options in (("one", {}), ("two", {"d_ff": 37}), ("other", {}),
-                              ("short", {"positions": "learned", "max_positions": 31}),
-                              ("marian", {"source_eos": False})):  # fmt: skip
-            layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
-            model = Transformer(TransformerConfig.preset("test", size, **layers, **options))
-            runs.save(folder / name, model, upper if name == "other" else tokenizer)
-
-    return once(tmp_path_factory, "teachers", make)
+    folder = tmp_path_factory.mktemp("teachers")
+    texts = [" ".join(words) for words in itertools.product(NUMBERS, repeat=3)]
+    (folder / "pairs.tsv").write_text("".join(f"{text}\t{text[::-1]}\n" for text in texts))
+    tokenizer = Tokenizer.train(texts, vocabulary_size=290, kind="char")
+    upper = Tokenizer.train([t.upper() for t in texts], vocabulary_size=290, kind="char")
+    size = tokenizer.source_vocabulary_size
+    for name, options in (("one", {}), ("two", {"d_ff": 37}), ("other", {}),
+                          ("short", {"positions": "learned", "max_positions": 31}),
+                          ("marian", {"source_eos": False})):  # fmt: skip
+        layers = {"num_encoder_layers": 1, "num_decoder_layers": 1}
+        model = Transformer(TransformerConfig.preset("test", size, **layers, **options))
+        runs.save(folder / name, model, upper if name == "other" else tokenizer)
+    return folder
 
 
 def words(folder, run, *teachers):
@@ -291,6 +212,7 @@ def test_what_does_not_fit_is_said_in_a_line(
     assert not (tmp_path / "run" / "prepared").exists()
 
 
+@pytest.mark.slow
 def test_a_weight_without_teachers_is_refused_where_a_run_goes_on(folder, tmp_path, capsys):
     arguments = words(folder, tmp_path / "run")
     assert train.main([*arguments, "--epochs", "1"]) == 0

@@ -22,6 +22,7 @@ def run(tmp_path_factory):
     return tiny.save_run(tmp_path_factory.mktemp("run") / "run", learn, search)
 
 
+@pytest.mark.slow
 def test_all_pictures_of_an_imported_model(run, tmp_path, capsys):
     """It has no log of a training, so no curves."""
     out = tmp_path / "new" / "pictures"

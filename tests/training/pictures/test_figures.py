@@ -49,17 +49,6 @@ def test_a_line_for_each_share_that_is_large_enough(weights):
         assert {line.get_color() for line in ax.lines} <= set(look.COLOURS[:5])
 
 
-def test_a_share_that_rounding_made_more_than_one():
-    weights = np.full((1, 1, 1, 1), 1 + 1e-7)
-    (line,) = attention.lines_figure(weights, ["a"], ["b"]).axes[0].lines
-    assert line.get_alpha() == 1
-
-
-def test_what_can_hardly_be_has_a_probability_of_nothing():
-    (ax,) = probabilities.tokens_figure(["a"], np.array([-2000.0])).axes
-    assert ax.patches[0].get_height() == 0 and ax.get_title().endswith("-2000.00")
-
-
 # a | b c | c ends, and b's other child; beam 3 is never filled.
 TREE = Tree(
     pieces=[["a", "b", "c"], ["d", "</s>", "e"], ["</s>", "", ""]],

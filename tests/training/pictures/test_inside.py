@@ -33,17 +33,6 @@ def test_labels_are_the_pieces(seen, translator):
     assert len(seen.pieces) == len(seen.labels) == len(seen.log_probs)
 
 
-def test_each_row_of_attention_is_a_distribution_and_no_future_is_seen(seen):
-    s, t, heads = len(seen.source), len(seen.target), 2
-    shapes = {kind: x.shape for kind, x in seen.attention.items()}
-    assert shapes == {
-        "encoder": (1, heads, s, s), "decoder": (1, heads, t, t), "cross": (1, heads, t, s)
-    }  # fmt: skip
-    for kind, weights in seen.attention.items():
-        np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
-        assert (np.triu(weights, 1).max() == 0) == (kind == "decoder")
-
-
 def test_attention_is_that_of_the_layers(seen, translator):
     """By another way: the layers asked one after the other."""
     model, tokenizer = translator.model, translator.tokenizer
@@ -86,6 +75,7 @@ SEARCHES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", SEARCHES.values(), ids=SEARCHES)
 def test_the_tree_is_of_the_translator_s_own_search(translator, options):
     """Its best way is what is translated, by whatever rules."""

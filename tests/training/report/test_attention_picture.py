@@ -45,6 +45,7 @@ def test_a_figure_has_what_it_is_given():
     pyplot().close(figure)
 
 
+@pytest.mark.slow
 def test_of_a_model_that_copies_the_gate_is_drawn_and_the_attention_that_it_copies_by(drawn):
     keras.utils.set_random_seed(3)  # before the tokenizer, which it would end
     # The letter ж is two bytes, so two pieces and one row.

@@ -19,7 +19,6 @@ from powercap import zone
 import tfformer
 from tfformer import Tokenizer, run
 from tfformer.files import unpack
-from training.command_line.own_files import origin_of
 from training.data.corpus import TOKENS, Corpus
 from training.data.reader import Pair
 from training.evaluate import forced_perplexity
@@ -103,6 +102,7 @@ def rows(trained):
     return cells((trained / card.CARD).read_text())
 
 
+@pytest.mark.slow
 def test_what_the_model_is(trained, rows):
     model, tokenizer = tfformer.load(trained)
     weights = next(trained.glob("weights-*.npz"))
@@ -114,6 +114,7 @@ def test_what_the_model_is(trained, rows):
     assert "'runs/my run'" in text, "a command of a folder with a space"
 
 
+@pytest.mark.slow
 def test_the_scores_of_validation_are_those_of_the_published_model(trained):
     kept = list(pairs("val", None))
     translator = tfformer.load_translator(trained)
@@ -128,6 +129,7 @@ def test_the_scores_of_validation_are_those_of_the_published_model(trained):
     assert perplexity == pytest.approx(forced_perplexity(translator, kept, 64), rel=1e-3)
 
 
+@pytest.mark.slow
 def test_the_corpus_is_what_was_kept(trained, rows):
     dropped = f"dropped {BLANK} blank, {LONG} too long"
     for split, report in (("train", f"211 pairs kept; {dropped}"), ("val", "13 pairs kept; ")):
@@ -137,6 +139,7 @@ def test_the_corpus_is_what_was_kept(trained, rows):
     assert "\nFrom two files.\n" in (trained / card.CARD).read_text()
 
 
+@pytest.mark.slow
 def test_sessions_are_summed_up(trained, rows):
     history, sessions = read_history(trained), session.read_sessions(trained)
     steps = int(history[-1]["step"])
@@ -161,6 +164,7 @@ def test_sessions_are_summed_up(trained, rows):
     assert f"tfformer {tfformer.__version__}" in rows["versions"][0]
 
 
+@pytest.mark.slow
 def test_energy_is_what_was_counted_or_said_to_be_unknown(trained, rows, tmp_path):
     words = "0.002000 kWh by their counters, in 1 of 2 sessions; else it could not be had"
     assert rows["energy of the processors"] == [words]
@@ -177,17 +181,7 @@ def test_energy_is_what_was_counted_or_said_to_be_unknown(trained, rows, tmp_pat
     assert f"before step {STOPPED} were not recorded" in found["minutes, validation included"][0]
 
 
-def test_settings_that_are_not_the_default_come_first(trained):
-    first, all_settings = (trained / card.CARD).read_text().split("<details>")
-    # Settled by the machine; its batches are too small to be computed in parts.
-    settings = RECIPE.settings() | {"cores": 1}
-    for name, field in type(RECIPE).__dataclass_fields__.items():
-        if name in settings:
-            default = {} if name == "model_changes" else field.default
-            assert (f"\n| {name} | `" in first) == (settings[name] != default), name
-            assert f"\n| {name} | `{json.dumps(settings[name])}` |" in all_settings
-
-
+@pytest.mark.slow
 def test_the_card_is_a_function_of_the_run_and_replaced_whole(trained, tmp_path, monkeypatch):
     copy = shutil.copytree(trained, tmp_path / "elsewhere" / trained.name)
     path = copy / card.CARD
@@ -233,6 +227,7 @@ def test_a_model_that_was_only_saved_has_a_card_of_what_is_known(tmp_path):
     assert "## Training" not in text and "## Scores" not in text
 
 
+@pytest.mark.slow
 def test_damage_is_named(trained, tmp_path):
     copy = shutil.copytree(trained, tmp_path / "copy")
     for name in ("sessions.json", "scores.json", "prepared/corpus.json", "prepared/recipe.json"):
@@ -248,9 +243,3 @@ def test_damage_is_named(trained, tmp_path):
         card.write_card(copy)
     weights.write_bytes(whole)
     card.write_card(copy)
-
-
-def test_the_origin_names_files_and_no_folders():
-    files, val_files = [(Path("/home/a/x.en"), Path("/home/a/x.de"))], (Path("v.tsv"), None)
-    assert origin_of(files, val_files) == "`x.en` and `x.de`, for validation `v.tsv`"
-    assert origin_of([(Path("b/x.tsv"), None)], None).startswith("`x.tsv`, of which up to 1,000")

@@ -1,7 +1,5 @@
 """A history there and back, and one that is damaged."""
 
-import os
-
 import pytest
 
 from tfformer.files import RunError
@@ -37,12 +35,6 @@ def test_a_history_comes_back_as_it_was_written(tmp_path):
 def test_a_damaged_history_is_named(content, tmp_path):
     (tmp_path / LOG).write_bytes(content)
     with pytest.raises(RunError, match=f"{LOG} is damaged: "):
-        read_history(tmp_path)
-
-
-def test_a_history_that_is_a_pipe_is_named(tmp_path):
-    os.mkfifo(tmp_path / LOG)
-    with pytest.raises(RunError, match=f"{LOG} must be a regular file, got a pipe"):
         read_history(tmp_path)
 
 

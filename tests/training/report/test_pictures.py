@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
-from matplotlib import font_manager, ft2font, rcParams
+from matplotlib import font_manager, rcParams
 
 from training.report.fonts import families_for, lettered
 from training.report.picture import pyplot
@@ -31,11 +31,6 @@ def test_attention_of_joined_pieces_is_added_up_and_of_joined_rows_the_mean():
     found = by_character(attention, [("a", 1), ("한", 3)], [("ж", 2), ("b", 1)])
     # By hand: (0 + 4) / 2, (1 + 2 + 3 + 5 + 6 + 7) / 2; 8, 9 + 10 + 11.
     assert found.tolist() == [[2.0, 12.0], [8.0, 30.0]]
-
-
-def test_matplotlib_shapes_arabic_itself():
-    """The version that is asked for joins letters and turns them round; that is not done again."""
-    assert ft2font.__libraqm_version__
 
 
 @pytest.fixture

@@ -35,12 +35,6 @@ def test_the_directions_stay_and_the_sizes_become_one(rng, shape):
     assert ((sizes > 0.68) & (sizes < 1.21)).all()
 
 
-def test_the_size_of_a_gradient_is_no_matter_and_zeros_stay():
-    x = tf.constant(np.random.default_rng(3).normal(size=(5, 7)).astype("float32"))
-    np.testing.assert_allclose(orthogonal(1e-9 * x), orthogonal(x), atol=1e-5)
-    assert not np.any(orthogonal(tf.zeros((5, 7))))
-
-
 def test_in_bfloat16_the_directions_stay_and_the_sizes_are_about_one(rng):
     x = rng.normal(size=(3, 7, 11)).astype("float32")
     u, _, vt = np.linalg.svd(x, full_matrices=False)
@@ -134,6 +128,7 @@ def test_keras_s_own_takes_the_same_steps_where_there_are_no_heads(rng):
         np.testing.assert_allclose(value, theirs[path], atol=2e-4, err_msg=path)
 
 
+@pytest.mark.slow
 def test_the_model_learns_by_fit_and_comes_back_from_its_configuration(rng):
     inputs, labels = batch(rng)
     model = transformer(lambda matrices: Muon(0.003, matrices), dropout=0.1, tie_embeddings="all")

@@ -9,13 +9,12 @@ import labelled
 import numpy as np
 import pytest
 import tensorflow as tf
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import run as runs
-from tfformer.files import unpack
 from training import evaluate, train, translate
 from training.metrics import labels as measures
+from training.preparation.prepare import prepare
 from training.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
@@ -23,14 +22,19 @@ TASK = TASKS["classifier"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    def make(folder):
-        folder.mkdir()
-        for name, count in (("train", 149), ("val", 37), ("test", 41)):
-            labelled.write(folder, name, labelled.classified(count, count))
-        assert train.main(labelled.command(folder, "classifier", folder / "run")) == 0
+def corpus(tmp_path_factory):
+    """A folder with texts and labels for training, validation and test."""
+    folder = tmp_path_factory.mktemp("classifier")
+    for name, count in (("train", 149), ("val", 37), ("test", 41)):
+        labelled.write(folder, name, labelled.classified(count, count))
+    return folder
 
-    return once(tmp_path_factory, "classifier", make)
+
+@pytest.fixture(scope="module")
+def folder(corpus):
+    """The same folder with a trained run."""
+    assert train.main(labelled.command(corpus, "classifier", corpus / "run")) == 0
+    return corpus
 
 
 def plain_scores(service, texts, labels):
@@ -50,6 +54,7 @@ def lines(path):
     return path.read_text().splitlines()
 
 
+@pytest.mark.slow
 def test_the_best_macro_f1_is_published(folder):
     with (folder / "run" / "log.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -66,28 +71,15 @@ def test_the_best_macro_f1_is_published(folder):
     assert "pipeline_tag: text-classification" in card and "149 texts kept" in card
 
 
-def test_the_logged_loss_is_the_models_own(folder):
-    """Of the last epoch, a text alone after the other."""
-    with (folder / "run" / "log.csv").open() as file:
-        last = list(csv.DictReader(file))[-1]
-    model, tokenizer = runs.load(folder / "run")
-    weights = folder / "run" / "checkpoints" / f"epoch-{last['epoch']}.npz"
-    runs.set_weights(model, unpack(weights.read_bytes()))
-    names = tokenizer.target.labels
-    total = 0.0
-    for text, label in zip(lines(folder / "val.txt"), lines(folder / "val.labels"), strict=True):
-        logits = model(tokenizer.encode_source([text]).numpy(), training=False)
-        total -= tf.nn.log_softmax(logits)[0, names.index(label)].numpy()
-    assert total / 37 == pytest.approx(float(last["val_loss"]), rel=1e-3)
-
-
+@pytest.mark.slow
 def test_a_tsv_is_the_same_corpus(folder, tmp_path):
     words = ["--family", "classifier", "--run", str(tmp_path / "run"), *labelled.SIZES]
     words += ["--source", str(folder / "train.tsv"), "--val-source", str(folder / "val.tsv")]
-    assert train.main([*words, "--epochs", "1"]) == 0
+    recipe = train.read_recipe(train.parser().parse_args(words))
+    prepare(tmp_path / "prepared", recipe, None, print)
     for name in ("train/text.bin", "train/index.npy", "val/text.bin", "target.labels"):
-        ours, other = (path / "prepared" / name for path in (tmp_path / "run", folder / "run"))
-        assert ours.read_bytes() == other.read_bytes(), name
+        expected = (folder / "run" / "prepared" / name).read_bytes()
+        assert (tmp_path / "prepared" / name).read_bytes() == expected, name
 
 
 @pytest.mark.slow
@@ -96,6 +88,7 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
     assert_goes_on(labelled.command(folder, "classifier", run), run, folder / "run")
 
 
+@pytest.mark.slow
 def test_evaluating_is_counting(folder, tmp_path, capsys):
     test = [str(folder / "test.txt"), "--labels", str(folder / "test.labels")]
     out = tmp_path / "found.json"
@@ -117,6 +110,7 @@ def test_evaluating_is_counting(folder, tmp_path, capsys):
     assert "macro F1" in (folder / "run" / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_asking_a_run_writes_a_label_for_each_line(folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a cat\n\nwe saw red\n")))
     assert translate.main([str(folder / "run")]) == 0
@@ -125,6 +119,7 @@ def test_asking_a_run_writes_a_label_for_each_line(folder, monkeypatch, capsys):
     assert said.count("\n") == 3
 
 
+@pytest.mark.slow
 def test_texts_that_are_too_long_are_cut_as_the_server_does(folder):
     tokenizer = runs.load_tokenizer(folder / "run")
     reading = TASK.reading(tokenizer, 7)
@@ -175,23 +170,26 @@ def test_macro_f1_by_hand():
          "pooling must be one of ('mean', 'bos'), got 'max'"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
+def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, given, message):
     (tmp_path / "empty").write_text("\n" * 149)
-    names = {"FILE": str(folder / "train.txt"), "EMPTY": str(tmp_path / "empty")}
+    names = {"FILE": str(corpus / "train.txt"), "EMPTY": str(tmp_path / "empty")}
     given = [names.get(word, word) for word in given]
     assert train.main([*given, "--run", str(tmp_path / "run")]) in (1, 2)
     said = capsys.readouterr().err
     assert message in said and said.count("error:") == 1 and "Traceback" not in said
 
 
-def test_labels_that_only_validation_has_are_counted(folder, tmp_path, capsys):
+def test_labels_that_only_validation_has_are_counted(corpus, tmp_path):
     (tmp_path / "val.labels").write_text("animal\n" * 30 + "mineral\n" * 7)
-    words = labelled.command(folder, "classifier", tmp_path / "run", "--epochs", "1")
+    words = labelled.command(corpus, "classifier", tmp_path / "run", "--epochs", "1")
     words[words.index("--val-labels") + 1] = str(tmp_path / "val.labels")
-    assert train.main(words) == 0
-    assert "val: 30 texts kept; dropped 7 of an unknown label" in capsys.readouterr().err
+    said = []
+    recipe = train.read_recipe(train.parser().parse_args(words))
+    prepare(tmp_path / "prepared", recipe, None, said.append)
+    assert any("val: 30 texts kept; dropped 7 of an unknown label" in line for line in said)
 
 
+@pytest.mark.slow
 def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
     run, text = str(folder / "run"), str(folder / "val.txt")
     for main, arguments, said in (

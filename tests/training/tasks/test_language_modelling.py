@@ -1,17 +1,14 @@
 """A language model's road: trained, killed, resumed, scored, exported, verified and asked."""
 
 import csv
-import io
 import math
 import random
 import re
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from few_texts import prove_by_few
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import run as runs
@@ -47,15 +44,19 @@ def texts(count, seed):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    def make(folder):
-        folder.mkdir()
-        for name, count in (("train.txt", 211), ("val.txt", 37)):
-            (folder / name).write_text("".join(f"{text}\n" for text in texts(count, count)))
-        code = train.main(words(folder, folder / "run"))
-        assert code == 0
+def corpus(tmp_path_factory):
+    """A folder with texts for training and validation."""
+    folder = tmp_path_factory.mktemp("language-model")
+    for name, count in (("train.txt", 211), ("val.txt", 37)):
+        (folder / name).write_text("".join(f"{text}\n" for text in texts(count, count)))
+    return folder
 
-    return once(tmp_path_factory, "language-model", make)
+
+@pytest.fixture(scope="module")
+def folder(corpus):
+    """The same folder with a trained run."""
+    assert train.main(words(corpus, corpus / "run")) == 0
+    return corpus
 
 
 def words(folder, run, *options):
@@ -64,6 +65,7 @@ def words(folder, run, *options):
     return [*family, *files, *OPTIONS, *options]
 
 
+@pytest.mark.slow
 def test_a_run_has_perplexity_and_bits_of_its_validation(folder):
     with (folder / "run" / "log.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -82,6 +84,7 @@ def test_a_run_has_perplexity_and_bits_of_its_validation(folder):
     assert "pipeline_tag: text-generation" in card and "211 texts kept" in card
 
 
+@pytest.mark.slow
 def test_the_logged_loss_is_the_models_own(folder):
     """Over the rows as they were joined, each text of a row alone in a row of its own."""
     model, tokenizer = runs.load(folder / "run")
@@ -105,6 +108,7 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
     assert_goes_on(words(folder, run), run, folder / "run", JoinedBatches)
 
 
+@pytest.mark.slow
 def test_evaluating_scores_each_text_alone(folder, capsys):
     code = evaluate.main([str(folder / "run"), "--text", str(folder / "val.txt")])
     assert code == 0
@@ -123,12 +127,7 @@ def test_evaluating_scores_each_text_alone(folder, capsys):
     assert f"{total / math.log(2) / size:.3f}" in shown
 
 
-def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"alpha\n\nbeta gamma\n")))
-    assert translate.main([str(folder / "run")]) == 0
-    assert capsys.readouterr().out.count("\n") == 3
-
-
+@pytest.mark.slow
 def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):
     """64 windows of 23 tokens are scored, half of each anew."""
     (tmp_path / "long.txt").write_text(" ".join(["alpha"] * 400))
@@ -157,8 +156,8 @@ def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):
         (["--family", "language-model", "--text", "missing.txt"], "cannot read missing.txt"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
-    names = {"FILE": str(folder / "train.txt"), "RUN": str(folder / "run")}
+def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, given, message):
+    names = {"FILE": str(corpus / "train.txt"), "RUN": str(tmp_path)}
     given = [names.get(word, word) for word in given]
     assert train.main([*given, "--run", str(tmp_path / "run")]) in (1, 2)
     said = capsys.readouterr().err
@@ -166,6 +165,7 @@ def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, g
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
     run, text = str(folder / "run"), str(folder / "val.txt")
     said = "must be a run of the family 'encoder-decoder'"

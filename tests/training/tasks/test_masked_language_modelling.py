@@ -8,7 +8,6 @@ import labelled
 import numpy as np
 import pytest
 import tensorflow as tf
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import (
@@ -19,7 +18,7 @@ from tfformer import (
 )
 from tfformer import run as runs
 from tfformer.config import BOS, EOS
-from training import evaluate, train, translate
+from training import evaluate, train
 from training.data.joined import JoinedBatches
 from training.data.masking import Masking
 from training.tasks import TASKS
@@ -37,16 +36,19 @@ def texts(count, seed):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    def make(folder):
-        folder.mkdir()
-        for name, count in (("train", 151), ("val", 37)):
-            (folder / f"{name}.txt").write_text(
-                "".join(f"{text}\n" for text in texts(count, count))
-            )
-        assert train.main(words(folder, folder / "run")) == 0
+def corpus(tmp_path_factory):
+    """A folder with texts for training and validation."""
+    folder = tmp_path_factory.mktemp("masked-language-model")
+    for name, count in (("train.txt", 151), ("val.txt", 37)):
+        (folder / name).write_text("".join(f"{text}\n" for text in texts(count, count)))
+    return folder
 
-    return once(tmp_path_factory, "masked-language-model", make)
+
+@pytest.fixture(scope="module")
+def folder(corpus):
+    """The same folder with a trained run."""
+    assert train.main(words(corpus, corpus / "run")) == 0
+    return corpus
 
 
 def words(folder, run, *options):
@@ -122,13 +124,6 @@ def test_shares_of_words_that_are_hidden_whole(tokenizer):
     assert (masking.masked(tf.constant(ids), numbers, [5, 8])[0].numpy() != hidden).any()
 
 
-def test_of_each_row_a_word_is_hidden(tokenizer):
-    ids, numbers = rows(tokenizer, 200)
-    ids = tf.where(tf.range(ids.shape[1]) < 3, ids, 0)  # a word or two
-    _, labels = Masking(tokenizer).masked(ids, tf.where(ids > 0, numbers, 0), [3, 3])
-    assert (labels.numpy() > 0).any(axis=1).all()
-
-
 def test_gaps_alone_give_the_same_loss_and_gradients(tokenizer):
     """And no state is multiplied by the vocabulary for nothing."""
     size = len(tokenizer.source.pieces)
@@ -148,6 +143,7 @@ def test_gaps_alone_give_the_same_loss_and_gradients(tokenizer):
         np.testing.assert_allclose(alone, everywhere, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_validations_hide_the_same_and_epochs_others(folder):
     tokenizer = runs.load_tokenizer(folder / "run")
     corpus = TASK.corpus(folder / "run" / "prepared" / "val")
@@ -159,6 +155,7 @@ def test_validations_hide_the_same_and_epochs_others(folder):
     assert any((a != b).any() for a, b in zip(found[2], found[3], strict=True))
 
 
+@pytest.mark.slow
 def test_the_published_perplexity_is_the_models_own(folder):
     """At masked places alone, each text of a row by itself."""
     model, tokenizer = runs.load(folder / "run")
@@ -184,6 +181,7 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
     assert_goes_on(words(folder, run), run, folder / "run", JoinedBatches)
 
 
+@pytest.mark.slow
 def test_evaluating_does_not_depend_on_the_batches(folder, tmp_path, capsys):
     found = []
     for size in ("64", "7"):
@@ -204,21 +202,11 @@ def test_evaluating_does_not_depend_on_the_batches(folder, tmp_path, capsys):
         (["--text", "FILE", "--pooling", "bos"], "fields must be among"),
     ],
 )
-def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
-    given = [str(folder / "train.txt") if word == "FILE" else word for word in given]
+def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, given, message):
+    given = [str(corpus / "train.txt") if word == "FILE" else word for word in given]
     family = ["--family", "masked-language-model", "--run", str(tmp_path / "run")]
     assert train.main([*family, *given]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_what_a_run_cannot_do_is_said_in_a_line(folder, capsys):
-    run, text = str(folder / "run"), str(folder / "val.txt")
-    for main, arguments, said in (
-        (evaluate.main, [run, "--source", text, "--target", text], "'encoder-decoder' or"),
-        (translate.main, [run, "--beam-width", "3"], "beam_width is no option of the family"),
-    ):
-        assert main(arguments) == 1
-        assert said in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -6,7 +6,6 @@ import labelled
 import numpy as np
 import pytest
 import tensorflow as tf
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import run as runs
@@ -28,13 +27,12 @@ def several(count, seed):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    def make(folder):
-        folder.mkdir()
-        for name, count in (("train", 149), ("val", 37)):
-            labelled.write(folder, name, several(count, count))
-        assert train.main(words(folder, folder / "run")) == 0
-
-    return once(tmp_path_factory, "multi-label", make)
+    """A folder with texts and labels, and a run that was trained on them."""
+    folder = tmp_path_factory.mktemp("multi-label")
+    for name, count in (("train", 149), ("val", 37)):
+        labelled.write(folder, name, several(count, count))
+    assert train.main(words(folder, folder / "run")) == 0
+    return folder
 
 
 def words(folder, run, *options):
@@ -42,6 +40,7 @@ def words(folder, run, *options):
     return labelled.command(folder, "classifier", run, *more, *options)
 
 
+@pytest.mark.slow
 def test_what_is_published_is_counted_by_hand(folder):
     config = runs.read_config(folder / "run")
     assert config["model"]["multi_label"] and config["model"]["num_labels"] == 3
@@ -57,6 +56,7 @@ def test_what_is_published_is_counted_by_hand(folder):
     assert np.mean(f1) == pytest.approx(config["training"]["val_macro_f1"])
 
 
+@pytest.mark.slow
 def test_evaluating_draws_what_was_predicted_for_what(folder, tmp_path, capsys):
     picture, out = tmp_path / "confused.png", tmp_path / "found.json"
     test = ["--source", str(folder / "val.txt"), "--labels", str(folder / "val.labels")]
@@ -76,6 +76,7 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
     assert_goes_on(words(folder, run), run, folder / "run")
 
 
+@pytest.mark.slow
 def test_resumed_it_is_the_same_task(folder, tmp_path, capsys):
     assert train.main(words(folder, folder / "run", "--resume")) == 0
     other = labelled.command(folder, "classifier", folder / "run", "--resume")
@@ -90,6 +91,7 @@ def test_resumed_it_is_the_same_task(folder, tmp_path, capsys):
     assert runs.read_config(tmp_path / "run")["model"]["pieces"] == "lstm"
 
 
+@pytest.mark.slow
 def test_labels_of_a_batch_are_no_and_yes(folder):
     tokenizer = runs.load_tokenizer(folder / "run")
     reading = TASK.reading(tokenizer, 7)
@@ -104,6 +106,7 @@ def test_labels_of_a_batch_are_no_and_yes(folder):
     assert TASK.labels_of(" b ,a,, b\t c", {}) == ["a", "b", "b c"]
 
 
+@pytest.mark.slow
 def test_the_threshold_decides(folder):
     texts = ["the cat", "red pear"]
     high, low = (runs.load_service(folder / "run", threshold=t) for t in (0.999999, 1e-6))
@@ -124,6 +127,7 @@ def test_balanced_weights_are_n_over_c_n_c():
     assert loss.weights == pytest.approx([9 / 18, 9 / 6, 9 / 3])
 
 
+@pytest.mark.slow
 def test_weights_of_labels_are_trained_with(folder, tmp_path, capsys):
     labelled.write(tmp_path, "train", labelled.classified(67, 5))
     labelled.write(tmp_path, "val", labelled.classified(11, 7))

@@ -1,20 +1,16 @@
 """Non-autoregressive translation: what is masked, and the road from two files to a server."""
 
-import csv
 import random
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from few_texts import prove_by_few
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import run as runs
-from tfformer.config import NonAutoregressiveConfig
 from tfformer.files import read_json
-from training import compare, evaluate, train, translate
+from training import compare, evaluate, train
 from training.data.batches import Batches
 from training.data.corpus import Corpus
 from training.tasks import TASKS
@@ -54,17 +50,15 @@ def words(folder, run, *options, family="non-autoregressive"):
 def folder(tmp_path_factory):
     """A corpus, an autoregressive run, and one of each decoding but that up to eos."""
 
-    def make(folder):
-        folder.mkdir()
-        write_pairs(folder, "train", 211)
-        write_pairs(folder, "val", 37)
-        # It has learned next to nothing, and says something to each source all the same.
-        options = ["--preset", "test", *SIZES[len(LAYERS) :], "--min-length", "3"]
-        assert train.main(words(folder, folder / "teacher", *options, family="transformer")) == 0
-        for decoding in ("mask-predict", "ctc"):
-            begin(folder, decoding)
-
-    return once(tmp_path_factory, "non-autoregressive", make)
+    folder = tmp_path_factory.mktemp("non-autoregressive")
+    write_pairs(folder, "train", 211)
+    write_pairs(folder, "val", 37)
+    # It has learned next to nothing, and says something to each source all the same.
+    options = ["--preset", "test", *SIZES[len(LAYERS) :], "--min-length", "3"]
+    assert train.main(words(folder, folder / "teacher", *options, family="transformer")) == 0
+    for decoding in ("mask-predict", "ctc"):
+        begin(folder, decoding)
+    return folder
 
 
 def begin(folder, decoding):
@@ -175,22 +169,6 @@ def test_a_batch_is_what_its_model_reads_and_its_loss_compares(folder, decoding)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("decoding", DECODINGS)
-def test_a_run_knows_what_it_is(folder, decoding):
-    if not (folder / decoding).exists():
-        begin(folder, decoding)
-    config = runs.read_config(folder / decoding)
-    assert config["family"] == "non-autoregressive"
-    assert NonAutoregressiveConfig.from_dict(config["model"]).decoding == decoding
-    assert config["search"] == {"max_source_length": 47, "max_target_length": 47}
-    with (folder / decoding / "log.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == 2 and all(float(row["val_loss"]) > 0 for row in rows)
-    card = (folder / decoding / "README.md").read_text()
-    assert f"| decoding | {decoding} |" in card and "non-autoregressive" in card
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("glancing", ["0", "0.5"])
 def test_a_training_goes_on_bit_for_bit(folder, tmp_path, glancing):
     """The same masks are drawn."""
@@ -288,14 +266,6 @@ def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, g
     said = capsys.readouterr().err
     assert message in said and said.count("error:") == 1 and "Traceback" not in said
     assert not (tmp_path / "run" / "prepared").exists()
-
-
-@pytest.mark.slow
-def test_asking_a_run_writes_a_line_for_each(folder, capsys, monkeypatch):
-    with open(folder / "val.en", "rb") as lines, monkeypatch.context() as patched:
-        patched.setattr(sys, "stdin", type("Stdin", (), {"buffer": lines, "isatty": lambda: False}))
-        assert translate.main([str(folder / "ctc")]) == 0
-    assert capsys.readouterr().out.count("\n") == 37
 
 
 @pytest.mark.slow

@@ -8,7 +8,6 @@ import numpy as np
 import oracle
 import pytest
 import tensorflow as tf
-from shared import once
 from stopped import assert_goes_on
 
 from tfformer import PlaceCrossEntropy
@@ -29,15 +28,20 @@ SIZES = [*labelled.SIZES, "--max-tokens", "256", "--batch-tokens", "2048"]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    def make(folder):
-        folder.mkdir()
-        for split, count in (("train", 60), ("val", 17)):
-            lines = ("\t".join(one) + "\n" for one in facts.pairs(split, count))
-            (folder / f"{split}.tsv").write_text("".join(lines))
-        assert train.main(command(folder, folder / "run")) == 0
+def corpus(tmp_path_factory):
+    """A folder with questions, texts and answers for training and validation."""
+    folder = tmp_path_factory.mktemp("span")
+    for split, count in (("train", 60), ("val", 17)):
+        lines = ("\t".join(one) + "\n" for one in facts.pairs(split, count))
+        (folder / f"{split}.tsv").write_text("".join(lines))
+    return folder
 
-    return once(tmp_path_factory, "span", make)
+
+@pytest.fixture(scope="module")
+def folder(corpus):
+    """The same folder with a trained run."""
+    assert train.main(command(corpus, corpus / "run")) == 0
+    return corpus
 
 
 def command(folder, run, *options):
@@ -60,6 +64,7 @@ def test_the_corpus_is_the_same_for_a_seed_and_no_name_is_in_two_splits():
         facts.pairs("dev", 1)
 
 
+@pytest.mark.slow
 def test_places_are_those_of_the_answer(folder):
     """The tokens between the two places are the answer again."""
     tokenizer = runs.load_tokenizer(folder / "run")
@@ -128,6 +133,7 @@ def test_f1_of_words_by_hand():
     assert measures.word_f1("?", "?") == 1
 
 
+@pytest.mark.slow
 def test_what_is_published_is_counted_by_hand(folder, tmp_path, capsys):
     config, service = runs.read_config(folder / "run"), runs.load_service(folder / "run")
     pairs = [*facts.pairs("val", 17)]
@@ -161,8 +167,8 @@ def test_a_training_goes_on_bit_for_bit(folder, tmp_path):
         (["--source", "FILE", "--max-tokens", "3"], "max_tokens must be at least 4 for a span"),
     ],
 )
-def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
-    given = [str(folder / "train.tsv") if word == "FILE" else word for word in given]
+def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, given, message):
+    given = [str(corpus / "train.tsv") if word == "FILE" else word for word in given]
     assert train.main(["--family", "span", "--run", str(tmp_path / "run"), *given]) == 2
     assert message in capsys.readouterr().err
 

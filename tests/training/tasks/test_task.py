@@ -59,6 +59,7 @@ def lengths(tmp_path_factory):
         assert read_settings(run, RECIPE).task == "lengths"
 
 
+@pytest.mark.slow
 def test_the_task_says_which_is_better(lengths):
     history = read_history(lengths.directory)
     assert [row["val_offset"] for row in history] == [7, 3, 5]
@@ -71,6 +72,7 @@ def test_the_task_says_which_is_better(lengths):
     assert lengths.task.figure_words(2.04) == "offset 2.0"
 
 
+@pytest.mark.slow
 def test_its_name_is_in_the_settings_and_its_words_on_the_card(lengths):
     settings = json.loads((lengths.directory / "prepared" / "recipe.json").read_text())
     assert settings["task"] == "lengths"
@@ -79,6 +81,7 @@ def test_its_name_is_in_the_settings_and_its_words_on_the_card(lengths):
     assert "| mean offset |" in text and "greedy BLEU" not in text
 
 
+@pytest.mark.slow
 def test_a_card_of_a_task_that_is_not_known_is_refused_with_its_name(lengths, monkeypatch):
     monkeypatch.delitem(TASKS, "lengths")
     with pytest.raises(RunError, match=r"recipe.json: task must be one of .*, got 'lengths'"):
@@ -88,10 +91,6 @@ def test_a_card_of_a_task_that_is_not_known_is_refused_with_its_name(lengths, mo
 def test_a_recipe_of_an_unknown_task_is_refused():
     with pytest.raises(ValueError, match="task must be one of .*, got 'sleeping'"):
         dataclasses.replace(RECIPE, task="sleeping")
-
-
-def test_translation_is_not_named_in_the_settings():
-    assert "task" not in RECIPE.settings()
 
 
 def test_of_equal_scores_the_first_is_the_best():

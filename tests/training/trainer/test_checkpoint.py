@@ -9,7 +9,6 @@ import pytest
 
 from tfformer import SmoothedCrossEntropy, TokenAccuracy, Transformer, TransformerConfig
 from tfformer.files import RunError, pack, read_arrays
-from tfformer.run import model_weights
 from training.trainer import checkpoint
 
 V = 23
@@ -85,16 +84,8 @@ def test_a_resumed_training_is_the_uninterrupted_one(tmp_path, fresh):
     assert any("seed_generator" in variable.path for variable in fresh.variables)
 
 
-def test_all_of_the_state_is_restored(path, trained, fresh):
-    assert any((a != b).any() for a, b in zip(state(fresh), state(trained), strict=True))
-    checkpoint.restore(path, fresh)
-    assert_equal(state(fresh), state(trained))
-
-
-@pytest.mark.parametrize(
-    "progress", [{}, {"epoch": 3, "history": [{"loss": 1.25, "note": "größer"}], "best": None}]
-)
-def test_progress_comes_back(tmp_path, trained, fresh, progress):
+def test_progress_comes_back(tmp_path, trained, fresh):
+    progress = {"epoch": 3, "history": [{"loss": 1.25, "note": "größer"}], "best": None}
     checkpoint.save(tmp_path / "last.npz", trained, progress)
     assert checkpoint.restore(tmp_path / "last.npz", fresh) == progress
 
@@ -149,11 +140,6 @@ def test_a_damaged_file_is_refused_and_changes_nothing(path, fresh, damage):
     assert_equal(state(fresh), before)
 
 
-def test_a_missing_file_is_refused(tmp_path, fresh):
-    with pytest.raises(RunError, match=r"none\.npz"):
-        checkpoint.restore(tmp_path / "none.npz", fresh)
-
-
 def test_the_checkpoint_of_another_model_is_refused(path):
     for changes in ({"d_ff": 31}, {"tie_embeddings": "target"}):
         with pytest.raises(RunError, match=r"last\.npz is the checkpoint of another model"):
@@ -174,12 +160,3 @@ def test_average_is_the_mean_by_name(tmp_path):
     np.testing.assert_allclose(mean["a"], expected, rtol=1e-6)
     assert mean["b/c"].tolist() == [1.0]
     assert {value.dtype for value in mean.values()} == {np.dtype("float32")}
-
-
-def test_the_average_of_a_file_with_itself_is_the_file(tmp_path, trained):
-    weights = model_weights(trained)
-    (tmp_path / "1.npz").write_bytes(pack(weights))
-    mean = checkpoint.average([read_arrays(tmp_path / "1.npz")] * 3)
-    assert set(mean) == set(weights)
-    for name, value in weights.items():
-        np.testing.assert_array_equal(mean[name], value)

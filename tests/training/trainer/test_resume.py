@@ -68,6 +68,7 @@ def test_a_kill_a_signal_and_a_full_disk_lose_nothing_and_resume_goes_on(finishe
     assert_as_uninterrupted(run, finished)
 
 
+@pytest.mark.slow
 def test_nan_stops_names_the_step_and_keeps_the_last_good_checkpoint(tmp_path):
     run = tmp_path / "run"
     stopped = start(run, cores=1, die="nan")
@@ -94,6 +95,7 @@ def test_r_drop_and_sampling_begin_behind_their_epochs(finished, tmp_path):
     assert progress["history"][1]["loss"] != second["loss"]
 
 
+@pytest.mark.slow
 def test_a_resume_that_is_refused_changes_no_setting(begun, capsys):
     settings = (begun / "prepared" / "recipe.json").read_bytes()
     resume = [RECIPE, "--run", str(begun), "--resume", "--epochs", "4"]
@@ -146,6 +148,7 @@ def test_a_run_in_the_middle_of_an_epoch_cannot_end_before_it(tmp_path, capsys, 
     assert (tmp_path / "run" / "prepared" / "recipe.json").read_bytes() == settings
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_its_own_corpus(begun, files, capsys):
     resume = ["--run", str(begun), "--resume"]
     assert "begun with the recipe `killing_recipe.py`" in fails(["dates", *resume], capsys, 2)
@@ -153,6 +156,7 @@ def test_a_run_goes_on_with_its_own_corpus(begun, files, capsys):
     assert train.main(resume) == 0
 
 
+@pytest.mark.slow
 def test_a_damaged_file_of_an_epoch_is_named_and_one_that_is_not_the_training_s_own_is_let_be(
     begun, capsys
 ):
@@ -169,6 +173,7 @@ def test_resume_without_a_training(capsys, tmp_path):
     assert "--source" in fails(["--run", str(tmp_path), "--resume"], capsys, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["checkpoints/last.npz", "config.json"])
 def test_what_is_missing_of_a_run_is_named_and_nothing_begins_anew(begun, capsys, name):
     (begun / name).unlink()
@@ -178,17 +183,13 @@ def test_what_is_missing_of_a_run_is_named_and_nothing_begins_anew(begun, capsys
     assert (begun / "log.csv").read_bytes() == log and not (begun / name).exists()
 
 
-def test_a_damaged_checkpoint_is_named(begun, capsys):
-    last = begun / "checkpoints" / "last.npz"
-    last.write_bytes(last.read_bytes()[:-100])
-    assert "last.npz is damaged" in fails([RECIPE, "--run", str(begun), "--resume"], capsys, 1)
-
-
+@pytest.mark.slow
 def test_damaged_settings_are_no_wrong_usage(begun, capsys):
     (begun / "prepared" / "recipe.json").write_bytes(b"{")
     assert "recipe.json" in fails([RECIPE, "--run", str(begun), "--resume"], capsys, 1)
 
 
+@pytest.mark.slow
 def test_a_run_from_before_there_was_a_setting_goes_on_without_it(begun):
     path = begun / "prepared" / "recipe.json"
     settings = read_json(path)
@@ -199,19 +200,16 @@ def test_a_run_from_before_there_was_a_setting_goes_on_without_it(begun):
     assert (then.weight_decay, then.cores, then.epochs) == (0, 1, settings["epochs"])
 
 
+@pytest.mark.slow
 def test_a_finished_run_serves_another_search_if_it_is_asked(begun):
     before = read_config(begun)
     assert train.main(["--run", str(begun), "--resume", "--beam-width", "7"]) == 0
     assert read_config(begun) == before | {"search": before["search"] | {"beam_width": 7}}
 
 
+@pytest.mark.slow
 def test_what_a_run_was_prepared_with_cannot_change(finished, capsys):
     resume = [RECIPE, "--run", str(finished), "--resume"]
     assert "--seed was 0" in fails([*resume, "--seed", "1"], capsys, 2)
 
     assert "--optimizer was 'adam'" in fails([*resume, "--optimizer", "muon"], capsys, 2)
-
-
-def test_a_run_keeps_its_language(begun, capsys):
-    changed = [RECIPE, "--run", str(begun), "--resume", "--language", "fr"]
-    assert "--language was" in fails(changed, capsys, 2)

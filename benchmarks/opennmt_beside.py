@@ -1,7 +1,7 @@
 """A run beside the OpenNMT-tf model that it was imported from, on the same lines.
 
     PYTHON tests/support/opennmt_original.py answer FOLDER < lines.txt > answers.json
-    python tests/support/opennmt_beside.py RUN answers.json lines.txt
+    python benchmarks/opennmt_beside.py RUN answers.json lines.txt
 
 With another --length-penalty than 0, both get it. Printed: how many lines have as many ids, the
 same greedy translations and the same beam translations, and how far the scores of the same

@@ -1,7 +1,7 @@
 """A run beside the Marian model that it was imported from, on the same lines.
 
     PYTHON tests/support/marian_original.py answer FOLDER < lines.txt > answers.json
-    python tests/support/marian_beside.py RUN answers.json lines.txt
+    python benchmarks/marian_beside.py RUN answers.json lines.txt
 
 Printed: how many lines have as many ids, the same greedy translations and the same beam
 translations, and how far the scores of the same translations are from each other. Of each line that
