@@ -12,7 +12,7 @@ import pytest
 from paths import ROOT
 
 from tfformer.terminal import listing
-from tfformer.terminal.command import THRESHOLDS, Parser, _Quietly
+from tfformer.terminal.command import _Quietly
 
 
 @pytest.mark.parametrize("package", ["training", "export"])
@@ -102,21 +102,6 @@ sys.exit(Parser("a.command", "").run(work))
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stdout) == (code, "")
     assert done.stderr == f"python -m a.command: error: {line}\n"
-
-
-def test_while_a_command_runs_garbage_is_looked_for_less_often():
-    before = gc.get_threshold()
-    try:
-        gc.set_threshold(701, 11, 13)
-
-        def work(options):
-            assert gc.get_threshold() == THRESHOLDS and gc.isenabled()
-            raise KeyboardInterrupt
-
-        assert Parser("a.command", "").run(work, []) == 130
-        assert gc.get_threshold() == (701, 11, 13)
-    finally:
-        gc.set_threshold(*before)
 
 
 CLOSED = "error: standard output must be open"
