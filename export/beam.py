@@ -16,7 +16,7 @@ for Beam wants an older protobuf than the one that training is tested with.
 import apache_beam
 from apache_beam.utils.shared import Shared
 
-from export.serving.bulk import BulkTranslator
+from .serving.bulk import BulkTranslator
 
 
 class Translate(apache_beam.PTransform):

@@ -28,8 +28,10 @@ import time
 import urllib.parse
 import urllib.request
 
-from export.remote import tensors, transport
-from export.remote.answers import (
+from tfformer.terminal.command import Number, Parser, close_stdout, count
+
+from .remote import tensors, transport
+from .remote.answers import (
     CODES,
     RequestError,
     check_outputs,
@@ -40,7 +42,7 @@ from export.remote.answers import (
     texts_of,
     without_graph,
 )
-from export.remote.credentials import (
+from .remote.credentials import (
     channel_credentials,
     check_token,
     check_transport,
@@ -48,8 +50,7 @@ from export.remote.credentials import (
     read_token,
     tls_context,
 )
-from export.remote.lines import as_line, batches, read_lines
-from tfformer.terminal.command import Number, Parser, close_stdout, count
+from .remote.lines import as_line, batches, read_lines
 
 FIRST_WAIT = 0.2
 LONGEST_TIMEOUT = 7 * 24 * 3600  # a socket takes no more than 24 days

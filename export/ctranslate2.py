@@ -94,9 +94,10 @@ def largest_difference(directory, model, tokenizer):
     import ctranslate2
     import numpy as np
 
-    from export.artifacts.specification import vocabularies
-    from export.verification.reference import log_softmax
     from tfformer.config import BOS, EOS
+
+    from .artifacts.specification import vocabularies
+    from .verification.reference import log_softmax
 
     source_pieces, target_pieces = vocabularies(tokenizer)
     pairs = random_pairs(model, len(source_pieces), len(target_pieces))
@@ -143,12 +144,13 @@ def export(run, directory, progress=print):
         ) from error
 
     import tfformer
-    from export.artifacts.publish import scratch
-    from export.artifacts.specification import specification
-    from export.verification.compare import TOLERANCE
     from tfformer.files import sync
     from tfformer.models import ENCODER_DECODER
     from tfformer.run import read_config, require_family, require_new
+
+    from .artifacts.publish import scratch
+    from .artifacts.specification import specification
+    from .verification.compare import TOLERANCE
 
     directory = Path(directory)
     require_new("directory", directory)

@@ -28,10 +28,11 @@ import sys
 import warnings
 from pathlib import Path
 
-from export.saved_model import add_option, check_name, export_service, tell
-from export.verification.errors import UsageError, one_line
 from tfformer.config.search_options import OPTIONS, SAMPLING
 from tfformer.terminal.command import Parser, count
+
+from .saved_model import add_option, check_name, export_service, tell
+from .verification.errors import UsageError, one_line
 
 SENTENCES = 32  # that are made up to measure with
 KNOWN = [option for option in OPTIONS.values() if option.name != "coverage_penalty"]
@@ -158,9 +159,10 @@ def export(preset, directory, progress=print, batching=False, quick=False, **opt
         UsageError: the directory's name cannot be a model's.
         PresetError, ValueError, OSError, tf.errors.OpError: nothing is published.
     """
-    from export.verification.language_model import compare_whole
-    from export.verification.translation import compare_reference
     from tfformer.service.keras_hub import KerasHubTranslator
+
+    from .verification.language_model import compare_whole
+    from .verification.translation import compare_reference
 
     check_name(Path(directory))
     progress("loading the preset ...")
@@ -225,8 +227,9 @@ def _run(command, arguments):
 
     import tensorflow as tf
 
-    from export.capi.library import ServingError
     from tfformer.terminal.progress_bar import Bar
+
+    from .capi.library import ServingError
 
     # A flag that is not there is False.
     given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}

@@ -33,9 +33,10 @@ import sys
 import threading
 from pathlib import Path
 
-from export.verification.errors import UsageError
-from export.verification.paths import require_model
 from tfformer.terminal.command import Number, Parser, count, unreadable
+
+from .verification.errors import UsageError
+from .verification.paths import require_model
 
 LONGEST_TIMEOUT = 7 * 24 * 3600
 MOST_THREADS = 4096
@@ -90,8 +91,8 @@ class LocalServer:
     def __init__(
         self, config, port=0, rest_port=0, rest_timeout=30.0, say=lambda line: None, **options
     ):
-        from export.serving import http, rpc
-        from export.serving.versions import Versions
+        from .serving import http, rpc
+        from .serving.versions import Versions
 
         self.versions = Versions(config, say, **options)
         try:
@@ -104,7 +105,7 @@ class LocalServer:
 
     def close(self):
         """Stops listening, lets the requests that run end for `DRAIN` seconds, unloads all."""
-        from export.serving.deadline import Deadline
+        from .serving.deadline import Deadline
 
         deadline = Deadline(DRAIN)
         stopped = self._grpc.stop(grace=DRAIN) if hasattr(self, "_grpc") else None
@@ -213,10 +214,11 @@ def require_paths(options):
 
 
 def _serve(command, options, signals):
-    from export.capi.library import ServingError
-    from export.serving.batching import BatchingParameters
-    from export.serving.versions import one_model, read_config, warn
     from tfformer.terminal.progress_bar import Bar
+
+    from .capi.library import ServingError
+    from .serving.batching import BatchingParameters
+    from .serving.versions import one_model, read_config, warn
 
     try:
         if options.config:

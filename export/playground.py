@@ -28,9 +28,10 @@ import sys
 import threading
 from pathlib import Path
 
-from export.verification.errors import UsageError
-from export.verification.paths import require_model
 from tfformer.terminal.command import Number, Parser
+
+from .verification.errors import UsageError
+from .verification.paths import require_model
 
 PAGE = Path(__file__).with_name("templates") / "playground.html"
 # A page forwards what a person types.
@@ -61,7 +62,7 @@ def _run(command, options):
         command.error("give a directory or --url, one of them")
     if (options.url is None) != (options.model is None):
         command.error("--url and --model, the name of the model there, come together")
-    from export.local_server import Signals
+    from .local_server import Signals
 
     if options.directory is not None:
         directory = os.path.realpath(options.directory)
@@ -75,10 +76,10 @@ def _run(command, options):
 
 
 def _serve(command, options, signals, open_ones):
-    from export.capi.library import ServingError
-    from export.client import RestClient
-    from export.remote.answers import RequestError
-    from export.serving.versions import warn
+    from .capi.library import ServingError
+    from .client import RestClient
+    from .remote.answers import RequestError
+    from .serving.versions import warn
 
     try:
         name, url = options.model, options.url
@@ -103,9 +104,10 @@ def _serve(command, options, signals, open_ones):
 
 def _load(directory, open_ones):
     """Loads the model of a directory; its name, and the URL where it is asked."""
-    from export.local_server import LocalServer
-    from export.serving.versions import one_model, warn
     from tfformer.terminal.progress_bar import Bar
+
+    from .local_server import LocalServer
+    from .serving.versions import one_model, warn
 
     directory = Path(os.path.realpath(directory))
     with Bar("loading the model"):
@@ -132,7 +134,7 @@ class Playground:
     """
 
     def __init__(self, client, port=0):
-        from export.serving.http import Server
+        from .serving.http import Server
 
         signatures = {
             name: {"defaults": defaults, "outputs": list(outputs)}
@@ -189,8 +191,8 @@ def _security_headers():
 
 def _handler():
     """The class that answers the page's requests."""
-    from export.remote.answers import RequestError
-    from export.serving.connection import Connection
+    from .remote.answers import RequestError
+    from .serving.connection import Connection
 
     headers = _security_headers()
 

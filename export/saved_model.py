@@ -41,10 +41,11 @@ import re
 import sys
 from pathlib import Path
 
-from export.artifacts.forms import FORMS, compared, measured, other_forms
-from export.verification.errors import UsageError, one_line
 from tfformer.config import search_options as search
 from tfformer.terminal.command import Parser, count, option_number, unreadable
+
+from .artifacts.forms import FORMS, compared, measured, other_forms
+from .verification.errors import UsageError, one_line
 
 # What `--quick` leaves out here; `export.verify` names its own part.
 NOT_COMPARED = (
@@ -175,10 +176,11 @@ def export(
         UsageError: the directory's name cannot be a model's.
         RunError, OSError, tf.errors.OpError: nothing is published.
     """
-    from export.verification.families import COMPARISONS
     from tfformer.files import RunError
     from tfformer.models import family_of
     from tfformer.run import load_service
+
+    from .verification.families import COMPARISONS
 
     check_name(Path(directory))
     service = load_service(run, **options)
@@ -218,8 +220,8 @@ def export_service(
     Returns:
         As `export`.
     """
-    from export.artifacts.deployment import facts
-    from export.artifacts.publish import scratch
+    from .artifacts.deployment import facts
+    from .artifacts.publish import scratch
 
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -254,8 +256,8 @@ def check_name(directory):
 
 def write(service, names, model):
     """Writes the SavedModel of these signatures, with its warm-up requests."""
-    from export.artifacts.examples import warmup_requests
-    from export.verification.warmup import write_warmup
+    from .artifacts.examples import warmup_requests
+    from .verification.warmup import write_warmup
 
     service.save(str(model), names)
     requests = {name: some for name, some in warmup_requests(service).items() if name in names}
@@ -264,9 +266,9 @@ def write(service, names, model):
 
 def check(service, names, model, compare, progress, quick=False):
     """The report of the SavedModel: that it serves, and unless `quick`, what its answers are."""
-    from export.artifacts.examples import sample_requests
-    from export.verification.compare import compare_in_process
-    from export.verify import verify
+    from .artifacts.examples import sample_requests
+    from .verification.compare import compare_in_process
+    from .verify import verify
 
     requests = sample_requests(service)
     asked = {name: requests[name] for name in names}
@@ -300,9 +302,10 @@ def typical_texts(run, service):
 
 def release(model, report, directory, batching, xla, progress):
     """Publishes the SavedModel, and writes what its deployment needs; returns the version."""
-    from export.artifacts.deployment import write_deployment
-    from export.artifacts.publish import publish
     from tfformer.files import sync
+
+    from .artifacts.deployment import write_deployment
+    from .artifacts.publish import publish
 
     sync(*model.rglob("*"), model)
     version = publish(model, report, directory, progress)
@@ -331,8 +334,9 @@ def _run(command, arguments):
 
     import tensorflow as tf
 
-    from export.capi.library import ServingError
     from tfformer.terminal.progress_bar import Bar
+
+    from .capi.library import ServingError
 
     try:
         with Bar("exporting", unit="steps") as bar:
@@ -371,7 +375,7 @@ def _options(arguments):
 
 def tell(command, version, report, xla=False):
     """Prints how it went; returns the exit code."""
-    from export.verification.report import show
+    from .verification.report import show
 
     with command.remarks():
         show(report)

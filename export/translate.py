@@ -11,11 +11,12 @@ Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 or 143 int
 
 import sys
 
-from export.capi.library import ServingError
-from export.remote.lines import as_line, read_lines
-from export.verification.errors import BrokenModel, UsageError
-from export.verification.paths import find_saved_model
 from tfformer.terminal.command import Parser, close_stdout, count
+
+from .capi.library import ServingError
+from .remote.lines import as_line, read_lines
+from .verification.errors import BrokenModel, UsageError
+from .verification.paths import find_saved_model
 
 
 def parser():
@@ -34,7 +35,7 @@ def translate(directory, texts, batch_size=32):
         UsageError: `directory` holds no SavedModel, or one without that signature.
         BrokenModel, ServingError: the model cannot be served.
     """
-    from export.serving.bulk import BulkTranslator
+    from .serving.bulk import BulkTranslator
 
     with BulkTranslator(directory, batch_size) as model:
         return model.translate(list(texts))

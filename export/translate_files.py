@@ -30,8 +30,9 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from export.remote.lines import as_line, batches, read_lines
 from tfformer.terminal.command import Parser, count
+
+from .remote.lines import as_line, batches, read_lines
 
 CHUNK = 2048  # lines between two records of the progress
 LONGEST_RECORD = 10_000  # bytes
@@ -233,13 +234,13 @@ def _run(command, options):
     if not open_ones:
         return 0
 
-    from export.capi.library import ServingError
-    from export.verification.errors import BrokenModel, UsageError
-    from export.verification.paths import find_saved_model
+    from .capi.library import ServingError
+    from .verification.errors import BrokenModel, UsageError
+    from .verification.paths import find_saved_model
 
     try:
         find_saved_model(options.directory)
-        from export.serving.bulk import BulkTranslator  # brings TensorFlow with it
+        from .serving.bulk import BulkTranslator  # brings TensorFlow with it
 
         options.output.mkdir(parents=True, exist_ok=True)
         with BulkTranslator(options.directory, options.batch_size, options.document) as model:

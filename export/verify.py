@@ -23,11 +23,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from export.capi.library import ServingError
-from export.verification.errors import BrokenModel, UsageError
-from export.verification.paths import find_saved_model, read_requests
-from export.verification.report import Report, show
 from tfformer.terminal.command import Parser
+
+from .capi.library import ServingError
+from .verification.errors import BrokenModel, UsageError
+from .verification.paths import find_saved_model, read_requests
+from .verification.report import Report, show
 
 
 def verify(
@@ -46,10 +47,10 @@ def verify(
     alone, and the answers are compared with nothing.
     """
     # Here, not above: they bring TensorFlow with them.
-    from export.verification.compare import compare_python
-    from export.verification.graph import read_files, read_graph
-    from export.verification.requests import to_feeds
-    from export.verification.serve import serve, serve_in_python
+    from .verification.compare import compare_python
+    from .verification.graph import read_files, read_graph
+    from .verification.requests import to_feeds
+    from .verification.serve import serve, serve_in_python
 
     say = progress or (lambda line: None)
     path = find_saved_model(directory)
@@ -101,7 +102,7 @@ def _check_graph(graph, report: Report, xla: bool):
 
 def _check_weights(path: Path, graph, report: Report):
     """Whether each weight reads back."""
-    from export.verification.graph import read_variables
+    from .verification.graph import read_variables
 
     try:
         report.weights = read_variables(path, graph)
@@ -113,12 +114,12 @@ def _check_weights(path: Path, graph, report: Report):
 
 def _warmup(path: Path, graph, report: Report) -> list | None:
     """The calls of its warm-up requests; None if it has none, or if the report says why not."""
-    from export.verification.serve import said
-    from export.verification.warmup import WARMUP_FILE
+    from .verification.serve import said
+    from .verification.warmup import WARMUP_FILE
 
     if not (path / WARMUP_FILE).exists():
         return None
-    from export.serving.model import warmup_calls
+    from .serving.model import warmup_calls
 
     try:
         return warmup_calls(path, graph)

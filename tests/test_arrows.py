@@ -15,6 +15,7 @@ ARROWS = {
     # The library, from the ground up.
     "tfformer/terminal": "",
     "tfformer/registry": "",
+    "tfformer/checkout": "",
     "tfformer/config": "",
     "tfformer/files": "",
     "tfformer/schedule": "",
@@ -32,7 +33,7 @@ ARROWS = {
     "tfformer/text",
     "tfformer/run": "tfformer/files tfformer/layers tfformer/models tfformer/text tfformer/service",
     "tfformer/shortlist": "tfformer/config tfformer/files",
-    "tfformer/__init__": "tfformer/registry",
+    "tfformer/__init__": "tfformer/checkout tfformer/registry",
     # What makes weights.
     "training/data": "tfformer",
     "training/metrics": "",
@@ -115,10 +116,13 @@ def imported(path: Path) -> set[str]:
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path}: an import's name is its path"
+            module = node.module or ""
+            if node.level:
+                folder = path.parts[: len(path.parts) - node.level]
+                module = ".".join([*folder, module]).rstrip(".")
             for alias in node.names:
-                inside = f"{node.module}.{alias.name}"
-                found.add(inside if module_file(inside) else node.module)
+                inside = f"{module}.{alias.name}"
+                found.add(inside if module_file(inside) else module)
     return found
 
 

@@ -10,9 +10,10 @@ A `.keras` file with layers of tfformer loads after a plain `import tfformer` (s
 import importlib
 import importlib.util
 
-from tfformer import registry
+from tfformer import checkout, registry
 
 __version__ = "0.1.0"
+__path__ += checkout.folders()
 
 # The module of each public name.
 _MODULES = {

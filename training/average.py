@@ -87,7 +87,8 @@ def _run(command, options):
         return command.fail("RUN must be given at least twice, got 1", 2)
 
     from tfformer.run import load, require_new, save_new, set_weights
-    from training.trainer.checkpoint import average
+
+    from .trainer.checkpoint import average
 
     try:
         require_new("--out", options.out)

@@ -27,10 +27,11 @@ from pathlib import Path
 import numpy as np
 
 from tfformer.terminal.command import Parser
-from training.command_line.arguments import add_columns
-from training.evaluate import add_languages, evaluate, read_test_set
-from training.recipe import recipe_names
-from training.report.history import read_history
+
+from .command_line.arguments import add_columns
+from .evaluate import add_languages, evaluate, read_test_set
+from .recipe import recipe_names
+from .report.history import read_history
 
 SAMPLES = 1000
 # Settings that change nothing of what is learned, but for rounding and what dropout draws.
@@ -169,8 +170,9 @@ def _without_seed(run):
     """(the seed of a run, all else that makes it what it is), or None if that is not known."""
     from tfformer.files import read_json
     from tfformer.run import read_config
-    from training.preparation.prepare import CORPUS, PREPARED, SETTINGS
-    from training.report.session import read_sessions
+
+    from .preparation.prepare import CORPUS, PREPARED, SETTINGS
+    from .report.session import read_sessions
 
     prepared = Path(run) / PREPARED
     try:
@@ -191,7 +193,8 @@ def _without_seed(run):
 def validated_on(run):
     """What tells a run's validation corpus from others, or None if that is not known."""
     from tfformer.files import read_json
-    from training.preparation.prepare import CORPUS, PREPARED
+
+    from .preparation.prepare import CORPUS, PREPARED
 
     try:
         return read_json(Path(run) / PREPARED / CORPUS).get("val", {}).get("sha256")
@@ -224,8 +227,8 @@ def write_curves(path, runs, corpora, say):
         runs, corpora: see `panels`.
         say: called with a line, if there is more than one corpus.
     """
-    from training.report.fonts import lettered
-    from training.report.picture import pyplot, write_picture
+    from .report.fonts import lettered
+    from .report.picture import pyplot, write_picture
 
     # Of no run that was validated there is an empty row.
     groups = panels(runs, corpora) or [[]]

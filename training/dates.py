@@ -44,8 +44,8 @@ from typing import NamedTuple
 from babel import Locale
 from babel.dates import format_date, tokenize_pattern
 
-from training.corpora import embedded
-from training.corpora.embedded import SPLITS, require_numbers, require_split
+from .corpora import embedded
+from .corpora.embedded import SPLITS, require_numbers, require_split
 
 # Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
 # Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and

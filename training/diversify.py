@@ -24,7 +24,8 @@ from pathlib import Path
 
 from tfformer.terminal.command import Parser, count
 from tfformer.terminal.progress_bar import Bar
-from training.trainer.lock import alone
+
+from .trainer.lock import alone
 
 CHUNK = 1024  # texts between two writes
 
@@ -134,7 +135,8 @@ def _run(command, options):
         return command.fail("give --forward, --backward or both", 2)
 
     from tfformer.files import write_lines
-    from training.data.reader import read_pairs
+
+    from .data.reader import read_pairs
 
     written = [options.out / f"{side}.txt" for side in ("source", "target")]
     for path in (options.source, options.target):

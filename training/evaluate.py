@@ -27,15 +27,16 @@ import time
 from pathlib import Path
 
 from tfformer.terminal.command import Parser, count
-from training.command_line.arguments import add_columns
-from training.evaluation.search_options import (
+
+from .command_line.arguments import add_columns
+from .evaluation.search_options import (
     SEARCHED_RUNS,
     add_search,
     load_searched,
     others,
     search_options,
 )
-from training.recipe import load_recipe, recipe_names, require_recipe
+from .recipe import load_recipe, recipe_names, require_recipe
 
 # More groups are none: the third column is something else, such as Tatoeba's attribution.
 MOST_GROUPS = 100
@@ -82,7 +83,8 @@ def add_languages(parser):
 def languages(arguments, run):
     """Those that are given, or that a run was trained in, by the names of the recipe's fields."""
     from tfformer.files import read_json
-    from training.preparation.prepare import PREPARED, SETTINGS
+
+    from .preparation.prepare import PREPARED, SETTINGS
 
     settings = Path(run) / PREPARED / SETTINGS
     trained = read_json(settings) if settings.exists() else {}
@@ -100,7 +102,7 @@ def read_texts(arguments):
         ValueError: for arguments that make no sense.
         CorpusError: for a file that cannot be read, or that has no text.
     """
-    from training.data.reader import CorpusError, Pair, is_blank, read_lines
+    from .data.reader import CorpusError, Pair, is_blank, read_lines
 
     others = ("recipe", "data", "source", "target", "columns", "labels", "greedy", "translations")
     others += ("language", "picture")
@@ -141,8 +143,9 @@ def read_test_set(arguments, run):
 
     from tfformer.models import TAGGER
     from tfformer.run import read_config
-    from training.command_line.own_files import pairs_of
-    from training.data.reader import CorpusError
+
+    from .command_line.own_files import pairs_of
+    from .data.reader import CorpusError
 
     spoken = languages(arguments, run)
     language = spoken.get("language", "")
@@ -184,7 +187,7 @@ def repeated_words(translations):
 
 def forced_perplexity(translator, pairs, batch_size):
     """exp(total -log P(target | source) / total tokens), each target under teacher forcing."""
-    from training.evaluation.perplexity import scored
+    from .evaluation.perplexity import scored
 
     rows = [(pair.source, pair.target) for pair in pairs]
     return scored(translator, rows, batch_size, "scoring the references").perplexity
@@ -205,8 +208,8 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     """
     import tensorflow as tf
 
-    from training.metrics.bleu import bleu, bleu_multi30k, chrf
-    from training.tasks.translating import translations_of
+    from .metrics.bleu import bleu, bleu_multi30k, chrf
+    from .tasks.translating import translations_of
 
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
@@ -253,7 +256,7 @@ def _by_group(pairs, translations):
 
 
 def _group_scores(found, references):
-    from training.metrics.bleu import bleu
+    from .metrics.bleu import bleu
 
     return {
         "pairs": len(found),
@@ -322,8 +325,9 @@ def _run(command, arguments):
 
     from tfformer.files import write_json, write_lines
     from tfformer.run import read_config
-    from training.report.card import update_card
-    from training.report.scores import add_scores
+
+    from .report.card import update_card
+    from .report.scores import add_scores
 
     def say(line):
         print(line, file=sys.stderr)
@@ -355,13 +359,14 @@ def _scored(arguments, pairs, language, options, say):
     """
     from tfformer.models import LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL, TRANSLATING
     from tfformer.run import read_config, read_family, require_family
-    from training.evaluation.labelled_texts import (
+
+    from .evaluation.labelled_texts import (
         draw_confusion,
         evaluate_labels,
         print_labels,
         task_of,
     )
-    from training.evaluation.perplexity import evaluate_masked, evaluate_texts, print_perplexity
+    from .evaluation.perplexity import evaluate_masked, evaluate_texts, print_perplexity
 
     run, size = arguments.run, arguments.batch_size
     config = read_config(run)

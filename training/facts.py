@@ -14,8 +14,8 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from training.corpora import embedded
-from training.corpora.embedded import require_numbers, require_split, split_of
+from .corpora import embedded
+from .corpora.embedded import require_numbers, require_split, split_of
 
 # Questions of a split at most: of two and three of 20 syllables there are 8,400 names.
 MOST = 1_000_000

@@ -21,7 +21,8 @@ import sys
 from pathlib import Path
 
 from tfformer.terminal.command import Parser
-from training.importers.hub import folder_of, require_folder
+
+from .importers.hub import folder_of, require_folder
 
 
 def parser():
@@ -44,9 +45,9 @@ def _run(command, options):
     except ValueError as error:
         return command.fail(error)
 
-    from training.importers.imported import write
-    from training.importers.marian import NEEDED, OTHERS, read_marian
-    from training.importers.weights import READERS
+    from .importers.imported import write
+    from .importers.marian import NEEDED, OTHERS, read_marian
+    from .importers.weights import READERS
 
     try:
         folder = folder_of(options.folder, (*NEEDED, *OTHERS), READERS)

@@ -79,8 +79,8 @@ def _run(command, options):
     if not (folder.exists() or [*folder.parent.glob(f"{glob.escape(folder.name)}.*")]):
         return command.fail(f"{folder} must be a model directory or a checkpoint, got neither")
 
-    from training.importers.imported import write
-    from training.importers.opennmt import Files, read_opennmt
+    from .importers.imported import write
+    from .importers.opennmt import Files, read_opennmt
 
     try:
         print(f"reading {options.folder} ...", file=sys.stderr)

@@ -28,7 +28,8 @@ from random import Random
 import numpy as np
 
 from tfformer.terminal.command import Number, Parser
-from training.data.reader import CorpusError, CorpusReport, is_blank, read_pairs, require_files
+
+from .data.reader import CorpusError, CorpusReport, is_blank, read_pairs, require_files
 
 SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are learned
 VOCABULARY = 8000
@@ -46,7 +47,7 @@ def drawn(pairs):
 
 def draw_lengths(path, findings):
     """The distributions of the lengths in tokens, and of their ratio."""
-    from training.report.picture import pyplot, write_picture
+    from .report.picture import pyplot, write_picture
 
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")
     most = int(np.quantile(findings.tokens, 0.999))
@@ -65,7 +66,7 @@ def draw_lengths(path, findings):
 
 def to_dict(findings):
     """Every figure, as JSON has it."""
-    from training.data.faults import suggestions
+    from .data.faults import suggestions
 
     return {
         "counts": dict(findings.counts),
@@ -120,7 +121,8 @@ def _inspect(options):
     from tfformer.run import load_tokenizer
     from tfformer.terminal.progress_bar import Bar
     from tfformer.text.tokenizer import Tokenizer
-    from training.data.faults import Letters, inspect
+
+    from .data.faults import Letters, inspect
 
     report = CorpusReport()
     paths = [options.source, options.target] if options.target else [options.source]
@@ -188,7 +190,7 @@ def show(findings):
     from rich.table import Table
     from rich.text import Text
 
-    from training.data.faults import suggestions
+    from .data.faults import suggestions
 
     console = Console()
     table = Table("found", "pairs", "share")

@@ -36,7 +36,8 @@ from pathlib import Path
 from tfformer.files import write_atomically
 from tfformer.terminal.command import Parser
 from tfformer.terminal.progress_bar import Bar
-from training.data.reader import CorpusError
+
+from .data.reader import CorpusError
 
 BASE_URL = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw"
 

@@ -18,8 +18,8 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from training.corpora import embedded
-from training.corpora.embedded import require_numbers, require_split, split_of
+from .corpora import embedded
+from .corpora.embedded import require_numbers, require_split, split_of
 
 # What is said, the answer, and the kind of both. {a} and {b} are names; the answer uses both in the
 # same or in the other order, or one of them.

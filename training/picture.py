@@ -54,8 +54,9 @@ def main(arguments=None):
 
 def _run(command, options):
     from tfformer.run import load_translator
-    from training.report.fonts import lettered
-    from training.report.picture import write_picture
+
+    from .report.fonts import lettered
+    from .report.picture import write_picture
 
     try:
         translator = load_translator(options.run, explain=True)
@@ -94,11 +95,11 @@ def drawn(run, translator, source, target):
     """The labels of all pictures, and functions by name that draw one each."""
     import numpy as np
 
-    from training.pictures import attention, beams, curves, inside, masks, positions, probabilities
-    from training.preparation.prepare import PREPARED, read_settings
-    from training.recipe import Recipe
-    from training.report.history import read_history
-    from training.tasks import TASKS
+    from .pictures import attention, beams, curves, inside, masks, positions, probabilities
+    from .preparation.prepare import PREPARED, read_settings
+    from .recipe import Recipe
+    from .report.history import read_history
+    from .tasks import TASKS
 
     model, tokenizer = translator.model, translator.tokenizer
     seen = inside.look_inside(model, tokenizer, source, target)

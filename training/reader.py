@@ -1,5 +1,5 @@
 """The import path that recipes have of pairs; they live in `training.data.reader`."""
 
-from training.data.reader import Pair, read_pairs
+from .data.reader import Pair, read_pairs
 
 __all__ = ["Pair", "read_pairs"]

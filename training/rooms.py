@@ -16,8 +16,8 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from training.corpora import embedded
-from training.corpora.embedded import require_numbers, require_split, split_of
+from .corpora import embedded
+from .corpora.embedded import require_numbers, require_split, split_of
 
 # Stories of a split at most; each is one of a number without end.
 MOST = 1_000_000

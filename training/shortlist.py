@@ -226,7 +226,8 @@ def _learn(command, arguments):
 
     from tfformer.models import ENCODER_DECODER
     from tfformer.run import load_tokenizer, read_config, require_family
-    from training.data.reader import CorpusReport, clean_pairs, read_pairs
+
+    from .data.reader import CorpusReport, clean_pairs, read_pairs
 
     def progress(line):
         print(line, file=sys.stderr)

@@ -32,15 +32,16 @@ import os
 import sys
 
 from tfformer.terminal.command import CLOSED
-from training.command_line import options
-from training.command_line.arguments import RUNS, flag
-from training.command_line.arguments import parser as parser_of
-from training.command_line.options import changed_settings, given_search, given_sizes, read_recipe
-from training.data.reader import CorpusError, require_readable
-from training.recipe.rules import AUTO
-from training.step.allocator import take_huge_pages
-from training.step.worker import WorkerError, is_chief
-from training.trainer.lock import alone
+
+from .command_line import options
+from .command_line.arguments import RUNS, flag
+from .command_line.arguments import parser as parser_of
+from .command_line.options import changed_settings, given_search, given_sizes, read_recipe
+from .data.reader import CorpusError, require_readable
+from .recipe.rules import AUTO
+from .step.allocator import take_huge_pages
+from .step.worker import WorkerError, is_chief
+from .trainer.lock import alone
 
 # oneDNN's products of matrices, which TensorFlow has but uses by itself only on processors with
 # AVX-512. It asks once, when it is loaded.
@@ -120,7 +121,7 @@ def _begin(command, arguments):
         recipe = read_recipe(arguments)
         if begun and not arguments.strategy:
             # The command that a run is resumed with need not repeat it.
-            from training.preparation.prepare import read_settings
+            from .preparation.prepare import read_settings
 
             strategy = read_settings(arguments.run, recipe).strategy
             recipe = dataclasses.replace(recipe, strategy=strategy)
@@ -182,7 +183,7 @@ def _refuse(command, recipe, error, code):
     """One line, and the exit code; the other workers, if there are any, end with a line too."""
     command.fail(error)
     if recipe.strategy == "multiworker":
-        from training.step.strategy import Strategy
+        from .step.strategy import Strategy
 
         Strategy(recipe.strategy).any(error)
     return code
@@ -190,7 +191,7 @@ def _refuse(command, recipe, error, code):
 
 def _runs(arguments):
     """The other runs that are given, as `Runs`."""
-    from training.preparation.inherited import Runs
+    from .preparation.inherited import Runs
 
     return Runs(*[getattr(arguments, name) for name in RUNS])
 
@@ -201,7 +202,7 @@ def _began_with_these(arguments):
     Raises:
         RunError: a file of one of them is damaged or missing.
     """
-    from training.preparation.prepare import read_taken
+    from .preparation.prepare import read_taken
 
     return read_taken(arguments.run) == _runs(arguments).facts()
 
@@ -217,7 +218,7 @@ def _goes_on_with(arguments, recipe):
         _Fixed: what it was prepared with is another.
         RunError: a file of the run is damaged.
     """
-    from training.preparation.prepare import read_origin, read_settings, read_sizes
+    from .preparation.prepare import read_origin, read_settings, read_sizes
 
     changes, stored = changed_settings(arguments), read_settings(arguments.run, recipe)
     if arguments.family and recipe.task != stored.task:
@@ -253,10 +254,11 @@ def _train(command, arguments, recipe, begun):
     import tensorflow as tf
 
     from tfformer.files import RunError
-    from training.preparation.prepare import write_settings
-    from training.report.progress import Diverged
-    from training.trainer import fit
-    from training.trainer.interrupt import Interrupted
+
+    from .preparation.prepare import write_settings
+    from .report.progress import Diverged
+    from .trainer import fit
+    from .trainer.interrupt import Interrupted
 
     try:
         if begun:

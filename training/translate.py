@@ -16,7 +16,8 @@ import sys
 from pathlib import Path
 
 from tfformer.terminal.command import Parser, close_stdout, count
-from training.evaluation.search_options import (
+
+from .evaluation.search_options import (
     SEARCHED_RUNS,
     add_search,
     load_searched,
@@ -93,10 +94,10 @@ def draw_attention(translator, source, target, path):
     that copies, also of whether it was copied."""
     import tensorflow as tf
 
-    from training.report.attention import attention_figure
-    from training.report.fonts import lettered
-    from training.report.picture import write_picture
-    from training.report.pieces import by_character, characters
+    from .report.attention import attention_figure
+    from .report.fonts import lettered
+    from .report.picture import write_picture
+    from .report.pieces import by_character, characters
 
     aligned = translator.functions["align"](tf.constant([source]), tf.constant([target]))
     sides = [

@@ -186,7 +186,7 @@ def measure_latency(directory, texts, most, xla=False):
     import tensorflow as tf
     from tensorflow_serving.apis import predict_pb2
 
-    from export.serving.model import Model
+    from ..serving.model import Model
 
     cores, medians = os.cpu_count(), {}
     model = Model(

@@ -15,7 +15,7 @@ LESS = 0.95
 
 def other_forms(service):
     """The other forms that a service's family supports. Raises a UsageError if there are none."""
-    from export.verification.errors import UsageError
+    from ..verification.errors import UsageError
 
     unknown = service.unknown(FORMS)
     if found := [form for form in FORMS if form not in unknown]:
@@ -31,7 +31,7 @@ def measured(others, load, folder, texts, progress):
             the reason.
         load: a function that takes the option of a form and returns the service with it.
     """
-    from export.artifacts.deployment import measure_latency
+    from .deployment import measure_latency
 
     found = {}
     for form in others:

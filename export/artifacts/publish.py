@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import lock_descriptor
 
-from export.artifacts.forms import FORMS
+from .forms import FORMS
 
 PREFIX = "partial-"
 # What an export writes into its scratch folder before it publishes.

@@ -17,11 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from export.capi.library import ServingError
-from export.capi.session import ServingSession
+import tfformer
 from tfformer.terminal.command import REMARK, remarks_are_wanted
 
-ROOT = Path(__file__).resolve().parents[2]  # where a child process finds this package
+from .library import ServingError
+from .session import ServingSession
+
+ROOT = Path(tfformer.__file__).resolve().parents[1]  # where a child process finds this package
 
 
 def serve_calls(
@@ -44,7 +46,7 @@ def serve_calls(
         write_job(job, directory, calls, xla)
         try:
             child = subprocess.run(
-                [python or sys.executable, "-m", "export.capi.job", job],
+                [python or sys.executable, "-m", __name__, job],
                 cwd=ROOT, env=child_environment(log_level=2), timeout=timeout,
                 stdin=subprocess.DEVNULL, capture_output=True,
             )  # fmt: skip

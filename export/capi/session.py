@@ -26,7 +26,7 @@ from ctypes import c_char_p, c_int64, c_void_p
 
 import numpy as np
 
-from export.capi.library import (
+from .library import (
     DTYPES,
     NUMBERS,
     STRING,

@@ -6,7 +6,7 @@ import re
 import struct
 import unicodedata
 
-from export.remote.credentials import HIDDEN
+from .credentials import HIDDEN
 
 # The numeric types of default values that are added to a REST request, with their `struct` format.
 KINDS = {"DT_INT32": "<i", "DT_FLOAT": "<f"}

@@ -6,8 +6,8 @@ A size that the server claims is compared with what it sent before memory is all
 import itertools
 import math
 
-from export.capi.fields import values_of
-from export.remote.answers import AnswerError, RequestError, as_text
+from ..capi.fields import values_of
+from .answers import AnswerError, RequestError, as_text
 
 EMPTY_LISTS = 2**16
 

@@ -16,10 +16,10 @@ import time
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-from export.capi.library import ServingError
-from export.serving.deadline import Deadline
-from export.serving.worker import GRACE
-from export.verification.graph import UsageError
+from ..capi.library import ServingError
+from ..verification.graph import UsageError
+from .deadline import Deadline
+from .worker import GRACE
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,12 +4,12 @@ import concurrent.futures
 
 import numpy as np
 
-from export.remote.answers import AnswerError, text_output
-from export.remote.lines import batches
-from export.serving.worker import Worker
-from export.verification.errors import UsageError
-from export.verification.graph import text_signature
-from export.verification.paths import find_saved_model
+from ..remote.answers import AnswerError, text_output
+from ..remote.lines import batches
+from ..verification.errors import UsageError
+from ..verification.graph import text_signature
+from ..verification.paths import find_saved_model
+from .worker import Worker
 
 
 class BulkTranslator:

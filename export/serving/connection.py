@@ -13,9 +13,9 @@ import json
 import re
 import zlib
 
-from export.serving.deadline import LONGEST, Deadline
-from export.serving.rpc import cut
-from export.serving.tensors import MOST_BYTES
+from .deadline import LONGEST, Deadline
+from .rpc import cut
+from .tensors import MOST_BYTES
 
 MOST_LINE, MOST_TRAILERS = 2**12, 100  # bytes of a line of a chunked body; lines after the chunks
 PIECE = 2**20  # bytes that are read at once

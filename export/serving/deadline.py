@@ -2,7 +2,7 @@
 
 import time
 
-from export.capi.library import ServingError
+from ..capi.library import ServingError
 
 # The longest timeout in seconds: blocking calls of operating systems may refuse longer ones. A
 # longer timeout counts as no limit.

@@ -20,12 +20,12 @@ import urllib.parse
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
-from export.capi.library import ServingError
-from export.serving import connection, metrics, rest
-from export.serving.model import DEFAULT_SIGNATURE
-from export.serving.rpc import metadata
-from export.serving.versions import warn
-from export.verification.graph import UsageError
+from ..capi.library import ServingError
+from ..verification.graph import UsageError
+from . import connection, metrics, rest
+from .model import DEFAULT_SIGNATURE
+from .rpc import metadata
+from .versions import warn
 
 # `ToHTTPStatusCode` of http_server.cc.
 STATUSES = {

@@ -15,7 +15,7 @@ import itertools
 import threading
 import time
 
-from export.capi.library import ServingError
+from ..capi.library import ServingError
 
 PATH = "/monitoring/prometheus/metrics"
 PREFIX = ":tensorflow:serving:"

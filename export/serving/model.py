@@ -14,13 +14,13 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import predict_pb2
 
-from export.capi.library import ServingError
-from export.serving.batching import Batcher
-from export.serving.deadline import Deadline
-from export.serving.tensors import MOST_ROWS, to_array
-from export.serving.worker import Worker
-from export.verification.graph import BrokenModel, one_line, read_graph
-from export.verification.warmup import WARMUP_FILE, of_warmup, read_warmup
+from ..capi.library import ServingError
+from ..verification.graph import BrokenModel, one_line, read_graph
+from ..verification.warmup import WARMUP_FILE, of_warmup, read_warmup
+from .batching import Batcher
+from .deadline import Deadline
+from .tensors import MOST_ROWS, to_array
+from .worker import Worker
 
 DEFAULT_SIGNATURE = "serving_default"
 PATIENCE = 30  # seconds that `close` waits for running requests

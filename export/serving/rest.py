@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from export.capi.library import ServingError
-from export.serving.tensors import MOST_DIMENSIONS, check_rows
+from ..capi.library import ServingError
+from .tensors import MOST_DIMENSIONS, check_rows
 
 OFTEN = 1024  # values of a list between two checks of the deadline
 

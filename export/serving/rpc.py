@@ -18,9 +18,9 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from export.capi.library import CODES, ServingError
-from export.serving.tensors import MOST_BYTES
-from export.verification.graph import UsageError
+from ..capi.library import CODES, ServingError
+from ..verification.graph import UsageError
+from .tensors import MOST_BYTES
 
 MOST_CALLS = 128  # calls at the same time; more calls wait
 MOST_MESSAGE = 1024  # characters of an error message, as in `model_servers/grpc_status_util.cc`

@@ -9,8 +9,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from export.capi.fields import values_of
-from export.capi.library import DTYPES, ServingError
+from ..capi.fields import values_of
+from ..capi.library import DTYPES, ServingError
 
 # Bytes of a request after decompression: of a REST body or a gRPC message.
 MOST_BYTES = 2**26

@@ -21,12 +21,12 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from export.capi.library import CODES, ServingError
-from export.serving.metrics import Metrics
-from export.serving.model import Model, Unloaded
-from export.verification.errors import UsageError
-from export.verification.paths import require_model
-from export.verification.warmup import WARMUP_FILE
+from ..capi.library import CODES, ServingError
+from ..verification.errors import UsageError
+from ..verification.paths import require_model
+from ..verification.warmup import WARMUP_FILE
+from .metrics import Metrics
+from .model import Model, Unloaded
 
 States = get_model_status_pb2.ModelVersionStatus.State
 MOUNTED = Path("/models")  # in the container

@@ -19,10 +19,10 @@ import threading
 import time
 from pathlib import Path
 
-from export.capi.job import ROOT, child_environment, how_it_ended, pass_on
-from export.capi.library import ServingError
-from export.capi.session import ServingSession
-from export.serving.deadline import Deadline
+from ..capi.job import ROOT, child_environment, how_it_ended, pass_on
+from ..capi.library import ServingError
+from ..capi.session import ServingSession
+from .deadline import Deadline
 
 PROC = Path("/proc")
 # Requests that the session runs at the same time. More requests wait.
@@ -57,7 +57,7 @@ class Worker:
         }
         self._pipe, theirs = multiprocessing.Pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "export.serving.worker", str(theirs.fileno())],
+            [sys.executable, "-m", __name__, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,

@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from export.verification.report import Answer, Report
+from .report import Answer, Report
 
 TOLERANCE = 1e-4
 

@@ -1,6 +1,5 @@
 """The comparison of each model family, besides the one with its service in this process."""
 
-from export.verification import language_model, non_autoregressive, text_encoder, translation
 from tfformer.models import (
     CLASSIFIER,
     ENCODER_DECODER,
@@ -10,6 +9,8 @@ from tfformer.models import (
     SPAN,
     TAGGER,
 )
+
+from . import language_model, non_autoregressive, text_encoder, translation
 
 COMPARISONS = {
     ENCODER_DECODER: translation.compare,

@@ -21,7 +21,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
-from export.verification.errors import BrokenModel, UsageError, one_line
+from .errors import BrokenModel, UsageError, one_line
 
 MAIN = "the main graph"
 

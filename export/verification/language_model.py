@@ -3,8 +3,9 @@
 import numpy as np
 import tensorflow as tf
 
-from export.verification.compare import TOLERANCE, answer
 from tfformer.config import PAD
+
+from .compare import TOLERANCE, answer
 
 # The tolerance for products in bfloat16, which has 8 bits of precision.
 HALF = 0.05

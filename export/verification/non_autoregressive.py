@@ -3,9 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from export.verification.compare import TOLERANCE
 from tfformer.config import BOS, PAD
 from tfformer.inference.non_autoregressive import ParallelInference
+
+from .compare import TOLERANCE
 
 # The tolerance for products in bfloat16, which has 8 bits of precision.
 HALF = 0.05

@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from export.verification.errors import UsageError
+from .errors import UsageError
 
 
 def find_saved_model(directory) -> Path:

@@ -7,7 +7,7 @@ server does. A signature without requests gets requests generated from its input
 import numpy as np
 import tensorflow as tf
 
-from export.verification.graph import Graph, Signature, TensorInfo, UsageError
+from .graph import Graph, Signature, TensorInfo, UsageError
 
 TEXTS = [b"A short sentence.", b"", "Grüße aus Köln, 你好.".encode()]
 IDS = [5, 6, 7, 3]  # small, so that they are in any vocabulary; 3 is eos

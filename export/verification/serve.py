@@ -9,11 +9,11 @@ import itertools
 import numpy as np
 import tensorflow as tf
 
-from export.capi.job import serve_calls
-from export.capi.library import ServingError
-from export.verification.graph import Graph, Signature, one_line
-from export.verification.report import Answer, Report
-from export.verification.warmup import of_warmup
+from ..capi.job import serve_calls
+from ..capi.library import ServingError
+from .graph import Graph, Signature, one_line
+from .report import Answer, Report
+from .warmup import of_warmup
 
 # ({tensor name: array}, names of the tensors to fetch).
 Call = tuple[dict[str, np.ndarray], list[str]]

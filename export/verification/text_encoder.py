@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from export.verification.compare import TOLERANCE, answer
+from .compare import TOLERANCE, answer
 
 # The tolerance for products in bfloat16, which has 8 bits of precision.
 HALF = 0.05

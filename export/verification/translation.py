@@ -3,8 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from export.verification import reference
-from export.verification.compare import TOLERANCE, answer
+from . import reference
+from .compare import TOLERANCE, answer
 
 NO_WINDOW = "no plain beam search in NumPy, whose model knows no window"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from export.capi.library import ServingError
+from ..capi.library import ServingError
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
 MOST_RECORDS = 1000  # the server's limit: more records are an error

@@ -11,11 +11,12 @@ from pathlib import Path
 from tfformer import config
 from tfformer.config.search_options import KEPT
 from tfformer.terminal.command import LARGEST, Number, Parser
-from training.command_line import options_file
-from training.data.reader import SOURCE_NAMES, TARGET_NAMES, column_numbers
-from training.recipe import CHOSEN, SEARCH, Recipe, options, recipe_names, tokens
-from training.recipe.families import FAMILY_TASKS
-from training.recipe.rules import AUTO
+
+from ..data.reader import SOURCE_NAMES, TARGET_NAMES, column_numbers
+from ..recipe import CHOSEN, SEARCH, Recipe, options, recipe_names, tokens
+from ..recipe.families import FAMILY_TASKS
+from ..recipe.rules import AUTO
+from . import options_file
 
 # The options that name other runs, in the order of `training.preparation.inherited.Runs`.
 RUNS = ("init", "init_encoder", "init_decoder", "distill", "teachers")

@@ -5,11 +5,9 @@ import functools
 from pathlib import Path
 
 from tfformer.config import NumberedOptions
-from training.command_line import options_file
-from training.command_line.arguments import RUNS, fields_of, groups, model_options, search_options
-from training.command_line.own_files import file_pairs, origin_of, pairs_of, plain_texts
-from training.data.reader import require_files, require_lengths
-from training.recipe import (
+
+from ..data.reader import require_files, require_lengths
+from ..recipe import (
     CHOSEN,
     FOR_SMALL,
     SEARCH,
@@ -21,7 +19,7 @@ from training.recipe import (
     recipe_names,
     require_recipe,
 )
-from training.recipe.families import (
+from ..recipe.families import (
     FAMILY_TASKS,
     LABELLED_TASKS,
     PLAIN_TASKS,
@@ -30,7 +28,10 @@ from training.recipe.families import (
     files_of,
     task_of,
 )
-from training.recipe.rules import require_teachable
+from ..recipe.rules import require_teachable
+from . import options_file
+from .arguments import RUNS, fields_of, groups, model_options, search_options
+from .own_files import file_pairs, origin_of, pairs_of, plain_texts
 
 
 def as_file(recipe, arguments):

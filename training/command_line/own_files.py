@@ -4,9 +4,9 @@ import functools
 import itertools
 import zlib
 
-from training.data.alignment import with_links
-from training.data.conll import is_conll, read_conll
-from training.data.reader import CorpusError, Pair, is_blank, read_columns, read_lines, read_pairs
+from ..data.alignment import with_links
+from ..data.conll import is_conll, read_conll
+from ..data.reader import CorpusError, Pair, is_blank, read_columns, read_lines, read_pairs
 
 HELD_OUT = 1000
 

@@ -8,7 +8,7 @@ Words are separated by blanks.
 import itertools
 import re
 
-from training.data.reader import CorpusError, read_lines
+from .reader import CorpusError, read_lines
 
 LINK = re.compile(r"(\d{1,6})-(\d{1,6})", re.ASCII)
 

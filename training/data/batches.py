@@ -9,10 +9,11 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import PAD
-from training.data.corpus import TOKENS
-from training.data.epochs import CHUNK, Epochs, mixed
-from training.data.links import Links
-from training.data.noise import Noise
+
+from .corpus import TOKENS
+from .epochs import CHUNK, Epochs, mixed
+from .links import Links
+from .noise import Noise
 
 EDGES = (8, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 

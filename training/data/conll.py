@@ -14,7 +14,7 @@ skipped, and so are comments: lines that begin with `#` and have other columns t
 import os
 import re
 
-from training.data.reader import CorpusError, Pair, column_numbers, is_blank, read_lines
+from .reader import CorpusError, Pair, column_numbers, is_blank, read_lines
 
 UNIVERSAL = 10  # columns of CoNLL-U
 WORD, UPOS = 2, 4  # of them

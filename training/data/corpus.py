@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from training.data.links import Links
+from .links import Links
 
 COLUMNS = 6
 START, SOURCE_BYTES, TARGET_BYTES, SOURCE_TOKENS, TARGET_TOKENS, LINKS_BYTES = range(COLUMNS)

@@ -8,8 +8,8 @@ from itertools import islice
 
 import numpy as np
 
-from training.data.batches import EDGES
-from training.data.reader import MAX_CHARACTERS, CorpusError, CorpusReport, clean_pairs
+from .batches import EDGES
+from .reader import MAX_CHARACTERS, CorpusError, CorpusReport, clean_pairs
 
 MOST_SUSPECTS = 1000  # maximum number of lines kept for each reason
 CHUNK = 4096  # pairs processed together

@@ -17,8 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, PAD
-from training.data.corpus import BATCH
-from training.data.epochs import Epochs
+
+from .corpus import BATCH
+from .epochs import Epochs
 
 TOKENS, BYTES = range(2)
 

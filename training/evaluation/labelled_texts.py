@@ -4,9 +4,9 @@ import time
 
 import numpy as np
 
-from training.data.reader import CorpusError, CorpusReport
-from training.tasks import TASKS
-from training.tasks.labelled import LabelledTask
+from ..data.reader import CorpusError, CorpusReport
+from ..tasks import TASKS
+from ..tasks.labelled import LabelledTask
 
 # The scores in a table: {name: (title, format, how it is counted)}.
 MEASURES = {
@@ -72,9 +72,9 @@ def draw_confusion(path, tokenizer, confused):
     names = tokenizer.target.labels
     import sys
 
-    from training.report.fonts import lettered
-    from training.report.look import SHARES, at_axis
-    from training.report.picture import pyplot, write_picture
+    from ..report.fonts import lettered
+    from ..report.look import SHARES, at_axis
+    from ..report.picture import pyplot, write_picture
 
     shares = confused / np.maximum(confused.sum(axis=1, keepdims=True), 1)
     with lettered(names, lambda line: print(line, file=sys.stderr)):

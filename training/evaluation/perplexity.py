@@ -113,7 +113,8 @@ def evaluate_masked(service, texts, batch_size):
     import tensorflow as tf
 
     from tfformer.terminal.progress_bar import Bar
-    from training.data.masking import Masking
+
+    from ..data.masking import Masking
 
     masking, size = Masking(service.tokenizer), min(batch_size, service.max_batch_size)
     logits = tf.function(lambda ids: service.model(ids, training=False), reduce_retracing=True)

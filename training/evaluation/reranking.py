@@ -16,7 +16,7 @@ import dataclasses
 import numpy as np
 import tensorflow as tf
 
-from training.evaluation.utility import UTILITIES
+from .utility import UTILITIES
 
 
 @dataclasses.dataclass(frozen=True)

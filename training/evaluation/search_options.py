@@ -121,7 +121,7 @@ def load_searched(arguments, options):
     if not chooses(arguments):
         return service
 
-    from training.evaluation.reranking import BestOf, Choice
+    from .reranking import BestOf, Choice
 
     asked = {"utility": arguments.utility, "samples": arguments.samples or 0}
     for name in RERANKERS:

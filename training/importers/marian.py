@@ -15,18 +15,18 @@ them:
 
 from pathlib import Path
 
-from training.importers.foreign import MARIAN, described
-from training.importers.imported import Imported
-from training.importers.marian_options import configuration, read_options
-from training.importers.marian_search import (
+from .foreign import MARIAN, described
+from .imported import Imported
+from .marian_options import configuration, read_options
+from .marian_search import (
     impossible_ids,
     read_generation,
     require_same_ids,
     search_options,
 )
-from training.importers.marian_text import read_text
-from training.importers.marian_weights import read_weights, require_sizes
-from training.importers.weights import Weights
+from .marian_text import read_text
+from .marian_weights import read_weights, require_sizes
+from .weights import Weights
 
 NEEDED = ("config.json", "source.spm", "target.spm", "vocab.json")
 # Optional files. Besides, a folder has one file of `weights.READERS`.

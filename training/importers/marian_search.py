@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from tfformer.config.search_options import OPTIONS
-from training.importers.marian_options import read_json_object
+
+from .marian_options import read_json_object
 
 # Options that change a search and have no counterpart here: {option: values that change nothing}.
 # None always changes nothing.

@@ -6,8 +6,9 @@ from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.renumbering import regular_pieces, renumbered
 from tfformer.text.sides import FILLING, SPECIAL
 from tfformer.text.tokenizer import Tokenizer
-from training.importers.marian_options import read_json_object
-from training.importers.numbering import Numbering, known_pieces
+
+from .marian_options import read_json_object
+from .numbering import Numbering, known_pieces
 
 UNK, EOS = "<unk>", "</s>"  # the names of unk and eos in Marian
 

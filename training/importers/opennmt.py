@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tfformer.config import TransformerConfig
-from training.importers.imported import Imported
-from training.importers.opennmt_description import read_description
-from training.importers.opennmt_text import read_text
-from training.importers.opennmt_weights import read_checkpoint, read_weights
+
+from .imported import Imported
+from .opennmt_description import read_description
+from .opennmt_text import read_text
+from .opennmt_weights import read_checkpoint, read_weights
 
 EPSILON = 1e-3  # of its LayerNorm
 DROPOUT = 0.1  # its default for all three kinds of dropout

@@ -6,7 +6,8 @@ from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.renumbering import regular_pieces, renumbered
 from tfformer.text.sides import FILLING, SPECIAL, PieceTable
 from tfformer.text.tokenizer import Tokenizer
-from training.importers.numbering import Numbering, known_pieces
+
+from .numbering import Numbering, known_pieces
 
 BEGINNING = ["<blank>", "<s>", "</s>"]  # of each vocabulary file
 SCORED = r"[^\t]+\t-?\d+(\.\d+)?(e[+-]?\d+)?"

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from tfformer.files import LONGEST_TEXT, open_regular, size_of
-from training.importers.foreign import described
-from training.importers.weights import Weights
+
+from .foreign import described
+from .weights import Weights
 
 ENDING = r"\.(index|data-\d{5}-of-\d{5})$"  # of the files of a checkpoint
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"

@@ -7,8 +7,9 @@ import ml_dtypes
 import numpy as np
 
 from tfformer.files import LONGEST_TEXT, is_file_name, read_bytes
-from training.importers.safetensors import read_safetensors
-from training.importers.torch_file import read_torch
+
+from .safetensors import read_safetensors
+from .torch_file import read_torch
 
 READERS = {"model.safetensors": read_safetensors, "pytorch_model.bin": read_torch}
 INDEX = "model.safetensors.index.json"  # the index of a model in several files

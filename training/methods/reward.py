@@ -23,7 +23,8 @@ from tfformer.inference.fuse import fuse
 from tfformer.inference.masks import behind_bos
 from tfformer.inference.transformer import Inference
 from tfformer.search import State, greedy_search, sample_search
-from training.methods.method import note
+
+from .method import note
 
 REWARD = "reward"
 MINIMUM_RISK, SELF_CRITICAL = "minimum-risk", "self-critical"

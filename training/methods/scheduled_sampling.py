@@ -13,7 +13,8 @@ import math
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
-from training.methods.method import note
+
+from .method import note
 
 REPLACED = "replaced"
 # The number of mixed embeddings, as in Mihaylova and Martins.

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from training.report.look import SHARES, at_axis, colour
-from training.report.picture import pyplot
+from ..report.look import SHARES, at_axis, colour
+from ..report.picture import pyplot
 
 
 def heads_figure(attention, queries, keys, title="", axes=("query", "key")):

@@ -2,8 +2,8 @@
 
 import math
 
-from training.report.look import COLOURS
-from training.report.picture import pyplot
+from ..report.look import COLOURS
+from ..report.picture import pyplot
 
 KEPT, CUT, BEST = COLOURS[0], "0.65", COLOURS[3]
 

@@ -1,7 +1,7 @@
 """Draws the learning rate, the losses, and the score that chooses the model, over the epochs."""
 
-from training.report.look import colour, mark
-from training.report.picture import pyplot
+from ..report.look import colour, mark
+from ..report.picture import pyplot
 
 
 def curves_figure(history, figure, title):

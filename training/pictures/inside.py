@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from tfformer.inference.masks import behind_bos
 from tfformer.layers.watch import watched
-from training.report.pieces import by_character, characters
+
+from ..report.pieces import by_character, characters
 
 # The label of bos.
 BEGIN = "<s>"

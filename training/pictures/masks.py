@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from training.report.look import SHARES, at_axis
-from training.report.picture import pyplot
+from ..report.look import SHARES, at_axis
+from ..report.picture import pyplot
 
 
 def masks_figure(source, read, source_mask, read_mask):

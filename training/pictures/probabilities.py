@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from training.report.look import COLOURS, at_axis
-from training.report.picture import pyplot
+from ..report.look import COLOURS, at_axis
+from ..report.picture import pyplot
 
 MOST = 10  # number of pieces drawn of a distribution
 COLUMNS = 4

@@ -25,8 +25,9 @@ from tfformer.files import (
 )
 from tfformer.models import FAMILIES, RECURRENT
 from tfformer.text.tokenizer import Tokenizer
-from training.recipe.rules import require_positions
-from training.tasks import TASKS
+
+from ..recipe.rules import require_positions
+from ..tasks import TASKS
 
 # The weights with a row, a column or an element for each piece of the vocabulary.
 BY_PIECE = (

@@ -22,20 +22,21 @@ from tfformer.files import (
 )
 from tfformer.terminal.progress_bar import Bar
 from tfformer.text.tokenizer import FILES, SIDES, Tokenizer
-from training.data.noise import Noise
-from training.data.reader import CorpusReport
-from training.preparation.distillation import distilled
-from training.preparation.inherited import (
+
+from ..data.noise import Noise
+from ..data.reader import CorpusReport
+from ..recipe import SETTLED_BY_INIT, TRANSLATION, options, plan
+from ..recipe.rules import require_vocabulary
+from ..tasks import TASKS
+from .distillation import distilled
+from .inherited import (
     NO_RUNS,
     WHOLE,
     beginning,
     read_init_configuration,
     take_over,
 )
-from training.preparation.teachers import keep_teachers
-from training.recipe import SETTLED_BY_INIT, TRANSLATION, options, plan
-from training.recipe.rules import require_vocabulary
-from training.tasks import TASKS
+from .teachers import keep_teachers
 
 PREPARED = "prepared"
 CORPUS = "corpus.json"

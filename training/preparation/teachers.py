@@ -9,9 +9,10 @@ from pathlib import Path
 
 from tfformer import run
 from tfformer.files import RunError, read_arrays, read_json, unpack, write_atomically, write_json
-from training.preparation.inherited import Beginning, read_configuration_of
-from training.recipe.families import TRANSLATION
-from training.tasks import TASKS
+
+from ..recipe.families import TRANSLATION
+from ..tasks import TASKS
+from .inherited import Beginning, read_configuration_of
 
 
 def keep_teachers(folder, teachers, config, recipe):

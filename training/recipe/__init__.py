@@ -7,9 +7,9 @@ import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from training.data.reader import Pair
-from training.recipe.families import TRANSLATION
-from training.recipe.rules import AUTO, check
+from ..data.reader import Pair
+from .families import TRANSLATION
+from .rules import AUTO, check
 
 RECIPES = Path(__file__).parents[1] / "recipes"
 # Settings that an existing tokenizer decides, and settings that the run of --init decides.
@@ -292,7 +292,7 @@ def load_recipe(name):
             # The file of the user may raise any error.
             raise ValueError(f"recipe {name}: {type(error).__name__}: {error}") from error
     else:
-        module = importlib.import_module(f"training.recipes.{name}")
+        module = importlib.import_module(f"..recipes.{name}", __package__)
     if not isinstance(getattr(module, "RECIPE", None), Recipe):
         raise ValueError(f"recipe {name} must define RECIPE = Recipe(...)")
     return module.RECIPE

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from training.recipe import FOR_LARGE, FOR_SMALL
-from training.recipe.rules import AUTO
+from . import FOR_LARGE, FOR_SMALL
+from .rules import AUTO
 
 # A corpus with fewer pairs is small: the paper's base model would overfit it, and take hours on a
 # CPU.

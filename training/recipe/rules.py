@@ -60,7 +60,8 @@ def check(recipe):
     """Raises a ValueError if a recipe breaks a rule."""
     # Imported here because they import Keras and TensorFlow.
     from tfformer.config import PRESETS
-    from training.tasks import TASKS
+
+    from ..tasks import TASKS
 
     words(recipe, TASKS, tuple(PRESETS))
     numbers(recipe)
@@ -188,7 +189,7 @@ def require_model(recipe, config):
 def require_teachable(recipe):
     """Raises a ValueError if a recipe's model cannot learn from `--teachers`, which predict the
     next tokens of unchanged pairs."""
-    from training.tasks import TASKS
+    from ..tasks import TASKS
 
     task = TASKS[recipe.task]
     if not task.taught:

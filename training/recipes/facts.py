@@ -7,9 +7,9 @@ On a core of an AMD EPYC with AVX-512, other work beside (2026-11-25), 11.4 minu
 59.0 %, F1 of words 60.5 %. More epochs would learn more: that of `val` rose up to the last.
 """
 
-from training import facts
-from training.data.reader import Pair
-from training.recipe import Recipe
+from .. import facts
+from ..data.reader import Pair
+from ..recipe import Recipe
 
 COUNTS = {"train": 12_000, "val": 500, "test": 1_000}
 

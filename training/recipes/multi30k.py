@@ -16,9 +16,9 @@ validation, --seed 2. BLEU by the literature's protocol and cased 13a:
 Another seed, and how the settings were chosen on val: docs/measured/multi30k.md.
 """
 
-from training import multi30k
-from training.data.reader import read_pairs
-from training.recipe import Recipe
+from .. import multi30k
+from ..data.reader import read_pairs
+from ..recipe import Recipe
 
 
 def pairs(split, data, source_language, language, report=None):

@@ -7,9 +7,9 @@ On 2 cores of an Intel Xeon with AMX (2026-11-24), beside other work: under 5 mi
 of 1,000 dialogues with unseen names to the letter; without copying (`--no-copy`) 97.1 %.
 """
 
-from training import names
-from training.data.reader import Pair
-from training.recipe import Recipe
+from .. import names
+from ..data.reader import Pair
+from ..recipe import Recipe
 
 COUNTS = {"train": 12_000, "val": 600, "test": 1_000}
 

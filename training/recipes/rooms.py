@@ -4,9 +4,9 @@ python -m training.train rooms --run runs/rooms
 python -m training.evaluate runs/rooms --recipe rooms
 """
 
-from training import rooms
-from training.data.reader import Pair
-from training.recipe import Recipe
+from .. import rooms
+from ..data.reader import Pair
+from ..recipe import Recipe
 
 COUNTS = {"train": 12_000, "val": 500, "test": 1_000}
 

@@ -8,7 +8,7 @@ there, and how the settings were chosen: docs/measured/multi30k.md.
 
 import dataclasses
 
-from training.recipes import multi30k
+from . import multi30k
 
 # BLEU is counted as everywhere, not as the Multi30K literature counts it.
 RECIPE = dataclasses.replace(multi30k.RECIPE, pairs=None, source_language="", language="")

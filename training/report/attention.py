@@ -1,7 +1,7 @@
 """Draws the attention to the source, and the gate of a model that copies."""
 
-from training.report.look import SHARES, at_axis
-from training.report.picture import pyplot
+from .look import SHARES, at_axis
+from .picture import pyplot
 
 
 def attention_figure(attention, source, target, gate=None):

@@ -22,13 +22,14 @@ import numpy as np
 
 from tfformer.files import RunError, read_json, write_atomically
 from tfformer.run import read_config
-from training.data.reader import CorpusReport
-from training.preparation.prepare import CORPUS, PREPARED, SETTINGS
-from training.recipe import TRANSLATION, options
-from training.report.history import read_history
-from training.report.scores import read_scores
-from training.report.session import costs, read_sessions
-from training.tasks import TASKS
+
+from ..data.reader import CorpusReport
+from ..preparation.prepare import CORPUS, PREPARED, SETTINGS
+from ..recipe import TRANSLATION, options
+from ..tasks import TASKS
+from .history import read_history
+from .scores import read_scores
+from .session import costs, read_sessions
 
 CARD = "README.md"
 MARK = "<!-- written anew by each training and evaluation; to keep your own, remove this line -->"

@@ -8,7 +8,8 @@ import keras
 import numpy as np
 
 from tfformer.terminal.progress_bar import Bar
-from training.methods.method import Noted
+
+from ..methods.method import Noted
 
 
 class Diverged(ArithmeticError):
@@ -124,7 +125,7 @@ def duration(seconds):
 
 def write_curve(path, rows, task):
     """Draws the training curve over epochs: losses on the left, the task's score on the right."""
-    from training.report.picture import pyplot, write_picture
+    from .picture import pyplot, write_picture
 
     figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
     epochs = [row["epoch"] for row in rows]

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tfformer.files import read_json, write_json
-from training.report.energy import Energy
-from training.step import machine
+
+from ..step import machine
+from .energy import Energy
 
 SESSIONS = "sessions.json"
 JOULES_PER_KWH = 3.6e6

@@ -8,9 +8,9 @@ many operations run in parallel. Only the update of the weights waits for all pa
 
 import tensorflow as tf
 
-from training.recipe.rules import AUTO
-from training.step import machine
-from training.step.budget import has_gpu
+from ..recipe.rules import AUTO
+from . import machine
+from .budget import has_gpu
 
 # Each part is a copy of the graph and has its own gradients, as large as all weights.
 MOST = 8

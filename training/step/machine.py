@@ -5,7 +5,9 @@ import platform
 import subprocess
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parents[2]
+from tfformer import checkout
+
+CHECKOUT = next(iter(checkout.folders()), None)
 # Instructions that determine the speed of a matrix product, with their names in /proc/cpuinfo.
 INSTRUCTIONS = (
     "avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16",
@@ -84,12 +86,12 @@ def versions():
     }
 
 
-def commit(checkout=CHECKOUT):
+def commit(folder=CHECKOUT):
     """The commit of a checkout, with "-dirty" appended if a file has changed, or None."""
     # Without its own .git, git would use that of a parent folder.
-    if not (Path(checkout) / ".git").exists():
+    if folder is None or not (Path(folder) / ".git").exists():
         return None
-    command = ["git", "-C", str(checkout), "describe", "--always", "--dirty", "--abbrev=40"]
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=40"]
     try:
         done = subprocess.run([*command, "--exclude=*"], capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired):

@@ -3,11 +3,12 @@
 from tfformer import run
 from tfformer.models import ENCODER_DECODER, FAMILIES
 from tfformer.schedule import WarmupSchedule
-from training.methods.teachers import Teachers
-from training.step.adam import Adam
-from training.step.matrices import matrices_of
-from training.step.muon import Muon
-from training.step.parallel import in_parts
+
+from ..methods.teachers import Teachers
+from .adam import Adam
+from .matrices import matrices_of
+from .muon import Muon
+from .parallel import in_parts
 
 
 def compiled_model(

@@ -2,8 +2,8 @@
 
 import tensorflow as tf
 
-from training.step.adam import Adam
-from training.step.matrices import PASSES, A, B, C
+from .adam import Adam
+from .matrices import PASSES, A, B, C
 
 
 class Muon(Adam):

@@ -16,7 +16,8 @@ from keras import tree
 
 from tfformer.backend import replicas
 from tfformer.layers.masks import padding_mask
-from training.methods.method import Methods, Noted
+
+from ..methods.method import Methods, Noted
 
 NO_METHODS = Methods()
 

@@ -27,7 +27,7 @@ import contextlib
 
 import tensorflow as tf
 
-from training.step.worker import WorkerError, is_chief
+from .worker import WorkerError, is_chief
 
 # The errors that TensorFlow raises when another process has ended.
 GONE = (

@@ -6,8 +6,9 @@ import tensorflow as tf
 from tfformer.config import EOS, PAD, ClassifierConfig
 from tfformer.loss import LabelCrossEntropy
 from tfformer.models import CLASSIFIER
-from training.metrics import labels as measures
-from training.tasks.labelled import (
+
+from ..metrics import labels as measures
+from .labelled import (
     LabelledTask,
     Reading,
     configured,

@@ -11,12 +11,13 @@ from tfformer.config import EOS, PAD
 from tfformer.loss import LabelCrossEntropy
 from tfformer.metrics import LabelAccuracy, LabelPerplexity
 from tfformer.text.sides import LabelTable
-from training.data.batches import Batches
-from training.data.corpus import Corpus, write_corpus
-from training.data.noise import Noise
-from training.data.reader import CorpusError, Pair, is_blank
-from training.metrics import labels as measures
-from training.tasks.task import Task, one_stack_sizes, require_defaults, source_tokenizer
+
+from ..data.batches import Batches
+from ..data.corpus import Corpus, write_corpus
+from ..data.noise import Noise
+from ..data.reader import CorpusError, Pair, is_blank
+from ..metrics import labels as measures
+from .task import Task, one_stack_sizes, require_defaults, source_tokenizer
 
 # Texts in a batch of a validation.
 BATCH = 64

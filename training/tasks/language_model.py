@@ -6,8 +6,9 @@ import tensorflow as tf
 
 from tfformer.config import PAD, LanguageModelConfig
 from tfformer.models import LANGUAGE_MODEL
-from training.data.joined import JoinedBatches
-from training.tasks.plain_text import PlainTextTask
+
+from ..data.joined import JoinedBatches
+from .plain_text import PlainTextTask
 
 # Number of texts that a validation continues, and tokens of each; the first half is the prompt.
 ASKED, ASKED_TOKENS = 32, 40

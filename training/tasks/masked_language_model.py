@@ -7,9 +7,10 @@ import tensorflow as tf
 
 from tfformer.config import PAD, MaskedLanguageModelConfig
 from tfformer.models import MASKED_LANGUAGE_MODEL
-from training.data.joined import JoinedBatches
-from training.data.masking import Masking, asked_alone
-from training.tasks.plain_text import PlainTextTask
+
+from ..data.joined import JoinedBatches
+from ..data.masking import Masking, asked_alone
+from .plain_text import PlainTextTask
 
 # A validation shows the first texts with one word as a gap: number of texts, and words of each.
 ASKED, ASKED_WORDS = 32, 24

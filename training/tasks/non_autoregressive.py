@@ -9,8 +9,9 @@ from tfformer.config.search_options import PARALLEL
 from tfformer.ctc import CTCAccuracy, CTCLoss
 from tfformer.loss import LengthCrossEntropy
 from tfformer.models import NON_AUTOREGRESSIVE
-from training.methods.method import Methods
-from training.tasks.translation import Translation
+
+from ..methods.method import Methods
+from .translation import Translation
 
 
 class NonAutoregressiveTranslation(Translation):

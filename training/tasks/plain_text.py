@@ -5,9 +5,10 @@ import math
 
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
-from training.data.joined import JoinedCorpus
-from training.data.reader import clean_texts
-from training.tasks.task import Task, one_stack_sizes, require_defaults, source_tokenizer
+
+from ..data.joined import JoinedCorpus
+from ..data.reader import clean_texts
+from .task import Task, one_stack_sizes, require_defaults, source_tokenizer
 
 
 class PlainTextTask(Task):

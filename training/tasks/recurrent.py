@@ -2,7 +2,8 @@
 
 from tfformer.config import RecurrentConfig
 from tfformer.models import RECURRENT
-from training.tasks.translation import Translation
+
+from .translation import Translation
 
 
 class RecurrentTranslation(Translation):

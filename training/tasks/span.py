@@ -12,11 +12,12 @@ from tfformer.loss import PlaceCrossEntropy
 from tfformer.metrics import PlaceAccuracy, PlacePerplexity
 from tfformer.models import SPAN
 from tfformer.text.question import encode_question, split_at_tab, whole_characters
-from training.data.corpus import BATCH, Corpus, write_corpus
-from training.data.reader import Pair, is_blank
-from training.metrics import labels as measures
-from training.tasks.labelled import LabelledTask, Reading
-from training.tasks.task import source_tokenizer
+
+from ..data.corpus import BATCH, Corpus, write_corpus
+from ..data.reader import Pair, is_blank
+from ..metrics import labels as measures
+from .labelled import LabelledTask, Reading
+from .task import source_tokenizer
 
 
 class Questions(Reading):

@@ -7,7 +7,8 @@ import tensorflow as tf
 from tfformer.config import PAD, TaggerConfig
 from tfformer.models import TAGGER
 from tfformer.text.words import encode_words, words_of
-from training.tasks.labelled import (
+
+from .labelled import (
     CONTROLS,
     LabelledTask,
     Reading,

@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from tfformer.config import PAD
 from tfformer.models import FAMILIES
-from training.data.batches import Batches
-from training.data.corpus import Corpus, write_corpus
-from training.data.reader import clean_pairs
-from training.methods.method import METHODS, Methods
+
+from ..data.batches import Batches
+from ..data.corpus import Corpus, write_corpus
+from ..data.reader import clean_pairs
+from ..methods.method import METHODS, Methods
 
 
 class Task(abc.ABC):

@@ -9,12 +9,13 @@ from tfformer.layers.rows import without_padding
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER
-from training.methods.guided_attention import GuidedAttention
-from training.methods.method import METHODS, Methods
-from training.methods.reward import REWARD, Reward
-from training.methods.scheduled_sampling import REPLACED, ScheduledSampling
-from training.tasks.task import Task, require_defaults
-from training.tasks.translating import translations_of
+
+from ..methods.guided_attention import GuidedAttention
+from ..methods.method import METHODS, Methods
+from ..methods.reward import REWARD, Reward
+from ..methods.scheduled_sampling import REPLACED, ScheduledSampling
+from .task import Task, require_defaults
+from .translating import translations_of
 
 # Texts in a batch of translations.
 BATCH = 128
@@ -151,7 +152,7 @@ class Translation(Task):
 
     def score(self, served, sources, references):
         """BLEU by greedy search, and its sacreBLEU signature."""
-        from training.metrics.bleu import bleu
+        from ..metrics.bleu import bleu
 
         return bleu(translations_of(served, sources, BATCH, True, "validation"), references)
 

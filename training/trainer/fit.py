@@ -21,19 +21,20 @@ from tfformer import run
 from tfformer.config import PAD
 from tfformer.files import RunError, sweep
 from tfformer.text.tokenizer import FILES
-from training.preparation.inherited import NO_RUNS
-from training.preparation.prepare import PREPARED, read_settings
-from training.recipe import plan
-from training.report.card import CARD
-from training.report.history import LOG, read_history, write_history
-from training.report.progress import EpochProgress, Forecast, write_curve
-from training.report.session import SESSIONS, Session
-from training.step.budget import LEAST_STEPS, largest_batch_tokens, training_step
-from training.trainer.checkpoint import EpochWeights
-from training.trainer.interrupt import Signals
-from training.trainer.selection import Selection
-from training.trainer.setup import Setup, make_folders, take_devices
-from training.trainer.state import Keeper, State
+
+from ..preparation.inherited import NO_RUNS
+from ..preparation.prepare import PREPARED, read_settings
+from ..recipe import plan
+from ..report.card import CARD
+from ..report.history import LOG, read_history, write_history
+from ..report.progress import EpochProgress, Forecast, write_curve
+from ..report.session import SESSIONS, Session
+from ..step.budget import LEAST_STEPS, largest_batch_tokens, training_step
+from .checkpoint import EpochWeights
+from .interrupt import Signals
+from .selection import Selection
+from .setup import Setup, make_folders, take_devices
+from .state import Keeper, State
 
 CURVE = "curve.png"
 # The files of a run directory that only a training writes; an evaluation may write others.

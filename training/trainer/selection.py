@@ -2,7 +2,8 @@
 
 from tfformer import run
 from tfformer.files import write_json
-from training.report.card import update_card
+
+from ..report.card import update_card
 
 # Texts of the validation corpus that a run stores.
 EXAMPLES = 32

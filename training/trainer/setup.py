@@ -6,21 +6,22 @@ import keras
 
 from tfformer.files import RunError
 from tfformer.terminal.progress_bar import console
-from training.data.noise import Noise
-from training.preparation.inherited import beginning
-from training.preparation.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
-from training.preparation.teachers import has_teachers, read_teachers
-from training.recipe.rules import AUTO, require_model, require_teachable, require_vocabulary
-from training.step import machine
-from training.step.allocator import keep_freed_memory
-from training.step.budget import has_gpu
-from training.step.cores import cores_of, keep_operations_apart, share_threads
-from training.step.model import compiled_model
-from training.step.strategy import Strategy
-from training.tasks import TASKS
-from training.tasks.task import require_defaults
-from training.trainer.state import LAST
-from training.trainer.validation import Validation
+
+from ..data.noise import Noise
+from ..preparation.inherited import beginning
+from ..preparation.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
+from ..preparation.teachers import has_teachers, read_teachers
+from ..recipe.rules import AUTO, require_model, require_teachable, require_vocabulary
+from ..step import machine
+from ..step.allocator import keep_freed_memory
+from ..step.budget import has_gpu
+from ..step.cores import cores_of, keep_operations_apart, share_threads
+from ..step.model import compiled_model
+from ..step.strategy import Strategy
+from ..tasks import TASKS
+from ..tasks.task import require_defaults
+from .state import LAST
+from .validation import Validation
 
 
 def take_devices(recipe):

@@ -5,9 +5,9 @@ import time
 import keras
 import numpy as np
 
-from training.report.card import update_card
-from training.report.progress import Diverged
-from training.trainer import checkpoint
+from ..report.card import update_card
+from ..report.progress import Diverged
+from . import checkpoint
 
 LAST = "last.npz"
 
