@@ -96,7 +96,7 @@ def main(directory=None):
     right = sum(text.decode() == str(n) for text, n in zip(texts, unseen, strict=True))
     print(f"unseen numbers: {right / len(unseen):.1%} right")
     if directory is not None:
-        # For python -m training.translate DIRECTORY and python -m export.saved_model DIRECTORY ...
+        # For tfformer translate DIRECTORY and tfformer export DIRECTORY ...
         tfformer.save(directory, model, tokenizer)
     return right / len(unseen)
 

@@ -1,8 +1,8 @@
-"""Asks a served model: `python -m export.client --model NAME`, lines in, translations out.
+"""Asks a served model: `tfformer client --model NAME`, lines in, translations out.
 
-    echo "A man walks." | python -m export.client --model multi30k
-    python -m export.client --model multi30k --grpc localhost:8500 <test.en >test.de
-    python -m export.client --model multi30k --url https://mt.example --token-file token <test.en
+    echo "A man walks." | tfformer client --model multi30k
+    tfformer client --model multi30k --grpc localhost:8500 <test.en >test.de
+    tfformer client --model multi30k --url https://mt.example --token-file token <test.en
 
 It speaks REST by Python's standard library alone, or gRPC where tensorflow-serving-api is
 installed, with a TensorFlow Serving of 2.14 or newer or with `export.local_server`. A line is a

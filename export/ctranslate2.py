@@ -1,6 +1,6 @@
-"""Exports a run for CTranslate2: `python -m export.ctranslate2 RUN DIRECTORY`.
+"""Exports a run for CTranslate2: `tfformer export-ctranslate2 RUN DIRECTORY`.
 
-    python -m export.ctranslate2 runs/dates exported/dates-ctranslate2
+    tfformer export-ctranslate2 runs/dates exported/dates-ctranslate2
 
 DIRECTORY then holds what `ctranslate2.Translator(DIRECTORY)` loads: the run's own weights in
 float32, the pieces in the order of their ids, and the SentencePiece models, `source.model` and,

@@ -1,6 +1,6 @@
-"""Exports a model of KerasHub: `python -m export.keras_hub PRESET DIRECTORY`.
+"""Exports a model of KerasHub: `tfformer export-keras-hub PRESET DIRECTORY`.
 
-    python -m export.keras_hub presets/summaries exported/summaries --beam-width 5
+    tfformer export-keras-hub presets/summaries exported/summaries --beam-width 5
 
 PRESET is the folder that `model.save_to_preset(...)` has written, or the name of a preset that
 KerasHub knows: of a `T5Seq2SeqLM`, a `T5GemmaSeq2SeqLM` or a `BartSeq2SeqLM`, whose export

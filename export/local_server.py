@@ -1,7 +1,7 @@
-"""Serves a SavedModel on this machine: `python -m export.local_server DIRECTORY`.
+"""Serves a SavedModel on this machine: `tfformer serve DIRECTORY`.
 
-    python -m export.local_server exported/dates
-    python -m export.local_server --config exported/dates/models.config
+    tfformer serve exported/dates
+    tfformer serve --config exported/dates/models.config
 
 It speaks TensorFlow Serving's two languages, gRPC and REST, and runs the model as it does: by the
 C++ session, with XLA off, warm-up requests replayed, defaults of inputs filled in, versions loaded
@@ -205,7 +205,7 @@ def require_paths(options):
         raise UsageError(f"the models' configuration cannot be read: {options.config}: {reason}")
     if options.batching and (reason := unreadable(options.batching)):
         raise UsageError(
-            "--batching must be a batching_parameters.txt, which `python -m export.saved_model RUN "
+            "--batching must be a batching_parameters.txt, which `tfformer export RUN "
             f"DIRECTORY --batching` writes into DIRECTORY, got {options.batching}: {reason}"
         )
     if options.directory:

@@ -1,7 +1,7 @@
-"""A page to try an exported model: `python -m export.playground DIRECTORY`.
+"""A page to try an exported model: `tfformer playground DIRECTORY`.
 
-    python -m export.playground exported/dates
-    python -m export.playground --url http://mt.example:8501 --model multi30k
+    tfformer playground exported/dates
+    tfformer playground --url http://mt.example:8501 --model multi30k
 
 It serves a page on this machine that asks the model what its signatures tell: of a translator,
 translations with alternatives, what each word attends to, a forced beginning, documents; of the

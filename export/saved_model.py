@@ -1,7 +1,7 @@
-"""Exports a run: `python -m export.saved_model RUN DIRECTORY`.
+"""Exports a run: `tfformer export RUN DIRECTORY`.
 
-    python -m export.saved_model runs/dates exported/dates
-    python -m export.saved_model runs/one exported/three --ensemble runs/two runs/three
+    tfformer export runs/dates exported/dates
+    tfformer export runs/one exported/three --ensemble runs/two runs/three
 
 It writes the next version into DIRECTORY, where TensorFlow Serving polls, but only after it has
 been verified as the server will run it: every signature answers in a fresh process, through the C

@@ -1,6 +1,6 @@
-"""Translates standard input with an exported SavedModel: `python -m export.translate DIRECTORY`.
+"""Translates standard input with an exported SavedModel: `tfformer translate-export DIRECTORY`.
 
-    echo "4 July 2031" | python -m export.translate exported/dates
+    echo "4 July 2031" | tfformer translate-export exported/dates
 
 The text goes through the signature `serving_default`, in a process of its own that loads the model
 as the server does: through TensorFlow's C API, without Python TensorFlow and with XLA off. What

@@ -1,7 +1,7 @@
-"""Translates files of any size: `python -m export.translate_files DIRECTORY OUTPUT FILE...`.
+"""Translates files of any size: `tfformer translate-files DIRECTORY OUTPUT FILE...`.
 
-    python -m export.translate_files exported/multi30k translated shards/*.txt
-    python -m export.translate_files exported/multi30k translated shards/*.txt --shard 2/8
+    tfformer translate-files exported/multi30k translated shards/*.txt
+    tfformer translate-files exported/multi30k translated shards/*.txt --shard 2/8
 
 FILE, text or .gz, becomes OUTPUT/FILE (without .gz), line for line. No more than a few thousand
 lines are in memory. A file appears under its name when it is whole; until then it is FILE.partial,

@@ -8,7 +8,7 @@ requests to every signature twice, in a fresh process through the server's own l
 and booleans exactly, floats to 1e-4. In the fresh process warm-up requests come first, as on a
 server; they need only be answered.
 
-    python -m export.verify exported/1 --requests requests.json --report report.json
+    tfformer verify exported/1 --requests requests.json --report report.json
 
 `--xla` is for an export that XLA compiles (`export.saved_model --xla`), which a stock server
 refuses: such a one is served with XLA on, and XLA is no fault.

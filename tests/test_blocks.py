@@ -104,7 +104,9 @@ COMMANDS = [command for page in blocks.PAGES for command in blocks.page_commands
 MENTIONED = [
     command
     for page in blocks.PAGES
-    for command in blocks.inline_commands(blocks.read(page), {"python", *ELSEWHERE} - {"."})
+    for command in blocks.inline_commands(
+        blocks.read(page), {"python", "tfformer", *ELSEWHERE} - {"."}
+    )
 ]
 EACH = list({str(command): command for command in [*COMMANDS, *MENTIONED]}.values())
 
@@ -275,7 +277,7 @@ def test_a_program_is_python(block):
 
 
 def test_no_reason_is_of_something_that_is_gone():
-    assert set(ELSEWHERE) == {c.words[0] for c in EACH if c.words[0] != "python"}
+    assert set(ELSEWHERE) == {c.words[0] for c in EACH} - {"python", "tfformer"}
     assert all(any(option in c.words for c in EACH) for option in UNRESOLVED)
     for page, words in blocks.FIGURES:
         texts = [block.text.strip() for block in blocks.page_blocks(page)]

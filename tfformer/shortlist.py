@@ -3,7 +3,7 @@
 The output layer multiplies by the whole vocabulary at every step. If the vocabulary is large, this
 takes most of the time. With a shortlist, it multiplies only by the pieces that some source piece
 translates to, and by frequent pieces (Jean et al. 2015, section 4.2; L'Hostis et al. 2016).
-`python -m training.shortlist` learns a shortlist.
+`tfformer shortlist` learns a shortlist.
 
 `Shortlist` is the table. `tfformer.inference.shortlist` is the forward pass that uses it.
 """

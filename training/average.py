@@ -1,9 +1,9 @@
-"""The mean of the weights of several runs, as a run: `python -m training.average RUN RUN...`.
+"""The mean of the weights of several runs, as a run: `tfformer average RUN RUN...`.
 
-    python -m training.train --source train.en --target train.de --run runs/one
-    python -m training.train --source train.en --target train.de --run runs/two --init runs/one \\
+    tfformer train --source train.en --target train.de --run runs/one
+    tfformer train --source train.en --target train.de --run runs/two --init runs/one \\
         --r-drop 1 --epochs 6 --warmup-steps 100 --learning-rate-scale 0.09 --cooldown 1
-    python -m training.average runs/one runs/two --out runs/mean
+    tfformer average runs/one runs/two --out runs/mean
 
 It is for runs that began with the same weights, by `--init`, and went on in different ways: each
 has learned something of its own, and their mean may be better than any, at the cost of one model

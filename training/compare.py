@@ -1,7 +1,7 @@
-"""Compares runs on one test set: `python -m training.compare RUN RUN...`.
+"""Compares runs on one test set: `tfformer compare RUN RUN...`.
 
-    python -m training.compare runs/a runs/b --recipe multi30k --data data/multi30k --split val
-    python -m training.compare runs/a runs/b --source test.en --target test.de --out compared
+    tfformer compare runs/a runs/b --recipe multi30k --data data/multi30k --split val
+    tfformer compare runs/a runs/b --source test.en --target test.de --out compared
 
 Every run translates the test set. The table has their scores side by side, and for all but the
 first the p-value of its difference from the first, by paired bootstrap resampling (Koehn 2004): how
@@ -9,8 +9,8 @@ often a difference at least this large, in either direction, would come by chanc
 a difference is usually called significant. (sacreBLEU's own value is one-sided: about half of it.)
 Runs that differ in their seed alone get a column of their mean and standard deviation besides:
 
-    for SEED in 1 2 3; do python -m training.train dates --run runs/dates-$SEED --seed $SEED; done
-    python -m training.compare runs/dates-1 runs/dates-2 runs/dates-3 --recipe dates
+    for SEED in 1 2 3; do tfformer train dates --run runs/dates-$SEED --seed $SEED; done
+    tfformer compare runs/dates-1 runs/dates-2 runs/dates-3 --recipe dates
 
 --out gets compare.json and curves.png, the validation of all runs over the epochs and over the
 minutes; runs that were validated on different corpora are in rows of their own.

@@ -281,7 +281,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints pairs: source, target and language; see `training.corpora.embedded.main`."""
     description = (
         "Print date pairs, one a line: source, target, language, with tabs between.\n\n"
-        "example: python -m training.dates --split test --count 5 --seed 1"
+        "example: tfformer dates --split test --count 5 --seed 1"
     )
     return embedded.main("training.dates", description, pairs, arguments)
 

@@ -1,8 +1,8 @@
-"""More pairs from those that there are: `python -m training.diversify`.
+"""More pairs from those that there are: `tfformer diversify`.
 
-    python -m training.diversify --source train.en --target train.de \\
+    tfformer diversify --source train.en --target train.de \\
         --forward runs/one runs/two --backward runs/back-one runs/back-two --out data/diverse
-    python -m training.train --source data/diverse/source.txt --target data/diverse/target.txt \\
+    tfformer train --source data/diverse/source.txt --target data/diverse/target.txt \\
         --val-source val.en --val-target val.de --run runs/final
 
 Several models, trained on the same pairs from several seeds, translate the corpus: the forward ones

@@ -1,11 +1,11 @@
-"""Scores a run on a test set: `python -m training.evaluate RUN`.
+"""Scores a run on a test set: `tfformer evaluate RUN`.
 
-    python -m training.evaluate runs/dates --recipe dates
-    python -m training.evaluate runs/multi30k --recipe multi30k --data data/multi30k
-    python -m training.evaluate runs/mine --source test.en --target test.de
-    python -m training.evaluate runs/one --ensemble runs/two runs/three --recipe dates
-    python -m training.evaluate runs/stories --text test.txt
-    python -m training.evaluate runs/topics --source test.txt --labels test.labels
+    tfformer evaluate runs/dates --recipe dates
+    tfformer evaluate runs/multi30k --recipe multi30k --data data/multi30k
+    tfformer evaluate runs/mine --source test.en --target test.de
+    tfformer evaluate runs/one --ensemble runs/two runs/three --recipe dates
+    tfformer evaluate runs/stories --text test.txt
+    tfformer evaluate runs/topics --source test.txt --labels test.labels
 
 It prints a table and writes RUN/evaluation.json: BLEU (of a --language in the Multi30K literature's
 protocol too) and chrF with sacreBLEU's signatures, exact match, perplexity under teacher forcing,

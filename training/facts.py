@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints question, text and answer; see `training.corpora.embedded.main`."""
     description = (
         "Print questions, one a line: question, text, answer, with tabs between.\n\n"
-        "example: python -m training.facts --split test --count 5 --seed 1"
+        "example: tfformer facts --split test --count 5 --seed 1"
     )
     return embedded.main("training.facts", description, pairs, arguments)
 

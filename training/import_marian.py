@@ -1,8 +1,8 @@
-"""Makes a run of a Marian model of Hugging Face: `python -m training.import_marian FOLDER RUN`.
+"""Makes a run of a Marian model of Hugging Face: `tfformer import-marian FOLDER RUN`.
 
-    python -m training.import_marian opus-mt-en-de runs/en-de
-    python -m training.import_marian Helsinki-NLP/opus-mt-en-de runs/en-de
-    echo "A man walks." | python -m training.translate runs/en-de
+    tfformer import-marian opus-mt-en-de runs/en-de
+    tfformer import-marian Helsinki-NLP/opus-mt-en-de runs/en-de
+    echo "A man walks." | tfformer translate runs/en-de
 
 FOLDER has config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm, vocab.json
 and, where there are, target_vocab.json and generation_config.json, as OPUS-MT has them. What is no

@@ -1,10 +1,10 @@
-"""Makes a run of a model of OpenNMT-tf 2: `python -m training.import_opennmt FOLDER RUN`.
+"""Makes a run of a model of OpenNMT-tf 2: `tfformer import-opennmt FOLDER RUN`.
 
-    python -m training.import_opennmt wmt/ runs/en-de --vocabulary wmt/wmtende.vocab \\
+    tfformer import-opennmt wmt/ runs/en-de --vocabulary wmt/wmtende.vocab \\
         --sentencepiece wmt/wmtende.model
-    python -m training.import_opennmt wmt/avg/ckpt-50000 runs/en-de --source-vocabulary src.vocab \\
+    tfformer import-opennmt wmt/avg/ckpt-50000 runs/en-de --source-vocabulary src.vocab \\
         --target-vocabulary tgt.vocab --source-eos
-    echo "A man walks." | python -m training.translate runs/en-de
+    echo "A man walks." | tfformer translate runs/en-de
 
 FOLDER is a model directory, whose newest checkpoint is read, or a checkpoint, whose path may end
 with .index. OpenNMT-tf is not needed. Its model_description.py, beside the checkpoint or a folder

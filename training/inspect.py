@@ -1,7 +1,7 @@
-"""Looks a corpus over before anybody trains on it: `python -m training.inspect SOURCE TARGET`.
+"""Looks a corpus over before anybody trains on it: `tfformer inspect SOURCE TARGET`.
 
-    python -m training.inspect train.en train.de --val val.en val.de --test test.en test.de
-    python -m training.inspect train.tsv --run runs/mine --out runs/mine/inspect
+    tfformer inspect train.en train.de --val val.en val.de --test test.en test.de
+    tfformer inspect train.tsv --run runs/mine --out runs/mine/inspect
 
 It counts what training drops by its default limits of characters and of the ratio of lengths, and
 what should not be there: pairs that occur twice, sources that are their own translation, faults of

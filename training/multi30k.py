@@ -16,8 +16,8 @@ The data is for research and education, NOT for commercial use, so it is no part
 `fetch` loads it from its public home. English and German with another checksum than here are
 refused; of French and Czech the project knows none, and counts their lines.
 
-    python -m training.multi30k data/multi30k
-    python -m training.multi30k data/multi30k --languages en fr
+    tfformer multi30k data/multi30k
+    tfformer multi30k data/multi30k --languages en fr
 
 Reference: D. Elliott, S. Frank, K. Sima'an, L. Specia, "Multi30K: Multilingual English-German Image
 Descriptions", 2016, https://aclanthology.org/W16-3210; data: https://github.com/multi30k/dataset.
@@ -153,7 +153,7 @@ def paths(
     for path in found:
         if not path.is_file():
             raise CorpusError(
-                f"{path} is missing: fetch it with `python -m training.multi30k {folder} "
+                f"{path} is missing: fetch it with `tfformer multi30k {folder} "
                 f"--languages {source_language} {language}`"
             )
         if verify:
@@ -266,7 +266,7 @@ def main(arguments: list[str] | None = None) -> int:
         "training.multi30k",
         "Fetch the corpus Multi30K (2 MB a language). It is for research and education, not for\n"
         "commercial use. What is there already is verified and not fetched again.\n\n"
-        "    python -m training.multi30k data/multi30k\n\n"
+        "    tfformer multi30k data/multi30k\n\n"
         "Exit codes: 0 all there; 1 the network, the disk or a file is at fault; 2 wrong usage;\n"
         "130 or 143 interrupted: run it again to go on.",
     )

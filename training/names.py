@@ -107,7 +107,7 @@ def main(arguments: list[str] | None = None) -> int:
     description = (
         "Print dialogues about unknown people, one a line: what is said, the answer, the kind, "
         "with tabs between.\n\n"
-        "example: python -m training.names --split test --count 5 --seed 1"
+        "example: tfformer names --split test --count 5 --seed 1"
     )
     return embedded.main("training.names", description, pairs, arguments)
 

@@ -1,7 +1,7 @@
-"""Draws what happens inside a translator: `python -m training.picture RUN TEXT --out FOLDER`.
+"""Draws what happens inside a translator: `tfformer picture RUN TEXT --out FOLDER`.
 
-    python -m training.picture runs/dates "4 July 2031" --out pictures
-    python -m training.picture runs/mine "A house." --target "Ein Haus." --out pictures --format svg
+    tfformer picture runs/dates "4 July 2031" --out pictures
+    tfformer picture runs/mine "A house." --target "Ein Haus." --out pictures --format svg
 
 What is drawn, of the text and its translation (the run's own, or --target):
 

@@ -92,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Prints stories: text and room, with a tab between; see `training.corpora.embedded.main`."""
     description = (
         "Print stories, one a line: the story and the room, with a tab between.\n\n"
-        "example: python -m training.rooms --split test --count 5 --seed 1"
+        "example: tfformer rooms --split test --count 5 --seed 1"
     )
     return embedded.main("training.rooms", description, pairs, arguments)
 

@@ -1,7 +1,7 @@
-"""Learns which target pieces a source piece may become: `python -m training.shortlist RUN`.
+"""Learns which target pieces a source piece may become: `tfformer shortlist RUN`.
 
-    python -m training.shortlist runs/mine --source train.en --target train.de --out mine.npz
-    python -m export.saved_model runs/mine exported/mine --shortlist mine.npz
+    tfformer shortlist runs/mine --source train.en --target train.de --out mine.npz
+    tfformer export runs/mine exported/mine --shortlist mine.npz
 
 A model that is exported with it computes at each step only the candidates of the pieces of a
 source, and the frequent ones: faster where the vocabulary is large. The probabilities

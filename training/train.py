@@ -1,17 +1,17 @@
-"""Trains a model: `python -m training.train`.
+"""Trains a model: `tfformer train`.
 
 With a recipe, with two text files (or one TSV) and options, or with a recipe's settings for files.
 Without a recipe, size, batches, optimizer, warm-up and rate are chosen from the corpus where no
 option gives them:
 
-    python -m training.train dates --run runs/dates
-    python -m training.train --source train.en --target train.de --run runs/mine
-    python -m training.train small --source train.en --target train.de --run runs/well
-    python -m training.train multi30k --source train.en --target train.fr --run runs/french
-    python -m training.train --family classifier --source a.tsv --columns 2,1 --run runs/topics
-    python -m training.train --family tagger --source train.conll --run runs/tags
-    python -m training.train --run runs/mine --resume
-    python -m training.train --config mine.toml --epochs 7
+    tfformer train dates --run runs/dates
+    tfformer train --source train.en --target train.de --run runs/mine
+    tfformer train small --source train.en --target train.de --run runs/well
+    tfformer train multi30k --source train.en --target train.fr --run runs/french
+    tfformer train --family classifier --source a.tsv --columns 2,1 --run runs/topics
+    tfformer train --family tagger --source train.conll --run runs/tags
+    tfformer train --run runs/mine --resume
+    tfformer train --config mine.toml --epochs 7
 
 --config takes options from a file, a key each (`source = ["train.en"]`, `d-model = 256`); those of
 the command line win. --print-config writes such a file of all that holds, and trains nothing.
@@ -294,8 +294,17 @@ def _train(command, arguments, recipe, begun):
     return 0
 
 
-if __name__ == "__main__":
+def prepare_process(program):
+    """Makes the settings that a process needs before it imports TensorFlow.
+
+    Args:
+        program: the name of the program in the process's command line.
+    """
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    take_huge_pages(__spec__.name if __spec__ else "")
+    take_huge_pages(program)
+
+
+if __name__ == "__main__":
+    prepare_process(__spec__.name if __spec__ else "")
     sys.exit(main())

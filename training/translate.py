@@ -1,11 +1,11 @@
-"""Asks a run, a line of standard input at a time: `python -m training.translate RUN`.
+"""Asks a run, a line of standard input at a time: `tfformer translate RUN`.
 
 An encoder-decoder translates each line, a language model writes how it goes on.
 
-    echo "4 July 2031" | python -m training.translate runs/dates
-    python -m training.translate runs/mine < text.en > text.de
-    python -m training.translate runs/one --ensemble runs/two runs/three < text.en > text.de
-    python -m training.translate runs/dates --picture attention.png <<< "4 July 2031"
+    echo "4 July 2031" | tfformer translate runs/dates
+    tfformer translate runs/mine < text.en > text.de
+    tfformer translate runs/one --ensemble runs/two runs/three < text.en > text.de
+    tfformer translate runs/dates --picture attention.png <<< "4 July 2031"
 
 Exit codes: 0 translated; 1 the run or the output is at fault; 2 wrong usage; 130 or 143
 interrupted.

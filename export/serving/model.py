@@ -164,7 +164,7 @@ class Model:
                 raise ServingError(
                     "INVALID_ARGUMENT",
                     f"signature {name} must have no input of one value for all rows when requests "
-                    f"are joined, got {alias}; `python -m export.saved_model RUN DIRECTORY "
+                    f"are joined, got {alias}; `tfformer export RUN DIRECTORY "
                     f"--batching` writes an export for that",
                 )
 

@@ -53,7 +53,7 @@ def test_a_preset_is_exported_verified_and_served(preset, tmp_path, monkeypatch)
     page = (tmp_path / "t5" / "README.md").read_text()
     assert "T5Seq2SeqLM of KerasHub as a SavedModel for a stock" in page
     assert "gives no attention weights" in page
-    assert "python -m export.keras_hub PRESET DIRECTORY" in page
+    assert "tfformer export-keras-hub PRESET DIRECTORY" in page
     assert (tmp_path / "t5" / "docker-compose.yml").is_file()
 
     graph = read_graph(version)

@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from paths import ROOT
 
+from tfformer.__main__ import COMMANDS
+
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
@@ -16,6 +18,8 @@ PAGES = [
     ),
 ]
 SHELL = ("", "bash", "sh")
+# The module of each command of tfformer.
+MODULES = {name: module for group in COMMANDS.values() for name, (module, _) in group.items()}
 # (page, how the block begins) of those without a language that are no shell: {..: what it is}
 FIGURES = {
     ("README.md", "two text files"): "a drawing",
@@ -62,13 +66,15 @@ class Command(NamedTuple):
 
     @property
     def module(self):
-        """The module of `python -m`, or "" for any other command."""
+        """The module of `python -m` or of a command of tfformer, or "" for any other command."""
+        if self.words[0] == "tfformer" and len(self.words) > 1:
+            return MODULES.get(self.words[1], "")
         return self.words[2] if self.words[:2] == ("python", "-m") else ""
 
     @property
     def arguments(self):
-        """What stands behind the module."""
-        return list(self.words[3:])
+        """The words after the module."""
+        return list(self.words[2 if self.words[0] == "tfformer" else 3 :])
 
     def __str__(self):
         return shlex.join(self.words)

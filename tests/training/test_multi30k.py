@@ -189,7 +189,7 @@ def test_a_folder_that_cannot_be_written_is_named(home, tmp_path, monkeypatch):
 
 
 def test_paths_are_source_and_target_of_the_right_content(two_lines, tmp_path):
-    with pytest.raises(CorpusError, match="train.en is missing: fetch it with `python -m "):
+    with pytest.raises(CorpusError, match="train.en is missing: fetch it with `tfformer "):
         paths(tmp_path, "train")
     for name, text in TEXTS.items():
         (tmp_path / name).write_bytes(text)

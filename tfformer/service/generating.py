@@ -125,7 +125,7 @@ class Generating(Searching):
         largest = limits["largest_request_bytes"] / 2**20
         return Page(
             about=self.ABOUT,
-            asked=["echo @text@ | python -m export.client --model @name@"],
+            asked=["echo @text@ | tfformer client --model @name@"],
             inputs="Of nothing, a text is begun. Bytes that are not UTF-8 are replaced. Of a text "
             "over the limit\nthe end is read, and it is flagged in `truncated`.",
             limits={

@@ -27,7 +27,7 @@ class Page(NamedTuple):
     inputs: str
     limits: dict
     costs: dict
-    command: str = "export.saved_model RUN"
+    command: str = "export RUN"
 
 
 class Service(abc.ABC):

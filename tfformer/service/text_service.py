@@ -151,7 +151,7 @@ class TextService(Service):
         limits, flops = self.limits(), self.model.flops()
         return Page(
             about=self.ABOUT,
-            asked=["echo @text@ | python -m export.client --model @name@"],
+            asked=["echo @text@ | tfformer client --model @name@"],
             inputs="Bytes that are not UTF-8 are replaced. A text over the limit is cut, and "
             "flagged in\n`truncated`.",
             limits={

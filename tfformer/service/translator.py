@@ -60,7 +60,7 @@ class Translating(Service):
         largest = limits["largest_request_bytes"] / 2**20
         return Page(
             about=self.ABOUT,
-            asked=["echo @text@ | python -m export.client --model @name@"],
+            asked=["echo @text@ | tfformer client --model @name@"],
             inputs="An empty or blank text gives an empty translation. Bytes that are not UTF-8 "
             "are replaced. A text over\nthe limit is cut, and flagged in `truncated`.",
             limits={
@@ -318,7 +318,7 @@ class Translator(Translating, Searching):
 
     def page(self):
         page = super().page()
-        words, about = ["export.saved_model"], page.about
+        words, about = ["export"], page.about
         if self.low_latency:
             words.append("--low-latency")
         if self.ensemble_mean:

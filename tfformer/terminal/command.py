@@ -23,13 +23,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 # thresholds, collecting takes a ninth of the processor time of an export.
 THRESHOLDS = (50_000, 20, 20)
 CLOSED = "standard output must be open"
+called_as = None  # the program's name in usage and errors, if it is not `python -m MODULE`
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser that reports wrong usage in one line, with exit code 2.
 
     Args:
-        module: the command's module. The program's name is `python -m` and this name.
+        module: the command's module. The program's name is `python -m` and this name, unless
+            `called_as` is set.
         text: the module's docstring, which is the help text.
         prints: whether the command's result is its output. Then it does not run if standard output
             is closed.
@@ -41,7 +43,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, module, text, prints=False, reads=(), files=(), new=None):
         super().__init__(
-            prog=f"python -m {module}",
+            prog=called_as or _python_m(module),
             description=text,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
@@ -65,6 +67,10 @@ class Parser(argparse.ArgumentParser):
 
     def run(self, command, arguments=None):
         """Runs `command(options)` and returns its exit code. Ctrl-C and SIGTERM print one line."""
+        if "_ARGCOMPLETE" in os.environ:  # the shell completes a command line
+            import argcomplete
+
+            argcomplete.autocomplete(self)
         options = self.parse_args(arguments)
         try:
             fault = self._wrong_path(options)
@@ -127,6 +133,13 @@ class Parser(argparse.ArgumentParser):
         fault = (sys.stdout and _flush()) or fault
         if fault is not None and not isinstance(fault, BrokenPipeError) and sys.stderr is not None:
             print(f"{self.prog}: warning: standard output: {fault}", file=sys.stderr)
+
+
+def _python_m(module):
+    """`python -m MODULE`, with the module's name in this installation."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    name = spec.name if spec and spec.name.endswith(f".{module}") else module
+    return f"python -m {name}"
 
 
 def unreadable(path):

@@ -1,4 +1,4 @@
-"""Reads and writes files of options: `python -m training.train --config FILE`, `--print-config`.
+"""Reads and writes files of options: `tfformer train --config FILE`, `--print-config`.
 
 The format is TOML. Each key is an option of the command without its two hyphens. Options on the
 command line override those in the file.

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from tfformer.files import read_json
 
-MARIAN = "a Marian model of Hugging Face, which `python -m training.import_marian` reads"
-OPENNMT = "a model directory of OpenNMT-tf, which `python -m training.import_opennmt` reads"
-KERAS_HUB = "which `python -m export.keras_hub` exports"
+MARIAN = "a Marian model of Hugging Face, which `tfformer import-marian` reads"
+OPENNMT = "a model directory of OpenNMT-tf, which `tfformer import-opennmt` reads"
+KERAS_HUB = "which `tfformer export-keras-hub` exports"
 # The families of Hugging Face that KerasHub reads and that a service here supports.
 OF_KERAS_HUB = ("bart", "gemma", "gemma2", "gemma3_text", "mistral", "t5gemma")
 

@@ -46,7 +46,7 @@ def tokens(text):
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """The settings of `python -m training.train`.
+    """The settings of `tfformer train`.
 
     Args:
         pairs: a function of a split (`"train"`, `"val"` or `"test"`) and the folder given with

@@ -1,7 +1,7 @@
 """Questions about made-up people, whose answers stand in a text.
 
-python -m training.train facts --run runs/facts
-python -m training.evaluate runs/facts --recipe facts
+tfformer train facts --run runs/facts
+tfformer evaluate runs/facts --recipe facts
 
 On a core of an AMD EPYC with AVX-512, other work beside (2026-11-25), 11.4 minutes: exact match
 59.0 %, F1 of words 60.5 %. More epochs would learn more: that of `val` rose up to the last.

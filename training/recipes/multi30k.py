@@ -1,10 +1,10 @@
 """Multi30K, English to German, French or Czech: 29,000 captions of pictures (Elliott et al. 2016).
 
-    python -m training.multi30k data/multi30k
-    python -m training.train multi30k --data data/multi30k --run runs/multi30k
-    python -m training.evaluate runs/multi30k --recipe multi30k --data data/multi30k
+    tfformer multi30k data/multi30k
+    tfformer train multi30k --data data/multi30k --run runs/multi30k
+    tfformer evaluate runs/multi30k --recipe multi30k --data data/multi30k
 
-Into French, after `python -m training.multi30k data/multi30k --languages en fr`: with `--language
+Into French, after `tfformer multi30k data/multi30k --languages en fr`: with `--language
 fr` for training, and no other change. Into Czech: `cs` in place of `fr`.
 
 On 2 cores of an Intel Xeon with AMX (2026-11-23), 4.82 million parameters, 89.5 minutes with its

@@ -1,7 +1,7 @@
 """Stories of a house, each longer than the pieces that are read of it: where is the key at the end?
 
-python -m training.train rooms --run runs/rooms
-python -m training.evaluate runs/rooms --recipe rooms
+tfformer train rooms --run runs/rooms
+tfformer evaluate runs/rooms --recipe rooms
 """
 
 from .. import rooms

@@ -1,6 +1,6 @@
 """The settings of `multi30k` for files of your own: some ten thousand pairs, learned well.
 
-    python -m training.train small --source train.en --target train.de --run runs/mine
+    tfformer train small --source train.en --target train.de --run runs/mine
 
 85 epochs: 29,000 pairs take 90 minutes on 2 cores of an Intel Xeon with AMX. What they come to
 there, and how the settings were chosen: docs/measured/multi30k.md.

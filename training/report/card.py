@@ -177,7 +177,7 @@ def _use(task, name, config):
     yield "```"
     yield from task.usage(run, shlex.quote(text))
     if task.exported:
-        yield f"python -m export.saved_model {run} {shlex.quote(f'exported/{name}')}"
+        yield f"tfformer export {run} {shlex.quote(f'exported/{name}')}"
     yield "```"
 
 

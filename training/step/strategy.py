@@ -15,7 +15,7 @@ run directory must be on a shared disk. Two workers on one machine:
     for INDEX in 0 1; do
       TF_CONFIG='{"cluster": {"worker": ["localhost:4001", "localhost:4002"]},
                   "task": {"type": "worker", "index": '$INDEX'}}' \
-      python -m training.train dates --run runs/dates --strategy multiworker &
+      tfformer train dates --run runs/dates --strategy multiworker &
     done; wait
 
 The first worker (or the one of type "chief") prepares, writes, validates and prints. Decisions that

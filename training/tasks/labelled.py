@@ -236,8 +236,8 @@ class LabelledTask(Task):
         return {self.figure.removeprefix("val_"): training[self.figure]}
 
     def usage(self, run, text):
-        yield f"echo {text} | python -m training.translate {run}"
-        yield f"python -m training.evaluate {run} --source TEXTS.txt --labels LABELS.txt"
+        yield f"echo {text} | tfformer translate {run}"
+        yield f"tfformer evaluate {run} --source TEXTS.txt --labels LABELS.txt"
 
 
 def label(text):

@@ -57,5 +57,5 @@ class PlainTextTask(Task):
         return {} if perplexity is None else {"perplexity": perplexity}
 
     def usage(self, run, text):
-        yield f"echo {text} | python -m training.translate {run}"
-        yield f"python -m training.evaluate {run} --text TEXTS.txt"
+        yield f"echo {text} | tfformer translate {run}"
+        yield f"tfformer evaluate {run} --text TEXTS.txt"

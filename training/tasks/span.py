@@ -152,8 +152,8 @@ class SpanReading(LabelledTask):
         return scores, answers, None
 
     def usage(self, run, text):
-        yield f"echo {text} | python -m training.translate {run}"
-        yield f"python -m training.evaluate {run} --source QUESTIONS.tsv"
+        yield f"echo {text} | tfformer translate {run}"
+        yield f"tfformer evaluate {run} --source QUESTIONS.tsv"
 
 
 def place_of(answer, text):

@@ -187,8 +187,8 @@ class Translation(Task):
         return measures | {"bleu_signature": training.get("val_bleu_signature")}
 
     def usage(self, run, text):
-        yield f"echo {text} | python -m training.translate {run}"
-        yield f"python -m training.evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
+        yield f"echo {text} | tfformer translate {run}"
+        yield f"tfformer evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
 
 
 # Settings that have no meaning without another one.

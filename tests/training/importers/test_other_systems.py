@@ -14,10 +14,10 @@ from training.importers.opennmt_weights import read_checkpoint
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"model_type": "bart"}, "the family 'bart', which `python -m export.keras_hub` exports"),
+        ({"model_type": "bart"}, "the family 'bart', which `tfformer export-keras-hub` exports"),
         ({"model_type": "m2m_100"}, "the family 'm2m_100', which nothing here reads"),
         ({}, "the family None, which nothing here reads"),
-        ({"registered_name": "x"}, "a preset of KerasHub, which `python -m export.keras_hub`"),
+        ({"registered_name": "x"}, "a preset of KerasHub, which `tfformer export-keras-hub`"),
         ({"format": 1, "sha256": {}}, "a run, which needs no import"),
     ],
 )
