@@ -22,6 +22,14 @@ from . import options_file
 RUNS = ("init", "init_encoder", "init_decoder", "distill", "teachers")
 
 
+# The options that `--help` shows; `--help-all` shows all.
+COMMON = {
+    "help", "help_all", "recipe", "run", "config", "print_config", "resume", "init", "family",
+    "source", "target", "columns", "labels", "text", "val_source", "val_target", "preset",
+    "vocabulary_size", "epochs", "max_minutes", "batch_tokens", "seed", "cores",
+}  # fmt: skip
+
+
 def parser(text):
     """The parser of the command.
 
@@ -30,6 +38,7 @@ def parser(text):
     """
     # With several workers, only the first one reads other runs.
     parser = _Parser("training.train", text, reads=() if "TF_CONFIG" in os.environ else RUNS)
+    parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="describe every option")
     parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")
     parser.add_argument("--run", type=Path, help="the run directory")
     parser.add_argument("--config", type=Path, metavar="FILE", help="options in TOML")
@@ -154,8 +163,40 @@ def _add_tables(parser):
         _add_option(shown[title], name, kind, f"{help}; default {default}")
 
 
+class _HelpAll(argparse.Action):
+    """Prints the help with all options."""
+
+    def __call__(self, parser, *_):
+        parser.common_only = False
+        parser.print_help()
+        parser.exit()
+
+
 class _Parser(Parser):
-    """A parser that also reads arguments from a file, `--config`, before the command line."""
+    """A parser that also reads arguments from a file, `--config`, before the command line.
+
+    Attributes:
+        common_only: whether the help leaves out options that are not in `COMMON`.
+    """
+
+    common_only = True
+
+    def format_usage(self):
+        return f"usage: {self.prog} [recipe] --run RUN [options]\n"
+
+    def format_help(self):
+        formatter = self._get_formatter()
+        formatter.add_text(self.description)
+        for group in self._action_groups:
+            shown = [a for a in group._group_actions if not self.common_only or a.dest in COMMON]
+            if shown:
+                formatter.start_section(group.title)
+                formatter.add_text(group.description)
+                formatter.add_arguments(shown)
+                formatter.end_section()
+        if self.common_only:
+            formatter.add_text("--help-all describes every option of models, search and training.")
+        return f"{self.format_usage()}\n{formatter.format_help()}"
 
     def parse_args(self, arguments=None, namespace=None):
         words = sys.argv[1:] if arguments is None else list(arguments)

@@ -1,0 +1,195 @@
+"""The main commands as functions, for notebooks and programs.
+
+A function has the options of its command, with underscores for hyphens:
+`tfformer train --source a.en --target a.de --run runs/a --epochs 3` is
+`train_model("runs/a", source="a.en", target="a.de", epochs=3)`. `True` and `False` stand for an
+option and its `--no-` form, a list for several values, `None` for an option that is not given.
+
+What a command prints goes to the logger "tfformer", a line each, at the level INFO. To see it:
+`logging.basicConfig(level=logging.INFO)`.
+"""
+
+import contextlib
+import importlib
+import io
+import logging
+from pathlib import Path
+
+from tfformer.files import read_json
+
+
+class CommandError(RuntimeError):
+    """A command has failed; the message is the line that it prints.
+
+    Attributes:
+        exit_code: that of the command: 1 data or disk, 2 wrong usage, 3 a training that diverged.
+    """
+
+    def __init__(self, message, exit_code):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def train_model(run, recipe=None, **options):
+    """Train a model, as `tfformer train` does.
+
+    Args:
+        run: the run directory.
+        recipe: the name of a recipe or a `.py` file. Default: settings chosen from the corpus.
+        **options: see `tfformer train --help-all`; for example `source`, `target`, `epochs`,
+            `resume`.
+
+    Returns:
+        The run directory, a Path.
+
+    Raises:
+        CommandError: an option, the corpus or the disk is at fault, or the training diverged.
+        KeyboardInterrupt: it was interrupted; `resume=True` goes on.
+
+    Example: `train_model("runs/mine", source="train.en", target="train.de")`.
+    """
+    _run("training.train", [recipe] if recipe else [], {"run": run, **options})
+    return Path(run)
+
+
+def evaluate_run(run, **options):
+    """Score a run on a test set, as `tfformer evaluate` does.
+
+    Args:
+        run: the run directory.
+        **options: see `tfformer evaluate --help`; for example `source`, `target`, `beam_width`.
+
+    Returns:
+        The scores, as `evaluation.json` has them: a dictionary.
+
+    Raises:
+        CommandError: an option, the run or the test set is at fault.
+
+    Example: `evaluate_run("runs/mine", source="test.en", target="test.de")["bleu"]`.
+    """
+    _run("training.evaluate", [run], options)
+    return read_json(Path(options.get("output") or Path(run) / "evaluation.json"))
+
+
+def export_run(run, directory, **options):
+    """Export and verify the next version of a SavedModel, as `tfformer export` does.
+
+    Args:
+        run: the run directory.
+        directory: the base directory of the versions. Its name is the model's name.
+        **options: see `tfformer export --help`; for example `quick`, `low_latency`.
+
+    Returns:
+        The directory of the version, a Path.
+
+    Raises:
+        CommandError: an option, the run or the disk is at fault, or the model was not verified.
+            Then nothing is published.
+
+    Example: `export_run("runs/mine", "exported/mine")`.
+    """
+    _run("export.saved_model", [run, directory], options)
+    versions = [path for path in Path(directory).iterdir() if path.name.isdigit()]
+    return max(versions, key=lambda path: int(path.name))
+
+
+def verify_export(directory, **options):
+    """Check that a SavedModel serves, as `tfformer verify` does.
+
+    Args:
+        directory: a SavedModel, or a base directory of numbered versions.
+        **options: see `tfformer verify --help`.
+
+    Raises:
+        CommandError: the model was not verified; the message says why.
+
+    Example: `verify_export("exported/mine")`.
+    """
+    _run("export.verify", [directory], options)
+
+
+def import_marian(folder, run, **options):
+    """Make a run of a Marian model of Hugging Face, as `tfformer import-marian` does.
+
+    Args:
+        folder: the model's folder, or its name on the hub.
+        run: the new run directory.
+        **options: see `tfformer import-marian --help`.
+
+    Returns:
+        The run directory, a Path.
+
+    Raises:
+        CommandError: the folder or the disk is at fault. Then nothing is written.
+
+    Example: `import_marian("opus-mt-en-de", "runs/imported")`.
+    """
+    _run("training.import_marian", [folder, run], options)
+    return Path(run)
+
+
+def import_opennmt(folder, run, **options):
+    """Make a run of a checkpoint of OpenNMT-tf 2, as `tfformer import-opennmt` does.
+
+    Args:
+        folder: the folder of the checkpoint.
+        run: the new run directory.
+        **options: see `tfformer import-opennmt --help`; `vocabulary` is needed.
+
+    Returns:
+        The run directory, a Path.
+
+    Raises:
+        CommandError: a file or the disk is at fault. Then nothing is written.
+
+    Example: `import_opennmt("averaged", "runs/imported", vocabulary="shared.vocab")`.
+    """
+    _run("training.import_opennmt", [folder, run], options)
+    return Path(run)
+
+
+def _run(module, arguments, options):
+    """Runs a command in this process; raises its error."""
+    words = [str(argument) for argument in arguments]
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value is False:
+            words.append(f"--no-{flag[2:]}")
+        elif isinstance(value, list | tuple):
+            words += [flag, *map(str, value)]
+        elif value is not None:
+            words.append(f"{flag}={value}")
+    output = _Log()
+    try:
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+            code = importlib.import_module(f"tfformer.{module}").main(words)
+    except SystemExit as ended:
+        code = ended.code
+    if code == 130:
+        raise KeyboardInterrupt
+    if code:
+        raise CommandError(output.last.partition("error: ")[2] or output.last, code)
+
+
+class _Log(io.TextIOBase):
+    """A text stream whose lines go to the logger "tfformer".
+
+    Attributes:
+        last: the last line.
+    """
+
+    def __init__(self):
+        self.last, self._begun = "", ""
+
+    def writable(self):
+        return True
+
+    def write(self, text):
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            if line.strip():
+                self.last = line
+                logging.getLogger("tfformer").info("%s", line)
+        return len(text)
