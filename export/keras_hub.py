@@ -121,12 +121,7 @@ def load(preset):
 
 
 def service_of(model, **options):
-    """The service of a model of KerasHub.
-
-    Raises:
-        PresetError: it has no such option.
-        ValueError: it is no model that can be wrapped, or an option breaks its rule.
-    """
+    """The service of a model of KerasHub. Raises a ValueError for another model, or an option."""
     from tfformer.inference import keras_hub, keras_hub_causal
     from tfformer.service.keras_hub import KerasHubTranslator
     from tfformer.service.keras_hub_generator import KerasHubGenerator
@@ -144,15 +139,9 @@ def service_of(model, **options):
 
 
 def export(preset, directory, progress=print, batching=False, quick=False, **options):
-    """Writes and verifies the next version of a model of KerasHub.
+    """Writes and verifies the next version of a model of KerasHub; see `export.saved_model.export`.
 
-    Args:
-        preset: as in `load`.
-        directory, progress, batching, quick: as in `export.saved_model.export`.
-        options: of a `KerasHubTranslator` or a `KerasHubGenerator`.
-
-    Returns:
-        As `export.saved_model.export`.
+    `options` are those of a `KerasHubTranslator` or a `KerasHubGenerator`.
 
     Raises:
         UsageError: the directory's name cannot be a model's.

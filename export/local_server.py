@@ -147,8 +147,7 @@ class _Ended(BaseException):
 
 
 class Signals:
-    """Ctrl-C and SIGTERM, from its entering on: the first one ends the command in order, a second
-    one at once, as the system has it.
+    """Ctrl-C and SIGTERM: the first one ends the command in order, a second one at once.
 
     Attributes:
         loading: whether a signal is to interrupt what the main thread does, by `_Ended`.
@@ -172,8 +171,8 @@ class Signals:
     def wait(self):
         """Returns once a signal has come.
 
-        The kernel may hand it to any thread, and Python's handler runs when the main thread does:
-        asleep for good, that one would never learn of it.
+        The main thread wakes up every second: the kernel may give the signal to another thread, and
+        Python's handler runs in this one.
         """
         while not self.ended.wait(1):
             pass

@@ -117,14 +117,7 @@ def _load(directory, open_ones):
 
 
 class Playground:
-    """The page and what it asks, on the loopback address.
-
-    Args:
-        client: a `RestClient` of `export.client`.
-        port: 0 takes a free one. Default 0.
-
-    Attributes:
-        port: what it listens on.
+    """The page and what it asks a `RestClient`, on the loopback address at `port` (0: a free one).
 
     Raises:
         RequestError: the server does not say what the model's signatures are.

@@ -204,19 +204,14 @@ def export(
 def export_service(
     service, directory, compare, texts, progress, batching=False, quick=False, others=None
 ):
-    """Writes and verifies the next version of a `Service`, wherever its model is from.
+    """Writes and verifies the next version of a `Service`, wherever its model is from; see
+    `export`.
 
     Args:
-        service: the `Service`.
-        directory, progress, batching, quick: as in `export`.
-        compare: a function of the example requests and the `Report`, to which it adds what it has
-            compared the answers with.
+        compare: a function of the example requests and the `Report`, to which it adds checks.
         texts: as from `typical_texts`.
-        others: a function of a folder, texts and `progress` that measures other forms, as
-            `export.artifacts.forms.measured`. Default: none is measured.
-
-    Returns:
-        As `export`.
+        others: a function of a folder, texts and `progress` that measures other forms. Default:
+            none.
     """
     from export.artifacts.deployment import facts
     from export.artifacts.publish import scratch

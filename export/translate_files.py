@@ -58,18 +58,14 @@ class ProgressError(Exception):
 
 
 def translate_file(source, target, translate, identity, say=lambda lines: None):
-    """Translates a file, or the rest of it.
+    """Translates a file, or the rest of it; returns the number of its lines.
 
     Args:
-        source: the file, text or .gz.
         target: where the translation goes; it appears there when it is whole.
         translate: a function of a list of lines that gives as many.
         identity: what the translation depends on besides the source's content, JSON: work that was
             begun with something else is refused.
         say: called with the number of lines after each chunk. Default: nothing.
-
-    Returns:
-        The number of lines, all together.
 
     Raises:
         ProgressError: another process is at it, or what was begun belongs to something else.
@@ -128,11 +124,7 @@ def _forget(target):
 
 @contextlib.contextmanager
 def _locked(partial, target):
-    """The partial file, to append to, for this process alone.
-
-    Between opening it and locking it, another process may have finished it: then it is the target
-    under its old name, and must not be touched.
-    """
+    """The partial file, to append to, for this process alone."""
     from tfformer.files import open_own
 
     with open_own(partial, "ab") as output:

@@ -53,12 +53,8 @@ DEFAULT_PEAK = 2**31  # assumed peak memory of a version in bytes, if the kernel
 def write_deployment(directory, report, batching=False, xla=False, folder=None):
     """Writes README.md for the newest version, and those of the other files that are missing.
 
-    Args:
-        directory: the base directory of the versions. Its name is the model's name.
-        report: the version's report as a dict, with the result of `facts` under "deployment".
-        batching: whether the server joins requests. Default False.
-        xla: whether the server must have XLA on. Default False.
-        folder: where a file is written before it is moved into place. Default: the directory.
+    `report` is the version's report as a dict, with the result of `facts` under "deployment". A
+    file is written in `folder` before it is moved into place.
 
     Returns:
         A list of lines: what does not fit this version in files that existed already.
@@ -95,11 +91,9 @@ def cluster_label(name):
 
 
 def memory_needed(known):
-    """Bytes of memory that a server needs, from the report's "deployment".
+    """Bytes of memory that a server needs: twice the measured peak and one request of maximum size.
 
-    This is twice the measured peak plus one request of maximum size. The peak counts twice because
-    a new version is loaded and warmed up while the old one answers. If the kernel reported no peak,
-    `DEFAULT_PEAK` is used.
+    The peak counts twice: a new version is loaded and warmed up while the old one answers.
     """
     return 2 * (known["memory"]["peak_bytes"] or DEFAULT_PEAK) + known["limits"].get(
         "largest_request_bytes", 0
@@ -138,16 +132,10 @@ def _misfits(directory, known, batching, xla):
 
 
 def facts(service, directory, texts, reference):
-    """The "deployment" part of a version's report: limits, FLOPs, memory, latency and a sample.
+    """The "deployment" part of a version's report, for JSON: limits, FLOPs, memory, latency, a
+    sample.
 
-    Args:
-        service: the `Service` that was saved.
-        directory: the SavedModel.
-        texts: texts to measure latency with. The first one is the sample in README.md.
-        reference: the reference of the first text, for signatures that take both.
-
-    Returns:
-        A dict that can be written as JSON.
+    The `texts` measure latency; the first one is the sample in README.md, with its `reference`.
     """
     import tensorflow as tf
 
@@ -173,14 +161,10 @@ def facts(service, directory, texts, reference):
 
 
 def measure_latency(directory, texts, most, xla=False):
-    """Measures the milliseconds of a request, by its number of rows, and the peak memory.
+    """Measures a request: {"milliseconds": {rows: median}, "machine": in words, "peak_bytes"}.
 
     Requests go through the server's loader with the threads of docker-compose.yml: one thread per
     operation, and as many operations in parallel as there are cores.
-
-    Returns:
-        {"milliseconds": {rows: median}, "machine": the measuring machine in words, "peak_bytes":
-        the peak memory of the model's process, None if the kernel does not report it}.
     """
     import numpy as np
     import tensorflow as tf

@@ -23,16 +23,9 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH
 
 
 def specification(model, tokenizer, num_positions):
-    """Converts a model, with its weights and pieces, to a specification of CTranslate2.
+    """A model with its weights and pieces as a validated `ctranslate2.specs.TransformerSpec`.
 
-    Args:
-        model: a `Transformer`.
-        tokenizer: its `Tokenizer`.
-        num_positions: the maximum length of source and target. For learned positions, the size of
-            their table is used instead.
-
-    Returns:
-        A validated `ctranslate2.specs.TransformerSpec`.
+    Sinusoids are written for `num_positions`, the maximum length of source and target.
 
     Raises:
         ValueError: CTranslate2 cannot express the model.
@@ -99,10 +92,7 @@ def set_pieces(spec, source, target):
 
 
 def set_embeddings(spec, model):
-    """Sets both embeddings and the output projection, which may share a matrix.
-
-    `scale_embeddings` of the specification is True by default: embeddings times sqrt(d_model).
-    """
+    """Sets both embeddings and the output projection, which may share a matrix."""
     target, output = as_array(model.target_embedding.embeddings), model.output_projection
     spec.encoder.embeddings[0].weight = as_array(model.source_embedding.embeddings)
     spec.decoder.embeddings.weight = target
@@ -117,11 +107,7 @@ def encodings(positions, num_positions, d_model):
 
 
 def set_stack(spec, stack):
-    """Sets the layers of an encoder or decoder, and the norm after the last layer if there is one.
-
-    Raises:
-        ValueError: CTranslate2 does not have one of the layers.
-    """
+    """Sets the layers of an encoder or decoder, and the norm after the last layer if it has one."""
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         for part, (sublayer, residual) in zip(layer.PARTS, layer.parts(), strict=True):
             if part.name not in SPECIFICATIONS:

@@ -34,11 +34,10 @@ def serve_calls(
 ) -> list[dict[str, np.ndarray] | ServingError]:
     """Runs each call (feeds, fetches) in one fresh process. Answers are {fetch: array} or an error.
 
-    `xla` turns XLA on in the process; see `ServingSession`. `python` is the interpreter, by
-    default this one. Another interpreter may have another version of TensorFlow.
+    `python` is the interpreter, by default this one; another one may have another TensorFlow.
 
-    Raises `ServingError` if the SavedModel does not load, if the process dies, or if it takes more
-    than `timeout` seconds (None: no limit).
+    Raises:
+        ServingError: the SavedModel does not load, the process dies, or the time is over.
     """
     with tempfile.TemporaryDirectory(prefix="tfformer-serve-") as job:
         write_job(job, directory, calls, xla)
@@ -86,13 +85,10 @@ def is_remark(line: bytes) -> bool:
 
 
 def pass_on(said):
-    """Copies a process's standard error to our own, without TensorFlow's log lines.
+    """Copies `said`, the standard error of a process, to our own, without TensorFlow's log lines.
 
     TensorFlow 2.21 writes some lines before it reads its log level. This writes to file descriptor
     2, because a daemon thread must not hold the lock of `sys.stderr` when the process ends.
-
-    Args:
-        said: the other end of its standard error, a binary file. It is read to the end and closed.
     """
     with said:
         for line in said:

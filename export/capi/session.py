@@ -195,10 +195,7 @@ CONFIG_FIELDS = {"intra_op_threads": 2, "inter_op_threads": 5, "use_per_session_
 
 
 def _config(**threads: int | None) -> bytes:
-    """A serialized ConfigProto with these numbers of threads. None keeps TensorFlow's default.
-
-    Without `use_per_session_threads`, all sessions would share the first one's inter-op threads.
-    """
+    """A serialized ConfigProto with these numbers of threads. None keeps TensorFlow's default."""
     given = {name: value for name, value in threads.items() if value is not None}
     for name, value in given.items():
         if value < 1:

@@ -24,10 +24,7 @@ def tensor(name, value, dtype):
 
 
 def signatures_of(response):
-    """{signature: (types, outputs)}: {input: type}, and the declared outputs for `check_outputs`.
-
-    The types are needed because a Python number can stand for several tensor types.
-    """
+    """{signature: ({input: type}, {output: (type, shape)})} of a model's metadata."""
     from google.protobuf.message import DecodeError
     from tensorflow_serving.apis import get_model_metadata_pb2
 

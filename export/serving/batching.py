@@ -59,11 +59,8 @@ class BatchingParameters:
 
     @classmethod
     def parse(cls, text):
-        """Reads the parameters from the text format of protocol buffers, as the server does.
-
-        Raises:
-            UsageError: the text does not parse, or has a field that is not supported here.
-        """
+        """Reads the text format of protocol buffers. Raises a UsageError for a field not supported
+        here."""
         try:
             message = text_format.Parse(text, _message())
         except text_format.ParseError as error:
@@ -102,12 +99,7 @@ def _message():
 
 
 class Batcher:
-    """Joins the calls `run(feeds, fetches, timeout)` of many threads into batches.
-
-    Args:
-        run: the `run` of the session, with the same arguments.
-        parameters: the `BatchingParameters`.
-    """
+    """Joins the calls `run(feeds, fetches, timeout)` of many threads into batches."""
 
     def __init__(self, run, parameters):
         self._run, self._parameters = run, parameters

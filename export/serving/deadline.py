@@ -12,9 +12,7 @@ LONGEST = 10**6
 class Deadline:
     """A deadline in `seconds` from now; with None, no deadline.
 
-    Attributes:
-        at: the time by `time.monotonic`, a clock that all processes of a machine share. None: no
-            deadline.
+    Its `at` is a time by `time.monotonic`, a clock that all processes of a machine share, or None.
     """
 
     def __init__(self, seconds=None):

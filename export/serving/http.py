@@ -54,18 +54,9 @@ STATUS = re.compile(
 
 
 def serve(versions, port, timeout=30.0):
-    """Starts the REST routes on the loopback address.
+    """Starts the REST routes on the loopback address; returns (the server, its port).
 
-    Args:
-        versions: the `Versions`.
-        port: 0 takes a free one.
-        timeout: seconds for a prediction. Default 30, as in the stock server.
-
-    Returns:
-        (the server, its port).
-
-    Raises:
-        UsageError: the port is taken.
+    Port 0 takes a free one. A taken port raises a UsageError.
     """
     handler = type("Handler", (_Handler,), {"versions": versions, "seconds": timeout})
     try:

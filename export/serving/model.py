@@ -100,12 +100,8 @@ class Model:
         return self._worker.peak_bytes
 
     def predict(self, request, timeout=None):
-        """Answers a request with a PredictResponse.
-
-        Args:
-            request: the PredictRequest.
-            timeout: seconds for the whole request. After that, it fails with DEADLINE_EXCEEDED.
-                Default: no limit.
+        """Answers a PredictRequest with a PredictResponse within `timeout` seconds (None: no
+        limit).
 
         Raises:
             ServingError: the status that the server returns.
@@ -170,11 +166,7 @@ class Model:
 
 
 def warmup_calls(directory, graph):
-    """The recorded requests of a version as calls for `serve_calls`, each (feeds, fetches).
-
-    Raises:
-        ServingError: the file is damaged, or a request does not fit its signature.
-    """
+    """The recorded requests of a version as calls for `serve_calls`, each (feeds, fetches)."""
     calls, most_rows = [], _most_rows(directory)
     for number, request in enumerate(_recorded(directory)):
         try:

@@ -21,11 +21,7 @@ OFTEN = 1024  # values of a list between two checks of the deadline
 def parse(body, find, deadline):
     """Reads a PredictRequest from a body. Also returns whether the request is a list of rows.
 
-    Args:
-        body: bytes.
-        find: a function that takes a signature's name and returns its `Signature`
-            (`export.verification.graph`) and the maximum number of rows.
-        deadline: the `Deadline` of the request.
+    `find` takes a signature's name and returns its `Signature` and the maximum number of rows.
 
     Raises:
         ServingError: INVALID_ARGUMENT, or DEADLINE_EXCEEDED.

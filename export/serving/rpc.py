@@ -27,17 +27,9 @@ MOST_MESSAGE = 1024  # characters of an error message, as in `model_servers/grpc
 
 
 def serve(versions, port):
-    """Starts the gRPC services on the loopback address.
+    """Starts the gRPC services on the loopback address; returns (the `grpc.Server`, its port).
 
-    Args:
-        versions: the `Versions`.
-        port: 0 takes a free one.
-
-    Returns:
-        (the `grpc.Server`, its port).
-
-    Raises:
-        UsageError: the port is taken.
+    Port 0 takes a free one. A taken port raises a UsageError.
     """
     server = grpc.server(
         concurrent.futures.ThreadPoolExecutor(MOST_CALLS),

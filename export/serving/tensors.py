@@ -22,12 +22,7 @@ MOST_DIMENSIONS = 32  # the limit of NumPy; a server's tensors have at most 254
 
 
 def to_array(alias, info, proto, most_rows):
-    """Turns the TensorProto of an input into an array.
-
-    Args:
-        alias, info: the input's name, and its `export.verification.graph.TensorInfo`.
-        proto: the TensorProto.
-        most_rows: the maximum size of its first dimension.
+    """Turns the TensorProto of an input with at most `most_rows` rows into an array.
 
     Raises:
         ServingError: INVALID_ARGUMENT, raised before memory is allocated.

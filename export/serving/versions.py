@@ -52,19 +52,12 @@ class Version:
 
 
 class Versions:
-    """The loaded versions of all models.
+    """The loaded versions of all models of a ModelServerConfig.
 
     Args:
-        config: a ModelServerConfig.
-        say: called with a line when loading a version starts, and when a version is loaded,
-            unloaded or refused.
+        config: the ModelServerConfig. A UsageError names what is not valid.
+        say: called with a line when a version is being loaded, is loaded, unloaded or refused.
         options: arguments of `Model`: batching and threads.
-
-    Attributes:
-        metrics: the `Metrics` of all models.
-
-    Raises:
-        UsageError: the configuration is not valid, or names a folder that does not exist.
     """
 
     def __init__(self, config, say=lambda line: None, **options):
@@ -113,9 +106,7 @@ class Versions:
     def refresh(self):
         """Reads the directories once, and loads and unloads versions.
 
-        Raises:
-            OSError: a directory could not be read. Its model is left unchanged; all others are
-                updated.
+        If a directory cannot be read, its model stays as it is, and OSError is raised at the end.
         """
         failed = None
         with self._refreshing:
@@ -164,12 +155,7 @@ class Versions:
             raise ServingError("UNKNOWN", message)
 
     def model(self, spec):
-        """The loaded `Model` of a ModelSpec; the newest one if the ModelSpec names no version.
-
-        Raises:
-            ServingError: there is no such version (`model_servers/server_core.cc`,
-                `core/basic_manager.cc`).
-        """
+        """The loaded `Model` of a ModelSpec; the newest one if the ModelSpec names no version."""
         if not spec.name:
             raise ServingError("INVALID_ARGUMENT", "ModelSpec has no name specified.")
         versions = self._models.get(spec.name, {})
@@ -209,12 +195,10 @@ class Versions:
         return response
 
     def close(self, deadline=None):
-        """Unloads everything.
+        """Unloads everything. `deadline` is that of the running requests; default: see
+        `Model.close`.
 
-        Args:
-            deadline: the `Deadline` of the running requests. Default: that of `Model.close`. If a
-                version is still loading at the deadline, nothing is unloaded: all processes end
-                with this one.
+        If a version is still loading then, nothing is unloaded: all processes end with this one.
         """
         self._closed.set()
         left = deadline.left() if deadline else -1
@@ -297,13 +281,10 @@ class Versions:
 
 
 def read_config(path):
-    """Reads a ModelServerConfig from a file in text format.
+    """Reads a ModelServerConfig from a file in text format. A fault is a UsageError.
 
     docker-compose.yml mounts the folder of the file under `/models`. If a base_path in `/models`
     does not exist here, it is replaced by the same path in the parent of that folder.
-
-    Raises:
-        UsageError: the file cannot be read or does not parse.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

@@ -41,12 +41,7 @@ STANDSTILL, LOOK = 30, 2
 class Worker:
     """A `ServingSession` in a process of its own; `run` may be called by many threads at once.
 
-    Args:
-        directory: the SavedModel.
-        intra_op_threads, inter_op_threads, xla: see `ServingSession`.
-
-    Raises:
-        ServingError: the SavedModel does not load.
+    Raises a ServingError if the SavedModel does not load.
     """
 
     def __init__(self, directory, intra_op_threads=None, inter_op_threads=None, xla=False):
@@ -97,10 +92,8 @@ class Worker:
 
     @property
     def peak_bytes(self):
-        """The peak memory of the process in bytes, including memory shared with other processes.
-
-        If the kernel does not report the peak, the current memory; if it reports neither, None.
-        """
+        """The peak memory of the process in bytes; else its current memory; None if neither is
+        known."""
         try:
             status = (PROC / str(self.pid) / "status").read_text(encoding="ascii", errors="replace")
         except OSError:
@@ -110,10 +103,7 @@ class Worker:
         return 1024 * int(kibibytes) if kibibytes else None
 
     def run(self, feeds, fetches, timeout=None):
-        """See `ServingSession.run`. `timeout` is in seconds; default: no limit.
-
-        If the process hangs, the call still ends with DEADLINE_EXCEEDED.
-        """
+        """See `ServingSession.run`. If the process hangs, it still ends with DEADLINE_EXCEEDED."""
         deadline = Deadline(timeout)
         number, result = self._ask(feeds, fetches, deadline)
         try:

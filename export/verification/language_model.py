@@ -11,10 +11,7 @@ HALF = 0.05
 
 
 def compare(service, requests, report, run, options, progress):
-    """Adds to the report whether the served log-probabilities are those of the model.
-
-    The arguments are those of `export.verification.translation.compare`.
-    """
+    """Adds to the report whether the served log-probabilities are those of the model."""
     progress("comparing with the model, token by token ...")
     compare_whole(service, requests, report)
 

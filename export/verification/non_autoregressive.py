@@ -14,12 +14,7 @@ PLACES = 7
 
 
 def compare(service, requests, report, run, options, progress):
-    """Adds to the report whether the probabilities at all positions are those of the model.
-
-    The tokens chosen from them are checked by the comparison with the service in this process.
-
-    The arguments are those of `export.verification.translation.compare`.
-    """
+    """Adds to the report whether the probabilities at all positions are those of the model."""
     progress("comparing with the model, place by place ...")
     texts = requests["serving_default"][0]["text"]
     ids = service.tokenizer.encode_source(tf.constant(texts))[:, : service.max_source_length]

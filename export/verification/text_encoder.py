@@ -10,10 +10,7 @@ HALF = 0.05
 
 
 def compare(service, requests, report, run, options, progress):
-    """Adds to the report whether the served numbers are those of the model.
-
-    The arguments are those of `export.verification.translation.compare`.
-    """
+    """Adds to the report whether the served numbers are those of the model."""
     progress("comparing with the model itself ...")
     most = HALF if service.dtype == "bfloat16" else TOLERANCE
     faults, count = [], 0

@@ -13,12 +13,9 @@ def compare(translator, requests, report, run, options, progress):
     """Adds to the report whether the served searches give the expected results.
 
     Args:
-        translator: the `Translator` that was saved.
-        requests: {signature: requests} for all of its signatures. The report has the answers of
-            the exported ones.
-        report: a `Report`.
-        run: the run directory.
-        options: options of the translator that replace those of the run.
+        requests: {signature: requests} of all signatures; the report has the answers of the
+            exported ones.
+        run, options: the run directory, and options of the translator in place of the run's.
         progress: called with a line for each step.
     """
     if translator.xla and "beam_search" in report.served:
@@ -65,8 +62,7 @@ def _uncached(translator):
 def _search_faults(translator, model, source_ids, max_length, row, served):
     """The differences of one row of `beam_search_ids` from the reference search over `model`.
 
-    If two hypotheses score the same, rounding decides. So other tokens are a fault only if their
-    reference score differs from that of the best reference hypothesis.
+    If two hypotheses score the same, rounding decides: then other tokens are no fault.
     """
     alpha, form = translator.length_penalty, translator.length_penalty_form
     with tf.device("CPU:0"):  # the served answers come from the CPU too
