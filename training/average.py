@@ -35,11 +35,7 @@ def parser():
 
 
 def require_alike(runs):
-    """The configurations of runs, as `read_config` gives them.
-
-    Raises:
-        RunError: a run has another model or vocabulary than the first, or cannot be read.
-    """
+    """The configurations of runs. Raises a RunError if one has another model or vocabulary."""
     from tfformer.files import RunError
     from tfformer.run import read_config, read_family, read_sizes, require_family
 
@@ -65,11 +61,7 @@ def _files(config):
 
 
 def weights_of(run, config):
-    """The weights of a run that has this configuration, arrays by name.
-
-    Raises:
-        RunError: they are damaged, or were replaced since the configuration was read.
-    """
+    """The weights of a run, arrays by name, checked against the configuration that was read."""
     from tfformer.files import unpack
     from tfformer.run import read_checked
 

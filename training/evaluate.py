@@ -94,12 +94,7 @@ def languages(arguments, run):
 
 
 def read_texts(arguments):
-    """The texts of --text as pairs without a target, which show something.
-
-    Raises:
-        ValueError: for arguments that make no sense.
-        CorpusError: for a file that cannot be read, or that has no text.
-    """
+    """The texts of --text as pairs without a target. Raises a ValueError or a CorpusError."""
     from training.data.reader import CorpusError, Pair, is_blank, read_lines
 
     others = ("recipe", "data", "source", "target", "columns", "labels", "greedy", "translations")
@@ -116,13 +111,11 @@ def read_texts(arguments):
 def read_test_set(arguments, run):
     """The pairs to be scored, checked, and the target's language or "".
 
-    Args:
-        arguments: of the command.
-        run: the run directory whose languages the test set is in by default.
+    The test set is by default in the languages of `run`.
 
     Raises:
-        ValueError: for arguments that make no sense.
-        CorpusError: for a corpus that cannot be read.
+        ValueError: the arguments make no sense.
+        CorpusError: the corpus cannot be read.
     """
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
@@ -348,11 +341,7 @@ def _run(command, arguments):
 
 
 def _scored(arguments, pairs, language, options, say):
-    """The scores of the run, which are printed, and its answers; none to plain text.
-
-    Raises:
-        ValueError, OSError: what is wrong with the run or the corpus.
-    """
+    """The scores of the run, which are printed, and its answers; none to plain text."""
     from tfformer.models import LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL, TRANSLATING
     from tfformer.run import read_config, read_family, require_family
     from training.evaluation.labelled_texts import (

@@ -41,15 +41,9 @@ class Question(NamedTuple):
 
 
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[Question]:
-    """Yields `count` questions, the same ones for the same seed.
+    """Yields `count` questions of a split, at most `MOST`, the same ones for the same seed.
 
-    Args:
-        split: `"train"`, `"val"` or `"test"`; none has a name or a place of another.
-        count: how many, at most `MOST`.
-        seed: any whole number; another one gives others.
-
-    Raises:
-        ValueError: an argument is not as described.
+    No split has a name or a place of another. A wrong argument is a ValueError.
     """
     require_split(split)
     require_numbers(count, MOST, "more would be of hardly any new names", seed)

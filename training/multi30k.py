@@ -85,10 +85,8 @@ def fetch(
     download leaves none; call again to go on. Files that are there are never touched.
 
     Args:
-        folder: where the files go; made if it is missing.
         base_url: where `NAME.gz` of each file is found.
-        checksums: name of each file -> SHA-256 of its unpacked bytes, as 64 hexadecimal digits,
-            or None for a file that is known by its number of lines alone: see `files`.
+        checksums: as from `files`.
         timeout: seconds without a byte until the download is given up.
 
     Returns:
@@ -251,15 +249,7 @@ class _Told:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fetches the corpus into a folder.
-
-    Args:
-        arguments: the command line, without the program's name; by default that of the process.
-
-    Returns:
-        The exit status: 0; 1, 130 or 143 after one line on stderr that says what is wrong, or that
-        it was interrupted; wrong arguments leave by `SystemExit(2)` with one line.
-    """
+    """The command, which fetches the corpus into a folder; returns its exit code."""
     parser = Parser(
         "training.multi30k",
         "Fetch the corpus Multi30K (2 MB a language). It is for research and education, not for\n"

@@ -62,17 +62,9 @@ class NamesPair(NamedTuple):
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[NamesPair]:
     """Yields `count` pairs of a split: the dialogues take turns, each with names of its own.
 
-    The same `split` and `seed` give the same pairs, in every process; a smaller `count` gives the
-    first of them.
-
-    Args:
-        split: "train", "val" or "test"; they share no name.
-        count: how many pairs, at most `MOST`.
-        seed: any whole number; 0 by default.
-
-    Raises:
-        ValueError: an argument is not as described. It is raised by the call itself, before the
-            first pair is asked for.
+    The same `split` and `seed` give the same pairs, in every process; a smaller `count`, at most
+    `MOST`, gives the first of them. The splits share no name. A wrong argument is a ValueError of
+    the call itself.
     """
     require_split(split)
     require_numbers(count, MOST, "more would be of hardly any new names", seed)

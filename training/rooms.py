@@ -51,15 +51,9 @@ class Story(NamedTuple):
 
 
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[Story]:
-    """Yields `count` stories, the same ones for the same seed.
+    """Yields `count` stories of a split, at most `MOST`, the same ones for the same seed.
 
-    Args:
-        split: `"train"`, `"val"` or `"test"`; none has a story of another.
-        count: how many, at most `MOST`.
-        seed: any whole number; another one gives others.
-
-    Raises:
-        ValueError: an argument is not as described.
+    No split has a story of another. A wrong argument is a ValueError.
     """
     require_split(split)
     require_numbers(count, MOST, "a corpus of more is of no use", seed)

@@ -196,11 +196,7 @@ def _runs(arguments):
 
 
 def _began_with_these(arguments):
-    """Whether a run that was begun has taken all that it has from the other runs that are given.
-
-    Raises:
-        RunError: a file of one of them is damaged or missing.
-    """
+    """Whether a run that was begun has taken all that it has from the other runs that are given."""
     from training.preparation.prepare import read_taken
 
     return read_taken(arguments.run) == _runs(arguments).facts()
@@ -213,9 +209,7 @@ class _Fixed(ValueError):
 def _goes_on_with(arguments, recipe):
     """The recipe of a run that was begun, and the settings that are given anew.
 
-    Raises:
-        _Fixed: what it was prepared with is another.
-        RunError: a file of the run is damaged.
+    Raises a `_Fixed` if the run was prepared with something else.
     """
     from training.preparation.prepare import read_origin, read_settings, read_sizes
 

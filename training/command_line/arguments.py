@@ -20,11 +20,7 @@ RUNS = ("init", "init_encoder", "init_decoder", "distill", "teachers")
 
 
 def parser(text):
-    """The parser of the command.
-
-    Args:
-        text: the first part of the help.
-    """
+    """The parser of the command; `text` is the first part of its help."""
     # With several workers, only the first one reads other runs.
     parser = _Parser("training.train", text, reads=() if "TF_CONFIG" in os.environ else RUNS)
     parser.add_argument("recipe", nargs="?", help=f"{', '.join(recipe_names())}, or a .py file")

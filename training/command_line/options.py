@@ -34,10 +34,7 @@ from training.terminal.command import without_its_package
 
 
 def as_file(recipe, arguments):
-    """All effective options as the text of a file for `--config`.
-
-    Settings that the corpus or other runs decide are left out.
-    """
+    """The text of a file for `--config` with all effective options that nothing else decides."""
     left_out = {*recipe.choose, *settled(arguments)}
     if not arguments.teachers:
         left_out.add("teacher_weight")
@@ -54,10 +51,7 @@ def as_file(recipe, arguments):
 
 
 def require_usage(arguments):
-    """Raises a ValueError if the arguments cannot be combined, or a corpus file does not exist.
-
-    Needs neither Keras nor TensorFlow, so that mistakes are reported at once.
-    """
+    """Raises a ValueError if the arguments cannot be combined, or a corpus file does not exist."""
     for side in ("target", "labels"):
         if getattr(arguments, f"val_{side}") and not arguments.val_source:
             raise ValueError(f"--val-{side} needs --val-source")

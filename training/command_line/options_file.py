@@ -16,15 +16,9 @@ NOT_IN_A_FILE = ("help", "config", "print-config", "resume")
 
 
 def arguments_of(path, parser):
-    """Converts a file of options to command-line arguments.
+    """Converts a file of options to command-line arguments, and the recipe that it names or None.
 
-    Args:
-        path: the file.
-        parser: an `argparse.ArgumentParser`.
-
-    Returns:
-        (arguments, recipe): a list of words, and the value of the key "recipe" or None. The recipe
-        is a positional argument of the command, not an option.
+    The recipe is a positional argument of the command, not an option.
 
     Raises:
         ValueError: the file cannot be read or is no TOML, or a key is no option.

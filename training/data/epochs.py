@@ -20,19 +20,11 @@ NO_AUTOTUNE.autotune.enabled = False
 
 
 def permuted(positions, size, key):
-    """A pseudo-random permutation of range(size), computed only at these positions.
+    """A pseudo-random permutation of range(size), computed only at these positions: int64 [n].
 
     A Feistel network (Luby and Rackoff 1988) permutes 0 ... 4^k - 1, where 4^k is the first power
     of four that is at least `size`. A result outside the range is permuted again until it is
-    inside.
-
-    Args:
-        positions: integers in [0, size), [n].
-        size: the size of the range.
-        key: a sequence of integers; another key gives another permutation.
-
-    Returns:
-        int64 [n].
+    inside. Another `key`, a sequence of integers, gives another permutation.
     """
     half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     mask = (np.uint64(1) << half) - np.uint64(1)

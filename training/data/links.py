@@ -10,9 +10,6 @@ class Links:
     """Finds the word of each token of a batch, and which words are linked.
 
     Words are recognised by their pieces, so any segmentation of a word works.
-
-    Args:
-        tokenizer: a `Tokenizer`.
     """
 
     def __init__(self, tokenizer):
@@ -23,17 +20,11 @@ class Links:
             self.begins.append(tf.constant([piece.startswith(first) for piece in side.pieces]))
 
     def fit(self, source, target, words):
-        """Whether the pieces of the texts form as many words as the texts have between blanks.
+        """Whether the pieces of each text form as many words, [B, 2], as it has between blanks:
+        [B].
 
         The numbers can differ: before a text is cut into pieces, some characters become a blank or
         several words.
-
-        Args:
-            source, target: as in `inputs`.
-            words: integers [B, 2], the number of words of source and target.
-
-        Returns:
-            boolean [B].
         """
         counts = [
             tf.reduce_max(words_of(ids, begins), axis=1)

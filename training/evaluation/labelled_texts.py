@@ -20,10 +20,7 @@ WITH_COUNTS, DRAWN = 20, 100  # maximum number of labels in a picture: with coun
 
 
 def task_of(family, model):
-    """The `LabelledTask` of a family, given by name; None if its task is of another kind.
-
-    `model` contains the fields of the model's configuration.
-    """
+    """The `LabelledTask` of a family and the fields of a model's configuration, or None."""
     for task in TASKS.values():
         if isinstance(task, LabelledTask) and task.family == family and task.is_of(model):
             return task
@@ -31,14 +28,7 @@ def task_of(family, model):
 
 
 def evaluate_labels(task, service, pairs, model, batch_size):
-    """Scores a model of labelled texts on a test set.
-
-    Args:
-        task: a `LabelledTask`.
-        service: the service of the model.
-        pairs: a list of `Pair`, as read from the files.
-        model: the fields of the model's configuration.
-        batch_size: number of texts in a batch. It changes no score.
+    """Scores a model of labelled texts on a test set. `batch_size` changes no score.
 
     Returns:
         (scores, answers, confused): a dict for JSON, a list of strings, and the third result of
@@ -61,11 +51,7 @@ def evaluate_labels(task, service, pairs, model, batch_size):
 
 
 def draw_confusion(path, tokenizer, confused):
-    """Draws the confusion matrix as PNG. Each row shows the shares of a label's texts.
-
-    Raises:
-        ValueError: there are no labels, or too many.
-    """
+    """Draws the confusion matrix as PNG. Each row shows the shares of a label's texts."""
     if confused is None or len(confused) > DRAWN:
         count = "none" if confused is None else f"{len(confused):,}"
         raise ValueError(f"--picture is of at most {DRAWN} labels, got {count}")

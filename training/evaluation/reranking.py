@@ -75,15 +75,7 @@ class Candidates:
 
 
 class BestOf:
-    """A `Translator` that chooses among the hypotheses of its beam and samples of its model.
-
-    Args:
-        translator: the `Translator`.
-        choice: a `Choice`.
-
-    Attributes:
-        tokenizer, signatures, functions: the translator's.
-    """
+    """A `Translator` that chooses among the hypotheses of its beam and samples of its model."""
 
     def __init__(self, translator, choice):
         self.translator, self.choice = translator, choice
@@ -91,12 +83,7 @@ class BestOf:
         self.signatures, self.functions = translator.signatures, translator.functions
 
     def translate(self, texts, batch_size=None, greedy=False):
-        """Returns the best candidate of each text, in order.
-
-        Args:
-            texts, batch_size: see `Translator.translate`.
-            greedy: must be False, because greedy search finds only one candidate.
-        """
+        """The best candidate of each text, in order. `greedy` must be False: it finds only one."""
         if greedy:
             raise ValueError("greedy must be False where candidates are chosen from, got True")
         return self.translator.in_batches(texts, batch_size, self._best)
@@ -138,7 +125,7 @@ def _beams(translator, texts):
 def _hypotheses(texts, scores, log_probs):
     """{text: [score, log-probability, 0 times sampled]} of a beam.
 
-    If a text is in the beam in two segmentations, it gets the better score and the sum of the
+    A text that it has twice, in two segmentations, gets the better score and the sum of the
     probabilities.
     """
     found = {}
@@ -149,10 +136,7 @@ def _hypotheses(texts, scores, log_probs):
 
 
 def _drawn(translator, text, samples):
-    """Samples translations of a text in its own batch, where each row has its own noise.
-
-    So the samples do not depend on the other texts of a request.
-    """
+    """Samples of a text, drawn in a batch of its own: they do not depend on other texts."""
     found, most = [], translator.max_batch_size
     for start in range(0, samples, most):
         rows = tf.fill([min(most, samples - start)], text)
@@ -183,11 +167,8 @@ def best(one, choice, features):
 
 
 def expected_utility(one, utility):
-    """The expected utility of each candidate, [n].
-
-    It is the mean over the samples. Without samples, it is the mean over the hypotheses of the
-    search, weighted by their probabilities.
-    """
+    """The expected utility of each candidate, [n]: its mean over the samples, or without samples
+    over the hypotheses of the search, weighted by their probabilities."""
     if one.drawn.sum():
         weights = one.drawn / one.drawn.sum()
     else:

@@ -62,11 +62,8 @@ def add_search(parser):
 
 
 def search_options(arguments):
-    """The options of `SEARCHED` that were given, by name.
-
-    Raises:
-        ValueError: the given options cannot be combined.
-    """
+    """The options of `SEARCHED` that were given, by name. Raises a ValueError if they do not
+    combine."""
     given = {name: getattr(arguments, name) for name in SEARCHED}
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.greedy and {"beam_width", "length_penalty"} & set(given):
@@ -99,15 +96,7 @@ def others(arguments):
 
 
 def load_searched(arguments, options):
-    """Loads the service of the run with these options.
-
-    With --ensemble, the service combines the run with those runs. If the options ask for a choice,
-    it is a `BestOf`.
-
-    Raises:
-        ValueError: an option breaks its rule.
-        RunError: a run cannot be loaded, or has another family.
-    """
+    """The service of the run, of the ensemble, or a `BestOf`, as these options ask for."""
     from tfformer.models import ENCODER_DECODER
     from tfformer.run import load_service, load_translator, read_config, require_family
 

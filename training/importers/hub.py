@@ -21,8 +21,6 @@ def folder_of(name, files, weights):
     """The folder `name`, or the downloaded folder if `name` is a name on the hub.
 
     Args:
-        name: a folder, or a name such as "Helsinki-NLP/opus-mt-en-de". An @ and a revision may
-            follow the name.
         files: names of files, required or optional.
         weights: names of weight files. The first one that exists is enough.
 

@@ -38,13 +38,7 @@ class Imported(NamedTuple):
 
 
 def write(imported, directory):
-    """Writes an `Imported` as a run directory, completely or not at all.
-
-    Raises:
-        FileExistsError: the directory exists already.
-        ValueError: weights are missing or have other shapes, or a search option breaks its rule.
-        OSError: the directory cannot be written.
-    """
+    """Writes an `Imported` as a run directory, completely or not at all."""
     from tfformer.service.families import SERVICES
 
     config, tokenizer, search = imported.config, imported.tokenizer, imported.search

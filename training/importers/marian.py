@@ -44,8 +44,7 @@ def read_marian(folder):
     """Reads a Marian folder of Hugging Face into an `Imported`.
 
     Raises:
-        ValueError: it is no Marian folder; a file is missing, damaged or does not fit the others;
-            or an option has no counterpart here. The message names it.
+        ValueError: a file is missing or damaged, or an option has no counterpart here.
         OSError: a file cannot be read.
     """
     folder = Path(folder)

@@ -29,12 +29,7 @@ FLAGS = {
 
 
 def read_json_object(path):
-    """Reads a JSON file that contains an object.
-
-    Raises:
-        ValueError: the file is damaged, or contains no object. The message names it.
-        OSError: the file cannot be read.
-    """
+    """Reads a JSON file that contains an object. Raises a ValueError that names the file."""
     content = read_bytes(path, LONGEST_TEXT)
     try:
         found = json.loads(content)
@@ -46,13 +41,7 @@ def read_json_object(path):
 
 
 def read_options(path):
-    """Reads the options of a `config.json`, and adds the defaults of those that we use.
-
-    Raises:
-        ValueError: the file is damaged, belongs to another kind of model, or has an option that is
-            not supported here.
-        OSError: the file cannot be read.
-    """
+    """Reads the options of a `config.json`, and adds the defaults of those that we use."""
     found = read_json_object(path)
     for name, (value, default) in FIXED.items():
         if found.get(name, default) != value:

@@ -40,23 +40,13 @@ DEFAULTS = {"num_beams": 1, "length_penalty": 1.0}
 
 
 def read_generation(folder, config):
-    """Reads the generation options by name, from `generation_config.json` or else `config.json`.
-
-    Older folders have them in `config.json`.
-
-    Raises:
-        ValueError: the file is damaged.
-        OSError: the file cannot be read.
-    """
+    """Reads the generation options by name. Older folders have them in `config.json`."""
     path = Path(folder, "generation_config.json")
     return read_json_object(path) if path.exists() else config
 
 
 def require_same_ids(generation, config):
-    """Raises a ValueError if the special ids of the two files differ.
-
-    Hugging Face would use those of `generation`.
-    """
+    """Raises a ValueError if the special ids of the two files differ."""
     for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
         value = generation.get(name)
         if value not in (None, config[name], [config[name]]):
@@ -66,12 +56,7 @@ def require_same_ids(generation, config):
 def search_options(generation, eos, max_positions):
     """The keyword arguments for a `Translator` that searches with these options.
 
-    In Hugging Face a length includes the start token; here it does not.
-
-    Args:
-        generation: the result of `read_generation`.
-        eos: Marian's id of eos.
-        max_positions: the maximum number of positions of the original model.
+    In Hugging Face a length includes the start token; here it does not. `eos` is Marian's id.
 
     Raises:
         ValueError: an option has no counterpart, or breaks its rule. The message names it.
@@ -118,9 +103,6 @@ def impossible_ids(generation, pad, eos, size):
 
     The pad is one of them only with `renormalize_logits`, where the original normalises again
     without it. Otherwise the pad counts in the softmax, but no search here returns it.
-
-    Raises:
-        ValueError: `bad_words_ids` has a sequence of several ids, or something that is no id.
     """
     banned, given = set(), generation.get("bad_words_ids") or []
     if not isinstance(given, list):

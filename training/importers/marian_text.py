@@ -15,19 +15,12 @@ UNK, EOS = "<unk>", "</s>"  # the names of unk and eos in Marian
 def read_text(folder, pad, eos, sizes, shares):
     """Reads the `Tokenizer` of a folder, the `Numbering` of each side, and notes for the user.
 
+    `pad`, `eos` and `sizes` are Marian's ids and numbers of ids of source and target; with
+    `shares`, both have one embedding and one vocabulary.
+
     Source pieces that the table lacks are the unknown word to Marian. Here each gets its own id, so
     that texts are segmented as in Marian. Such target pieces are left out: the text is written in
     smaller pieces instead of with an unknown label.
-
-    Args:
-        folder: the folder.
-        pad, eos: Marian's ids of pad and eos.
-        sizes: Marian's numbers of ids of source and target.
-        shares: whether source and target share one embedding, and so one vocabulary.
-
-    Raises:
-        ValueError: a file is damaged or does not fit the others. The message names it.
-        OSError: a file cannot be read.
     """
     paths = [Path(folder, "source.spm"), Path(folder, "target.spm")]
     models = [read_bytes(path, LONGEST_TEXT) for path in paths]

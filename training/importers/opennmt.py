@@ -41,10 +41,7 @@ class Files(NamedTuple):
 
 
 def _described(folder):
-    """The path of `model_description.py`: beside the checkpoint, or in the parent folder.
-
-    The latter is so for an average of several checkpoints.
-    """
+    """The path of `model_description.py`: beside the checkpoint, or in the parent folder."""
     found = [one / "model_description.py" for one in (folder, folder.parent)]
     return next((path for path in found if path.exists()), found[0])
 
@@ -53,17 +50,13 @@ def read_opennmt(folder, files, num_heads=None, source_eos=None, activation=None
     """Reads a model directory of OpenNMT-tf, or one of its checkpoints, into an `Imported`.
 
     Args:
-        folder: the directory, whose newest checkpoint is read; or the path of a checkpoint, as its
-            prefix or as one of its files.
+        folder: the directory, whose newest checkpoint is read; or a checkpoint.
         files: a `Files`.
-        num_heads: heads of an attention. None: taken from `model_description.py`.
-        source_eos: whether </s> ends a source (`source_sequence_controls`). None: as in the model
-            of the catalog.
-        activation: of the feed-forward layers. None: taken from `model_description.py`.
+        num_heads, activation: None: taken from `model_description.py`.
+        source_eos: whether </s> ends a source. None: as in the model of the catalog.
 
     Raises:
-        ValueError: a file is missing, damaged or does not fit the others; or the model has a part
-            without a counterpart here. The message names it.
+        ValueError: a file is missing, damaged or does not fit, or a part has no counterpart here.
         OSError: a file cannot be read.
     """
     weights = read_checkpoint(folder)

@@ -50,9 +50,7 @@ def read_description(path):
     """Reads the `Description` of a file. If there is no file, the `Description` is empty.
 
     Raises:
-        ValueError: the file is no Python, creates several different models, or uses a part without
-            a counterpart here.
-        OSError: the file cannot be read.
+        ValueError: the file is no Python, or has several models or a part without a counterpart.
     """
     path = Path(path)
     if not path.exists():

@@ -40,15 +40,9 @@ FEED_FORWARD = {"inner": "inner", "outer": "outer"}
 
 
 def read_checkpoint(path):
-    """Reads the `Weights` of a checkpoint, or of the newest checkpoint in a directory.
-
-    Args:
-        path: the directory; or the prefix of a checkpoint or one of its files.
-
-    Raises:
-        ValueError: there is no checkpoint, it is damaged, or it is not of a Transformer.
-        OSError: a file cannot be read.
-    """
+    """Reads the `Weights` of a checkpoint, given by its prefix or one of its files, or of the
+    newest checkpoint in a directory. Raises a ValueError if it is damaged, or not of a
+    Transformer."""
     import tensorflow as tf
 
     prefix = re.sub(ENDING, "", str(path))
@@ -88,13 +82,8 @@ def read_checkpoint(path):
 def read_weights(weights, numberings, files):
     """{our name: array} of the weights, and the options of the configuration that they show.
 
-    Args:
-        weights: a `Weights`.
-        numberings: the `Numbering` of the source and of the target.
-        files: the `Files`, for error messages.
-
-    Raises:
-        ValueError: a weight is missing, has another shape, is not finite, or is not used.
+    `numberings` are those of source and target. A weight that is missing, has another shape, is not
+    finite or is not used is a ValueError.
     """
     reading = _Reading(weights)
     found = reading.tables(numberings, files)
@@ -104,11 +93,7 @@ def read_weights(weights, numberings, files):
 
 
 class _Reading:
-    """Converts the weights part by part.
-
-    Attributes:
-        sizes: options of the configuration, found from the weights.
-    """
+    """Converts the weights part by part; `sizes` are the options found from them."""
 
     def __init__(self, weights):
         self.weights = weights

@@ -19,15 +19,8 @@ def read_safetensors(path):
     """Reads {name: array} from a safetensors file. Each array keeps its number format.
 
     As in the safetensors library, the arrays follow each other without gaps or overlaps and fill
-    the file. So together they have at most as many bytes as the file.
-
-    Args:
-        path: the file.
-
-    Raises:
-        ValueError: it is no safetensors file, is damaged, or has another number format than
-            `FORMATS`.
-        OSError: the file cannot be read.
+    the file. So together they have at most as many bytes as the file. Another file, or another
+    number format than `FORMATS`, is a ValueError.
     """
     with open_regular(path) as file:
         try:
@@ -39,10 +32,8 @@ def read_safetensors(path):
 
 
 def _entries(file, size):
-    """{name: (dtype, shape, (begin, end))} of the arrays, in the order of the file.
-
-    `size` is the size of the file. `file` is at its start; afterwards it is at the first array.
-    """
+    """{name: (dtype, shape, (begin, end))} in the order of the file, which is then at the first
+    array."""
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, LONGEST_HEADER):
         raise ValueError(f"its header must be in its {size:,} bytes, got {length:,}")

@@ -177,13 +177,9 @@ class _Unpickler(pickle._Unpickler):
 def read_torch(path):
     """Reads {name: array} from a file of `torch.save`. Each array keeps its number format.
 
-    Args:
-        path: the file; it must contain a dictionary of tensors.
-
     Raises:
         ValueError: it is no such file, is damaged, or names something other than tensors. No code
             of the file is run.
-        OSError: the file cannot be read.
     """
     with open_regular(path) as file:
         try:

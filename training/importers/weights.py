@@ -30,12 +30,7 @@ class Weights:
 
     @classmethod
     def of_folder(cls, folder):
-        """Reads the first file of `READERS` that a folder has, or all files that `INDEX` names.
-
-        Raises:
-            ValueError: the folder has no such file, or the file is damaged.
-            OSError: a file cannot be read.
-        """
+        """Reads the first file of `READERS` that a folder has, or all files that `INDEX` names."""
         for name, read in READERS.items():
             path = Path(folder, name)
             if path.exists():

@@ -149,16 +149,8 @@ def risk_weights(log_probs, rewards, known=None):
 
 
 def advantage_weights(rewards, baseline):
-    """The weight of each candidate's log-likelihood in self-critical training: its reward minus
-    that of the greedy translation (Rennie et al. 2017).
-
-    Args:
-        rewards: of the candidates, float32 [B, n].
-        baseline: the reward of the greedy translation, float32 [B, 1].
-
-    Returns:
-        float32 [B, n].
-    """
+    """The weight of each candidate's log-likelihood in self-critical training: its reward, [B, n],
+    minus that of the greedy translation, [B, 1] (Rennie et al. 2017)."""
     return rewards - baseline
 
 

@@ -9,14 +9,10 @@ KEPT, CUT, BEST = COLOURS[0], "0.65", COLOURS[3]
 
 
 def beams_figure(tree, title="beam search"):
-    """Draws the tree of a search: one column per step, with the best hypothesis on top.
+    """Draws the `training.pictures.inside.Tree` of a search: one column per step, the best on top.
 
     Lines go from each hypothesis to its continuations. A hypothesis without one was pruned. The
     chosen hypothesis has its own colour.
-
-    Args:
-        tree: a `training.pictures.inside.Tree`.
-        title: of the figure.
     """
     steps, width = len(tree.pieces), len(tree.pieces[0])
     size = (1.5 + 1.15 * steps, 1.6 + 0.62 * width)

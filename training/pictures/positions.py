@@ -14,11 +14,7 @@ def positions_figure(table, title="positions"):
 
     For sinusoids, the dot product depends only on the distance (section 3.5 of the paper: the
     encoding k positions later is a linear function of the current one). For learned positions, it
-    may depend on the positions too.
-
-    Args:
-        table: float [L, D], the vector of each position.
-        title: of the figure.
+    may depend on the positions too. `table` is float [L, D].
     """
     length, size = table.shape
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")

@@ -22,15 +22,7 @@ def distilled(pairs, teacher, report):
     """Yields the pairs with the teacher's translation of each source as their target.
 
     The teacher translates with its own options, as a server would. Pairs whose translation is empty
-    are dropped and counted in `report` as blank.
-
-    Args:
-        pairs: an iterable of `training.data.reader.Pair`.
-        teacher: the directory of an encoder-decoder's run.
-        report: a `training.data.reader.CorpusReport` that has already counted the pairs.
-
-    Raises:
-        RunError: see `tfformer.run.load`; or the teacher has another family.
+    are dropped and counted in `report`, which has already counted the pairs, as blank.
     """
     service, pairs = load_teacher(teacher), iter(pairs)
     while chunk := list(itertools.islice(pairs, CHUNK)):

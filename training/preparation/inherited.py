@@ -90,12 +90,8 @@ def _named(directory):
 def take_over(folder, runs, recipe, side, learn):
     """Writes initial weights from other runs, if any, into `folder`; returns the tokenizer.
 
-    Args:
-        folder: the folder in which the training is prepared.
-        runs: a `Runs`.
-        recipe: a `Recipe`.
-        side: a function of `"source"` or `"target"` that returns these texts of the corpus.
-        learn: a function that returns the tokenizer of a training without other runs.
+    `side` is a function of `"source"` or `"target"` that returns these texts of the corpus; `learn`
+    returns the tokenizer of a training without other runs.
 
     Raises:
         RunError, ValueError: the runs do not match each other or the recipe.
@@ -119,9 +115,8 @@ def take_over(folder, runs, recipe, side, learn):
 def _begin_with(folder, init, recipe, side):
     """Writes a run's sizes and weights into `folder`; returns its tokenizer.
 
-    The embedding of a new piece is initialised with the mean of the embeddings of the pieces that
-    its text had before. If the recipe sets a dropout, it replaces the run's, because dropout has no
-    weights.
+    The embedding of a new piece is the mean of the embeddings of the pieces that its text had
+    before. A dropout of the recipe replaces the run's, because dropout has no weights.
     """
     # Weights are read from the file: building a model would change the random generators of the
     # run.
@@ -323,14 +318,7 @@ class Beginning(NamedTuple):
 
 
 def beginning(prepared, task, recipe, tokenizer):
-    """The `Beginning` of a training.
-
-    Args:
-        prepared: the prepared folder of a training.
-        task: a `Task`.
-        recipe: a `Recipe`, which sets the model's sizes unless another run initialises it.
-        tokenizer: the `Tokenizer` of that folder.
-    """
+    """The `Beginning` of a training: from its prepared folder, or the sizes of its recipe."""
     if (begun := read_init(prepared, task)) is not None:
         return begun
     sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
@@ -338,11 +326,7 @@ def beginning(prepared, task, recipe, tokenizer):
 
 
 def read_init(folder, task):
-    """The `Beginning` that was taken over from other runs, or None.
-
-    Raises:
-        RunError: a file is damaged.
-    """
+    """The `Beginning` that was taken over from other runs, or None. Raises a RunError."""
     config, partly = read_init_configuration(folder, task), (folder / HALVES).exists()
     if config is None:
         return None

@@ -5,13 +5,10 @@ from training.report.picture import pyplot
 
 
 def attention_figure(attention, source, target, gate=None):
-    """A figure with a row for each target piece and a column for each source piece.
+    """A figure with a row for each target piece and a column for each source piece: [T, S].
 
-    Args:
-        attention: [T, S]. Each row sums to 1.
-        source, target: the labels of the S source pieces and T target pieces.
-        gate: [T], for a model that copies: the probability that a piece was generated. It is drawn
-            as a separate column. Default: none.
+    `gate`, [T], is drawn as a separate column for a model that copies: the probability that a
+    piece was generated.
     """
     size = [2 + 0.35 * len(source), 2 + 0.35 * len(target)]
     panels = [(attention, source, SHARES, "source")]

@@ -12,9 +12,7 @@ BOXES = "Last Resort"
 def lettered(texts, say):
     """In this block, Matplotlib uses fonts with glyphs for the characters of these texts.
 
-    Args:
-        texts: strings, as they are drawn.
-        say: called with one line if no installed font has some of the characters.
+    `say` is called with one line if no installed font has some of the characters.
     """
     import matplotlib
 
@@ -30,10 +28,8 @@ def lettered(texts, say):
 
 
 def families_for(texts):
-    """(families, missing): font families for these texts, and the characters that no font has.
-
-    The families are Matplotlib's defaults and as few others as needed.
-    """
+    """(families, missing): Matplotlib's default font families and as few others as these texts
+    need, and the characters that no font has."""
     from matplotlib import font_manager, rcParams
 
     # Characters that only change how others are drawn have no glyph.
@@ -60,10 +56,8 @@ def _is_mark(character):
 
 
 def _installed():
-    """{family: the file of its regular font} of all installed fonts.
-
-    Matplotlib's own list may lack some, because it was written when Matplotlib first ran here.
-    """
+    """{family: the file of its regular font} of all installed fonts; Matplotlib's list may lack
+    some."""
     from matplotlib import font_manager
 
     manager = font_manager.fontManager

@@ -20,8 +20,7 @@ class EpochProgress(keras.callbacks.Callback):
 
     Args:
         epoch, epochs: the number of the epoch, from 1, and the number of epochs.
-        batches: the number of batches in the epoch.
-        first: the number of batches that were done before.
+        batches, first: the number of batches in the epoch, and of those that were done before.
         tokens: an iterator over the number of real tokens of each remaining batch.
         figures_of: a function of the logs that returns "loss" and "accuracy" for `row`.
         output: the console of the bar.
@@ -85,13 +84,8 @@ class EpochProgress(keras.callbacks.Callback):
 
 
 class Forecast(keras.callbacks.Callback):
-    """Reports once, after the first 50 steps, how long an epoch and the whole rest will take.
-
-    Args:
-        epochs: the number of epochs.
-        steps: the number of steps in an epoch.
-        say: called with a line.
-    """
+    """Says once, after the first 50 steps, how long an epoch of `steps` steps and the rest will
+    take."""
 
     STEPS = 50
 

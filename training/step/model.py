@@ -25,15 +25,12 @@ def compiled_model(
 
     Args:
         begun: a `Beginning`.
-        task: a `Task`.
-        recipe: a `Recipe`.
         steps: steps in an epoch.
         simple: whether one device computes a whole batch at once; otherwise the model's class is
             that of `in_parts`.
         packed: whether a model in parts leaves padding out. (A simple model does so if its batches
             are packed.)
-        corpus: the training corpus, for a loss that depends on it.
-        tokenizer: of the run, for a method that reads texts.
+        corpus, tokenizer: for a loss or a method that depends on them.
         teachers: an iterable of `Beginning`s; only for a model that is not simple.
     """
     methods = task.methods(recipe, steps * recipe.epochs, tokenizer)
@@ -111,11 +108,7 @@ def _schedule(d_model, recipe, steps):
 
 
 def part_of(model, part):
-    """The layers of a part of a model, by its name in `Recipe.freeze`.
-
-    Raises:
-        ValueError: the model has no such part.
-    """
+    """The layers of a part of a model, by its name in `Recipe.freeze`."""
     parts = model.parts()
     if part not in parts:
         raise ValueError(f"freeze must name parts that the model has, {list(parts)}, got {part!r}")

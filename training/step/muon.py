@@ -97,10 +97,6 @@ def orthogonal(x, compute_dtype=None):
 
     Uses the Newton-Schulz iteration, which needs only matrix products. The singular values of the
     result lie in [0.68, 1.21]. Those that are below 0.002 of the Frobenius norm in x stay smaller.
-
-    Args:
-        x: the matrices.
-        compute_dtype: of the products. Default: the dtype of x.
     """
     dtype, tall = x.dtype, x.shape[-2] > x.shape[-1]
     if tall:

@@ -28,9 +28,9 @@ def real(labels):
 
 @functools.cache
 def in_parts(kind):
-    """A subclass of the Keras model `kind` whose training step adds up the parts of a batch.
+    """A subclass of the Keras model `kind` with the training step of `Parts`.
 
-    See `Parts`. Its layers, and the names and order of its variables, are those of `kind`.
+    Its layers, and the names and order of its variables, are those of `kind`.
     """
     return type(f"Parallel{kind.__name__}", (Parts, kind), {"__doc__": Parts.__doc__})
 

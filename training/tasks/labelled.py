@@ -56,11 +56,7 @@ class Reading(abc.ABC):
 
 
 class LabelledCorpus(Corpus):
-    """The texts of a folder, and the number of occurrences of each label.
-
-    Attributes:
-        counts: int64 [C].
-    """
+    """The texts of a folder, and `counts`, int64 [C]: the number of occurrences of each label."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -245,11 +241,7 @@ def label(text):
 
 
 def configured(task, configuration, recipe, source_size, target_size, **changes):
-    """The configuration of a model of labels; without `target_size`, with two labels.
-
-    Raises:
-        ValueError: there is no such model, or a setting has no meaning for the task.
-    """
+    """The configuration of a model of labels; without `target_size`, with two labels."""
     task.require_settings(recipe)
     if target_size is None or target_size > EOS + 1:
         changes["num_labels"] = 2 if target_size is None else target_size - EOS - 1
@@ -264,10 +256,7 @@ def configured(task, configuration, recipe, source_size, target_size, **changes)
 def label_scores(names, true, predicted):
     """Macro F1, accuracy and the figures of each label; and the confusion matrix, [C, C].
 
-    Args:
-        names: the C labels.
-        true, predicted: labels, equally many; all labels that are not in `names` count as one more
-            label.
+    `names` are the C labels; all other labels, `true` or `predicted`, count as one more.
     """
     number = {name: n for n, name in enumerate(names)}
     rows = [[number.get(one, len(names)) for one in side] for side in (true, predicted)]

@@ -151,8 +151,7 @@ def glanced(model, inputs, labels, seed, share):
 
 
 def length_ids(source_ids, target_ids, most):
-    """The difference between the lengths of target and source as a class id of a
-    `NonAutoregressive` model, [B, 1].
+    """The difference between the lengths of target and source as a class id, [B, 1].
 
     1 means `most` tokens fewer than the source, 2 most + 1 means `most` more. A row without tokens
     has padding.

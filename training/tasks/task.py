@@ -275,11 +275,8 @@ def one_stack_sizes(model, settings):
 
 
 def require_defaults(task, recipe, names, why=None):
-    """Raises a ValueError unless these settings of a recipe have their defaults.
-
-    The settings have no meaning for the task; `why` gives the reason in words. Default: the task's
-    family.
-    """
+    """Raises a ValueError unless these settings of a recipe, which mean nothing for the task, have
+    their defaults; `why` gives the reason in words. Default: the task's family."""
     defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
     for name in names:
         if (value := getattr(recipe, name)) != defaults[name]:

@@ -4,15 +4,8 @@ from training.terminal.bar import Bar
 
 
 def translations_of(translator, texts, batch_size, greedy=False, title="translating"):
-    """The translations of `translator.translate`, in batches of texts of similar length.
-
-    Args:
-        translator: a `Translator`.
-        texts: a list of strings.
-        batch_size: texts in a batch.
-        greedy: greedy search instead of the translator's own. Default False.
-        title: the title of the bar.
-    """
+    """The translations of `translator.translate`, in batches of texts of similar length, with a
+    bar."""
     order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
     found = [""] * len(texts)
     with Bar(title, len(texts)) as bar:

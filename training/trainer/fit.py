@@ -100,11 +100,7 @@ class Training:
         )
 
     def largest_batch(self):
-        """The number of batch tokens for batch_tokens="auto". This object cannot train afterwards.
-
-        Raises:
-            MemoryError: not even the smallest batch fits into memory.
-        """
+        """The batch tokens for batch_tokens="auto". This object cannot train afterwards."""
         least = self.recipe.max_tokens
         # As in the last epoch: with R-Drop if the training ever uses it.
         self._set_r_drop(self.recipe.epochs - 1)

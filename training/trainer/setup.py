@@ -28,10 +28,7 @@ def take_devices(recipe):
     prints in the chief.
 
     Call it before TensorFlow computes anything: only then can threads be shared and workers joined.
-
-    Raises:
-        ValueError: Keras runs on another backend than TensorFlow, or something that the recipe
-            needs is missing.
+    If something that the recipe needs is missing, ValueError is raised.
     """
     if (backend := keras.backend.backend()) != "tensorflow":
         raise ValueError(
@@ -54,11 +51,7 @@ def take_devices(recipe):
 
 
 def make_folders(directory, recipe, data, say, runs):
-    """Creates the folders of a run and all prepared files; one worker does this for all.
-
-    Raises:
-        RunError, CorpusError: the directory or the corpus cannot be used.
-    """
+    """Creates the folders of a run and all prepared files; one worker does this for all."""
     prepared, checkpoints = directory / PREPARED, directory / "checkpoints"
     if not prepared.is_dir():
         if (directory / "config.json").exists() or (checkpoints / LAST).exists():
@@ -75,16 +68,9 @@ def make_folders(directory, recipe, data, say, runs):
 class Setup:
     """Everything that the first step needs, for a run whose folders exist.
 
-    Args:
-        directory: the run directory.
-        recipe: a `Recipe`.
-        strategy: a `Strategy`.
-        say: called with a line about each decision made here.
-
     Attributes:
         task: the recipe's `Task`.
         taught: whether it uses teachers.
-        tokenizer: of the run.
         batches: those of the training corpus.
         model: compiled, with its initial weights.
         search: keyword arguments of the model's service.

@@ -10,16 +10,7 @@ SHOWN = 3  # texts at each validation
 class Validation:
     """Measures a model on the validation corpus.
 
-    Args:
-        task: a `Task`, which defines the figures.
-        corpus: the validation corpus, of the task's corpus class.
-        model: the compiled model.
-        tokenizer: its `Tokenizer`.
-        served: the service of the model, see `Task.served`.
-        strategy: a `Strategy`: all workers compute the losses, the chief scores the served model.
-        batch_tokens: source tokens, and target tokens, in a batch.
-        max_tokens: tokens of a text, or of a row.
-        packed: whether padding is left out.
+    All workers compute the losses, the chief scores the service of the model, `served`.
 
     Attributes:
         sources, references: the validation texts.
