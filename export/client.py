@@ -311,10 +311,9 @@ def parser():
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", default="http://localhost:8501", help="REST; default %(default)s")
     where.add_argument(
-        "--grpc",
-        metavar="ADDRESS",
+        "--grpc", metavar="ADDRESS",
         help="gRPC, for instance localhost:8500, grpcs://mt.example:443",
-    )
+    )  # fmt: skip
     parser.add_argument("--ca", metavar="FILE", help="PEM; whom to trust in place of the system's")
     secret = parser.add_mutually_exclusive_group()
     secret.add_argument("--token-env", metavar="NAME", help="a variable that holds a token")

@@ -28,9 +28,15 @@ import sys
 import warnings
 from pathlib import Path
 
-from export.saved_model import add_option, check_name, export_service, tell
+from export.saved_model import (
+    add_batching,
+    add_option,
+    add_quick,
+    check_name,
+    export_service,
+    run_export,
+)
 from export.terminal.command import Parser, count, without_its_package
-from export.verification.errors import UsageError, one_line
 
 SENTENCES = 32  # that are made up to measure with
 OF_SEARCH = without_its_package("tfformer.search.options")
@@ -61,17 +67,8 @@ def parser():
         ("batch-size", "rows of a request; default: 256"),
     ):
         parser.add_argument(f"--max-{name}", type=count(), metavar="INT", help=what)
-    parser.add_argument(
-        "--batching",
-        action="store_true",
-        help="for a server that joins the requests of several clients: only signatures whose "
-        "inputs are all texts, and a batching_parameters.txt",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="compare no answers: only load it, and have each signature answer once",
-    )
+    add_batching(parser)
+    add_quick(parser)
     return parser
 
 
@@ -207,30 +204,10 @@ def _run(command, arguments):
     if "/" in preset and "://" not in preset and not Path(preset).is_dir():
         error = f"PRESET must be a folder, or a preset that KerasHub has, got {preset!r}"
         return command.fail(error)
-    try:
-        check_name(arguments.directory)
-    except (UsageError, OSError) as error:
-        return command.fail(error, 2 if isinstance(error, UsageError) else 1)
-
-    import tensorflow as tf
-
-    from export.capi.library import ServingError
-    from export.terminal.bar import Bar
-
-    # A flag that is not there is False.
-    given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
-    try:
-        with Bar("exporting", unit="steps") as bar, warnings.catch_warnings():
-            # Of masks that its layers do not use, and of an attention to one position.
-            warnings.filterwarnings("ignore", module="keras")
-            version, report = export(progress=bar.step, **given)
-    except UsageError as error:
-        return command.fail(error, 2)
-    except (ValueError, OSError, ServingError) as error:
-        return command.fail(error)
-    except tf.errors.OpError as error:
-        return command.fail(one_line(error))
-    return tell(command, version, report)
+    with warnings.catch_warnings():
+        # Of masks that its layers do not use, and of an attention to one position.
+        warnings.filterwarnings("ignore", module="keras")
+        return run_export(command, arguments, export)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def parser():
     return parser
 
 
-class LocalServer:
+class LocalServer(contextlib.AbstractContextManager):
     """The server as an object, for tests: `with LocalServer(config) as server: ...`.
 
     Args:
@@ -114,9 +114,6 @@ class LocalServer:
         if stopped:
             stopped.wait(deadline.left())
         self.versions.close(deadline)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()

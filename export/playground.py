@@ -116,7 +116,7 @@ def _load(directory, open_ones):
     return directory.name, f"http://127.0.0.1:{server.rest_port}"
 
 
-class Playground:
+class Playground(contextlib.AbstractContextManager):
     """The page and what it asks a `RestClient`, on the loopback address at `port` (0: a free one).
 
     Raises:
@@ -146,9 +146,6 @@ class Playground:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()

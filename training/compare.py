@@ -208,7 +208,7 @@ def write_curves(path, runs, corpora, say):
         say(
             f"{path}: {len(groups)} validation corpora, a row each, for their BLEU does not compare"
         )
-    with lettered(runs, say):
+    with lettered(runs):
         figure, rows = pyplot().subplots(
             len(groups), 2, figsize=(10, 4 * len(groups)), sharey="row", squeeze=False,
             layout="constrained",

@@ -37,13 +37,9 @@ def parser():
     parser.add_argument("--target", type=Path, required=True, help="its translation, line by line")
     for name, side in (("forward", "source"), ("backward", "target")):
         parser.add_argument(
-            f"--{name}",
-            type=Path,
-            nargs="+",
-            default=[],
-            metavar="RUN",
+            f"--{name}", type=Path, nargs="+", default=[], metavar="RUN",
             help=f"runs that translate the {side}",
-        )
+        )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="the folder; made if missing")
     parser.add_argument("--batch-size", type=count(), default=64, help="texts at once; default 64")
     return parser

@@ -226,33 +226,20 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     }
     if "score" in translator.signatures:
         scores["perplexity"] = forced_perplexity(translator, pairs, batch_size)
-    groups = _by_group(pairs, translations)
-    if len(groups) > MOST_GROUPS:
-        scores["groups_left_out"] = len(groups)
-    elif groups:
-        scores["groups"] = {name: _group_scores(*groups[name]) for name in sorted(groups)}
-    return scores, translations
-
-
-def _by_group(pairs, translations):
-    """{group: (its translations, its references)}, without the pairs that have no group."""
     groups = {}
     for pair, translation in zip(pairs, translations, strict=True):
         if pair.group:
-            found, references = groups.setdefault(pair.group, ([], []))
-            found.append(translation)
-            references.append(pair.target)
-    return groups
-
-
-def _group_scores(found, references):
-    from training.metrics.bleu import bleu
-
-    return {
-        "pairs": len(found),
-        "exact_match": exact_match(found, references),
-        "bleu": bleu(found, references)[0],
-    }
+            groups.setdefault(pair.group, []).append((translation, pair.target))
+    if len(groups) > MOST_GROUPS:
+        scores["groups_left_out"] = len(groups)
+    elif groups:
+        scores["groups"] = {}
+        for name in sorted(groups):
+            own = list(zip(*groups[name], strict=True))
+            scores["groups"][name] = {
+                "pairs": len(own[0]), "exact_match": exact_match(*own), "bleu": bleu(*own)[0],
+            }  # fmt: skip
+    return scores, translations
 
 
 def print_scores(scores, name):
@@ -261,10 +248,9 @@ def print_scores(scores, name):
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(f"{name}: {scores['pairs']:,} pairs, {scores['search']}"))
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    table.add_column("how it is counted", overflow="fold")
+    from training.report.scores import measures_table
+
+    table = measures_table(f"{name}: {scores['pairs']:,} pairs, {scores['search']}")
     table.add_row("BLEU", f"{scores['bleu']:.2f}", scores["bleu_signature"])
     if "bleu_multi30k" in scores:
         signature = scores["bleu_multi30k_signature"]

@@ -53,13 +53,7 @@ SHA256 = {
     "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
 }
 
-CHUNK_SIZE = 1 << 14  # bytes: the progress bar moves a few dozen times a file
-
-# Of a download: the bytes of the file. A server may call what is in it packed for the way.
-AS_IT_IS = {
-    "headers": {"Accept-Encoding": "identity"},
-    "hooks": {"response": lambda response, **_: response.raw.headers.discard("Content-Encoding")},
-}
+CHUNK_SIZE = 1 << 14  # bytes
 
 LARGEST = 1 << 24  # bytes of a file, packed or not: eight times the largest
 
@@ -193,59 +187,32 @@ def _fetch_file(url: str, path: Path, checksum: str | None, timeout: float) -> N
     without_its_package("tfformer.files").write_atomically(path, content)
 
 
-class _Packed(io.BytesIO):
-    """What a server sends, if it is no more than a file can be."""
-
-    def write(self, content):
-        if self.tell() + len(content) > LARGEST:
-            raise ValueError(f"it must have at most {LARGEST:,} bytes")
-        return super().write(content)
-
-
 def _content(url: str, timeout: float) -> bytes:
     """The unpacked bytes of the gzip file at `url`; one that ends too soon is an error."""
-    from pooch import HTTPDownloader  # takes a while
+    import requests
+    import urllib3
 
-    packed = _Packed()
+    # The bytes of the file: a server may say that its text is packed for the way.
+    as_it_is = {"Accept-Encoding": "identity"}
     try:
-        with Bar(url.rpartition("/")[2], 0, unit="kB") as bar:
-            download = HTTPDownloader(_Told(bar), CHUNK_SIZE, timeout=timeout, **AS_IT_IS)
-            download(url, packed, None)
-        packed.seek(0)
-        with gzip.open(packed) as file:
+        with (
+            Bar(url.rpartition("/")[2]),
+            requests.get(url, stream=True, timeout=timeout, headers=as_it_is) as answer,
+        ):
+            answer.raise_for_status()
+            packed = bytearray()
+            for part in answer.raw.stream(CHUNK_SIZE, decode_content=False):
+                packed += part
+                if len(packed) > LARGEST:
+                    raise ValueError(f"it must have at most {LARGEST:,} bytes")
+        with gzip.open(io.BytesIO(packed)) as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
             raise ValueError(f"unpacked, it must have at most {LARGEST:,} bytes")
         return content
-    # ValueError: `url` is none, or the file too large. OSError: no network, timeouts, HTTP errors,
-    # no gzip file.
-    except (ValueError, OSError, EOFError, zlib.error) as error:
+    # ValueError: `url` is none, or the file too large. OSError: no network, HTTP errors, no gzip.
+    except (ValueError, OSError, EOFError, zlib.error, urllib3.exceptions.HTTPError) as error:
         raise _DownloadFailed(f"{url}: {error}") from error
-
-
-class _Told:
-    """What pooch tells of a download, as it tells a bar of tqdm; ours counts kilobytes."""
-
-    def __init__(self, bar: Bar):
-        self._bar, self._bytes = bar, 0
-
-    @property
-    def total(self) -> int:
-        return 1000 * self._bar.total
-
-    @total.setter
-    def total(self, size: int) -> None:
-        self._bar.expect(size // 1000)
-
-    def update(self, size: int) -> None:
-        self._bytes += size
-        self._bar.to(min(self._bytes // 1000, self._bar.total))
-
-    def reset(self) -> None:
-        self._bytes = 0
-
-    def close(self) -> None:
-        """The bar ends with its block."""
 
 
 def main(arguments: list[str] | None = None) -> int:

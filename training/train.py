@@ -139,8 +139,10 @@ def _begin(command, arguments):
         return _train(command, arguments, recipe, begun)
     # Of several workers the others wait for this one, and find what it has begun just now.
     if begun and others:
+        from training.preparation.prepare import read_taken
+
         try:
-            same = _began_with_these(arguments)
+            same = read_taken(arguments.run) == _runs(arguments).facts()
         except (ValueError, OSError) as error:
             return _refuse(command, recipe, error, 1)
         if not same:
@@ -193,13 +195,6 @@ def _runs(arguments):
     from training.preparation.inherited import Runs
 
     return Runs(*[getattr(arguments, name) for name in RUNS])
-
-
-def _began_with_these(arguments):
-    """Whether a run that was begun has taken all that it has from the other runs that are given."""
-    from training.preparation.prepare import read_taken
-
-    return read_taken(arguments.run) == _runs(arguments).facts()
 
 
 class _Fixed(ValueError):

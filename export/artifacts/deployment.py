@@ -188,7 +188,7 @@ def measure_latency(directory, texts, most, xla=False):
                 model.predict(request)
                 times.append(1e3 * (time.perf_counter() - start))
             medians[str(rows)] = round(statistics.median(times[1:]), 1)
-        peak = model.peak_bytes
+        peak = model.worker.peak_bytes
     finally:
         model.close()
     machine = f"{platform.machine()}, {cores} cores, {platform.system()}, {date.today()}"

@@ -20,6 +20,7 @@ Three things make this process like the server:
   `export.capi.job.serve_calls` makes sure of that: it uses a fresh process.
 """
 
+import contextlib
 import ctypes
 import os
 from ctypes import c_char_p, c_int64, c_void_p
@@ -39,7 +40,7 @@ from export.capi.library import (
 )
 
 
-class ServingSession:
+class ServingSession(contextlib.AbstractContextManager):
     """A loaded SavedModel. `run` feeds and fetches tensors by their names in the graph.
 
     Args:
@@ -125,9 +126,6 @@ class ServingSession:
                 self._c.TF_DeleteSession(self._session, status)
             self._c.TF_DeleteGraph(self._graph)
             self._session = None
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()

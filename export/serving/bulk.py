@@ -1,6 +1,7 @@
 """Runs many lines through a SavedModel without a server: for files and Apache Beam pipelines."""
 
 import concurrent.futures
+import contextlib
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from export.verification.graph import text_signature
 from export.verification.paths import find_saved_model
 
 
-class BulkTranslator:
+class BulkTranslator(contextlib.AbstractContextManager):
     """Translates lines with a SavedModel in a separate process, which runs it as the server does.
 
     Args:
@@ -73,9 +74,6 @@ class BulkTranslator:
     def close(self):
         self._worker.close()  # first: `shutdown` waits for running requests
         self._threads.shutdown(cancel_futures=True)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()

@@ -44,7 +44,7 @@ class Model:
 
     Attributes:
         graph: its `export.verification.graph.Graph`.
-        signature_defs: {name: SignatureDef}.
+        worker: the `Worker` that runs it.
         most_rows: the maximum number of rows of a request, read from the report beside the
             version; `MOST_ROWS` if there is no report.
 
@@ -71,33 +71,15 @@ class Model:
             self.graph = read_graph(directory)
         except (BrokenModel, OSError) as error:
             raise ServingError("INTERNAL", one_line(error)) from error
-        self.signature_defs = self.graph.definitions
         self.most_rows = _most_rows(self.directory)
-        self._worker = Worker(directory, intra_op_threads, inter_op_threads, xla)
-        self._batcher = Batcher(self._worker.run, batching) if batching else None
+        self.worker = Worker(directory, intra_op_threads, inter_op_threads, xla)
+        self._batcher = Batcher(self.worker.run, batching) if batching else None
         self._running, self._idle, self._closed = 0, threading.Condition(), False
         try:
             self.warmup_requests = self._warm_up() if warm_up else []
         except BaseException:
             self.close()
             raise
-
-    @property
-    def pid(self):
-        return self._worker.pid
-
-    @property
-    def alive(self):
-        return self._worker.alive
-
-    def beat(self):
-        """See `Worker.beat`."""
-        self._worker.beat()
-
-    @property
-    def peak_bytes(self):
-        """See `Worker.peak_bytes`."""
-        return self._worker.peak_bytes
 
     def predict(self, request, timeout=None):
         """Answers a PredictRequest with a PredictResponse within `timeout` seconds (None: no
@@ -113,7 +95,7 @@ class Model:
         response = predict_pb2.PredictResponse()
         response.model_spec.name, response.model_spec.signature_name = self.name, name
         response.model_spec.version.value = self.version
-        run = self._batcher.run if self._batcher else self._worker.run
+        run = self._batcher.run if self._batcher else self.worker.run
         with self._idle:
             if self._closed:
                 raise Unloaded
@@ -138,7 +120,7 @@ class Model:
             self._idle.wait_for(lambda: not self._running, deadline.left())
         if self._batcher:
             self._batcher.close()
-        self._worker.close()
+        self.worker.close()
 
     def _warm_up(self):
         """Replays the recorded requests and returns them. Raises the error of the first failure."""

@@ -109,7 +109,7 @@ def metadata(versions, request):
     response = get_model_metadata_pb2.GetModelMetadataResponse()
     response.model_spec.name, response.model_spec.version.value = model.name, model.version
     signatures = get_model_metadata_pb2.SignatureDefMap()
-    for name, definition in model.signature_defs.items():
+    for name, definition in model.graph.definitions.items():
         signatures.signature_def[name].CopyFrom(definition)
     response.metadata["signature_def"].Pack(signatures)
     return response

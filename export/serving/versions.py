@@ -232,8 +232,8 @@ class Versions:
         for number, folder in sorted(wanted.items()):
             version, dead = versions.get(number), None
             if version and version.model:
-                version.model.beat()
-            if version and version.model and not version.model.alive:
+                version.model.worker.beat()
+            if version and version.model and not version.model.worker.alive:
                 self._say(f"{name} version {number}: its process is gone; loading it again")
                 version, dead = None, version.model
             stamp = _stamp(folder)

@@ -3,11 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
-from export.verification.compare import TOLERANCE, answer
+from export.verification.compare import answers_to, tolerance
 from tfformer.config import PAD
-
-# The tolerance for products in bfloat16, which has 8 bits of precision.
-HALF = 0.05
 
 
 def compare(service, requests, report, run, options, progress):
@@ -24,12 +21,9 @@ def compare_whole(service, requests, report):
         autograph=False,
     )
     faults, count = [], 0
-    asked = requests["beam_search"]
-    answers = report.served.get("beam_search")
-    if answers is None:  # not exported
-        answers = [answer(service, "beam_search", request) for request in asked]
+    answers = answers_to(service, report, "beam_search", requests)
     penalty = service.options["repetition_penalty"]
-    for request, served in zip(asked, answers, strict=True):
+    for request, served in zip(requests["beam_search"], answers, strict=True):
         if request.get("repetition_penalty", penalty) != 1.0:  # it changes the probabilities
             continue
         prompts, _ = service.writing.prompts(tf.constant(request["text"]))
@@ -40,7 +34,7 @@ def compare_whole(service, requests, report):
             ):
                 tokens = tokens[: served["lengths"][row, place]]
                 gap = _gap(model, prompt, tokens, own[: len(tokens)])
-                if not gap <= (HALF if service.dtype == "bfloat16" else TOLERANCE):  # or NaN
+                if not gap <= tolerance(service):  # or NaN
                     faults.append(f"text {row}, place {place} differs by {gap:.2g} a token")
                 count += 1
     report.add("the model, without a cache", faults, f"{count} texts")

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from export.verification import reference
-from export.verification.compare import TOLERANCE, answer
+from export.verification.compare import TOLERANCE, answers_to
 
 NO_WINDOW = "no plain beam search in NumPy, whose model knows no window"
 
@@ -33,9 +33,7 @@ def compare(translator, requests, report, run, options, progress):
 def compare_reference(translator, requests, report):
     """Adds to the report whether served and reference beam search agree, for each sentence."""
     uncached, asked = _uncached(translator), requests["beam_search_ids"]
-    answers = report.served.get("beam_search_ids")
-    if answers is None:  # not exported
-        answers = [answer(translator, "beam_search_ids", request) for request in asked]
+    answers = answers_to(translator, report, "beam_search_ids", requests)
     faults, sentences = [], 0
     for request, served in zip(asked, answers, strict=True):
         for row, source_ids in enumerate(request["source_ids"]):
@@ -53,9 +51,7 @@ def _uncached(translator):
     """The translator's model as a function of whole sequences, without a cache."""
     ids = tf.TensorSpec([None, None], tf.int32)
     return tf.function(
-        translator.logits,
-        input_signature=[{"source_ids": ids, "target_ids": ids}],
-        autograph=False,
+        translator.logits, input_signature=[{"source_ids": ids, "target_ids": ids}], autograph=False
     )
 
 

@@ -109,8 +109,8 @@ def test_a_peak_that_no_kernel_told_is_assumed():
 def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
     model = asked.server.versions.model(predict_spec())
     weights = sum(path.stat().st_size for path in (model.directory / "variables").iterdir())
-    peak = model.peak_bytes
-    assert weights < peak <= model.peak_bytes
+    peak = model.worker.peak_bytes
+    assert weights < peak <= model.worker.peak_bytes
 
 
 def test_the_gpu_file_names_the_same_service_and_version(written):

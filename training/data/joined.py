@@ -95,16 +95,7 @@ class JoinedBatches(Epochs):
     types = (tf.int32,)
 
     def __init__(
-        self,
-        task,
-        corpus,
-        batch_tokens,
-        seed=0,
-        shuffle=True,
-        parts=1,
-        noise=None,
-        *,
-        row_length,
+        self, task, corpus, batch_tokens, seed=0, shuffle=True, parts=1, noise=None, *, row_length
     ):
         self.task, self.corpus, self.seed, self.shuffle = task, corpus, seed, shuffle
         self.parts, self.noise, self.row_length = parts, noise, row_length

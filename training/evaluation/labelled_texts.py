@@ -56,14 +56,12 @@ def draw_confusion(path, tokenizer, confused):
         count = "none" if confused is None else f"{len(confused):,}"
         raise ValueError(f"--picture is of at most {DRAWN} labels, got {count}")
     names = tokenizer.target.labels
-    import sys
-
     from training.report.fonts import lettered
     from training.report.look import SHARES, at_axis
     from training.report.picture import pyplot, write_picture
 
     shares = confused / np.maximum(confused.sum(axis=1, keepdims=True), 1)
-    with lettered(names, lambda line: print(line, file=sys.stderr)):
+    with lettered(names):
         size = 2 + 0.4 * len(names)
         figure, axes = pyplot().subplots(figsize=(size + 1, size), layout="constrained")
         image = axes.imshow(shares, cmap=SHARES, vmin=0, vmax=1)
@@ -85,10 +83,9 @@ def print_labels(scores, name):
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(f"{name}: {scores['pairs']:,} texts"))
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    table.add_column("how it is counted", overflow="fold")
+    from training.report.scores import measures_table
+
+    table = measures_table(f"{name}: {scores['pairs']:,} texts")
     for key, (title, form, how) in MEASURES.items():
         if key in scores:
             table.add_row(title, form.format(scores[key]), how)

@@ -64,13 +64,10 @@ def evaluate_texts(service, texts, batch_size):
 def print_perplexity(scores, name):
     """Prints the scores as a table on standard output."""
     from rich import print as show
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(title=Text(f"{name}: {scores['pairs']:,} texts"))
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    table.add_column("how it is counted", overflow="fold")
+    from training.report.scores import measures_table
+
+    table = measures_table(f"{name}: {scores['pairs']:,} texts")
     how = "a token, eos counted"
     if "hidden" in scores:
         how = f"of {scores['hidden']:,} hidden pieces, 15 % of the words"

@@ -26,39 +26,30 @@ def add_search(parser):
         text = f"{option.help}; default: the run's own"
         parser.add_argument(option.flag, type=option_number(option), help=text)
     parser.add_argument(
-        "--ensemble",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="RUN",
+        "--ensemble", type=Path, nargs="+", default=[], metavar="RUN",
         help="more runs of the same vocabulary, searched with this one as one",
-    )
+    )  # fmt: skip
     mean = known.ENSEMBLE_MEAN
     parser.add_argument(
         mean.flag, choices=mean.choices, help=f"{mean.help}; default: {mean.default}"
     )
     parser.add_argument(
-        "--utility",
-        choices=UTILITIES,
+        "--utility", choices=UTILITIES,
         help="minimum Bayes risk: of the hypotheses of the beam that which is most like all of "
         "them, by this",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--samples",
-        type=count(),
-        metavar="INT",
+        "--samples", type=count(), metavar="INT",
         help="with --utility: like so many translations that are drawn; default: none is",
-    )
+    )  # fmt: skip
     for name, what in RERANKERS.items():
         parser.add_argument(
             f"--{name}", type=Path, metavar="RUN", help=f"rerank the hypotheses by a run {what}"
         )
         parser.add_argument(
-            f"--{name}-weight",
-            type=Number(float, 0, LARGEST),
-            metavar="FLOAT",
+            f"--{name}-weight", type=Number(float, 0, LARGEST), metavar="FLOAT",
             help=f"of what it says, to the 1 of the search; default {WEIGHT}",
-        )
+        )  # fmt: skip
 
 
 def search_options(arguments):

@@ -1,6 +1,7 @@
 """The result of an importer, and how it is written as a run directory."""
 
 import dataclasses
+import sys
 from typing import Any, NamedTuple
 
 from tfformer import run
@@ -35,6 +36,20 @@ class Imported(NamedTuple):
             f"{layers} of width {config.d_model}, {pieces} pieces; a beam of "
             f"{search['beam_width']}, length penalty {search['length_penalty']:g}"
         )
+
+
+def run_import(command, directory, read):
+    """Writes what `read` returns as a run directory; the exit code of the `command`."""
+    try:
+        imported = read()
+        for note in imported.notes:
+            print(note, file=sys.stderr)
+        write(imported, directory)
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    with command.remarks():
+        print(f"{directory}: {imported.describe()}")
+    return 0
 
 
 def write(imported, directory):

@@ -81,10 +81,7 @@ def _named(directory):
         return None
     if isinstance(directory, list | tuple):
         return [_named(each) for each in directory]
-    return {
-        "run": Path(directory).resolve().name,
-        "weights": run.read_config(directory)["weights"],
-    }
+    return {"run": Path(directory).resolve().name, "weights": run.read_config(directory)["weights"]}
 
 
 def take_over(folder, runs, recipe, side, learn):

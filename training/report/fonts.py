@@ -1,6 +1,7 @@
 """Chooses installed fonts for a picture, so that every character has a glyph."""
 
 import contextlib
+import sys
 import warnings
 
 # Missing characters that a message names; and fonts that draw a box for every character.
@@ -9,10 +10,10 @@ BOXES = "Last Resort"
 
 
 @contextlib.contextmanager
-def lettered(texts, say):
+def lettered(texts):
     """In this block, Matplotlib uses fonts with glyphs for the characters of these texts.
 
-    `say` is called with one line if no installed font has some of the characters.
+    If no installed font has some of the characters, one line on standard error says so.
     """
     import matplotlib
 
@@ -20,9 +21,10 @@ def lettered(texts, say):
     if missing:
         shown = " ".join(sorted(missing)[:NAMED])
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        say(f"no installed font has {shown}{more}: boxes stand for them; Noto's fonts, say, do")
+        fault = f"no installed font has {shown}{more}: boxes stand for them; Noto's fonts, say, do"
+        print(fault, file=sys.stderr)
     with matplotlib.rc_context({"font.family": families}), warnings.catch_warnings():
-        if missing:  # `say` has already reported it
+        if missing:
             warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 

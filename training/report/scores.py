@@ -19,6 +19,18 @@ SCORES = "scores.json"
 IDENTITY = ("sha256", "search", "length_penalty")
 
 
+def measures_table(title):
+    """An empty table for the scores of an evaluation: measure, value, how it is counted."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title))
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    table.add_column("how it is counted", overflow="fold")
+    return table
+
+
 def digest(pairs):
     """The sha256 of a test set's texts. It does not depend on file names."""
     found = hashlib.sha256()

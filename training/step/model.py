@@ -11,15 +11,7 @@ from training.step.parallel import in_parts
 
 
 def compiled_model(
-    begun,
-    task,
-    recipe,
-    steps,
-    simple=True,
-    packed=False,
-    corpus=None,
-    tokenizer=None,
-    teachers=(),
+    begun, task, recipe, steps, simple=True, packed=False, corpus=None, tokenizer=None, teachers=()
 ):
     """The task's compiled model, which `fit` trains with the settings of the recipe.
 

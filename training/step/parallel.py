@@ -59,14 +59,7 @@ class Parts:
     """
 
     def __init__(
-        self,
-        *args,
-        parts=1,
-        cores=1,
-        passes=1,
-        without_padding=None,
-        methods=NO_METHODS,
-        **kwargs,
+        self, *args, parts=1, cores=1, passes=1, without_padding=None, methods=NO_METHODS, **kwargs
     ):
         self.stop = tf.Variable(0.0, trainable=False)
         # (Once its weights exist, a model accepts no more metrics.)

@@ -16,7 +16,7 @@ from training.data.corpus import Corpus, write_corpus
 from training.data.noise import Noise
 from training.data.reader import CorpusError, Pair, is_blank
 from training.metrics import labels as measures
-from training.tasks.task import Task, one_stack_sizes, require_defaults, source_tokenizer
+from training.tasks.task import Task, require_defaults, source_tokenizer
 
 # Texts in a batch of a validation.
 BATCH = 64
@@ -73,6 +73,7 @@ class LabelledTask(Task):
 
     reading, corpus, labelled = Reading, LabelledCorpus, "text"
     parts, unit = ("encoder", "embeddings"), "text"
+    test_set = "--source TEXTS.txt --labels LABELS.txt"
     # Settings that need a source and a target text, generate text, or sample segmentations.
     unused = (
         *("both_ways", "new_pieces", "subword_sampling", "shared_vocabulary"),
@@ -164,17 +165,22 @@ class LabelledTask(Task):
         np.save(folder / LABELS, counts)
         return self.corpus(folder)
 
-    def batches(self, corpus, tokenizer, batch_tokens, max_tokens, noise=None, **options):
+    def batches(
+        self, corpus, tokenizer, batch_tokens, max_tokens, noise=None, packed=False, both_ways=0,
+        **options,
+    ):  # fmt: skip
         """A model of labels takes padded texts in one direction: it ignores `packed` and
         `both_ways`."""
         reading = self.reading(tokenizer, max_tokens)
         noise = Noise(reading, word_dropout=noise.word_dropout if noise else 0.0)
-        known = {name: options[name] for name in options if name not in ("packed", "both_ways")}
-        return Batches(reading, corpus, reading, batch_tokens, noise=noise, **known)
+        return Batches(reading, corpus, reading, batch_tokens, noise=noise, **options)
 
-    def require_settings(self, recipe):
-        """Raises a ValueError for settings and search options without a meaning here."""
+    def configuration(self, recipe, source_size, target_size=None, shared=True, **changes):
+        """See `Task.configuration`; without `target_size`, the model has two labels."""
         require_defaults(self, recipe, self.unused)
+        if target_size is None or target_size > EOS + 1:
+            changes["num_labels"] = 2 if target_size is None else target_size - EOS - 1
+        return self.preset(recipe, source_size, **changes)
 
     def example(self, source, target, padded, seed=(0, 0)):
         return {"ids": padded(source)}, padded(target)
@@ -212,45 +218,18 @@ class LabelledTask(Task):
     def metrics(self, recipe):
         return [LabelAccuracy("accuracy"), LabelPerplexity("perplexity")]
 
-    def search(self, recipe):
-        return {"max_source_length": recipe.max_tokens}
-
     def shown(self, served, sources):
         return served.answer(sources)
 
     def sizes(self, config, settings):
-        model = config["model"]
-        yield from one_stack_sizes(model, settings)
-        if "num_labels" in model:
-            yield "labels", f"{model['num_labels']:,}"
-
-    def chosen(self, config, history):
-        training = config.get("training", {})
-        if self.figure not in training:
-            return {}
-        return {self.figure.removeprefix("val_"): training[self.figure]}
-
-    def usage(self, run, text):
-        yield f"echo {text} | python -m training.translate {run}"
-        yield f"python -m training.evaluate {run} --source TEXTS.txt --labels LABELS.txt"
+        yield from super().sizes(config, settings)
+        if "num_labels" in config["model"]:
+            yield "labels", f"{config['model']['num_labels']:,}"
 
 
 def label(text):
     """A label as in the table: control characters and runs of white space become one space."""
     return " ".join(re.sub(CONTROLS, " ", text).split())
-
-
-def configured(task, configuration, recipe, source_size, target_size, **changes):
-    """The configuration of a model of labels; without `target_size`, with two labels."""
-    task.require_settings(recipe)
-    if target_size is None or target_size > EOS + 1:
-        changes["num_labels"] = 2 if target_size is None else target_size - EOS - 1
-    try:
-        return configuration.preset(
-            recipe.preset, source_size, **{**changes, **recipe.model_changes}
-        )
-    except TypeError as error:
-        raise ValueError(f"model_changes: {error}") from error
 
 
 def label_scores(names, true, predicted):

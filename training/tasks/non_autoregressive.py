@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from tfformer.config import BOS, CTC, EOS, FIRST_EOS, MASK_PREDICT, PAD, NonAutoregressiveConfig
+from tfformer.config import BOS, CTC, EOS, FIRST_EOS, MASK_PREDICT, PAD
 from tfformer.ctc import CTCAccuracy, CTCLoss
 from tfformer.loss import LengthCrossEntropy
 from tfformer.models import NON_AUTOREGRESSIVE
@@ -17,7 +17,6 @@ class NonAutoregressiveTranslation(Translation):
     """The task of a `NonAutoregressive` model and of its `ParallelTranslator`."""
 
     family = NON_AUTOREGRESSIVE
-    configuration_class = NonAutoregressiveConfig
     figure_how = "all tokens at once"
     description = (
         "A non-autoregressive Transformer, which writes all tokens at once (Gu et al. 2018)"
@@ -90,11 +89,6 @@ class NonAutoregressiveTranslation(Translation):
             "max_source_length": recipe.max_tokens,
             "max_target_length": recipe.max_tokens,
         }
-
-    def served(self, model, tokenizer, search):
-        from tfformer.service.parallel_translator import ParallelTranslator
-
-        return ParallelTranslator(model, tokenizer, **search)
 
     def sizes(self, config, settings):
         yield "decoding", config["model"]["decoding"]

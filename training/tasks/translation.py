@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.config import BOS, TransformerConfig
+from tfformer.config import BOS
 from tfformer.distances import KLDivergence, SquaredDistance
 from tfformer.layers.rows import without_padding
 from tfformer.loss import SmoothedCrossEntropy
@@ -19,25 +19,17 @@ from training.tasks.translating import translations_of
 # Texts in a batch of translations.
 BATCH = 128
 # The losses by the name of `Recipe.objective`.
-LOSSES = {
-    "cross-entropy": SmoothedCrossEntropy,
-    "kl": KLDivergence,
-    "squared": SquaredDistance,
-}
+LOSSES = {"cross-entropy": SmoothedCrossEntropy, "kl": KLDivergence, "squared": SquaredDistance}
 
 
 class Translation(Task):
     """The task of a `Transformer` and of its `Translator`."""
 
     family = ENCODER_DECODER
-    configuration_class = TransformerConfig
     figure, figure_name, figure_how, figure_most = "val_bleu", "BLEU", "greedy", 100.0
     pipeline_tag = "translation"
     description = "An encoder-decoder Transformer (Vaswani et al. 2017), text in and text out"
-    columns = {
-        "val_perplexity": ("perplexity", "{:.3f}"),
-        "val_bleu": ("greedy BLEU", "{:.2f}"),
-    }
+    columns = {"val_perplexity": ("perplexity", "{:.3f}"), "val_bleu": ("greedy BLEU", "{:.2f}")}
     parts = ("encoder", "decoder", "embeddings")
     searched = tuple(OPTIONS)
     known_methods, taught = tuple(name for name in METHODS if name != "glancing"), True
@@ -56,16 +48,9 @@ class Translation(Task):
         )
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
-        changes = dict(recipe.model_changes)
-        if not shared:
-            # Two vocabularies cannot share a matrix.
-            changes.setdefault("tie_embeddings", "target")
-        try:
-            config = self.configuration_class.preset(
-                recipe.preset, source_size, target_vocabulary_size=target_size, **changes
-            )
-        except TypeError as error:
-            raise ValueError(f"model_changes: {error}") from error
+        # Two vocabularies cannot share a matrix.
+        changes = {} if shared else {"tie_embeddings": "target"}
+        config = self.preset(recipe, source_size, target_vocabulary_size=target_size, **changes)
         if config.one_vocabulary and not shared:
             raise ValueError(
                 f"{config.one_vocabulary} needs one vocabulary for both sides, got two"
@@ -144,11 +129,6 @@ class Translation(Task):
             "max_target_length": recipe.max_tokens,
         }
 
-    def served(self, model, tokenizer, search):
-        from tfformer.service.translator import Translator
-
-        return Translator(model, tokenizer, **search)
-
     def score(self, served, sources, references):
         """BLEU by greedy search, and its sacreBLEU signature."""
         from training.metrics.bleu import bleu
@@ -184,10 +164,6 @@ class Translation(Task):
             if row["epoch"] == training.get("epoch"):
                 measures["perplexity"] = row["val_perplexity"]
         return measures | {"bleu_signature": training.get("val_bleu_signature")}
-
-    def usage(self, run, text):
-        yield f"echo {text} | python -m training.translate {run}"
-        yield f"python -m training.evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
 
 
 # Settings that have no meaning without another one.

@@ -18,16 +18,7 @@ class Validation:
     """
 
     def __init__(
-        self,
-        task,
-        corpus,
-        model,
-        tokenizer,
-        served,
-        strategy,
-        batch_tokens,
-        max_tokens,
-        packed,
+        self, task, corpus, model, tokenizer, served, strategy, batch_tokens, max_tokens, packed
     ):
         self.task, self.model, self.served, self.strategy = task, model, served, strategy
         self.batches = task.batches(

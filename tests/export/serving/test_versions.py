@@ -129,7 +129,7 @@ def test_what_only_python_can_run_leaves_the_old_one(changing, module, size, mat
 
 def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(changing, short):
     number = max(changing.states()) + 1
-    old = changing.server.versions.model(predict_spec()).pid
+    old = changing.server.versions.model(predict_spec()).worker.pid
     stop, failures, seen = threading.Event(), [], []
 
     def ask():
@@ -270,7 +270,7 @@ def test_a_killed_process_is_unavailable_and_loaded_again(changing):
     request = make_request("tiny", [document] * 37, "translate_document")
     running = changing.prediction.Predict.future(request, timeout=SECONDS)
     wait_until(lambda: model._running)
-    os.kill(model.pid, signal.SIGKILL)
+    os.kill(model.worker.pid, signal.SIGKILL)
     with refused("UNAVAILABLE", "was killed by SIGKILL"):
         running.result(SECONDS)
 
@@ -282,7 +282,7 @@ def test_a_killed_process_is_unavailable_and_loaded_again(changing):
             return None
 
     assert wait_until(served)
-    assert changing.server.versions.model(predict_spec()).pid != model.pid
+    assert changing.server.versions.model(predict_spec()).worker.pid != model.worker.pid
 
 
 def test_the_configuration_is_reloaded(changing, short):
