@@ -75,9 +75,6 @@ def parser():
 def load(preset):
     """The model of a preset, a `Seq2SeqLM` or a `CausalLM` of KerasHub, in float32.
 
-    Args:
-        preset: the folder of one, or a name that KerasHub knows.
-
     Raises:
         PresetError: there is none, it does not load, or keras-nlp is not installed.
     """

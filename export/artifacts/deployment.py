@@ -45,6 +45,7 @@ BATCHING_FLAGS = (
     "--enable_batching=true",
     "--batching_parameters_file=/models/@name@/batching_parameters.txt",
 )
+NOT_COMPARED = "\nIt was exported with `--quick`: it loads and answers, but not compared were{}\n"
 XLA_FLAGS = ("--xla_cpu_compilation_enabled=true",)
 MEMORY_STEP = 2**28  # limits of memory are multiples of this
 DEFAULT_PEAK = 2**31  # assumed peak memory of a version in bytes, if the kernel reports none
@@ -53,11 +54,8 @@ DEFAULT_PEAK = 2**31  # assumed peak memory of a version in bytes, if the kernel
 def write_deployment(directory, report, batching=False, xla=False, folder=None):
     """Writes README.md for the newest version, and those of the other files that are missing.
 
-    `report` is the version's report as a dict, with the result of `facts` under "deployment". A
-    file is written in `folder` before it is moved into place.
-
-    Returns:
-        A list of lines: what does not fit this version in files that existed already.
+    `report` is a dict, with the result of `facts` under "deployment". A file is written in `folder`
+    before it is moved into place. Returns lines: what does not fit this version in old files.
     """
     from tfformer.files import write_atomically
 
@@ -208,6 +206,7 @@ def page_values(name, report, batching, xla):
         "prefix": [first if others else first[: len(first) // 2]],
         "source_ids": [known["sample_source_ids"]],
     }
+    left_out = "".join(f"\n- {what}" for what in report["not_compared"])
     rows, curls = [], []
     for signature, parts in signatures.items():
         inputs = [_described(key, info, parts["defaults"]) for key, info in parts["inputs"].items()]
@@ -255,7 +254,7 @@ def page_values(name, report, batching, xla):
         "peak": _peak(known["memory"]["peak_bytes"]),
         "largest": f"{known['limits'].get('largest_request_bytes', 0) / 2**20:,.0f}",
         "checks": str(len(report["checks"])),
-        "quick": _not_compared(report["not_compared"]),
+        "quick": NOT_COMPARED.format(left_out) if left_out else "",
     }
 
 
@@ -263,14 +262,6 @@ def _peak(measured):
     """The peak memory in MiB for README.md; without a measurement, the assumed value."""
     assumed = "" if measured else " (assumed: the kernel told no peak)"
     return f"{(measured or DEFAULT_PEAK) / 2**20:,.0f}{assumed}"
-
-
-def _not_compared(left_out):
-    """The note in README.md about an export with `--quick`; "" for other exports."""
-    if not left_out:
-        return ""
-    items = "".join(f"\n- {what}" for what in left_out)
-    return f"\nIt was exported with `--quick`: it loads and answers, but not compared were{items}\n"
 
 
 def _table(rows):

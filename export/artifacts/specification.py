@@ -55,7 +55,7 @@ def specification(model, tokenizer, num_positions):
         activation=common_spec.Activation[ACTIVATIONS[config.activation]],
         ffn_glu=config.activation == "swiglu",
     )
-    set_pieces(spec, *vocabularies(tokenizer))
+    set_pieces(spec, tokenizer.pieces("source"), tokenizer.pieces("target"))
     spec.config.add_source_eos = config.source_eos
     set_embeddings(spec, model)
     if config.positions == "learned":
@@ -64,18 +64,14 @@ def specification(model, tokenizer, num_positions):
         (spec.encoder, model.source_positions),
         (spec.decoder, model.target_positions),
     ):
-        part.position_encodings.encodings = encodings(positions, num_positions, config.d_model)
+        zeros = ops.zeros((1, num_positions, config.d_model))
+        part.position_encodings.encodings = as_array(positions(zeros)[0])  # [P, D]
     set_stack(spec.encoder, model.encoder)
     set_stack(spec.decoder, model.decoder)
     residual = model.encoder.layers[0].feed_forward_residual
     spec.config.layer_norm_epsilon = residual.layer_norm.epsilon  # CTranslate2's default is 1e-5
     spec.validate()
     return spec
-
-
-def vocabularies(tokenizer):
-    """Two lists: the pieces of source and target in the order of their ids."""
-    return tokenizer.pieces("source"), tokenizer.pieces("target")
 
 
 def set_pieces(spec, source, target):
@@ -92,18 +88,13 @@ def set_pieces(spec, source, target):
 
 
 def set_embeddings(spec, model):
-    """Sets both embeddings and the output projection, which may share a matrix."""
+    """Sets both embeddings, which CTranslate2 scales as we do, and the output projection."""
     target, output = as_array(model.target_embedding.embeddings), model.output_projection
     spec.encoder.embeddings[0].weight = as_array(model.source_embedding.embeddings)
     spec.decoder.embeddings.weight = target
     spec.decoder.projection.weight = target if output.tied else as_array(float_matrix(output)).T
     if output.use_bias:
         spec.decoder.projection.bias = as_array(output.bias)
-
-
-def encodings(positions, num_positions, d_model):
-    """The vectors that a layer of positions adds at each position: [P, D]."""
-    return ops.convert_to_numpy(positions(ops.zeros((1, num_positions, d_model)))[0])
 
 
 def set_stack(spec, stack):

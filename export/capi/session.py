@@ -44,8 +44,6 @@ class ServingSession(contextlib.AbstractContextManager):
     """A loaded SavedModel. `run` feeds and fetches tensors by their names in the graph.
 
     Args:
-        directory: the SavedModel.
-        tag: the tag of its MetaGraph. Default `"serve"`.
         intra_op_threads: threads that share one op, at least 1. Default: one per core. The first
             session of a process decides for all later ones.
         inter_op_threads: threads of this session that run ops in parallel, at least 1. Default:
@@ -61,7 +59,6 @@ class ServingSession(contextlib.AbstractContextManager):
     def __init__(
         self,
         directory,
-        tag: str = "serve",
         *,
         intra_op_threads: int | None = None,
         inter_op_threads: int | None = None,
@@ -72,7 +69,7 @@ class ServingSession(contextlib.AbstractContextManager):
         c = self._c = library()
         options = c.TF_NewSessionOptions()
         self._graph = c.TF_NewGraph()
-        tags = (c_char_p * 1)(tag.encode())
+        tags = (c_char_p * 1)(b"serve")
         try:
             with Status() as status:
                 c.TF_SetConfig(options, config, len(config), status)
@@ -198,7 +195,7 @@ def _config(**threads: int | None) -> bytes:
     for name, value in given.items():
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    if "inter_op_threads" in given:
+    if "inter_op_threads" in given:  # else all sessions would share the first one's
         given["use_per_session_threads"] = 1
     return b"".join(_varint(CONFIG_FIELDS[name] << 3) + _varint(n) for name, n in given.items())
 

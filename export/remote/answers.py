@@ -12,16 +12,10 @@ from export.remote.credentials import HIDDEN
 KINDS = {"DT_INT32": "<i", "DT_FLOAT": "<f"}
 # HTTP status -> gRPC status.
 CODES = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    409: "ABORTED",
-    429: "RESOURCE_EXHAUSTED",
-    501: "UNIMPLEMENTED",
-    503: "UNAVAILABLE",
+    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
+    409: "ABORTED", 429: "RESOURCE_EXHAUSTED", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
-}
+}  # fmt: skip
 # Whether a value is of a type that a signature declares. Values of other types are not checked.
 VALUES = {
     "DT_STRING": lambda value: isinstance(value, str) and is_text(value),

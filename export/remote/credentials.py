@@ -42,10 +42,9 @@ def check_token(token):
 
 def check_transport(where, encrypted, ca, token):
     """Raises a ValueError if `ca` or `token` is given for a connection without encryption."""
-    if not encrypted:
-        for name, value in (("ca", ca), ("token", token)):
-            if value is not None:
-                raise ValueError(f"{name} needs https:// or grpcs://, got {where!r}")
+    for name, value in (("ca", ca), ("token", token)):
+        if value is not None and not encrypted:
+            raise ValueError(f"{name} needs https:// or grpcs://, got {where!r}")
 
 
 def tls_context(ca=None):

@@ -44,19 +44,13 @@ def check_url(url):
         raise ValueError("url must be without a user and a password: give a token")
     try:
         parts = urllib.parse.urlsplit(url)
-        host, port = parts.hostname, parts.port  # raises ValueError for a wrong port
         parts.path.encode("ascii")
-        (host or "").encode("idna")
+        (parts.hostname or "").encode("idna")
+        # A wrong port is a ValueError too.
+        fits = parts.hostname and parts.port != 0 and HOST.fullmatch(parts.netloc)
+        fits = fits and url.isprintable() and not set("?# ") & set(url)
     except ValueError:
         fits = False
-    else:
-        fits = (
-            host
-            and port != 0
-            and HOST.fullmatch(parts.netloc)
-            and url.isprintable()
-            and not set("?# ") & set(url)
-        )
     if not fits:
         raise ValueError(f"url must be http[s]://host[:port][/path], got {_short(url)}")
     return url.rstrip("/")

@@ -19,13 +19,6 @@ class Deadline:
         limited = seconds is not None and seconds < LONGEST
         self.at = time.monotonic() + seconds if limited else None
 
-    @classmethod
-    def of(cls, at):
-        """Creates a deadline from its `at`."""
-        deadline = cls()
-        deadline.at = at
-        return deadline
-
     def left(self, more=0.0):
         """The seconds left plus `more`, at least 0. None: no deadline."""
         return None if self.at is None else max(0.0, self.at - time.monotonic() + more)

@@ -21,7 +21,7 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from export.capi.library import CODES, ServingError
+from export.capi.library import CODES, ServingError, as_serving_error, invalid
 from export.serving.metrics import Metrics
 from export.serving.model import Model, Unloaded
 from export.verification.errors import UsageError
@@ -54,10 +54,8 @@ class Version:
 class Versions:
     """The loaded versions of all models of a ModelServerConfig.
 
-    Args:
-        config: the ModelServerConfig. A UsageError names what is not valid.
-        say: called with a line when a version is being loaded, is loaded, unloaded or refused.
-        options: arguments of `Model`: batching and threads.
+    `say` is called with a line when a version is being loaded, is loaded, unloaded or refused. The
+    `options` are arguments of `Model`. A UsageError names what is not valid in the configuration.
     """
 
     def __init__(self, config, say=lambda line: None, **options):
@@ -157,7 +155,7 @@ class Versions:
     def model(self, spec):
         """The loaded `Model` of a ModelSpec; the newest one if the ModelSpec names no version."""
         if not spec.name:
-            raise ServingError("INVALID_ARGUMENT", "ModelSpec has no name specified.")
+            raise invalid("ModelSpec has no name specified.")
         versions = self._models.get(spec.name, {})
         loaded = {n: v.model for n, v in list(versions.items()) if v.model}
         number, asked = None, f"Latest({spec.name})"
@@ -166,8 +164,7 @@ class Versions:
         elif spec.version_label:
             config = self._config.get(spec.name)
             if config is None or spec.version_label not in config.version_labels:
-                message = f"Unrecognized servable version label: {spec.version_label}"
-                raise ServingError("INVALID_ARGUMENT", message)
+                raise invalid(f"Unrecognized servable version label: {spec.version_label}")
             number = config.version_labels[spec.version_label]
         if number is not None:
             asked = f"Specific({spec.name}, {number})"
@@ -245,11 +242,8 @@ class Versions:
             start = time.monotonic()
             try:
                 model = self._whole(name, number, folder, stamp)
-            except ServingError as error:
-                versions[number] = Version(States.END, error, stamp=stamp)
-                self._say(f"{name} version {number} is refused: {error}")
             except Exception as error:  # an error of one model must not stop the others
-                reason = ServingError("INTERNAL", f"{type(error).__name__}: {error}")
+                reason = as_serving_error(error)
                 versions[number] = Version(States.END, reason, stamp=stamp)
                 self._say(f"{name} version {number} is refused: {reason}")
             else:

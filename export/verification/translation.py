@@ -12,11 +12,8 @@ NO_WINDOW = "no plain beam search in NumPy, whose model knows no window"
 def compare(translator, requests, report, run, options, progress):
     """Adds to the report whether the served searches give the expected results.
 
-    Args:
-        requests: {signature: requests} of all signatures; the report has the answers of the
-            exported ones.
-        run, options: the run directory, and options of the translator in place of the run's.
-        progress: called with a line for each step.
+    `requests` are those of all signatures; the report has the answers of the exported ones.
+    `options` of the translator replace those of the run.
     """
     if translator.xla and "beam_search" in report.served:
         compare_stock(report)
@@ -32,7 +29,10 @@ def compare(translator, requests, report, run, options, progress):
 
 def compare_reference(translator, requests, report):
     """Adds to the report whether served and reference beam search agree, for each sentence."""
-    uncached, asked = _uncached(translator), requests["beam_search_ids"]
+    asked, ids = requests["beam_search_ids"], tf.TensorSpec([None, None], tf.int32)
+    signature = [{"source_ids": ids, "target_ids": ids}]
+    # Of whole sequences, without a cache.
+    uncached = tf.function(translator.logits, input_signature=signature, autograph=False)
     answers = answers_to(translator, report, "beam_search_ids", requests)
     faults, sentences = [], 0
     for request, served in zip(asked, answers, strict=True):
@@ -45,14 +45,6 @@ def compare_reference(translator, requests, report):
             )
         sentences += len(request["source_ids"])
     report.add("plain beam search in NumPy", faults, f"{sentences} sentences")
-
-
-def _uncached(translator):
-    """The translator's model as a function of whole sequences, without a cache."""
-    ids = tf.TensorSpec([None, None], tf.int32)
-    return tf.function(
-        translator.logits, input_signature=[{"source_ids": ids, "target_ids": ids}], autograph=False
-    )
 
 
 def _search_faults(translator, model, source_ids, max_length, row, served):

@@ -22,7 +22,7 @@ from export.capi.library import ServingError
 from export.local_server import LocalServer
 from export.serving import connection, rest, rpc, tensors, worker
 from export.serving.deadline import Deadline
-from export.serving.model import _most_rows
+from export.serving.model import _deployment, _most_rows
 from export.serving.versions import one_model
 from export.verification.graph import Signature, TensorInfo
 
@@ -175,7 +175,7 @@ def test_a_report_says_how_many_rows(tmp_path):
     report = tmp_path / "1.report.json"
     for text, most in (('{"deployment": {"limits": {"max_batch_size": 37}}}', 37), ("[]", None)):
         report.write_text(text)
-        assert _most_rows(tmp_path / "1") == (most or tensors.MOST_ROWS)
+        assert _most_rows(_deployment(tmp_path / "1")) == (most or tensors.MOST_ROWS)
 
 
 def test_lists_in_lists_are_400(asked):

@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+import types
 from pathlib import Path
 
 import grpc
@@ -196,17 +197,15 @@ def test_a_link_to_itself_and_a_base_that_is_gone_stop_nothing(tmp_path):
 class Loaded:
     """In place of a `Model`: what a folder says when it is loaded; then `after` happens."""
 
-    after, alive, warmup_requests = staticmethod(lambda: None), True, ()
+    after, warmup_requests = staticmethod(lambda: None), ()
 
     def __init__(self, name, version, directory, **options):
         self.directory, self.closed = directory, False
+        self.worker = types.SimpleNamespace(alive=True, beat=lambda: None)
         self.said = (directory / "saved_model.pb").read_text()
         if self.said == "broken":
             raise ServingError("INTERNAL", "it is broken")
         Loaded.after()
-
-    def beat(self):
-        """It lives as long as it lives."""
 
     def close(self, deadline=None):
         self.closed = True
@@ -259,7 +258,7 @@ def test_what_is_served_in_place_of_a_broken_version_is_loaded_again_too(loaded)
     assert before.said == "first"
     versions.refresh()
     assert served() is before
-    before.alive = False
+    before.worker.alive = False
     versions.refresh()
     assert served() is not before and served().said == "first" and before.closed
 
