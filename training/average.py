@@ -60,14 +60,6 @@ def _files(config):
     return {name: value for name, value in config["sha256"].items() if name != config["weights"]}
 
 
-def weights_of(run, config):
-    """The weights of a run, arrays by name, checked against the configuration that was read."""
-    from tfformer.files import unpack
-    from tfformer.run import read_checked
-
-    return unpack(read_checked(run, config, config["weights"]))
-
-
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
@@ -78,7 +70,8 @@ def _run(command, options):
     if len(options.runs) < 2:
         return command.fail("RUN must be given at least twice, got 1", 2)
 
-    from tfformer.run import load, require_new, save_new, set_weights
+    from tfformer.files import unpack
+    from tfformer.run import load, read_checked, require_new, save_new, set_weights
     from training.trainer.checkpoint import average
 
     try:
@@ -86,7 +79,8 @@ def _run(command, options):
         configs = require_alike(options.runs)
         runs = [*zip(options.runs, configs, strict=True)]
         model, tokenizer = load(options.runs[0])
-        set_weights(model, average(weights_of(*each) for each in runs))
+        files = (read_checked(run, config, config["weights"]) for run, config in runs)
+        set_weights(model, average(map(unpack, files)))
         known = configs[0].get("training", {})
         training = {name: known[name] for name in ("examples", "references") if name in known}
         training["average_of"] = [(str(run), config["weights"]) for run, config in runs]

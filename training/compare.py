@@ -18,6 +18,7 @@ minutes; runs that were validated on different corpora are in rows of their own.
 Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 or 143 interrupted.
 """
 
+import functools
 import json
 import statistics
 import sys
@@ -300,9 +301,7 @@ def _run(command, options):
 
     from tfformer.files import write_json
 
-    def say(line):
-        print(line, file=sys.stderr)
-
+    say = functools.partial(print, file=sys.stderr)
     try:
         if options.out:
             options.out.mkdir(parents=True, exist_ok=True)

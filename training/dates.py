@@ -45,7 +45,7 @@ from babel import Locale
 from babel.dates import format_date, tokenize_pattern
 
 from training.corpora import embedded
-from training.corpora.embedded import SPLITS, require_numbers, require_split
+from training.corpora.embedded import SPLITS, require, require_split
 
 # Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
 # Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and
@@ -65,6 +65,7 @@ class DatePair(NamedTuple):
     language: str
 
 
+@cache
 def patterns(language: str) -> tuple[str, ...]:
     """The CLDR patterns by which `language` writes a whole date, without repetitions.
 
@@ -74,11 +75,6 @@ def patterns(language: str) -> tuple[str, ...]:
     """
     if language not in LANGUAGES:
         raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
-    return _patterns(language)
-
-
-@cache
-def _patterns(language: str) -> tuple[str, ...]:
     locale = _locale(language)
     formats = [locale.date_formats[width].pattern for width in ("full", "long", "medium")]
     skeletons = [str(pattern) for _, pattern in sorted(locale.datetime_skeletons.items())]
@@ -136,7 +132,7 @@ def pairs(split: str, count: int, seed: int = 0) -> Iterator[DatePair]:
         f"split {split!r} has {len(days(split))} days, each written once in {len(LANGUAGES)} "
         "languages"
     )
-    require_numbers(count, most, why, seed)
+    require(split, count, most, why, seed)
     return itertools.islice(_all_pairs(split, seed), count)
 
 
@@ -249,10 +245,7 @@ def _names(field: str, language: str) -> dict[str, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints pairs: source, target and language; see `training.corpora.embedded.main`."""
-    description = (
-        "Print date pairs, one a line: source, target, language, with tabs between.\n\n"
-        "example: python -m training.dates --split test --count 5 --seed 1"
-    )
+    description = "Print date pairs, one a line: source, target, language"
     return embedded.main("training.dates", description, pairs, arguments)
 
 

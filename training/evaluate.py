@@ -21,6 +21,7 @@ Exit codes: 0 scored; 1 the run, the corpus or the output is at fault; 2 wrong u
 """
 
 import dataclasses
+import functools
 import os
 import sys
 import time
@@ -199,7 +200,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     import tensorflow as tf
 
     from training.metrics.bleu import bleu, bleu_multi30k, chrf
-    from training.tasks.translating import translations_of
+    from training.tasks.translation import translations_of
 
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
@@ -251,11 +252,10 @@ def print_scores(scores, name):
     from training.report.scores import measures_table
 
     table = measures_table(f"{name}: {scores['pairs']:,} pairs, {scores['search']}")
-    table.add_row("BLEU", f"{scores['bleu']:.2f}", scores["bleu_signature"])
-    if "bleu_multi30k" in scores:
-        signature = scores["bleu_multi30k_signature"]
-        table.add_row("BLEU (Multi30K)", f"{scores['bleu_multi30k']:.2f}", signature)
-    table.add_row("chrF2", f"{scores['chrf']:.2f}", scores["chrf_signature"])
+    names = {"bleu": "BLEU", "bleu_multi30k": "BLEU (Multi30K)", "chrf": "chrF2"}
+    for key, title in names.items():
+        if key in scores:
+            table.add_row(title, f"{scores[key]:.2f}", scores[f"{key}_signature"])
     table.add_row("exact match", f"{scores['exact_match']:.2f} %", "to the letter")
     repeated = f"{scores['repeated_words']:.2f} %"
     table.add_row("repeated words", repeated, "words that are the word before")
@@ -304,9 +304,7 @@ def _run(command, arguments):
     from training.report.card import update_card
     from training.report.scores import add_scores
 
-    def say(line):
-        print(line, file=sys.stderr)
-
+    say = functools.partial(print, file=sys.stderr)
     try:
         # Read first: a training that publishes right now leaves scores of what was there before.
         weights = read_config(arguments.run)["weights"]

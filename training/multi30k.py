@@ -73,18 +73,11 @@ def fetch(
     checksums: Mapping[str, str | None] = SHA256,
     timeout: float = TIMEOUT,
 ) -> list[Path]:
-    """Downloads and unpacks the files that `folder` lacks, with a progress bar on stderr.
+    """Downloads and unpacks the files that `folder` lacks; returns their paths.
 
     A file gets its name only when it is whole and its checksum is right, so that an interrupted
-    download leaves none; call again to go on. Files that are there are never touched.
-
-    Args:
-        base_url: where `NAME.gz` of each file is found.
-        checksums: as from `files`.
-        timeout: seconds without a byte until the download is given up.
-
-    Returns:
-        The paths of the files that were downloaded: none if all were there.
+    download leaves none; call again to go on. Files that are there are never touched. `checksums`
+    are as from `files`; after `timeout` seconds without a byte the download is given up.
 
     Raises:
         CorpusError: the folder cannot be written, a download fails, or a file, be it downloaded
@@ -99,7 +92,11 @@ def fetch(
                 _verify(folder / name, checksum)
         for name in missing:
             url = f"{base_url.rstrip('/')}/{name}.gz"
-            _fetch_file(url, folder / name, checksums[name], timeout)
+            content = _content(url, timeout)
+            if fault := _fault(name, content, checksums[name]):
+                raise CorpusError(f"{url} is refused, and nothing of it is kept: unpacked, {fault}")
+            # The name never stands for half a file.
+            without_its_package("tfformer.files").write_atomically(folder / name, content)
     except _DownloadFailed as error:
         still_missing = [f"{name}.gz" for name in checksums if not (folder / name).exists()]
         raise CorpusError(
@@ -112,20 +109,9 @@ def fetch(
 
 
 def paths(
-    folder: str | os.PathLike,
-    split: str,
-    source_language: str = "en",
-    language: str = "de",
-    *,
-    verify: bool = True,
+    folder: str | os.PathLike, split: str, source_language: str = "en", language: str = "de"
 ) -> tuple[Path, Path]:
-    """The source and the target file of a split.
-
-    Args:
-        folder: where `fetch` put the files.
-        split: one of `SPLITS`.
-        source_language, language: of source and target, two of `LANGUAGES`.
-        verify: whether to compare checksums, or numbers of lines; a few milliseconds.
+    """The source and the target file of a split, compared with their checksums or numbers of lines.
 
     Raises:
         ValueError: there is no such split or language, or the two are the same.
@@ -146,8 +132,7 @@ def paths(
                 f"{path} is missing: fetch it with `python -m training.multi30k {folder} "
                 f"--languages {source_language} {language}`"
             )
-        if verify:
-            _verify(path, SHA256.get(path.name))
+        _verify(path, SHA256.get(path.name))
     return found
 
 
@@ -177,14 +162,6 @@ def _verify(path: Path, checksum: str | None) -> None:
             f"{path} is another file than that of Multi30K: {fault}. Move it away, or choose "
             "another folder"
         )
-
-
-def _fetch_file(url: str, path: Path, checksum: str | None, timeout: float) -> None:
-    """Downloads, verifies, writes it: the name never stands for half a file."""
-    content = _content(url, timeout)
-    if fault := _fault(path.name, content, checksum):
-        raise CorpusError(f"{url} is refused, and nothing of it is kept: unpacked, {fault}")
-    without_its_package("tfformer.files").write_atomically(path, content)
 
 
 def _content(url: str, timeout: float) -> bytes:

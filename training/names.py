@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from training.corpora import embedded
-from training.corpora.embedded import require_numbers, require_split, split_of
+from training.corpora.embedded import require, split_of
 
 # What is said, the answer, and the kind of both. {a} and {b} are names; the answer uses both in the
 # same or in the other order, or one of them.
@@ -66,8 +66,7 @@ def pairs(split: str, count: int, seed: int = 0) -> Iterator[NamesPair]:
     `MOST`, gives the first of them. The splits share no name. A wrong argument is a ValueError of
     the call itself.
     """
-    require_split(split)
-    require_numbers(count, MOST, "more would be of hardly any new names", seed)
+    require(split, count, MOST, "more would be of hardly any new names", seed)
     return itertools.islice(_all_pairs(split, seed), count)
 
 
@@ -97,9 +96,7 @@ def _new_name(split: str, chance: random.Random, named: set[str]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Prints pairs: source, target and kind, with tabs; see `training.corpora.embedded.main`."""
     description = (
-        "Print dialogues about unknown people, one a line: what is said, the answer, the kind, "
-        "with tabs between.\n\n"
-        "example: python -m training.names --split test --count 5 --seed 1"
+        "Print dialogues about unknown people, one a line: what is said, the answer, the kind"
     )
     return embedded.main("training.names", description, pairs, arguments)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from training.corpora import embedded
-from training.corpora.embedded import require_numbers, require_split, split_of
+from training.corpora.embedded import require, split_of
 
 # Stories of a split at most; each is one of a number without end.
 MOST = 1_000_000
@@ -55,8 +55,7 @@ def pairs(split: str, count: int, seed: int = 0) -> Iterator[Story]:
 
     No split has a story of another. A wrong argument is a ValueError.
     """
-    require_split(split)
-    require_numbers(count, MOST, "a corpus of more is of no use", seed)
+    require(split, count, MOST, "a corpus of more is of no use", seed)
     chosen = random.Random(f"{split} {seed}")
     stories = (_story(chosen) for _ in itertools.count())
     return itertools.islice((one for one in stories if split_of(one.text) == split), count)
@@ -84,10 +83,7 @@ def _sentence(room: str | None, chosen: random.Random) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints stories: text and room, with a tab between; see `training.corpora.embedded.main`."""
-    description = (
-        "Print stories, one a line: the story and the room, with a tab between.\n\n"
-        "example: python -m training.rooms --split test --count 5 --seed 1"
-    )
+    description = "Print stories, one a line: the story and the room"
     return embedded.main("training.rooms", description, pairs, arguments)
 
 

@@ -18,6 +18,7 @@ Exit codes: 0 written; 1 the run, the corpus or the disk is at fault: nothing is
 usage; 130 or 143 interrupted.
 """
 
+import functools
 import itertools
 import sys
 from pathlib import Path
@@ -61,12 +62,8 @@ class Tokens(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How well a shortlist fits some pairs.
-
-    covered: the share of their target tokens that are among the candidates of their source.
-    tokens: how many there are.
-    size: the mean number of candidates of a source.
-    """
+    """How well a shortlist fits some pairs: the share of their target tokens that are among the
+    candidates of their source, the number of these tokens, and the mean number of candidates."""
 
     covered: float
     tokens: int
@@ -218,9 +215,7 @@ def _learn(command, arguments):
     from tfformer.run import load_tokenizer, read_config, require_family
     from training.data.reader import CorpusReport, clean_pairs, read_pairs
 
-    def progress(line):
-        print(line, file=sys.stderr)
-
+    progress = functools.partial(print, file=sys.stderr)
     require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
     tokenizer, report = load_tokenizer(arguments.run), CorpusReport()
     progress("reading the corpus ...")

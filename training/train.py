@@ -47,23 +47,11 @@ from training.trainer.lock import alone
 ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 # What the prepared corpus, the order of the data, the shapes of the weights and what the state of
 # the optimizer means depend on.
-PREPARED_SETTINGS = {
-    "preset",
-    "vocabulary_size",
-    "vocabulary_kind",
-    "shared_vocabulary",
-    "split_digits",
-    "max_characters",
-    "max_tokens",
-    "max_length_ratio",
-    "batch_tokens",
-    "source_language",
-    "language",
-    "optimizer",
-    "seed",
-    "new_pieces",
-    "freeze",
-}
+PREPARED_SETTINGS = (
+    "preset vocabulary_size vocabulary_kind shared_vocabulary split_digits max_characters "
+    "max_tokens max_length_ratio batch_tokens source_language language optimizer seed new_pieces "
+    "freeze"
+).split()
 
 
 def parser():
@@ -139,10 +127,10 @@ def _begin(command, arguments):
         return _train(command, arguments, recipe, begun)
     # Of several workers the others wait for this one, and find what it has begun just now.
     if begun and others:
-        from training.preparation.prepare import read_taken
+        from training.preparation.prepare import read_facts
 
         try:
-            same = read_taken(arguments.run) == _runs(arguments).facts()
+            same = read_facts(arguments.run)[1] == _runs(arguments).facts()
         except (ValueError, OSError) as error:
             return _refuse(command, recipe, error, 1)
         if not same:
@@ -206,7 +194,7 @@ def _goes_on_with(arguments, recipe):
 
     Raises a `_Fixed` if the run was prepared with something else.
     """
-    from training.preparation.prepare import read_origin, read_settings, read_sizes
+    from training.preparation.prepare import read_facts, read_settings, read_sizes
 
     changes, stored = changed_settings(arguments), read_settings(arguments.run, recipe)
     if arguments.family and recipe.task != stored.task:
@@ -214,7 +202,7 @@ def _goes_on_with(arguments, recipe):
             f"--family of {arguments.run} is that of the task {stored.task}, got "
             f"{arguments.family}: choose another --run"
         )
-    origin = read_origin(arguments.run)
+    origin, _ = read_facts(arguments.run)
     own = arguments.recipe or arguments.source or arguments.text
     if own and origin not in (recipe.origin, None):
         raise _Fixed(

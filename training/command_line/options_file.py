@@ -57,7 +57,8 @@ def _words(path, name, value, action):
     elif action.nargs == "+":
         # A word with a hyphen would be an option, perhaps with a file that is executed.
         kind = "a list of words without a hyphen at the start"
-        fits = isinstance(value, list) and value and all(_is_value(v) for v in value)
+        fits = isinstance(value, list) and value
+        fits = fits and all(isinstance(v, str) and not v.startswith("-") for v in value)
     else:
         kind = "a number or a word"
         fits = isinstance(value, int | float | str) and not isinstance(value, bool)
@@ -66,10 +67,6 @@ def _words(path, name, value, action):
     if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]
     return [f"--{name}", *value] if isinstance(value, list) else [f"--{name}={value}"]
-
-
-def _is_value(word):
-    return isinstance(word, str) and not word.startswith("-")
 
 
 def written(values):

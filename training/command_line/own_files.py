@@ -1,6 +1,5 @@
 """Reads the user's own files as a corpus, and splits their pairs into training and validation."""
 
-import functools
 import itertools
 import zlib
 
@@ -35,24 +34,24 @@ def _held_out_once(pairs, options, plain=False):
         )
 
 
-def _split(read, read_val, options, split, report, plain=False):
+def _split(read, files, val_file, options, split, report, plain=False):
     """The pairs of a split, "train" or "val", of the user's files.
 
-    `read` and `read_val` take a `CorpusReport` or None and yield the pairs of the corpus and of the
-    validation files. If `read_val` is None, pairs are held out of the corpus. All other pairs of
-    these sources are then left out of training, so that no source is in both splits. The report of
-    training then counts both splits together.
+    `read` takes files and a `CorpusReport` or None, and yields their pairs. Without a validation
+    file, 1 pair in 20 is held out of the corpus, at most 1,000. All other pairs of these sources
+    are then left out of training, so that no source is in both splits. The report of training then
+    counts both splits together.
     """
-    if read_val is not None:
-        return (read_val if split == "val" else read)(report)
+    if val_file is not None:
+        return read([val_file] if split == "val" else files, report)
 
     def held_out_ones():
-        return itertools.islice(_held_out_once(read(None), options, plain), HELD_OUT)
+        return itertools.islice(_held_out_once(read(files, None), options, plain), HELD_OUT)
 
     if split == "val":
         return held_out_ones()
     sources = {pair.source for pair in held_out_ones()}
-    return (pair for pair in read(report) if pair.source not in sources)
+    return (pair for pair in read(files, report) if pair.source not in sources)
 
 
 def pairs_of(source, target=None, links=None, *, report=None, columns=None, tagged=False):
@@ -86,13 +85,10 @@ def file_pairs(
         options = {"report": report, "columns": columns, "tagged": tagged}
         return itertools.chain.from_iterable(pairs_of(*paths, **options) for paths in files)
 
-    corpus = functools.partial(read, files)
-    val = functools.partial(read, [val_files]) if val_files else None
-    is_tsv = files[0][1] is None
     options = f"--val-source and --val-{side}"
-    if is_tsv:
+    if files[0][1] is None:
         options = "--val-source, or --columns 2,1 if the texts are the second column"
-    return _split(corpus, val, options, split, report)
+    return _split(read, files, val_files or None, options, split, report)
 
 
 def plain_texts(files, val_file, split, data, report=None):
@@ -102,9 +98,7 @@ def plain_texts(files, val_file, split, data, report=None):
         lines = itertools.chain.from_iterable(read_lines(path, report=report) for path in files)
         return (Pair(line, "") for line in lines)
 
-    corpus = functools.partial(read, files)
-    val = functools.partial(read, [val_file]) if val_file else None
-    return _split(corpus, val, "--val-text", split, report, plain=True)
+    return _split(read, files, val_file or None, "--val-text", split, report, plain=True)
 
 
 def origin_of(files, val_files, unit="pairs"):

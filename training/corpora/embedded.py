@@ -25,8 +25,9 @@ def require_split(split: str) -> None:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
 
 
-def require_numbers(count: int, most: int, why: str, seed: int) -> None:
-    """Raises a ValueError unless a corpus has `count` pairs for this seed; `why` it has `most`."""
+def require(split: str, count: int, most: int, why: str, seed: int) -> None:
+    """Raises a ValueError unless a split has `count` pairs for this seed; `why` it has `most`."""
+    require_split(split)
     if type(count) is not int or not 0 <= count <= most:
         raise ValueError(f"count must be a whole number from 0 to {most} ({why}), got {count!r}")
     if type(seed) is not int:
@@ -43,10 +44,12 @@ def main(
 
     `pairs` is a function of split, count and seed.
     """
-    codes = (
+    text = (
+        f"{description}, with tabs between.\n\n"
+        f"example: python -m {name} --split test --count 5 --seed 1\n\n"
         "Exit codes: 0 printed; 1 the output is at fault; 2 wrong usage; 130 or 143 interrupted."
     )
-    parser = Parser(name, f"{description}\n\n{codes}", prints=True)
+    parser = Parser(name, text, prints=True)
     parser.add_argument("--count", type=Number(int), default=20, help="pairs to print (default 20)")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
     parser.add_argument(

@@ -97,13 +97,8 @@ class Epochs(abc.ABC):
     def dataset(self, epoch=0, skip=0, shards=(0,), count=1):
         """The epoch from batch `skip` on, as a `tf.data.Dataset` of known cardinality.
 
-        An element is (inputs, labels) from the task, with the batch's `shape`.
-
-        Args:
-            epoch: from 0; each epoch has another order.
-            skip: number of batches to skip at the beginning.
-            shards: the shards of each batch to return, one element each, in this order.
-            count: shards that a batch is split into. Default 1: the whole batch.
+        An element is (inputs, labels) from the task, with the batch's `shape`. Each batch is split
+        into `count` shards, of which `shards` are returned, one element each, in this order.
         """
         batches, batch = iter(()), None
 

@@ -54,7 +54,6 @@ class Findings:
     """The findings in a corpus.
 
     Attributes:
-        counts: {fault: number of pairs}.
         suspects: [(line, reason, source, target)].
         characters, tokens: int32 [N, 2], the lengths of source and target of each pair.
         bytes, unknown: the number of source and target tokens that are single bytes, and unknown.

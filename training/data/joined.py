@@ -24,13 +24,12 @@ TOKENS, BYTES = range(2)
 
 
 class JoinedCorpus:
-    """The texts of a folder written by `write`.
+    """The texts of a folder written by `write`; its arrays are memory-mapped.
 
     Attributes:
-        index: int64 [N, 2], memory-mapped; see the columns above.
-        ids: int32, memory-mapped.
-        starts: int64 [N + 1], the position in `ids` where each text begins, and the end of the
-            last.
+        index: int64 [N, 2]; see the columns above.
+        ids: int32.
+        starts: int64 [N + 1], where each text begins in `ids`, and the end of the last.
     """
 
     # The file that identifies a corpus.

@@ -35,16 +35,13 @@ class Links:
     def inputs(self, source, target, links, padded):
         """The inputs that `GuidedAttention` needs in addition to ids.
 
-        Args:
-            source, target: RaggedTensors of ids [B, (S)] and [B, (T)], each row ending with eos.
-            links: string [B].
-            padded: see `training.tasks.task.Task.example`.
+        `source` and `target` are ids [B, (S)] and [B, (T)] that end with eos, `links` is string
+        [B].
 
         Returns:
             {"source_words": int32 [B, S], "target_words": int32 [B, T], "links": int32 [B, 2 L]}:
             the number of the word of each source token and of each label, from 1; 0 for eos and
-            padding. "links" has the source word and the target word of
-            each link in turn, then 0.
+            padding. "links" has the source word and the target word of each link in turn, then 0.
         """
         numbers = tf.strings.split(tf.strings.regex_replace(links, "-", " "))
         numbers = numbers.with_flat_values(tf.strings.to_number(numbers.flat_values, tf.int32) + 1)

@@ -21,9 +21,7 @@ class Noise:
     """The noise of a training.
 
     Args:
-        tokenizer: a `Tokenizer`.
-        subword_sampling: alpha of a `tfformer.text.sampling.SubwordSampler`; 0 samples no
-            segmentations.
+        subword_sampling: alpha of a `tfformer.text.sampling.SubwordSampler`; 0: none.
         word_dropout: the share of pieces that are replaced by unk.
         sampling_from: number of epochs at the start that sample no segmentations.
 

@@ -15,8 +15,11 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
+from sacrebleu.metrics import BLEU, CHRF
 
-from training.evaluation.utility import UTILITIES
+# The utility of a text against another. BLEU has n-grams no longer than the text (Papineni et al.
+# 2002; Popovic 2015).
+UTILITIES = {"bleu": BLEU(effective_order=True), "chrf": CHRF()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +30,9 @@ class Choice:
         utility: for minimum Bayes risk, a name in `UTILITIES`. Default None: the scores decide.
         samples: number of translations sampled from the model. The utility is averaged over them,
             and they are candidates too. Default 0: it is averaged over the hypotheses of the beam.
-        backward: a `Translator` from the target language to the source language. Default: none.
-        backward_weight: the weight of its score; the search has weight 1. Default 0.
-        right_to_left: a `Translator` whose targets have their words in reverse order. Default:
-            none.
-        right_to_left_weight: the weight of its score. Default 0.
+        backward: a `Translator` from the target language to the source language.
+        right_to_left: a `Translator` whose targets have their words in reverse order.
+        backward_weight, right_to_left_weight: of their scores; the search has weight 1.
 
     Raises:
         ValueError: there is no such utility.
@@ -176,7 +177,9 @@ def expected_utility(one, utility):
         weights /= weights.sum()
     likely = weights > 0
     references = [text for text, there in zip(one.texts, likely, strict=True) if there]
-    return UTILITIES[utility](one.texts, references) @ weights[likely]
+    score = UTILITIES[utility].sentence_score
+    found = [[score(text, [other]).score for other in references] for text in one.texts]  # [n, m]
+    return np.array(found) @ weights[likely]
 
 
 def reversed_words(text):

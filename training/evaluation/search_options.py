@@ -7,11 +7,11 @@ from training.terminal.command import LARGEST, Number, count, option_number, wit
 
 # The search options that these commands accept.
 SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
-# The names in `training.evaluation.utility.UTILITIES`, given here to avoid its imports.
+# The names in `training.evaluation.reranking.UTILITIES`, given here to avoid its imports.
 UTILITIES = ("bleu", "chrf")
 RERANKERS = {
     "backward": "that translates the other way",
-    "right-to-left": "whose targets have their words in reverse order",
+    "right_to_left": "whose targets have their words in reverse order",
 }
 # The arguments of `add_search` that name runs.
 SEARCHED_RUNS = ("ensemble", "backward", "right_to_left")
@@ -42,7 +42,8 @@ def add_search(parser):
         "--samples", type=count(), metavar="INT",
         help="with --utility: like so many translations that are drawn; default: none is",
     )  # fmt: skip
-    for name, what in RERANKERS.items():
+    for option, what in RERANKERS.items():
+        name = option.replace("_", "-")
         parser.add_argument(
             f"--{name}", type=Path, metavar="RUN", help=f"rerank the hypotheses by a run {what}"
         )
@@ -61,14 +62,15 @@ def search_options(arguments):
         raise ValueError("--beam-width and --length-penalty are of beam search, got --greedy")
     if arguments.ensemble_mean and not arguments.ensemble:
         raise ValueError("--ensemble-mean needs --ensemble")
-    rerankers = [name for name in RERANKERS if _of(arguments, name)]
+    rerankers = [name for name in RERANKERS if getattr(arguments, name)]
     if rerankers and arguments.utility:
-        raise ValueError(f"--utility and --{rerankers[0]} both choose: give one")
+        shown = rerankers[0].replace("_", "-")
+        raise ValueError(f"--utility and --{shown} both choose: give one")
     if arguments.samples and not arguments.utility:
         raise ValueError("--samples needs --utility")
     for name in RERANKERS:
-        if _of(arguments, f"{name}-weight") is not None and name not in rerankers:
-            raise ValueError(f"--{name}-weight needs --{name}")
+        if getattr(arguments, f"{name}_weight") is not None and name not in rerankers:
+            raise ValueError(f"--{name}-weight needs --{name}".replace("_", "-"))
     if chooses(arguments) and arguments.greedy:
         raise ValueError("--greedy finds one translation, and there is nothing to choose from")
     if chooses(arguments) and getattr(arguments, "picture", None):
@@ -78,12 +80,12 @@ def search_options(arguments):
 
 def chooses(arguments):
     """Whether the options ask to choose among several translations."""
-    return bool(arguments.utility or any(_of(arguments, name) for name in RERANKERS))
+    return bool(arguments.utility or any(getattr(arguments, name) for name in RERANKERS))
 
 
 def others(arguments):
     """The other runs that take part: ensemble and rerankers."""
-    return [*arguments.ensemble, *filter(None, (_of(arguments, name) for name in RERANKERS))]
+    return [*arguments.ensemble, *filter(None, (getattr(arguments, name) for name in RERANKERS))]
 
 
 def load_searched(arguments, options):
@@ -105,13 +107,8 @@ def load_searched(arguments, options):
 
     asked = {"utility": arguments.utility, "samples": arguments.samples or 0}
     for name in RERANKERS:
-        if run := _of(arguments, name):
-            weight = _of(arguments, f"{name}-weight")
-            field = name.replace("-", "_")
-            asked[field] = load_translator(run)
-            asked[f"{field}_weight"] = WEIGHT if weight is None else weight
+        if run := getattr(arguments, name):
+            weight = getattr(arguments, f"{name}_weight")
+            asked[name] = load_translator(run)
+            asked[f"{name}_weight"] = WEIGHT if weight is None else weight
     return BestOf(service, Choice(**asked))
-
-
-def _of(arguments, name):
-    return getattr(arguments, name.replace("-", "_"))

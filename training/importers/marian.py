@@ -31,13 +31,9 @@ from training.importers.weights import Weights
 NEEDED = ("config.json", "source.spm", "target.spm", "vocab.json")
 # Optional files. Besides, a folder has one file of `weights.READERS`.
 OTHERS = (
-    "added_tokens.json",
-    "generation_config.json",
-    "model-*.safetensors",
-    "model.safetensors.index.json",
-    "target_vocab.json",
-    "tokenizer_config.json",
-)
+    "added_tokens.json", "generation_config.json", "model-*.safetensors",
+    "model.safetensors.index.json", "target_vocab.json", "tokenizer_config.json",
+)  # fmt: skip
 
 
 def read_marian(folder):

@@ -90,18 +90,13 @@ def _require_possible(found, path):
 def configuration(options, tokenizer, tied):
     """Converts the options to a `TransformerConfig`."""
     return TransformerConfig(
-        tokenizer.source_vocabulary_size,
-        tokenizer.target_vocabulary_size,
-        d_model=options["d_model"],
-        num_heads=options["encoder_attention_heads"],
+        tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size,
+        d_model=options["d_model"], num_heads=options["encoder_attention_heads"],
         d_ff=max(options["encoder_ffn_dim"], options["decoder_ffn_dim"]),
-        num_encoder_layers=options["encoder_layers"],
-        num_decoder_layers=options["decoder_layers"],
+        num_encoder_layers=options["encoder_layers"], num_decoder_layers=options["decoder_layers"],
         dropout=options.get("dropout", 0.1),
         attention_dropout=options.get("attention_dropout", 0.0),
         activation_dropout=options.get("activation_dropout", 0.0),
         activation=ACTIVATIONS[options.get("activation_function", "gelu")],
-        epsilon=EPSILON,
-        tie_embeddings=tied,
-        output_bias=True,
-    )
+        epsilon=EPSILON, tie_embeddings=tied, output_bias=True,
+    )  # fmt: skip

@@ -5,29 +5,17 @@ from pathlib import Path
 from tfformer.search.options import OPTIONS
 from training.importers.marian_options import read_json_object
 
-# Options that change a search and have no counterpart here: {option: values that change nothing}.
-# None always changes nothing.
-WITHOUT_COUNTERPART = {
-    "begin_suppress_tokens": ([],),
-    "constraints": ([],),
-    "diversity_penalty": (0.0,),
-    "do_sample": (False,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "encoder_repetition_penalty": (1.0,),
-    "exponential_decay_length_penalty": (),
-    "force_words_ids": ([],),
-    "forced_bos_token_id": (),
-    "guidance_scale": (1.0,),
-    "min_new_tokens": (0,),
-    "num_beam_groups": (1,),
-    "penalty_alpha": (0.0,),
-    "remove_invalid_values": (False,),
-    # Hugging Face applies it to log-probabilities, tfformer to logits.
-    "repetition_penalty": (1.0,),
-    "sequence_bias": ({},),
-    "stop_strings": ([],),
-    "suppress_tokens": ([],),
-}
+# Options that change a search and have no counterpart here, by the value that changes nothing. None
+# always changes nothing. (Hugging Face applies the repetition penalty to log-probabilities, not to
+# logits as tfformer does.)
+WITHOUT_COUNTERPART = (
+    ([], "begin_suppress_tokens constraints force_words_ids stop_strings suppress_tokens"),
+    ({}, "sequence_bias"),
+    (False, "do_sample remove_invalid_values"),
+    (0, "diversity_penalty encoder_no_repeat_ngram_size min_new_tokens penalty_alpha"),
+    (1, "encoder_repetition_penalty guidance_scale num_beam_groups repetition_penalty"),
+    (None, "exponential_decay_length_penalty forced_bos_token_id"),
+)
 # Options with a counterpart: {option: ours}.
 SAME = {
     "num_beams": "beam_width",
@@ -61,10 +49,10 @@ def search_options(generation, eos, max_positions):
     Raises:
         ValueError: an option has no counterpart, or breaks its rule. The message names it.
     """
-    for name, harmless in WITHOUT_COUNTERPART.items():
-        value = generation.get(name)
-        if value is not None and value not in harmless:
-            raise ValueError(f"{name} has no counterpart here, got {value!r}")
+    for harmless, names in WITHOUT_COUNTERPART:
+        for name in names.split():
+            if (value := generation.get(name)) not in (None, harmless):
+                raise ValueError(f"{name} has no counterpart here, got {value!r}")
     forced = generation.get("forced_eos_token_id")
     if forced not in (None, eos, [eos]):
         raise ValueError(f"forced_eos_token_id must be eos_token_id = {eos}, got {forced!r}")

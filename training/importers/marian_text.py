@@ -1,5 +1,6 @@
 """Reads the tokenizer of a Marian folder: two SentencePiece models and a table of ids."""
 
+import re
 from pathlib import Path
 
 from tfformer.files import LONGEST_TEXT, read_bytes
@@ -72,7 +73,8 @@ def _read_table(path, size, pad, eos):
     table = read_json_object(path)
     if other := [one for one in table.values() if type(one) is not int]:
         raise ValueError(f"{path} must have an id for each piece, got {other[0]!r}")
-    if broken := [piece for piece in table if _is_broken(piece)]:
+    # A lone surrogate is no character.
+    if broken := [piece for piece in table if re.search("[\ud800-\udfff]", piece)]:
         raise ValueError(f"{path} must be of characters of Unicode, got {broken[0]!r}")
     ids = sorted(table.values())
     if len(set(ids)) < len(ids) or not ids or not 0 <= ids[0] <= ids[-1] < size:
@@ -83,11 +85,6 @@ def _read_table(path, size, pad, eos):
             f"{table.get(UNK)} and {table.get(EOS)}"
         )
     return table
-
-
-def _is_broken(piece):
-    """Whether a piece contains a lone surrogate, which is no character."""
-    return any("\ud800" <= character <= "\udfff" for character in piece)
 
 
 def _numbered(table, size, pad, eos, unknown):

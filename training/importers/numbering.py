@@ -8,8 +8,8 @@ import numpy as np
 class Numbering(NamedTuple):
     """Maps our ids of one side to the other system's ids.
 
-    old: a list with the other system's id for each id of ours; None if there is none.
-    unknown: our ids of pieces that the other system's table lacks: its unknown word.
+    `old` has the other id for each id of ours, or None. `unknown` are our ids of pieces that the
+    other system's table lacks: its unknown word.
     """
 
     old: list

@@ -179,7 +179,7 @@ class _Reading:
 
     def stack(self, stack, parts):
         """{our name: array} of the layers of a stack, and of its last norm if it has one."""
-        found = {}
+        found, shapes = {}, {"inner": (self.width, self.inner), "outer": (self.inner, self.width)}
         for n in range(self.sizes[f"num_{stack}_layers"]):
             for part, (sublayer, residual) in parts.items():
                 theirs, ours = f"model/{stack}/layers/{n}/{part}", f"{stack}/layer_{n}"
@@ -187,18 +187,11 @@ class _Reading:
                 found |= self._norm(f"{theirs}/{norm}", f"{ours}/{residual}/layer_norm")
                 layers = FEED_FORWARD if part == "ffn" else ATTENTION
                 for their_name, our_name in layers.items():
-                    shape = self._shape(our_name)
-                    found |= self._linear(
-                        f"{theirs}/layer/{their_name}", f"{ours}/{sublayer}/{our_name}", shape
-                    )
+                    names = f"{theirs}/layer/{their_name}", f"{ours}/{sublayer}/{our_name}"
+                    found |= self._linear(*names, shapes.get(our_name, (self.width, self.width)))
         if self.sizes["norm"] == "pre":
             found |= self._norm(f"model/{stack}/layer_norm", f"{stack}/final_norm")
         return found
-
-    def _shape(self, name):
-        return {"inner": (self.width, self.inner), "outer": (self.inner, self.width)}.get(
-            name, (self.width, self.width)
-        )
 
     def _norm(self, theirs, ours):
         return {

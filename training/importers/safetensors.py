@@ -25,7 +25,10 @@ def read_safetensors(path):
     with open_regular(path) as file:
         try:
             entries = _entries(file, size_of(file))
-            return {name: _array(file, *entry) for name, entry in entries.items()}
+            return {
+                name: np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
+                for name, (dtype, shape, _) in entries.items()
+            }
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{path} is damaged, or no safetensors file: {what:.300}") from error
@@ -75,8 +78,3 @@ def _entry(name, entry):
     if len(shape) > MAXIMUM_DIMENSIONS:
         raise ValueError(f"{name} must have at most {MAXIMUM_DIMENSIONS} sizes, got {len(shape)}")
     return dtype, shape, (begin, end)
-
-
-def _array(file, dtype, shape, _):
-    """Reads the array at the current position of the file."""
-    return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)

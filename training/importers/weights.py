@@ -15,13 +15,8 @@ INDEX = "model.safetensors.index.json"  # the index of a model in several files
 
 
 class Weights:
-    """Arrays by name, with a record of those not yet taken. An array that is taken is removed, so
-    that memory does not hold it twice.
-
-    Args:
-        arrays: {name: array}.
-        path: their path, for error messages.
-    """
+    """Arrays by name, from `path`, with a record of those not yet taken. An array that is taken is
+    removed, so that memory does not hold it twice."""
 
     def __init__(self, arrays, path):
         self._arrays, self.path = dict(arrays), path

@@ -16,13 +16,9 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
     """
     layers, heads = attention.shape[:2]
     width, height = (min(4, 0.9 + 0.16 * len(pieces)) for pieces in (keys, queries))
-    figure, panels = pyplot().subplots(
-        layers,
-        heads,
-        figsize=(1 + width * heads, 1 + height * layers),
-        layout="constrained",
-        squeeze=False,
-    )
+    size = (1 + width * heads, 1 + height * layers)
+    shape = {"figsize": size, "layout": "constrained", "squeeze": False}
+    figure, panels = pyplot().subplots(layers, heads, **shape)
     for (layer, head), ax in np.ndenumerate(panels):
         image = ax.imshow(attention[layer, head], cmap=SHARES, vmin=0, vmax=1, aspect="auto")
         last, first = layer == layers - 1, head == 0

@@ -15,12 +15,8 @@ def tokens_figure(pieces, log_probs):
     figure, ax = pyplot().subplots(figsize=size, layout="constrained")
     ax.bar(range(len(pieces)), np.exp(log_probs), color=COLOURS[0])
     at_axis(ax.xaxis, pieces)
-    ax.set(
-        xlabel="piece of the translation",
-        ylabel="probability",
-        title=f"log P of all of it: {log_probs.sum():.2f}",
-        ylim=(0, 1.02),
-    )
+    ax.set(xlabel="piece of the translation", ylabel="probability", ylim=(0, 1.02))
+    ax.set_title(f"log P of all of it: {log_probs.sum():.2f}")
     ax.grid(axis="y", alpha=0.3)
     return figure
 

@@ -45,10 +45,9 @@ WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "activation_dropout")
 class Runs(NamedTuple):
     """Other runs that a training takes something from, as run directories; None means no run.
 
-    init: gives its sizes, vocabulary and weights.
-    encoder, decoder: give the sizes, the vocabulary and the weights of one half.
-    teacher: gives its vocabulary, and its translations as targets.
-    teachers: several runs with one vocabulary; they give it, and a distribution for each token.
+    `init` gives its sizes, vocabulary and weights, `encoder` and `decoder` those of one half. A
+    `teacher` gives its vocabulary, and its translations as targets. Several `teachers` with one
+    vocabulary give it, and a distribution for each token.
     """
 
     init: Path | None = None
@@ -169,8 +168,7 @@ def _begin_with_halves(folder, halves, recipe, side, learn):
     Source and target use the vocabulary of the run that gives their half. If only one half is
     given, the other language uses the same vocabulary, or learns its own with
     `shared_vocabulary=False`, or has a table of labels. Each half brings its embedding, so two runs
-    need two embeddings. Cross-attention is random unless both halves come from one run. A model
-    with one stack takes the half of its own kind.
+    need two embeddings. Cross-attention is random unless both halves come from one run.
     """
     task = TASKS[recipe.task]
     kind = FAMILIES[task.family].configuration
@@ -302,11 +300,9 @@ class _Half:
 
 
 class Beginning(NamedTuple):
-    """The initial model of a training.
+    """The initial model of a training: its configuration, and its weights by name or None.
 
-    config: the model's configuration.
-    weights: the weights by name; None for random weights.
-    partly: whether `weights` has only some of the weights, and the others are random.
+    `partly`: `weights` has only some of the weights, and the others are random.
     """
 
     config: object

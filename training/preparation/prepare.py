@@ -157,12 +157,12 @@ def _checksums(folder):
     """{path in the folder: sha256} of all prepared files except the two that contain their own."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     names = [path.relative_to(folder).as_posix() for path in paths if path.suffix != ".partial"]
-    return {name: _sha256(folder, name) for name in names if name not in (SETTINGS, CORPUS)}
-
-
-def _sha256(folder, name):
-    with open(folder / name, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    found = {}
+    for name in names:
+        if name not in (SETTINGS, CORPUS):
+            with open(folder / name, "rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def read_tokenizer(folder):
@@ -208,17 +208,12 @@ def read_sizes(directory, recipe):
     return config.to_dict()
 
 
-def read_origin(directory):
-    """The origin of a run's corpus, in words; None if it is not known."""
-    path = Path(directory) / PREPARED / CORPUS
-    return read_json(path).get("origin") if path.exists() else None
-
-
-def read_taken(directory):
-    """What a run has taken over from other runs, in the form of `Runs.facts`."""
+def read_facts(directory):
+    """The origin of a run's corpus, in words or None; and what it has taken over from other runs,
+    in the form of `Runs.facts`."""
     path = Path(directory) / PREPARED / CORPUS
     facts = read_json(path) if path.exists() else {}
-    return {name: facts.get(name) for name in NO_RUNS.facts()}
+    return facts.get("origin"), {name: facts.get(name) for name in NO_RUNS.facts()}
 
 
 def write_settings(directory, recipe):

@@ -17,14 +17,9 @@ def attention_figure(attention, source, target, gate=None):
         size[0] += 2
         panels.append((gate[:, None], ["generated"], "Oranges", ""))
         title = "attention to the source, by which it copies\n(last layer, mean over the heads)"
-    figure, axes = pyplot().subplots(
-        1,
-        len(panels),
-        figsize=size,
-        layout="constrained",
-        squeeze=False,
-        width_ratios=[len(columns) for _, columns, *_ in panels],
-    )
+    shape = {"figsize": size, "layout": "constrained", "squeeze": False}
+    widths = [len(columns) for _, columns, *_ in panels]
+    figure, axes = pyplot().subplots(1, len(panels), width_ratios=widths, **shape)
     for ax, (numbers, columns, colours, label) in zip(axes[0], panels, strict=True):
         image = ax.imshow(numbers, cmap=colours, vmin=0, vmax=1)
         at_axis(ax.xaxis, columns)

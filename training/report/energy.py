@@ -37,12 +37,8 @@ class Counter:
 class Energy:
     """The energy used since its creation; `with Energy(...) as energy:` also reads it regularly.
 
-    Args:
-        gpus: whether GPUs are used. Only then are they measured.
-        powercap: the folder of RAPL's zones.
-
-    Attributes:
-        missing: {part: why it could not be measured}; the parts are "processors" and "gpus".
+    GPUs are measured only with `gpus`. `missing` is {part: why it could not be measured}; the parts
+    are "processors" and "gpus".
     """
 
     def __init__(self, gpus=False, powercap=POWERCAP):

@@ -7,6 +7,7 @@ import warnings
 # Missing characters that a message names; and fonts that draw a box for every character.
 NAMED = 8
 BOXES = "Last Resort"
+SELECTORS = {chr(code) for code in range(0xFE00, 0xFE10)}
 
 
 @contextlib.contextmanager
@@ -34,8 +35,8 @@ def families_for(texts):
     need, and the characters that no font has."""
     from matplotlib import font_manager, rcParams
 
-    # Characters that only change how others are drawn have no glyph.
-    missing = {c for text in texts for c in text if c.isprintable() and not _is_mark(c)}
+    # Variation selectors have no glyph: they change the form of the character before them.
+    missing = {c for text in texts for c in text if c.isprintable() and c not in SELECTORS}
     families = list(rcParams["font.family"])
     for family in families:
         path = font_manager.findfont(font_manager.FontProperties(family=[family]))
@@ -50,11 +51,6 @@ def families_for(texts):
             families.append(best)
             missing -= found[best]
     return families, missing
-
-
-def _is_mark(character):
-    """Whether a character is a variation selector, which changes the form of the previous one."""
-    return 0xFE00 <= ord(character) <= 0xFE0F
 
 
 def _installed():

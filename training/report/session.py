@@ -19,11 +19,8 @@ JOULES_PER_KWH = 3.6e6
 class Session:
     """The current session, in the block `with Session(...) as session:`.
 
-    Args:
-        step: the number of steps that the run made before.
-        replicas: the number of training devices of all workers together.
-        several: whether there may be other workers, whose machines are not known here.
-        dtype: the Keras dtype policy of the training.
+    `step` is the number of steps that the run made before. If there may be `several` workers, this
+    process has no facts about their machines.
     """
 
     def __init__(self, directory, step, replicas=1, several=False, dtype="float32"):

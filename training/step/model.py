@@ -39,7 +39,11 @@ def compiled_model(
             dtype=recipe.dtype,
         )
     # Built after the student, so that the student's initial weights do not depend on teachers.
-    if models := [_teacher(each, recipe.dtype) for each in teachers]:
+    models = []
+    for teacher in teachers:
+        models.append(FAMILIES[ENCODER_DECODER].model(teacher.config, dtype=recipe.dtype))
+        run.set_weights(models[-1], teacher.weights)
+    if models:
         model.methods = methods._replace(lesson=Teachers(models, recipe.teacher_weight))
     if begun.weights is not None:
         run.set_weights(model, begun.weights, begun.partly)
@@ -55,21 +59,20 @@ def compiled_model(
     return model
 
 
-def _teacher(teacher, dtype):
-    """The model of a teacher, a `Beginning`."""
-    model = FAMILIES[ENCODER_DECODER].model(teacher.config, dtype=dtype)
-    run.set_weights(model, teacher.weights)
-    return model
-
-
 def _optimizer(model, recipe, steps):
     """The paper's Adam (section 5.3), or Muon for the matrices and Adam for everything else.
 
     Weight decay (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization") applies to
     matrices, including embeddings: a gain or bias of 0 does not make a model simpler.
     """
+    steps *= recipe.epochs
+    # The paper's learning rate, with the recipe's cool-down at the end of its epochs.
+    schedule = WarmupSchedule(
+        model.config.d_model, recipe.warmup_steps, recipe.learning_rate_scale, total_steps=steps,
+        cooldown_steps=round(recipe.cooldown * steps), rises=recipe.warmup,
+    )  # fmt: skip
     options = {
-        "learning_rate": _schedule(model.config.d_model, recipe, steps),
+        "learning_rate": schedule,
         "beta_1": 0.9,
         "beta_2": 0.98,
         "epsilon": 1e-9,
@@ -84,19 +87,6 @@ def _optimizer(model, recipe, steps):
     vectors = [v for v in model.trainable_variables if len(v.shape) < 2 or v.name == "bias"]
     optimizer.exclude_from_weight_decay(var_list=vectors)
     return optimizer
-
-
-def _schedule(d_model, recipe, steps):
-    """The paper's learning rate, with the recipe's cool-down at the end of its epochs."""
-    steps *= recipe.epochs
-    return WarmupSchedule(
-        d_model,
-        recipe.warmup_steps,
-        recipe.learning_rate_scale,
-        total_steps=steps,
-        cooldown_steps=round(recipe.cooldown * steps),
-        rises=recipe.warmup,
-    )
 
 
 def part_of(model, part):

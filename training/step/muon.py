@@ -55,8 +55,8 @@ class Muon(Adam):
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         """Computes the steps of all matrices of one shape together, in few large products.
 
-        It replaces the gradient of each matrix by its momentum, its U V^T and their factor;
-        `update_step` reads these.
+        The gradient of a matrix becomes its momentum, its U V^T and their factor, for
+        `update_step`.
         """
         grads, shapes = list(grads), {}
         for n, variable in enumerate(trainable_variables):

@@ -29,11 +29,8 @@ CONTROLS = "[\x00-\x1f\x7f-\x9f]+"
 class Reading(abc.ABC):
     """Converts texts and labels into the inputs and labels of a model.
 
-    It has the methods that a corpus and its batches need from a tokenizer and a task.
-
-    Args:
-        tokenizer: a `Tokenizer`, whose target is a `LabelTable`.
-        longest: the maximum number of tokens in a text, with eos.
+    It has the methods that a corpus and its batches need from a tokenizer, whose target is a
+    `LabelTable`, and from a task. A text has at most `longest` tokens, with eos.
     """
 
     without_padding = None
@@ -64,12 +61,8 @@ class LabelledCorpus(Corpus):
 
 
 class LabelledTask(Task):
-    """A task of labelled texts; a subclass sets its `Reading`.
-
-    Attributes:
-        reading: the class of its `Reading`.
-        labelled: a word for the unit that has a label.
-    """
+    """A task of labelled texts. A subclass sets the class of its `reading`, and `labelled`, a word
+    for the unit that has a label."""
 
     reading, corpus, labelled = Reading, LabelledCorpus, "text"
     parts, unit = ("encoder", "embeddings"), "text"
@@ -84,9 +77,7 @@ class LabelledTask(Task):
     def labels_of(self, line, model):
         """The labels in a line of the corpus: a list of strings, as `label` returns them.
 
-        Args:
-            line: a line of the label file.
-            model: {name: value} of fields of the model's configuration.
+        `model` has fields of the model's configuration, by name.
         """
 
     def clean(self, pairs, report, recipe):

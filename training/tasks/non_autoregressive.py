@@ -122,16 +122,8 @@ def glanced(model, inputs, labels, seed, share):
     Non-Autoregressive Neural Machine Translation", section 3.1).
 
     The model predicts all tokens in parallel. If d tokens are wrong, `share` d random tokens of the
-    target are shown to it, and it learns the others. So a better model is shown fewer tokens.
-
-    Args:
-        model: a `NonAutoregressive` model.
-        inputs, labels: a batch from `example`, whatever tokens it hides.
-        seed: integers [2].
-        share: lambda, in (0, 1].
-
-    Returns:
-        (inputs, labels) with other tokens hidden.
+    target are shown to it, and it learns the others. So a better model is shown fewer tokens. The
+    result is (inputs, labels) of `example` with other tokens hidden.
     """
     lengths, tokens = labels[:, :1], labels[:, 1:]
     tokens = tf.where(tokens == PAD, inputs["target_ids"], tokens)  # [B, T]

@@ -70,12 +70,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def vocabulary(self, sources, targets, recipe):
-        """The `Tokenizer` of source and target.
-
-        Args:
-            sources, targets: the texts of the corpus; each can be iterated once.
-            recipe: a `Recipe`.
-        """
+        """The `Tokenizer` of source and target, whose texts can each be iterated once."""
 
     def label_table(self, targets):
         """The target side of the tokenizer if targets are labels, or None if they are texts.
@@ -87,7 +82,6 @@ class Task(abc.ABC):
         """The configuration of the model that a recipe requests.
 
         Args:
-            recipe: a `Recipe`.
             source_size, target_size: number of ids of source and target; the target's default is
                 the source's.
             shared: whether source and target share one vocabulary.
@@ -97,7 +91,8 @@ class Task(abc.ABC):
         """
 
     def preset(self, recipe, *sizes, **changes):
-        """The configuration of the recipe's preset. The recipe's `model_changes` override ours."""
+        """The configuration, of the task's `Family`, for the recipe's preset. The recipe's
+        `model_changes` override these changes."""
         kind = FAMILIES[self.family].configuration
         try:
             return kind.preset(recipe.preset, *sizes, **{**changes, **recipe.model_changes})

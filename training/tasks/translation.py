@@ -14,7 +14,7 @@ from training.methods.method import METHODS, Methods
 from training.methods.reward import REWARD, Reward
 from training.methods.scheduled_sampling import REPLACED, ScheduledSampling
 from training.tasks.task import Task, require_defaults
-from training.tasks.translating import translations_of
+from training.terminal.bar import Bar
 
 # Texts in a batch of translations.
 BATCH = 128
@@ -38,14 +38,9 @@ class Translation(Task):
     def vocabulary(self, sources, targets, recipe):
         from tfformer.text.tokenizer import Tokenizer
 
-        return Tokenizer.train(
-            sources,
-            targets,
-            vocabulary_size=recipe.vocabulary_size,
-            kind=recipe.vocabulary_kind,
-            shared=recipe.shared_vocabulary,
-            split_digits=recipe.split_digits,
-        )
+        kind = {"kind": recipe.vocabulary_kind, "split_digits": recipe.split_digits}
+        size, shared = recipe.vocabulary_size, recipe.shared_vocabulary
+        return Tokenizer.train(sources, targets, vocabulary_size=size, shared=shared, **kind)
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
         # Two vocabularies cannot share a matrix.
@@ -97,12 +92,9 @@ class Translation(Task):
         notes = ()
         if recipe.scheduled_sampling:
             first_pass = ScheduledSampling(
-                recipe.scheduled_sampling,
-                recipe.scheduled_sampling_decay,
-                recipe.scheduled_sampling_by,
-                recipe.scheduled_sampling_passes,
-                steps,
-            )
+                recipe.scheduled_sampling, recipe.scheduled_sampling_decay,
+                recipe.scheduled_sampling_by, recipe.scheduled_sampling_passes, steps,
+            )  # fmt: skip
             notes = (REPLACED,)
         if recipe.guided_attention:
             penalty = GuidedAttention(recipe.guided_attention, recipe.guided_heads)
@@ -166,13 +158,26 @@ class Translation(Task):
         return measures | {"bleu_signature": training.get("val_bleu_signature")}
 
 
+def translations_of(translator, texts, batch_size, greedy=False, title="translating"):
+    """The translations of `translator.translate`, in batches of texts of similar length, with a
+    bar."""
+    order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+    found = [""] * len(texts)
+    with Bar(title, len(texts)) as bar:
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            chunk = [texts[n] for n in chosen]
+            for n, text in zip(
+                chosen, translator.translate(chunk, batch_size, greedy), strict=True
+            ):
+                found[n] = text
+            bar.advance(len(chosen))
+    return found
+
+
 # Settings that have no meaning without another one.
 SECOND_TO = {
-    "scheduled_sampling": [
-        "scheduled_sampling_decay",
-        "scheduled_sampling_by",
-        "scheduled_sampling_passes",
-    ],
+    "scheduled_sampling": [f"scheduled_sampling_{name}" for name in ("decay", "by", "passes")],
     "guided_attention": ["guided_heads"],
     "reward": ["reward_samples"],
 }

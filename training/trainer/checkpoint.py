@@ -29,11 +29,7 @@ def save(path, model, progress, write=True):
     """Writes the complete state of a compiled model, and `progress`, any JSON value.
 
     `write` is False in a worker that is not the chief. Metrics are sums over all workers, so all
-    workers must read them together.
-
-    Raises:
-        NotFinite: nothing is written.
-        OSError: the old file at `path`, if any, is unchanged.
+    workers must read them together. If a weight is not finite, `NotFinite` is raised.
     """
     arrays = {}
     for group, variables in _groups(model).items():

@@ -109,7 +109,7 @@ class Setup:
             strategy,
             tokens // recipe.accumulate,
             recipe.max_tokens,
-            packed=self._can_pack() and strategy.is_none and not has_gpu(),
+            packed=self.task.without_padding is not None and strategy.is_none and not has_gpu(),
         )
 
     def _batches(self, corpus, tokens):
@@ -162,14 +162,10 @@ class Setup:
         methods = self.task.methods(self.recipe, tokenizer=self.tokenizer)
         return self.strategy.is_none and one and not (any(methods) or self.taught)
 
-    def _can_pack(self):
-        """Whether the task's model can compute without padding."""
-        return self.task.without_padding is not None
-
     def _packs(self):
         """Whether padding is left out: only if no compiler needs few shapes.
 
         Keras compiles with XLA on one GPU, and everything on a TPU.
         """
-        alone_on_gpu = self._is_simple() and has_gpu()
-        return self._can_pack() and self.recipe.strategy != "tpu" and not alone_on_gpu
+        compiled = self.recipe.strategy == "tpu" or (self._is_simple() and has_gpu())
+        return self.task.without_padding is not None and not compiled

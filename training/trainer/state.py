@@ -15,12 +15,6 @@ LAST = "last.npz"
 class State:
     """The progress of a training, and its saves.
 
-    Args:
-        directory: the run directory.
-        model: the compiled model.
-        strategy: a `Strategy`: all workers save together, the chief writes.
-        say: called with problems of the model card.
-
     Attributes:
         progress: the part of a checkpoint besides the variables: "epoch" and "batch", the numbers
             of finished ones; "seconds"; "history", a dict for each epoch; "best", the figure of the

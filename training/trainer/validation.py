@@ -10,11 +10,8 @@ SHOWN = 3  # texts at each validation
 class Validation:
     """Measures a model on the validation corpus.
 
-    All workers compute the losses, the chief scores the service of the model, `served`.
-
-    Attributes:
-        sources, references: the validation texts.
-        signature: how the last score was computed; None before.
+    All workers compute the losses, the chief scores the service of the model, `served`. The
+    `signature` says how the last score was computed.
     """
 
     def __init__(
@@ -64,9 +61,7 @@ class Validation:
     def score(self):
         """The deciding figure of the current model: the same number in all workers."""
         if self.task.by_metrics:
-            return self.task.validation(self._results(), None, self.batches.corpus)[
-                self.task.figure
-            ]
+            return self.figures()[self.task.figure]
         score = 0.0
         if self.strategy.is_chief:
             score, self.signature = self.task.score(self.served, self.sources, self.references)
