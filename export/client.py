@@ -20,6 +20,7 @@ Exit codes: 0 translated; 1 the server refused or did not answer, and what was t
 on standard output; 2 wrong usage; 130 or 143 interrupted.
 """
 
+import functools
 import http.client
 import json
 import os
@@ -30,26 +31,8 @@ import urllib.request
 
 from tfformer.terminal.command import Number, Parser, close_stdout, count
 
-from .remote import tensors, transport
-from .remote.answers import (
-    CODES,
-    RequestError,
-    check_outputs,
-    is_text,
-    message_of,
-    plain,
-    signatures_of,
-    texts_of,
-    without_graph,
-)
-from .remote.credentials import (
-    channel_credentials,
-    check_token,
-    check_transport,
-    distrust,
-    read_token,
-    tls_context,
-)
+from .remote import answers, credentials, tensors, transport
+from .remote.answers import RequestError
 from .remote.lines import as_line, batches, read_lines
 
 FIRST_WAIT = 0.2
@@ -89,11 +72,11 @@ class Client:
         if retries < 0:
             raise ValueError(f"retries must not be negative, got {retries}")
         for name, text in (("model", model), ("label", label)):
-            if text is not None and not is_text(text):
+            if text is not None and not answers.is_text(text):
                 raise ValueError(f"{name} must be text, got {text!r}")
         self.model, self.version, self.label = model, version, label
         self.timeout, self.retries = timeout, retries
-        self.ca, self._token = ca, None if token is None else check_token(token)
+        self.ca, self._token = ca, None if token is None else credentials.check_token(token)
 
     def close(self):
         """Ends the connection, where one stays between requests."""
@@ -117,7 +100,8 @@ class Client:
                 return self._predict(inputs, signature)
             except RequestError as error:
                 if error.code != "UNAVAILABLE" or attempt == self.retries:
-                    said = plain(error.message, self._token)  # a server may say the token again
+                    # A server may say the token again.
+                    said = answers.plain(error.message, self._token)
                     if said != error.message:
                         raise RequestError(error.code, said) from None
                     raise
@@ -137,7 +121,7 @@ class Client:
         signature = "translate_document" if document else "serving_default"
         for batch in batches(texts, batch_size):
             outputs = self.predict({"text": batch}, signature)
-            yield from texts_of(outputs, len(batch))
+            yield from answers.texts_of(outputs, len(batch))
 
 
 class RestClient(Client):
@@ -153,21 +137,22 @@ class RestClient(Client):
         super().__init__(model, **options)
         self.url = transport.check_url(url)
         encrypted = url.startswith("https://")
-        check_transport(url, encrypted, self.ca, self._token)
-        self._tls = tls_context(self.ca) if encrypted else None
-        self._signatures = None
+        credentials.check_transport(url, encrypted, self.ca, self._token)
+        self._tls = credentials.tls_context(self.ca) if encrypted else None
+
+    @functools.cached_property
+    def _signatures(self):
+        return self.signatures()
 
     def _predict(self, inputs, signature):
         # The server fills in defaults for gRPC alone.
-        if self._signatures is None:
-            self._signatures = self.signatures()
         defaults, declared = self._signatures.get(signature, ({}, {}))
         body = {"signature_name": signature, "inputs": {**defaults, **inputs}}
         outputs = self._ask(":predict", json.dumps(body).encode(), "outputs")
         if not isinstance(outputs, dict):  # the only output of a signature comes without its name
             name, *_ = declared or ["outputs"]
             outputs = {name: outputs}
-        check_outputs(outputs, declared)
+        answers.check_outputs(outputs, declared)
         return outputs
 
     def signatures(self):
@@ -178,7 +163,7 @@ class RestClient(Client):
             RequestError: as `predict`.
         """
         found = self._ask("/metadata", None, "metadata", "signature_def", "signature_def")
-        return signatures_of(found)
+        return answers.signatures_of(found)
 
     def _ask(self, what, body, *keys):
         """What stands under these keys in the JSON that a route of the model answers."""
@@ -192,8 +177,8 @@ class RestClient(Client):
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         status, answer = self._answer(request)
         if not 200 <= status < 300:
-            message = message_of(status, answer, self._token)
-            raise RequestError(CODES.get(status, "UNKNOWN"), message) from None
+            message = answers.message_of(status, answer, self._token)
+            raise RequestError(answers.CODES.get(status, "UNKNOWN"), message) from None
         try:
             answer = json.loads(answer)
         except (ValueError, RecursionError) as error:
@@ -219,7 +204,7 @@ class RestClient(Client):
             if isinstance(reason, TimeoutError):
                 message = f"no answer from {self.url} within {self.timeout:g} seconds"
                 raise RequestError("DEADLINE_EXCEEDED", message) from error
-            if why := distrust(reason):
+            if why := credentials.distrust(reason):
                 raise _distrusted(self.url, why) from error
             raise RequestError("UNAVAILABLE", f"{self.url}: {reason}") from error
         except ValueError as error:
@@ -239,19 +224,18 @@ class GrpcClient(Client):
         super().__init__(model, **options)
         transport.check_address(address)
         encrypted, self.address = address.startswith("grpcs://"), address
-        check_transport(address, encrypted, self.ca, self._token)
+        credentials.check_transport(address, encrypted, self.ca, self._token)
         import grpc
         from tensorflow_serving.apis import prediction_service_pb2_grpc
 
         channel = transport.channel_options(address)
         if encrypted:
-            credentials = channel_credentials(self.ca)
+            trust = credentials.channel_credentials(self.ca)
             target = address.removeprefix("grpcs://")
-            self._channel = grpc.secure_channel(target, credentials, options=channel)
+            self._channel = grpc.secure_channel(target, trust, options=channel)
         else:
             self._channel = grpc.insecure_channel(address, options=channel)
         self._stub = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
-        self._signatures = None
 
     def close(self):
         self._channel.close()
@@ -259,17 +243,16 @@ class GrpcClient(Client):
     def _predict(self, inputs, signature):
         from tensorflow_serving.apis import predict_pb2
 
-        if self._signatures is None:
-            self._signatures = self._read_signatures()
         types, declared = self._signatures.get(signature, ({}, {}))
         request = predict_pb2.PredictRequest(model_spec=self._model_spec(signature))
         for name, value in inputs.items():
             request.inputs[name].CopyFrom(tensors.tensor(name, value, types.get(name)))
         outputs = tensors.outputs_of(self._call(self._stub.Predict, request))
-        check_outputs(outputs, declared)
+        answers.check_outputs(outputs, declared)
         return outputs
 
-    def _read_signatures(self):
+    @functools.cached_property
+    def _signatures(self):
         from tensorflow_serving.apis import get_model_metadata_pb2
 
         request = get_model_metadata_pb2.GetModelMetadataRequest(
@@ -294,9 +277,9 @@ class GrpcClient(Client):
         try:
             return method(request, timeout=self.timeout, metadata=metadata)
         except grpc.RpcError as error:
-            if why := distrust(error.details()):
+            if why := credentials.distrust(error.details()):
                 raise _distrusted(self.address, why) from error
-            message = without_graph(error.details() or "")
+            message = answers.without_graph(error.details() or "")
             raise RequestError(error.code().name, message) from error
 
 
@@ -312,10 +295,9 @@ def parser():
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--url", default="http://localhost:8501", help="REST; default %(default)s")
     where.add_argument(
-        "--grpc",
-        metavar="ADDRESS",
+        "--grpc", metavar="ADDRESS",
         help="gRPC, for instance localhost:8500, grpcs://mt.example:443",
-    )
+    )  # fmt: skip
     parser.add_argument("--ca", metavar="FILE", help="PEM; whom to trust in place of the system's")
     secret = parser.add_mutually_exclusive_group()
     secret.add_argument("--token-env", metavar="NAME", help="a variable that holds a token")
@@ -345,7 +327,7 @@ def _run(command, options):
     names = ("version", "label", "timeout", "retries", "ca")
     how = {name: getattr(options, name) for name in names}
     try:
-        how["token"] = read_token(options.token_env, options.token_file)
+        how["token"] = credentials.read_token(options.token_env, options.token_file)
         if options.grpc is not None:
             # Else its library says besides, in words of its own, what becomes our one line.
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")

@@ -96,10 +96,9 @@ def largest_difference(directory, model, tokenizer):
 
     from tfformer.config import BOS, EOS
 
-    from .artifacts.specification import vocabularies
     from .verification.reference import log_softmax
 
-    source_pieces, target_pieces = vocabularies(tokenizer)
+    source_pieces, target_pieces = tokenizer.pieces("source"), tokenizer.pieces("target")
     pairs = random_pairs(model, len(source_pieces), len(target_pieces))
     translator = ctranslate2.Translator(str(directory), device="cpu", compute_type="float32")
     results = translator.score_batch(
@@ -120,12 +119,7 @@ def largest_difference(directory, model, tokenizer):
 
 
 def export(run, directory, progress=print):
-    """Writes the model's folder, compared before it is there.
-
-    Args:
-        run: a run directory.
-        directory: must not exist; the folders above it are made.
-        progress: called with a line for each step.
+    """Writes the model's folder, which must not exist; it is compared before it is there.
 
     Returns:
         Whether every version of SentencePiece finds the pieces of a source that the server finds.

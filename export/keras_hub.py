@@ -31,8 +31,14 @@ from pathlib import Path
 from tfformer.config.search_options import OPTIONS, SAMPLING
 from tfformer.terminal.command import Parser, count
 
-from .saved_model import add_option, check_name, export_service, tell
-from .verification.errors import UsageError, one_line
+from .saved_model import (
+    add_batching,
+    add_option,
+    add_quick,
+    check_name,
+    export_service,
+    run_export,
+)
 
 SENTENCES = 32  # that are made up to measure with
 KNOWN = [option for option in OPTIONS.values() if option.name != "coverage_penalty"]
@@ -62,25 +68,13 @@ def parser():
         ("batch-size", "rows of a request; default: 256"),
     ):
         parser.add_argument(f"--max-{name}", type=count(), metavar="INT", help=what)
-    parser.add_argument(
-        "--batching",
-        action="store_true",
-        help="for a server that joins the requests of several clients: only signatures whose "
-        "inputs are all texts, and a batching_parameters.txt",
-    )
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="compare no answers: only load it, and have each signature answer once",
-    )
+    add_batching(parser)
+    add_quick(parser)
     return parser
 
 
 def load(preset):
     """The model of a preset, a `Seq2SeqLM` or a `CausalLM` of KerasHub, in float32.
-
-    Args:
-        preset: the folder of one, or a name that KerasHub knows.
 
     Raises:
         PresetError: there is none, it does not load, or keras-nlp is not installed.
@@ -122,12 +116,7 @@ def load(preset):
 
 
 def service_of(model, **options):
-    """The service of a model of KerasHub.
-
-    Raises:
-        PresetError: it has no such option.
-        ValueError: it is no model that can be wrapped, or an option breaks its rule.
-    """
+    """The service of a model of KerasHub. Raises a ValueError for another model, or an option."""
     from tfformer.inference import keras_hub, keras_hub_causal
     from tfformer.service.keras_hub import KerasHubTranslator
     from tfformer.service.keras_hub_generator import KerasHubGenerator
@@ -145,15 +134,9 @@ def service_of(model, **options):
 
 
 def export(preset, directory, progress=print, batching=False, quick=False, **options):
-    """Writes and verifies the next version of a model of KerasHub.
+    """Writes and verifies the next version of a model of KerasHub; see `export.saved_model.export`.
 
-    Args:
-        preset: as in `load`.
-        directory, progress, batching, quick: as in `export.saved_model.export`.
-        options: of a `KerasHubTranslator` or a `KerasHubGenerator`.
-
-    Returns:
-        As `export.saved_model.export`.
+    `options` are those of a `KerasHubTranslator` or a `KerasHubGenerator`.
 
     Raises:
         UsageError: the directory's name cannot be a model's.
@@ -220,31 +203,10 @@ def _run(command, arguments):
     if "/" in preset and "://" not in preset and not Path(preset).is_dir():
         error = f"PRESET must be a folder, or a preset that KerasHub has, got {preset!r}"
         return command.fail(error)
-    try:
-        check_name(arguments.directory)
-    except (UsageError, OSError) as error:
-        return command.fail(error, 2 if isinstance(error, UsageError) else 1)
-
-    import tensorflow as tf
-
-    from tfformer.terminal.progress_bar import Bar
-
-    from .capi.library import ServingError
-
-    # A flag that is not there is False.
-    given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
-    try:
-        with Bar("exporting", unit="steps") as bar, warnings.catch_warnings():
-            # Of masks that its layers do not use, and of an attention to one position.
-            warnings.filterwarnings("ignore", module="keras")
-            version, report = export(progress=bar.step, **given)
-    except UsageError as error:
-        return command.fail(error, 2)
-    except (ValueError, OSError, ServingError) as error:
-        return command.fail(error)
-    except tf.errors.OpError as error:
-        return command.fail(one_line(error))
-    return tell(command, version, report)
+    with warnings.catch_warnings():
+        # Of masks that its layers do not use, and of an attention to one position.
+        warnings.filterwarnings("ignore", module="keras")
+        return run_export(command, arguments, export)
 
 
 if __name__ == "__main__":

@@ -25,9 +25,7 @@ usage; 130 or 143 ended at once by a second Ctrl-C or SIGTERM.
 """
 
 import contextlib
-import json
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -70,8 +68,8 @@ def parser():
     return parser
 
 
-class LocalServer:
-    """The server as an object, for tests: `with LocalServer(config) as server: ...`.
+class LocalServer(contextlib.AbstractContextManager):
+    """The server as an object: `with LocalServer(config) as server: ...`.
 
     Args:
         config: a ModelServerConfig; see `export.serving.versions.one_model`.
@@ -79,10 +77,6 @@ class LocalServer:
         rest_timeout: seconds of a prediction by REST. Default 30.
         say: called with a line when a version is loaded, unloaded or refused.
         options: of `export.serving.model.Model`: batching, threads, XLA.
-
-    Attributes:
-        port, rest_port: what it listens on.
-        versions: the `Versions`.
 
     Raises:
         UsageError: a port is taken, or the configuration names what there is not.
@@ -116,9 +110,6 @@ class LocalServer:
             stopped.wait(deadline.left())
         self.versions.close(deadline)
 
-    def __enter__(self):
-        return self
-
     def __exit__(self, *_):
         self.close()
 
@@ -127,14 +118,11 @@ def curl_line(server, name):
     """A command that asks the newest version of a model for a prediction."""
     from tensorflow_serving.apis.model_pb2 import ModelSpec
 
-    directory = server.versions.model(ModelSpec(name=name)).directory
-    report = directory.with_name(f"{directory.name}.report.json")
-    try:
-        text = json.loads(report.read_text(encoding="utf-8"))["deployment"]["sample"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        text = "Hello."  # it was not exported here, or its report was taken away
-    body = shlex.quote(json.dumps({"instances": [text]}, ensure_ascii=False))
-    return f"curl -d {body} http://127.0.0.1:{server.rest_port}/v1/models/{name}:predict"
+    from .artifacts.deployment import curl
+
+    # It may be exported elsewhere, or its report was taken away.
+    text = server.versions.model(ModelSpec(name=name)).deployment.get("sample", "Hello.")
+    return curl(name, {"instances": [text]}, f"127.0.0.1:{server.rest_port}")
 
 
 def main(arguments=None):
@@ -148,8 +136,7 @@ class _Ended(BaseException):
 
 
 class Signals:
-    """Ctrl-C and SIGTERM, from its entering on: the first one ends the command in order, a second
-    one at once, as the system has it.
+    """Ctrl-C and SIGTERM: the first one ends the command in order, a second one at once.
 
     Attributes:
         loading: whether a signal is to interrupt what the main thread does, by `_Ended`.
@@ -173,8 +160,8 @@ class Signals:
     def wait(self):
         """Returns once a signal has come.
 
-        The kernel may hand it to any thread, and Python's handler runs when the main thread does:
-        asleep for good, that one would never learn of it.
+        The main thread wakes up every second: the kernel may give the signal to another thread, and
+        Python's handler runs in this one.
         """
         while not self.ended.wait(1):
             pass
@@ -230,17 +217,9 @@ def _serve(command, options, signals):
         if options.batching:
             batching = BatchingParameters.parse(options.batching.read_text(encoding="utf-8"))
         with Bar("loading the models"):
-            server = LocalServer(
-                config,
-                options.port,
-                options.rest_port,
-                options.rest_timeout,
-                warn,
-                batching=batching,
-                intra_op_threads=options.intra_op_threads,
-                inter_op_threads=options.inter_op_threads,
-                xla=options.xla,
-            )
+            names = ("rest_port", "rest_timeout", "intra_op_threads", "inter_op_threads", "xla")
+            known = {name: getattr(options, name) for name in names}
+            server = LocalServer(config, options.port, say=warn, batching=batching, **known)
             signals.loading = False
     except (UsageError, OSError, ValueError) as error:
         return command.fail(error, 2)

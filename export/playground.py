@@ -118,15 +118,8 @@ def _load(directory, open_ones):
     return directory.name, f"http://127.0.0.1:{server.rest_port}"
 
 
-class Playground:
-    """The page and what it asks, on the loopback address.
-
-    Args:
-        client: a `RestClient` of `export.client`.
-        port: 0 takes a free one. Default 0.
-
-    Attributes:
-        port: what it listens on.
+class Playground(contextlib.AbstractContextManager):
+    """The page and what it asks a `RestClient`, on the loopback address at `port` (0: a free one).
 
     Raises:
         RequestError: the server does not say what the model's signatures are.
@@ -155,9 +148,6 @@ class Playground:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()

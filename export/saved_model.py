@@ -63,46 +63,31 @@ def parser():
     for option in search.KEPT.values():
         add_option(parser, option, f"the run's own, else {option.default}")
     parser.add_argument(
-        "--max-target-length",
-        type=count(),
-        metavar="INT",
+        "--max-target-length", type=count(), metavar="INT",
         help="tokens at most; default: the run's",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--dtype",
-        choices=["float32", "bfloat16"],
+        "--dtype", choices=["float32", "bfloat16"],
         help="of what is multiplied; bfloat16 is for batches on a processor with AMX, and changes "
         "some translations. Default: float32",
-    )
+    )  # fmt: skip
     parser.add_argument("--max-batch-size", type=count(), help="rows of a request; default: 256")
+    add_batching(parser)
     parser.add_argument(
-        "--batching",
-        action="store_true",
-        help="for a server that joins the requests of several clients: only signatures whose "
-        "inputs are all texts, and a batching_parameters.txt",
-    )
-    parser.add_argument(
-        "--shortlist",
-        type=Path,
-        metavar="FILE",
+        "--shortlist", type=Path, metavar="FILE",
         help="by training.shortlist: search among the candidates of a text alone, which is for "
         "large vocabularies, and changes some translations. Default: among all pieces",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--rerank",
-        type=Path,
-        metavar="RUN",
+        "--rerank", type=Path, metavar="RUN",
         help="of a model that writes several lengths at once: this translator of the same "
         "vocabulary chooses among them, and is written into the same SavedModel",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--ensemble",
-        type=Path,
-        nargs="+",
-        metavar="RUN",
+        "--ensemble", type=Path, nargs="+", metavar="RUN",
         help="more runs of the same vocabulary, searched with this one as one, and written into "
         "the same SavedModel",
-    )
+    )  # fmt: skip
     add_option(parser, search.ENSEMBLE_MEAN, search.ENSEMBLE_MEAN.default)
     _add_form(parser)
     return parser
@@ -111,47 +96,53 @@ def parser():
 def _add_form(parser):
     """The options of what is written, and of what is compared and measured then."""
     parser.add_argument(
-        "--xla",
-        action="store_true",
+        "--xla", action="store_true",
         help="serving_default compiled by XLA: for a server with --xla_cpu_compilation_enabled; a "
         "stock server refuses it",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--low-latency",
-        action="store_true",
+        "--low-latency", action="store_true",
         help="a graph of its own for requests of one text: faster where TensorFlow computes by "
         "oneDNN, and needs more memory",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--compare-forms",
-        action="store_true",
+        "--compare-forms", action="store_true",
         help="measure too how long serving_default would take with --xla and with --low-latency, "
         "and say which is fastest here",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--explain",
-        action="store_true",
+        "--explain", action="store_true",
         help="one signature more, explain: attention of each layer and head, the steps of the "
         "search, probabilities",
-    )
+    )  # fmt: skip
+    add_quick(parser)
+
+
+def add_batching(parser):
+    """The option --batching."""
     parser.add_argument(
-        "--quick",
-        action="store_true",
+        "--batching", action="store_true",
+        help="for a server that joins the requests of several clients: only signatures whose "
+        "inputs are all texts, and a batching_parameters.txt",
+    )  # fmt: skip
+
+
+def add_quick(parser):
+    """The option --quick."""
+    parser.add_argument(
+        "--quick", action="store_true",
         help="compare no answers: only load it, and have each signature answer once",
-    )
+    )  # fmt: skip
 
 
 def add_option(parser, option, default):
     """Adds an option of the search to a command's arguments."""
     parser.add_argument(
-        option.flag,
-        *option.second_flags,
-        dest=option.name,
-        type=option_number(option),
+        option.flag, *option.second_flags, dest=option.name, type=option_number(option),
         choices=option.choices or None,
         metavar=None if option.choices else option.kind.__name__.upper(),
         help=f"{option.help}; default: {default}",
-    )
+    )  # fmt: skip
 
 
 def export(
@@ -206,19 +197,14 @@ def export(
 def export_service(
     service, directory, compare, texts, progress, batching=False, quick=False, others=None
 ):
-    """Writes and verifies the next version of a `Service`, wherever its model is from.
+    """Writes and verifies the next version of a `Service`, wherever its model is from; see
+    `export`.
 
     Args:
-        service: the `Service`.
-        directory, progress, batching, quick: as in `export`.
-        compare: a function of the example requests and the `Report`, to which it adds what it has
-            compared the answers with.
+        compare: a function of the example requests and the `Report`, to which it adds checks.
         texts: as from `typical_texts`.
-        others: a function of a folder, texts and `progress` that measures other forms, as
-            `export.artifacts.forms.measured`. Default: none is measured.
-
-    Returns:
-        As `export`.
+        others: a function of a folder, texts and `progress` that measures other forms. Default:
+            none.
     """
     from .artifacts.deployment import facts
     from .artifacts.publish import scratch
@@ -324,13 +310,18 @@ def main(arguments=None):
 
 
 def _run(command, arguments):
+    shortlist = arguments.shortlist
+    if shortlist is not None and (reason := unreadable(shortlist)):
+        return command.fail(f"{shortlist} cannot be read: {reason}")
+    return run_export(command, arguments, lambda **options: export(**_loaded(options)))
+
+
+def run_export(command, arguments, work):
+    """Calls `work` with the given arguments and `progress`, prints its report; the exit code."""
     try:
         check_name(arguments.directory)
     except (UsageError, OSError) as error:
         return command.fail(error, 2 if isinstance(error, UsageError) else 1)
-    shortlist = arguments.shortlist
-    if shortlist is not None and (reason := unreadable(shortlist)):
-        return command.fail(f"{shortlist} cannot be read: {reason}")
 
     import tensorflow as tf
 
@@ -340,40 +331,40 @@ def _run(command, arguments):
 
     try:
         with Bar("exporting", unit="steps") as bar:
-            version, report = export(
-                arguments.run, arguments.directory, bar.step, **_options(arguments)
-            )
+            version, report = work(progress=bar.step, **given(arguments))
     except UsageError as error:
         return command.fail(error, 2)
     except (ValueError, OSError, ServingError) as error:
         return command.fail(error)
     except tf.errors.OpError as error:
         return command.fail(one_line(error))
-    return tell(command, version, report, arguments.xla)
+    return tell(command, version, report, getattr(arguments, "xla", False))
 
 
-def _options(arguments):
-    """What was given on the command line besides the two directories."""
+def given(arguments):
+    """The arguments that were given. An option that is not there may be unknown to a family."""
+    return {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
+
+
+def _loaded(options):
+    """The arguments of `export`: files and runs are loaded."""
     from tfformer.run import load_translator
     from tfformer.shortlist import Shortlist
 
-    # A flag that is not there is False; another family may not know it.
-    given = {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
-    del given["run"], given["directory"]
-    if "compare_forms" in given and (own := [FORMS[form] for form in FORMS if form in given]):
+    if "compare_forms" in options and (own := [FORMS[form] for form in FORMS if form in options]):
         raise UsageError(f"--compare-forms cannot be given with {own[0]}")
-    if "shortlist" in given:
-        given["shortlist"] = Shortlist.load(given["shortlist"])
-    if "rerank" in given:
-        given["rerank"] = load_translator(given["rerank"])
-    if "ensemble_mean" in given and "ensemble" not in given:
+    if "shortlist" in options:
+        options["shortlist"] = Shortlist.load(options["shortlist"])
+    if "rerank" in options:
+        options["rerank"] = load_translator(options["rerank"])
+    if "ensemble_mean" in options and "ensemble" not in options:
         raise UsageError("--ensemble-mean needs --ensemble")
-    if "ensemble" in given:
-        given["ensemble"] = [load_translator(run) for run in given["ensemble"]]
-    return given
+    if "ensemble" in options:
+        options["ensemble"] = [load_translator(run) for run in options["ensemble"]]
+    return options
 
 
-def tell(command, version, report, xla=False):
+def tell(command, version, report, xla):
     """Prints how it went; returns the exit code."""
     from .verification.report import show
 

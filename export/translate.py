@@ -32,8 +32,7 @@ def translate(directory, texts, batch_size=32):
     """The translations of texts by `serving_default`, as a server would give them.
 
     Raises:
-        UsageError: `directory` holds no SavedModel, or one without that signature.
-        BrokenModel, ServingError: the model cannot be served.
+        UsageError, BrokenModel, ServingError: there is no such model, or it cannot be served.
     """
     from .serving.bulk import BulkTranslator
 

@@ -59,18 +59,11 @@ class ProgressError(Exception):
 
 
 def translate_file(source, target, translate, identity, say=lambda lines: None):
-    """Translates a file, or the rest of it.
+    """Translates a file, or the rest of it; returns the number of its lines.
 
-    Args:
-        source: the file, text or .gz.
-        target: where the translation goes; it appears there when it is whole.
-        translate: a function of a list of lines that gives as many.
-        identity: what the translation depends on besides the source's content, JSON: work that was
-            begun with something else is refused.
-        say: called with the number of lines after each chunk. Default: nothing.
-
-    Returns:
-        The number of lines, all together.
+    The `target` appears when it is whole. `translate` is a function of a list of lines that gives
+    as many. `identity`, JSON, is what the translation depends on besides the source's content: work
+    that was begun with something else is refused. `say` is called with the number of lines so far.
 
     Raises:
         ProgressError: another process is at it, or what was begun belongs to something else.
@@ -131,8 +124,7 @@ def _forget(target):
 def _locked(partial, target):
     """The partial file, to append to, for this process alone.
 
-    Between opening it and locking it, another process may have finished it: then it is the target
-    under its old name, and must not be touched.
+    Between opening and locking it, another process may have finished it: then it is the target.
     """
     from tfformer.files import open_own
 

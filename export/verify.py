@@ -152,10 +152,7 @@ def _run(parser: Parser, options) -> int:
         requests = read_requests(options.requests) if options.requests else None
         with Bar("verifying", unit="steps") as bar:
             report = verify(
-                options.directory,
-                requests,
-                lambda line: bar.step(f"{line} ..."),
-                xla=options.xla,
+                options.directory, requests, lambda line: bar.step(f"{line} ..."), xla=options.xla
             )
         if options.report:
             from tfformer.files import write_json  # imports Keras

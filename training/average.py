@@ -35,11 +35,7 @@ def parser():
 
 
 def require_alike(runs):
-    """The configurations of runs, as `read_config` gives them.
-
-    Raises:
-        RunError: a run has another model or vocabulary than the first, or cannot be read.
-    """
+    """The configurations of runs. Raises a RunError if one has another model or vocabulary."""
     from tfformer.files import RunError
     from tfformer.run import read_config, read_family, read_sizes, require_family
 
@@ -64,18 +60,6 @@ def _files(config):
     return {name: value for name, value in config["sha256"].items() if name != config["weights"]}
 
 
-def weights_of(run, config):
-    """The weights of a run that has this configuration, arrays by name.
-
-    Raises:
-        RunError: they are damaged, or were replaced since the configuration was read.
-    """
-    from tfformer.files import unpack
-    from tfformer.run import read_checked
-
-    return unpack(read_checked(run, config, config["weights"]))
-
-
 def main(arguments=None):
     """The command; returns its exit code."""
     command = parser()
@@ -86,7 +70,8 @@ def _run(command, options):
     if len(options.runs) < 2:
         return command.fail("RUN must be given at least twice, got 1", 2)
 
-    from tfformer.run import load, require_new, save_new, set_weights
+    from tfformer.files import unpack
+    from tfformer.run import load, read_checked, require_new, save_new, set_weights
 
     from .trainer.checkpoint import average
 
@@ -95,7 +80,8 @@ def _run(command, options):
         configs = require_alike(options.runs)
         runs = [*zip(options.runs, configs, strict=True)]
         model, tokenizer = load(options.runs[0])
-        set_weights(model, average(weights_of(*each) for each in runs))
+        files = (read_checked(run, config, config["weights"]) for run, config in runs)
+        set_weights(model, average(map(unpack, files)))
         known = configs[0].get("training", {})
         training = {name: known[name] for name in ("examples", "references") if name in known}
         training["average_of"] = [(str(run), config["weights"]) for run, config in runs]

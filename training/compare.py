@@ -18,6 +18,7 @@ minutes; runs that were validated on different corpora are in rows of their own.
 Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 or 143 interrupted.
 """
 
+import functools
 import json
 import statistics
 import sys
@@ -45,12 +46,7 @@ def significance(translations, references):
     resampling (Koehn 2004): the share of resampled differences that are as far from their mean as
     the measured difference is from 0.
 
-    Args:
-        translations: {name: list of strings}, at least two.
-        references: list of strings.
-
-    Returns:
-        {name: p}, without the first.
+    `translations` is {name: list of strings}; the result is {name: p}, without the first.
     """
     size = len(references)
     drawn = np.random.default_rng(0).multinomial(size, [1 / size] * size, SAMPLES)
@@ -100,18 +96,11 @@ def names_of(runs):
 
 
 def compare(runs, pairs, language=None, say=lambda line: None):
-    """Scores of several runs on the same pairs.
+    """Scores of several runs on the same pairs, {name: scores}.
 
-    Args:
-        runs: run directories, two or more.
-        pairs: of the test set.
-        language: of the target; adds BLEU by the protocol of the Multi30K literature.
-        say: called with a line for each run.
-
-    Returns:
-        {name: scores}: those of `training.evaluate.evaluate` with "parameters", the sha256 of the
-        target's "vocabulary", "minutes" of training where the run has a log, and "p", for all but
-        the first.
+    The scores are those of `training.evaluate.evaluate` with "parameters", the sha256 of the
+    target's "vocabulary", "minutes" of training where the run has a log, and "p", for all but the
+    first. `say` is called with a line for each run.
 
     Raises:
         ValueError, RunError: a run cannot be read.
@@ -140,10 +129,6 @@ def seeds(runs, found):
 
     These are runs whose models have the same sizes, trained on the same corpus from the same
     beginning for as many epochs in the same dtypes, with the same settings at their end.
-
-    Args:
-        runs: run directories.
-        found: {name: scores}, in their order.
 
     Returns:
         {names: {score: mean, score + "_deviation": of the sample}} of two or more seeds.
@@ -205,12 +190,8 @@ def validated_on(run):
 def panels(runs, corpora):
     """The names of the runs whose curves may be in one panel: those of one validation corpus.
 
-    Args:
-        runs: {name: rows of `read_history`}.
-        corpora: {name: `validated_on`}; of a run that does not know it the corpus is another one.
-
-    Returns:
-        A list of lists; without the runs that were never validated.
+    `runs` is {name: rows of `read_history`}, `corpora` {name: `validated_on`}. A run that does not
+    know its corpus has a panel of its own; runs that were never validated have none.
     """
     found = {}
     for name, rows in runs.items():
@@ -220,13 +201,7 @@ def panels(runs, corpora):
 
 
 def write_curves(path, runs, corpora, say):
-    """Validation BLEU of several runs, over epochs and over minutes; a row for each corpus.
-
-    Args:
-        path: of the picture.
-        runs, corpora: see `panels`.
-        say: called with a line, if there is more than one corpus.
-    """
+    """Validation BLEU of several runs, over epochs and over minutes; a row for each corpus."""
     from .report.fonts import lettered
     from .report.picture import pyplot, write_picture
 
@@ -237,7 +212,7 @@ def write_curves(path, runs, corpora, say):
         say(
             f"{path}: {len(groups)} validation corpora, a row each, for their BLEU does not compare"
         )
-    with lettered(runs, say):
+    with lettered(runs):
         figure, rows = pyplot().subplots(
             len(groups), 2, figsize=(10, 4 * len(groups)), sharey="row", squeeze=False,
             layout="constrained",
@@ -329,9 +304,7 @@ def _run(command, options):
 
     from tfformer.files import write_json
 
-    def say(line):
-        print(line, file=sys.stderr)
-
+    say = functools.partial(print, file=sys.stderr)
     try:
         if options.out:
             options.out.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ from babel import Locale
 from babel.dates import format_date, tokenize_pattern
 
 from .corpora import embedded
-from .corpora.embedded import SPLITS, require_numbers, require_split
+from .corpora.embedded import SPLITS, require, require_split
 
 # Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
 # Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and
@@ -65,26 +65,16 @@ class DatePair(NamedTuple):
     language: str
 
 
+@cache
 def patterns(language: str) -> tuple[str, ...]:
     """The CLDR patterns by which `language` writes a whole date, without repetitions.
 
     They are the full, long and medium formats, then the skeleton patterns (CLDR's patterns for a
     chosen set of fields) in the order of their names. Each has one day, one month, one full year,
     perhaps a weekday, and no other field: no era, quarter or week, no two-digit year.
-
-    Args:
-        language: one of `LANGUAGES`.
-
-    Raises:
-        ValueError: `language` is not one of `LANGUAGES`.
     """
     if language not in LANGUAGES:
         raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
-    return _patterns(language)
-
-
-@cache
-def _patterns(language: str) -> tuple[str, ...]:
     locale = _locale(language)
     formats = [locale.date_formats[width].pattern for width in ("full", "long", "medium")]
     skeletons = [str(pattern) for _, pattern in sorted(locale.datetime_skeletons.items())]
@@ -107,22 +97,12 @@ def _locale(language: str) -> Locale:
 
 
 def split_of(day: datetime.date) -> str:
-    """The split that `day` belongs to: of ten days about eight are "train", one "val", one "test".
-
-    It depends on the day alone, so whatever the seeds and the counts, no day is in two splits.
-    """
+    """The split that `day` belongs to, whatever the seeds and the counts."""
     return embedded.split_of(day.isoformat())
 
 
 def days(split: str) -> tuple[datetime.date, ...]:
-    """The days of a split, from `FIRST_YEAR` to `LAST_YEAR` inclusive, in order.
-
-    Args:
-        split: "train", "val" or "test".
-
-    Raises:
-        ValueError: `split` is none of them.
-    """
+    """The days of a split, from `FIRST_YEAR` to `LAST_YEAR` inclusive, in order."""
     require_split(split)
     return _calendar()[split]
 
@@ -140,27 +120,19 @@ def pairs(split: str, count: int, seed: int = 0) -> Iterator[DatePair]:
 
     The languages take turns. Each goes through the split's days in an order of its own and writes
     each day once, by a pattern drawn uniformly; a text that is ambiguous, or that another language
-    has written already (7/7/2031), is drawn again. So no source comes twice, and a split gives at
-    most `len(days(split)) * len(LANGUAGES)` pairs.
-
-    The same `split` and `seed` give the same pairs, in every process and with every release of
-    Babel that carries the same patterns and names; a smaller `count` gives the first of them.
-
-    Args:
-        split: "train", "val" or "test"; they share no day.
-        count: how many pairs, from 0 to the maximum above.
-        seed: any whole number; 0 by default.
+    has written already (7/7/2031), is drawn again. The same `split` and `seed` give the same pairs,
+    in every process and with every release of Babel that carries the same patterns and names; a
+    smaller `count` gives the first of them.
 
     Raises:
-        ValueError: an argument is not as described. It is raised by the call itself, before the
-            first pair is asked for.
+        ValueError: an argument is wrong. It is raised by the call itself, before the first pair.
     """
     most = len(days(split)) * len(LANGUAGES)
     why = (
         f"split {split!r} has {len(days(split))} days, each written once in {len(LANGUAGES)} "
         "languages"
     )
-    require_numbers(count, most, why, seed)
+    require(split, count, most, why, seed)
     return itertools.islice(_all_pairs(split, seed), count)
 
 
@@ -201,12 +173,6 @@ def readings(text: str) -> set[datetime.date]:
     people do not keep to that: both 1/2/2003 and 01/02/2003 are two days. A weekday must fit the
     day. Texts that Unicode holds compatible (NFKC: full-width digits, no-break spaces) read alike,
     as they do to the tokenizer; case matters.
-
-    Args:
-        text: any text.
-
-    Returns:
-        No day if `text` is no date, one if it is clear, several if it is ambiguous.
     """
     text = unicodedata.normalize("NFKC", text)
     found = {reader.read(text) for reader in _readers()}
@@ -279,10 +245,7 @@ def _names(field: str, language: str) -> dict[str, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints pairs: source, target and language; see `training.corpora.embedded.main`."""
-    description = (
-        "Print date pairs, one a line: source, target, language, with tabs between.\n\n"
-        "example: tfformer dates --split test --count 5 --seed 1"
-    )
+    description = "Print date pairs, one a line: source, target, language"
     return embedded.main("training.dates", description, pairs, arguments)
 
 

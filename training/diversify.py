@@ -38,28 +38,17 @@ def parser():
     parser.add_argument("--target", type=Path, required=True, help="its translation, line by line")
     for name, side in (("forward", "source"), ("backward", "target")):
         parser.add_argument(
-            f"--{name}",
-            type=Path,
-            nargs="+",
-            default=[],
-            metavar="RUN",
+            f"--{name}", type=Path, nargs="+", default=[], metavar="RUN",
             help=f"runs that translate the {side}",
-        )
+        )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="the folder; made if missing")
     parser.add_argument("--batch-size", type=count(), default=64, help="texts at once; default 64")
     return parser
 
 
 def diversify(pairs, forward, backward, translate):
-    """The pairs, and behind them those that the models make of them; none twice, none blank.
-
-    Args:
-        pairs: (source, target) each.
-        forward, backward: models, as `translate` knows them.
-        translate: a function of a model and texts that gives as many.
-
-    Returns:
-        A list of (source, target).
+    """The pairs (source, target), and after them those that the models make of them; none twice,
+    none blank. `translate` is a function of a model and texts that gives as many.
 
     Raises:
         ValueError: there is no pair of two texts that are not blank.
@@ -79,10 +68,6 @@ def translated(run, texts, folder, batch_size):
     """The translations of texts by a run, from the folder as far as they are there, and kept there.
 
     The file is called after what it is made of, so that another run, or other texts, have another.
-
-    Raises:
-        RunError: the run cannot be loaded, or translates nothing.
-        OSError: what is there is kept.
     """
     from tfformer.files import RunError, open_own
     from tfformer.models import TRANSLATING

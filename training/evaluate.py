@@ -21,6 +21,7 @@ Exit codes: 0 scored; 1 the run, the corpus or the output is at fault; 2 wrong u
 """
 
 import dataclasses
+import functools
 import os
 import sys
 import time
@@ -96,12 +97,7 @@ def languages(arguments, run):
 
 
 def read_texts(arguments):
-    """The texts of --text as pairs without a target, which show something.
-
-    Raises:
-        ValueError: for arguments that make no sense.
-        CorpusError: for a file that cannot be read, or that has no text.
-    """
+    """The texts of --text as pairs without a target. Raises a ValueError or a CorpusError."""
     from .data.reader import CorpusError, Pair, is_blank, read_lines
 
     others = ("recipe", "data", "source", "target", "columns", "labels", "greedy", "translations")
@@ -118,13 +114,11 @@ def read_texts(arguments):
 def read_test_set(arguments, run):
     """The pairs to be scored, checked, and the target's language or "".
 
-    Args:
-        arguments: of the command.
-        run: the run directory whose languages the test set is in by default.
+    The test set is by default in the languages of `run`.
 
     Raises:
-        ValueError: for arguments that make no sense.
-        CorpusError: for a corpus that cannot be read.
+        ValueError: the arguments make no sense.
+        CorpusError: the corpus cannot be read.
     """
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
@@ -209,7 +203,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     import tensorflow as tf
 
     from .metrics.bleu import bleu, bleu_multi30k, chrf
-    from .tasks.translating import translations_of
+    from .tasks.translation import translations_of
 
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
@@ -236,33 +230,20 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     }
     if "score" in translator.signatures:
         scores["perplexity"] = forced_perplexity(translator, pairs, batch_size)
-    groups = _by_group(pairs, translations)
-    if len(groups) > MOST_GROUPS:
-        scores["groups_left_out"] = len(groups)
-    elif groups:
-        scores["groups"] = {name: _group_scores(*groups[name]) for name in sorted(groups)}
-    return scores, translations
-
-
-def _by_group(pairs, translations):
-    """{group: (its translations, its references)}, without the pairs that have no group."""
     groups = {}
     for pair, translation in zip(pairs, translations, strict=True):
         if pair.group:
-            found, references = groups.setdefault(pair.group, ([], []))
-            found.append(translation)
-            references.append(pair.target)
-    return groups
-
-
-def _group_scores(found, references):
-    from .metrics.bleu import bleu
-
-    return {
-        "pairs": len(found),
-        "exact_match": exact_match(found, references),
-        "bleu": bleu(found, references)[0],
-    }
+            groups.setdefault(pair.group, []).append((translation, pair.target))
+    if len(groups) > MOST_GROUPS:
+        scores["groups_left_out"] = len(groups)
+    elif groups:
+        scores["groups"] = {}
+        for name in sorted(groups):
+            own = list(zip(*groups[name], strict=True))
+            scores["groups"][name] = {
+                "pairs": len(own[0]), "exact_match": exact_match(*own), "bleu": bleu(*own)[0],
+            }  # fmt: skip
+    return scores, translations
 
 
 def print_scores(scores, name):
@@ -271,15 +252,13 @@ def print_scores(scores, name):
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(f"{name}: {scores['pairs']:,} pairs, {scores['search']}"))
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    table.add_column("how it is counted", overflow="fold")
-    table.add_row("BLEU", f"{scores['bleu']:.2f}", scores["bleu_signature"])
-    if "bleu_multi30k" in scores:
-        signature = scores["bleu_multi30k_signature"]
-        table.add_row("BLEU (Multi30K)", f"{scores['bleu_multi30k']:.2f}", signature)
-    table.add_row("chrF2", f"{scores['chrf']:.2f}", scores["chrf_signature"])
+    from .report.scores import measures_table
+
+    table = measures_table(f"{name}: {scores['pairs']:,} pairs, {scores['search']}")
+    names = {"bleu": "BLEU", "bleu_multi30k": "BLEU (Multi30K)", "chrf": "chrF2"}
+    for key, title in names.items():
+        if key in scores:
+            table.add_row(title, f"{scores[key]:.2f}", scores[f"{key}_signature"])
     table.add_row("exact match", f"{scores['exact_match']:.2f} %", "to the letter")
     repeated = f"{scores['repeated_words']:.2f} %"
     table.add_row("repeated words", repeated, "words that are the word before")
@@ -329,9 +308,7 @@ def _run(command, arguments):
     from .report.card import update_card
     from .report.scores import add_scores
 
-    def say(line):
-        print(line, file=sys.stderr)
-
+    say = functools.partial(print, file=sys.stderr)
     try:
         # Read first: a training that publishes right now leaves scores of what was there before.
         weights = read_config(arguments.run)["weights"]
@@ -352,11 +329,7 @@ def _run(command, arguments):
 
 
 def _scored(arguments, pairs, language, options, say):
-    """The scores of the run, which are printed, and its answers; none to plain text.
-
-    Raises:
-        ValueError, OSError: what is wrong with the run or the corpus.
-    """
+    """The scores of the run, which are printed, and its answers; none to plain text."""
     from tfformer.models import LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL, TRANSLATING
     from tfformer.run import read_config, read_family, require_family
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .corpora import embedded
-from .corpora.embedded import require_numbers, require_split, split_of
+from .corpora.embedded import require, split_of
 
 # Questions of a split at most: of two and three of 20 syllables there are 8,400 names.
 MOST = 1_000_000
@@ -41,18 +41,11 @@ class Question(NamedTuple):
 
 
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[Question]:
-    """Yields `count` questions, the same ones for the same seed.
+    """Yields `count` questions of a split, at most `MOST`, the same ones for the same seed.
 
-    Args:
-        split: `"train"`, `"val"` or `"test"`; none has a name or a place of another.
-        count: how many, at most `MOST`.
-        seed: any whole number; another one gives others.
-
-    Raises:
-        ValueError: an argument is not as described.
+    No split has a name or a place of another. A wrong argument is a ValueError.
     """
-    require_split(split)
-    require_numbers(count, MOST, "more would be of hardly any new names", seed)
+    require(split, count, MOST, "more would be of hardly any new names", seed)
     chosen = random.Random(f"{split} {seed}")
     return itertools.islice(_pairs(split, chosen), count)
 
@@ -88,10 +81,7 @@ def _name(split: str, chosen: random.Random) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints question, text and answer; see `training.corpora.embedded.main`."""
-    description = (
-        "Print questions, one a line: question, text, answer, with tabs between.\n\n"
-        "example: tfformer facts --split test --count 5 --seed 1"
-    )
+    description = "Print questions, one a line: question, text, answer"
     return embedded.main("training.facts", description, pairs, arguments)
 
 

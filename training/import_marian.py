@@ -45,22 +45,16 @@ def _run(command, options):
     except ValueError as error:
         return command.fail(error)
 
-    from .importers.imported import write
+    from .importers.imported import run_import
     from .importers.marian import NEEDED, OTHERS, read_marian
     from .importers.weights import READERS
 
-    try:
+    def read():
         folder = folder_of(options.folder, (*NEEDED, *OTHERS), READERS)
         print(f"reading {folder} ...", file=sys.stderr)
-        imported = read_marian(folder)
-        for note in imported.notes:
-            print(note, file=sys.stderr)
-        write(imported, options.run)
-    except (ValueError, OSError) as error:
-        return command.fail(error)
-    with command.remarks():
-        print(f"{options.run}: {imported.describe()}")
-    return 0
+        return read_marian(folder)
+
+    return run_import(command, options.run, read)
 
 
 if __name__ == "__main__":

@@ -47,19 +47,17 @@ def parser():
                 f"--{side}-{what}", type=Path, metavar=metavar, help=f"that of the {side}"
             )
     parser.add_argument(
-        "--source-eos",
-        action=argparse.BooleanOptionalAction,
+        "--source-eos", action=argparse.BooleanOptionalAction,
         help="</s> ends a source, as source_sequence_controls: end: true has it; default: as the "
         "automatic configuration of a model of the catalog has it, of ScalingNmtEnDe say",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--num-heads", type=count(), metavar="INT", help="default: as model_description.py says"
     )
     parser.add_argument(
-        "--activation",
-        choices=["relu", "gelu", "silu"],
+        "--activation", choices=["relu", "gelu", "silu"],
         help="of the feed-forward layers; default: as model_description.py says",
-    )
+    )  # fmt: skip
     return parser
 
 
@@ -79,22 +77,13 @@ def _run(command, options):
     if not (folder.exists() or [*folder.parent.glob(f"{glob.escape(folder.name)}.*")]):
         return command.fail(f"{folder} must be a model directory or a checkpoint, got neither")
 
-    from .importers.imported import write
+    from .importers.imported import run_import
     from .importers.opennmt import Files, read_opennmt
 
-    try:
-        print(f"reading {options.folder} ...", file=sys.stderr)
-        files = Files(*vocabularies, *models)
-        known = options.num_heads, options.source_eos, options.activation
-        imported = read_opennmt(options.folder, files, *known)
-        for note in imported.notes:
-            print(note, file=sys.stderr)
-        write(imported, options.run)
-    except (ValueError, OSError) as error:
-        return command.fail(error)
-    with command.remarks():
-        print(f"{options.run}: {imported.describe()}")
-    return 0
+    print(f"reading {folder} ...", file=sys.stderr)
+    files = Files(*vocabularies, *models)
+    known = options.num_heads, options.source_eos, options.activation
+    return run_import(command, options.run, lambda: read_opennmt(folder, files, *known))
 
 
 def _both(command, options, what):

@@ -134,13 +134,14 @@ def _inspect(options):
     }
     for name, pairs in others.items():
         if not pairs:
-            raise CorpusError(f"--{name}: there is no pair in {_names(getattr(options, name))}")
+            files = ", ".join(map(str, getattr(options, name)))
+            raise CorpusError(f"--{name}: there is no pair in {files}")
     with Bar("reading the corpus", unit="pairs") as bar:
         pairs = bar.over(read_pairs(*paths))
         usable = drawn(p for p in pairs if not is_blank(p.source) and not is_blank(p.target))
     total = bar.done
     if not usable:
-        raise CorpusError(f"no pair to use in {_names(paths)}")
+        raise CorpusError(f"no pair to use in {', '.join(map(str, paths))}")
     if options.run:
         tokenizer = load_tokenizer(options.run)
     else:
@@ -176,12 +177,8 @@ def training_command(options):
     if options.val:
         words += ["--val-source", options.val[0]]
         words += ["--val-target", *options.val[1:]] if len(options.val) > 1 else []
-    line = shlex.join(["python", "-m", "training.train", *map(str, words)])
+    line = shlex.join(["tfformer", "train", *map(str, words)])
     return f"{line} --run runs/mine"
-
-
-def _names(paths):
-    return ", ".join(map(str, paths))
 
 
 def show(findings):

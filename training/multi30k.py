@@ -55,13 +55,7 @@ SHA256 = {
     "test_2016_flickr.de": "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16",
 }
 
-CHUNK_SIZE = 1 << 14  # bytes: the progress bar moves a few dozen times a file
-
-# Of a download: the bytes of the file. A server may call what is in it packed for the way.
-AS_IT_IS = {
-    "headers": {"Accept-Encoding": "identity"},
-    "hooks": {"response": lambda response, **_: response.raw.headers.discard("Content-Encoding")},
-}
+CHUNK_SIZE = 1 << 14  # bytes
 
 LARGEST = 1 << 24  # bytes of a file, packed or not: eight times the largest
 
@@ -81,20 +75,11 @@ def fetch(
     checksums: Mapping[str, str | None] = SHA256,
     timeout: float = TIMEOUT,
 ) -> list[Path]:
-    """Downloads and unpacks the files that `folder` lacks, with a progress bar on stderr.
+    """Downloads and unpacks the files that `folder` lacks; returns their paths.
 
     A file gets its name only when it is whole and its checksum is right, so that an interrupted
-    download leaves none; call again to go on. Files that are there are never touched.
-
-    Args:
-        folder: where the files go; made if it is missing.
-        base_url: where `NAME.gz` of each file is found.
-        checksums: name of each file -> SHA-256 of its unpacked bytes, as 64 hexadecimal digits,
-            or None for a file that is known by its number of lines alone: see `files`.
-        timeout: seconds without a byte until the download is given up.
-
-    Returns:
-        The paths of the files that were downloaded: none if all were there.
+    download leaves none; call again to go on. Files that are there are never touched. `checksums`
+    are as from `files`; after `timeout` seconds without a byte the download is given up.
 
     Raises:
         CorpusError: the folder cannot be written, a download fails, or a file, be it downloaded
@@ -109,7 +94,11 @@ def fetch(
                 _verify(folder / name, checksum)
         for name in missing:
             url = f"{base_url.rstrip('/')}/{name}.gz"
-            _fetch_file(url, folder / name, checksums[name], timeout)
+            content = _content(url, timeout)
+            if fault := _fault(name, content, checksums[name]):
+                raise CorpusError(f"{url} is refused, and nothing of it is kept: unpacked, {fault}")
+            # The name never stands for half a file.
+            write_atomically(folder / name, content)
     except _DownloadFailed as error:
         still_missing = [f"{name}.gz" for name in checksums if not (folder / name).exists()]
         raise CorpusError(
@@ -122,20 +111,9 @@ def fetch(
 
 
 def paths(
-    folder: str | os.PathLike,
-    split: str,
-    source_language: str = "en",
-    language: str = "de",
-    *,
-    verify: bool = True,
+    folder: str | os.PathLike, split: str, source_language: str = "en", language: str = "de"
 ) -> tuple[Path, Path]:
-    """The source and the target file of a split.
-
-    Args:
-        folder: where `fetch` put the files.
-        split: one of `SPLITS`.
-        source_language, language: of source and target, two of `LANGUAGES`.
-        verify: whether to compare checksums, or numbers of lines; a few milliseconds.
+    """The source and the target file of a split, compared with their checksums or numbers of lines.
 
     Raises:
         ValueError: there is no such split or language, or the two are the same.
@@ -156,8 +134,7 @@ def paths(
                 f"{path} is missing: fetch it with `tfformer multi30k {folder} "
                 f"--languages {source_language} {language}`"
             )
-        if verify:
-            _verify(path, SHA256.get(path.name))
+        _verify(path, SHA256.get(path.name))
     return found
 
 
@@ -189,79 +166,36 @@ def _verify(path: Path, checksum: str | None) -> None:
         )
 
 
-def _fetch_file(url: str, path: Path, checksum: str | None, timeout: float) -> None:
-    """Downloads, verifies, writes it: the name never stands for half a file."""
-    content = _content(url, timeout)
-    if fault := _fault(path.name, content, checksum):
-        raise CorpusError(f"{url} is refused, and nothing of it is kept: unpacked, {fault}")
-    write_atomically(path, content)
-
-
-class _Packed(io.BytesIO):
-    """What a server sends, if it is no more than a file can be."""
-
-    def write(self, content):
-        if self.tell() + len(content) > LARGEST:
-            raise ValueError(f"it must have at most {LARGEST:,} bytes")
-        return super().write(content)
-
-
 def _content(url: str, timeout: float) -> bytes:
     """The unpacked bytes of the gzip file at `url`; one that ends too soon is an error."""
-    from pooch import HTTPDownloader  # takes a while
+    import requests
+    import urllib3
 
-    packed = _Packed()
+    # The bytes of the file: a server may say that its text is packed for the way.
+    as_it_is = {"Accept-Encoding": "identity"}
     try:
-        with Bar(url.rpartition("/")[2], 0, unit="kB") as bar:
-            download = HTTPDownloader(_Told(bar), CHUNK_SIZE, timeout=timeout, **AS_IT_IS)
-            download(url, packed, None)
-        packed.seek(0)
-        with gzip.open(packed) as file:
+        with (
+            Bar(url.rpartition("/")[2]),
+            requests.get(url, stream=True, timeout=timeout, headers=as_it_is) as answer,
+        ):
+            answer.raise_for_status()
+            packed = bytearray()
+            for part in answer.raw.stream(CHUNK_SIZE, decode_content=False):
+                packed += part
+                if len(packed) > LARGEST:
+                    raise ValueError(f"it must have at most {LARGEST:,} bytes")
+        with gzip.open(io.BytesIO(packed)) as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
             raise ValueError(f"unpacked, it must have at most {LARGEST:,} bytes")
         return content
-    # ValueError: `url` is none, or the file too large. OSError: no network, timeouts, HTTP errors,
-    # no gzip file.
-    except (ValueError, OSError, EOFError, zlib.error) as error:
+    # ValueError: `url` is none, or the file too large. OSError: no network, HTTP errors, no gzip.
+    except (ValueError, OSError, EOFError, zlib.error, urllib3.exceptions.HTTPError) as error:
         raise _DownloadFailed(f"{url}: {error}") from error
 
 
-class _Told:
-    """What pooch tells of a download, as it tells a bar of tqdm; ours counts kilobytes."""
-
-    def __init__(self, bar: Bar):
-        self._bar, self._bytes = bar, 0
-
-    @property
-    def total(self) -> int:
-        return 1000 * self._bar.total
-
-    @total.setter
-    def total(self, size: int) -> None:
-        self._bar.expect(size // 1000)
-
-    def update(self, size: int) -> None:
-        self._bytes += size
-        self._bar.to(min(self._bytes // 1000, self._bar.total))
-
-    def reset(self) -> None:
-        self._bytes = 0
-
-    def close(self) -> None:
-        """The bar ends with its block."""
-
-
 def main(arguments: list[str] | None = None) -> int:
-    """Fetches the corpus into a folder.
-
-    Args:
-        arguments: the command line, without the program's name; by default that of the process.
-
-    Returns:
-        The exit status: 0; 1, 130 or 143 after one line on stderr that says what is wrong, or that
-        it was interrupted; wrong arguments leave by `SystemExit(2)` with one line.
-    """
+    """The command, which fetches the corpus into a folder; returns its exit code."""
     parser = Parser(
         "training.multi30k",
         "Fetch the corpus Multi30K (2 MB a language). It is for research and education, not for\n"

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .corpora import embedded
-from .corpora.embedded import require_numbers, require_split, split_of
+from .corpora.embedded import require, split_of
 
 # What is said, the answer, and the kind of both. {a} and {b} are names; the answer uses both in the
 # same or in the other order, or one of them.
@@ -62,20 +62,11 @@ class NamesPair(NamedTuple):
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[NamesPair]:
     """Yields `count` pairs of a split: the dialogues take turns, each with names of its own.
 
-    The same `split` and `seed` give the same pairs, in every process; a smaller `count` gives the
-    first of them.
-
-    Args:
-        split: "train", "val" or "test"; they share no name.
-        count: how many pairs, at most `MOST`.
-        seed: any whole number; 0 by default.
-
-    Raises:
-        ValueError: an argument is not as described. It is raised by the call itself, before the
-            first pair is asked for.
+    The same `split` and `seed` give the same pairs, in every process; a smaller `count`, at most
+    `MOST`, gives the first of them. The splits share no name. A wrong argument is a ValueError of
+    the call itself.
     """
-    require_split(split)
-    require_numbers(count, MOST, "more would be of hardly any new names", seed)
+    require(split, count, MOST, "more would be of hardly any new names", seed)
     return itertools.islice(_all_pairs(split, seed), count)
 
 
@@ -105,9 +96,7 @@ def _new_name(split: str, chance: random.Random, named: set[str]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Prints pairs: source, target and kind, with tabs; see `training.corpora.embedded.main`."""
     description = (
-        "Print dialogues about unknown people, one a line: what is said, the answer, the kind, "
-        "with tabs between.\n\n"
-        "example: tfformer names --split test --count 5 --seed 1"
+        "Print dialogues about unknown people, one a line: what is said, the answer, the kind"
     )
     return embedded.main("training.names", description, pairs, arguments)
 

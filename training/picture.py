@@ -67,7 +67,7 @@ def _run(command, options):
         require_short(translator, "target" if options.target else "the run's translation", target)
         texts, figures = drawn(options.run, translator, options.text, target)
         options.out.mkdir(parents=True, exist_ok=True)
-        with lettered(texts, lambda line: print(line, file=sys.stderr)):
+        with lettered(texts):
             for name, draw in figures.items():
                 paths = [options.out / f"{name}.{kind}" for kind in dict.fromkeys(options.format)]
                 write_picture(paths[0], draw(), *paths[1:])

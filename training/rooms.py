@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from .corpora import embedded
-from .corpora.embedded import require_numbers, require_split, split_of
+from .corpora.embedded import require, split_of
 
 # Stories of a split at most; each is one of a number without end.
 MOST = 1_000_000
@@ -51,18 +51,11 @@ class Story(NamedTuple):
 
 
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[Story]:
-    """Yields `count` stories, the same ones for the same seed.
+    """Yields `count` stories of a split, at most `MOST`, the same ones for the same seed.
 
-    Args:
-        split: `"train"`, `"val"` or `"test"`; none has a story of another.
-        count: how many, at most `MOST`.
-        seed: any whole number; another one gives others.
-
-    Raises:
-        ValueError: an argument is not as described.
+    No split has a story of another. A wrong argument is a ValueError.
     """
-    require_split(split)
-    require_numbers(count, MOST, "a corpus of more is of no use", seed)
+    require(split, count, MOST, "a corpus of more is of no use", seed)
     chosen = random.Random(f"{split} {seed}")
     stories = (_story(chosen) for _ in itertools.count())
     return itertools.islice((one for one in stories if split_of(one.text) == split), count)
@@ -90,10 +83,7 @@ def _sentence(room: str | None, chosen: random.Random) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints stories: text and room, with a tab between; see `training.corpora.embedded.main`."""
-    description = (
-        "Print stories, one a line: the story and the room, with a tab between.\n\n"
-        "example: tfformer rooms --split test --count 5 --seed 1"
-    )
+    description = "Print stories, one a line: the story and the room"
     return embedded.main("training.rooms", description, pairs, arguments)
 
 

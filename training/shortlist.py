@@ -18,6 +18,7 @@ Exit codes: 0 written; 1 the run, the corpus or the disk is at fault: nothing is
 usage; 130 or 143 interrupted.
 """
 
+import functools
 import itertools
 import sys
 from pathlib import Path
@@ -61,12 +62,8 @@ class Tokens(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How well a shortlist fits some pairs.
-
-    covered: the share of their target tokens that are among the candidates of their source.
-    tokens: how many there are.
-    size: the mean number of candidates of a source.
-    """
+    """How well a shortlist fits some pairs: the share of their target tokens that are among the
+    candidates of their source, the number of these tokens, and the mean number of candidates."""
 
     covered: float
     tokens: int
@@ -90,12 +87,8 @@ def tokenise(pairs, tokenizer):
 def translation_probabilities(tokens, iterations=ITERATIONS):
     """IBM model 1, by expectation and maximisation (Brown et al. 1993, section 4.1).
 
-    P(y | x) is proportional to prod_j sum_i t(y_j | x_i), where x_0 is the null word. All t begin
-    alike; no other beginning has a better end.
-
-    Args:
-        tokens: `Tokens`; an id is at least 1, and 0 is the null word here.
-        iterations: Default 5.
+    P(y | x) is proportional to prod_j sum_i t(y_j | x_i), where x_0 is the null word, of id 0. All
+    t begin alike; no other beginning has a better end.
 
     Returns:
         source, target, t: int32, int32 and float64 [U], the pieces that ever meet in a pair,
@@ -125,12 +118,9 @@ def translation_probabilities(tokens, iterations=ITERATIONS):
 
 
 def _links(sources, targets, size):
-    """Each target token with each source token of its pair, as source * size + target.
-
-    Returns:
-        int64 [links], those of one target token after another, that to the null word first;
-        and how many each target token has, int64 [target tokens].
-    """
+    """Each target token with each source token of its pair, as source * size + target: int64
+    [links], that to the null word first; and how many each target token has, int64 [target
+    tokens]."""
     keys, counts = [np.zeros(0, "int64")], [np.zeros(0, "int64")]
     for source, target in zip(sources, targets, strict=True):
         source = np.concatenate([[0], source]).astype("int64")
@@ -140,15 +130,12 @@ def _links(sources, targets, size):
 
 
 def learn(tokens, tokenizer, candidates=CANDIDATES, frequent=FREQUENT):
-    """The `Shortlist` of a corpus.
+    """The `Shortlist` of a corpus of `Tokens`.
 
-    Args:
-        tokens: its `Tokens`.
-        tokenizer: by which it was tokenised.
-        candidates: target pieces of a source piece at most: the likeliest, and among them in any
-            case the same piece, where the target has it: names and numbers are copied.
-        frequent: how many of the most frequent target pieces every sentence may have. It may have
-            the special pieces and the bytes too, so that every text can still be written.
+    Each source piece has the likeliest target pieces, at most `candidates`, and among them in any
+    case the same piece, where the target has it: names and numbers are copied. Every sentence may
+    have the `frequent` most frequent target pieces, and the special pieces and the bytes too, so
+    that every text can still be written.
     """
     from tfformer.shortlist import Shortlist
 
@@ -229,9 +216,7 @@ def _learn(command, arguments):
 
     from .data.reader import CorpusReport, clean_pairs, read_pairs
 
-    def progress(line):
-        print(line, file=sys.stderr)
-
+    progress = functools.partial(print, file=sys.stderr)
     require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
     tokenizer, report = load_tokenizer(arguments.run), CorpusReport()
     progress("reading the corpus ...")

@@ -48,23 +48,11 @@ from .trainer.lock import alone
 ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "1"}
 # What the prepared corpus, the order of the data, the shapes of the weights and what the state of
 # the optimizer means depend on.
-PREPARED_SETTINGS = {
-    "preset",
-    "vocabulary_size",
-    "vocabulary_kind",
-    "shared_vocabulary",
-    "split_digits",
-    "max_characters",
-    "max_tokens",
-    "max_length_ratio",
-    "batch_tokens",
-    "source_language",
-    "language",
-    "optimizer",
-    "seed",
-    "new_pieces",
-    "freeze",
-}
+PREPARED_SETTINGS = (
+    "preset vocabulary_size vocabulary_kind shared_vocabulary split_digits max_characters "
+    "max_tokens max_length_ratio batch_tokens source_language language optimizer seed new_pieces "
+    "freeze"
+).split()
 
 
 def parser():
@@ -140,8 +128,10 @@ def _begin(command, arguments):
         return _train(command, arguments, recipe, begun)
     # Of several workers the others wait for this one, and find what it has begun just now.
     if begun and others:
+        from .preparation.prepare import read_facts
+
         try:
-            same = _began_with_these(arguments)
+            same = read_facts(arguments.run)[1] == _runs(arguments).facts()
         except (ValueError, OSError) as error:
             return _refuse(command, recipe, error, 1)
         if not same:
@@ -196,17 +186,6 @@ def _runs(arguments):
     return Runs(*[getattr(arguments, name) for name in RUNS])
 
 
-def _began_with_these(arguments):
-    """Whether a run that was begun has taken all that it has from the other runs that are given.
-
-    Raises:
-        RunError: a file of one of them is damaged or missing.
-    """
-    from .preparation.prepare import read_taken
-
-    return read_taken(arguments.run) == _runs(arguments).facts()
-
-
 class _Fixed(ValueError):
     """What a run that was begun cannot become."""
 
@@ -214,11 +193,9 @@ class _Fixed(ValueError):
 def _goes_on_with(arguments, recipe):
     """The recipe of a run that was begun, and the settings that are given anew.
 
-    Raises:
-        _Fixed: what it was prepared with is another.
-        RunError: a file of the run is damaged.
+    Raises a `_Fixed` if the run was prepared with something else.
     """
-    from .preparation.prepare import read_origin, read_settings, read_sizes
+    from .preparation.prepare import read_facts, read_settings, read_sizes
 
     changes, stored = changed_settings(arguments), read_settings(arguments.run, recipe)
     if arguments.family and recipe.task != stored.task:
@@ -226,7 +203,7 @@ def _goes_on_with(arguments, recipe):
             f"--family of {arguments.run} is that of the task {stored.task}, got "
             f"{arguments.family}: choose another --run"
         )
-    origin = read_origin(arguments.run)
+    origin, _ = read_facts(arguments.run)
     own = arguments.recipe or arguments.source or arguments.text
     if own and origin not in (recipe.origin, None):
         raise _Fixed(

@@ -33,11 +33,9 @@ def parser():
     add_search(parser)
     parser.add_argument("--batch-size", type=count(), default=32, help="lines at once; default 32")
     parser.add_argument(
-        "--picture",
-        type=Path,
-        metavar="PNG",
+        "--picture", type=Path, metavar="PNG",
         help="draw the attention of the first line, and what is copied",
-    )
+    )  # fmt: skip
     return parser
 
 
@@ -110,7 +108,7 @@ def draw_attention(translator, source, target, path):
         mixture = mixture_of(translator, source, target)
         gate = by_character(mixture.gate[0].numpy()[:, None], [("", 1)], sides[1])[:, 0]
     columns, rows = [[label for label, _ in side] for side in sides]
-    with lettered([*columns, *rows], lambda line: print(line, file=sys.stderr)):
+    with lettered([*columns, *rows]):
         write_picture(path, attention_figure(attention, columns, rows, gate))
 
 

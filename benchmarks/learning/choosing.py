@@ -10,6 +10,7 @@ any choice could come to: of each text the candidate of the greatest BLEU.
 Exit codes: 0 printed; 1 a run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
 """
 
+import functools
 import sys
 import time
 from pathlib import Path
@@ -78,7 +79,7 @@ def _run(command, options):
     from tfformer.run import load_translator
     from training.data.reader import read_pairs
     from training.evaluation import reranking as choosing
-    from training.evaluation import utility
+    from training.methods.reward import sentence_bleu
     from training.metrics.bleu import bleu, bleu_multi30k, chrf
 
     try:
@@ -127,7 +128,7 @@ def _run(command, options):
         ]
         row(name, answers)
     best = [
-        one.texts[int(utility.bleu(one.texts, [reference])[:, 0].argmax())]
+        max(one.texts, key=functools.partial(sentence_bleu, reference=reference))
         for one, reference in zip(found, references, strict=True)
     ]
     row("*the best of the candidates*", best)

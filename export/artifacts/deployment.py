@@ -45,6 +45,7 @@ BATCHING_FLAGS = (
     "--enable_batching=true",
     "--batching_parameters_file=/models/@name@/batching_parameters.txt",
 )
+NOT_COMPARED = "\nIt was exported with `--quick`: it loads and answers, but not compared were{}\n"
 XLA_FLAGS = ("--xla_cpu_compilation_enabled=true",)
 MEMORY_STEP = 2**28  # limits of memory are multiples of this
 DEFAULT_PEAK = 2**31  # assumed peak memory of a version in bytes, if the kernel reports none
@@ -53,15 +54,8 @@ DEFAULT_PEAK = 2**31  # assumed peak memory of a version in bytes, if the kernel
 def write_deployment(directory, report, batching=False, xla=False, folder=None):
     """Writes README.md for the newest version, and those of the other files that are missing.
 
-    Args:
-        directory: the base directory of the versions. Its name is the model's name.
-        report: the version's report as a dict, with the result of `facts` under "deployment".
-        batching: whether the server joins requests. Default False.
-        xla: whether the server must have XLA on. Default False.
-        folder: where a file is written before it is moved into place. Default: the directory.
-
-    Returns:
-        A list of lines: what does not fit this version in files that existed already.
+    `report` is a dict, with the result of `facts` under "deployment". A file is written in `folder`
+    before it is moved into place. Returns lines: what does not fit this version in old files.
     """
     from tfformer.files import write_atomically
 
@@ -95,11 +89,9 @@ def cluster_label(name):
 
 
 def memory_needed(known):
-    """Bytes of memory that a server needs, from the report's "deployment".
+    """Bytes of memory that a server needs: twice the measured peak and one request of maximum size.
 
-    This is twice the measured peak plus one request of maximum size. The peak counts twice because
-    a new version is loaded and warmed up while the old one answers. If the kernel reported no peak,
-    `DEFAULT_PEAK` is used.
+    The peak counts twice: a new version is loaded and warmed up while the old one answers.
     """
     return 2 * (known["memory"]["peak_bytes"] or DEFAULT_PEAK) + known["limits"].get(
         "largest_request_bytes", 0
@@ -138,16 +130,10 @@ def _misfits(directory, known, batching, xla):
 
 
 def facts(service, directory, texts, reference):
-    """The "deployment" part of a version's report: limits, FLOPs, memory, latency and a sample.
+    """The "deployment" part of a version's report, for JSON: limits, FLOPs, memory, latency, a
+    sample.
 
-    Args:
-        service: the `Service` that was saved.
-        directory: the SavedModel.
-        texts: texts to measure latency with. The first one is the sample in README.md.
-        reference: the reference of the first text, for signatures that take both.
-
-    Returns:
-        A dict that can be written as JSON.
+    The `texts` measure latency; the first one is the sample in README.md, with its `reference`.
     """
     import tensorflow as tf
 
@@ -173,14 +159,10 @@ def facts(service, directory, texts, reference):
 
 
 def measure_latency(directory, texts, most, xla=False):
-    """Measures the milliseconds of a request, by its number of rows, and the peak memory.
+    """Measures a request: {"milliseconds": {rows: median}, "machine": in words, "peak_bytes"}.
 
     Requests go through the server's loader with the threads of docker-compose.yml: one thread per
     operation, and as many operations in parallel as there are cores.
-
-    Returns:
-        {"milliseconds": {rows: median}, "machine": the measuring machine in words, "peak_bytes":
-        the peak memory of the model's process, None if the kernel does not report it}.
     """
     import numpy as np
     import tensorflow as tf
@@ -204,7 +186,7 @@ def measure_latency(directory, texts, most, xla=False):
                 model.predict(request)
                 times.append(1e3 * (time.perf_counter() - start))
             medians[str(rows)] = round(statistics.median(times[1:]), 1)
-        peak = model.peak_bytes
+        peak = model.worker.peak_bytes
     finally:
         model.close()
     machine = f"{platform.machine()}, {cores} cores, {platform.system()}, {date.today()}"
@@ -224,6 +206,7 @@ def page_values(name, report, batching, xla):
         "prefix": [first if others else first[: len(first) // 2]],
         "source_ids": [known["sample_source_ids"]],
     }
+    left_out = "".join(f"\n- {what}" for what in report["not_compared"])
     rows, curls = [], []
     for signature, parts in signatures.items():
         inputs = [_described(key, info, parts["defaults"]) for key, info in parts["inputs"].items()]
@@ -271,7 +254,7 @@ def page_values(name, report, batching, xla):
         "peak": _peak(known["memory"]["peak_bytes"]),
         "largest": f"{known['limits'].get('largest_request_bytes', 0) / 2**20:,.0f}",
         "checks": str(len(report["checks"])),
-        "quick": _not_compared(report["not_compared"]),
+        "quick": NOT_COMPARED.format(left_out) if left_out else "",
     }
 
 
@@ -279,14 +262,6 @@ def _peak(measured):
     """The peak memory in MiB for README.md; without a measurement, the assumed value."""
     assumed = "" if measured else " (assumed: the kernel told no peak)"
     return f"{(measured or DEFAULT_PEAK) / 2**20:,.0f}{assumed}"
-
-
-def _not_compared(left_out):
-    """The note in README.md about an export with `--quick`; "" for other exports."""
-    if not left_out:
-        return ""
-    items = "".join(f"\n- {what}" for what in left_out)
-    return f"\nIt was exported with `--quick`: it loads and answers, but not compared were{items}\n"
 
 
 def _table(rows):

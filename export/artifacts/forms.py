@@ -26,10 +26,8 @@ def other_forms(service):
 def measured(others, load, folder, texts, progress):
     """Exports each form into `folder` and measures it. Returns {form: {rows: milliseconds}}.
 
-    Args:
-        others: forms. If the export's options exclude a form, it is skipped, and `progress` gets
-            the reason.
-        load: a function that takes the option of a form and returns the service with it.
+    `load` takes the option of a form and returns the service. A form that the export's options
+    exclude is skipped, and `progress` gets the reason.
     """
     from .deployment import measure_latency
 

@@ -20,9 +20,8 @@ PARTS = {"model", "report.json", *FORMS}
 def scratch(directory):
     """A new folder in `directory` that only this process uses. It is removed after the block.
 
-    TensorFlow Serving ignores folders whose name is no number. First, folders of killed exports
-    are removed. A locked folder belongs to a running export and stays. If the disk does not support
-    locks, no folder is removed.
+    First, the folders of killed exports are removed, unless the disk does not support locks.
+    TensorFlow Serving ignores folders whose name is no number.
     """
     directory = Path(directory)
     sweep(directory)

@@ -23,16 +23,9 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH
 
 
 def specification(model, tokenizer, num_positions):
-    """Converts a model, with its weights and pieces, to a specification of CTranslate2.
+    """A model with its weights and pieces as a validated `ctranslate2.specs.TransformerSpec`.
 
-    Args:
-        model: a `Transformer`.
-        tokenizer: its `Tokenizer`.
-        num_positions: the maximum length of source and target. For learned positions, the size of
-            their table is used instead.
-
-    Returns:
-        A validated `ctranslate2.specs.TransformerSpec`.
+    Sinusoids are written for `num_positions`, the maximum length of source and target.
 
     Raises:
         ValueError: CTranslate2 cannot express the model.
@@ -62,7 +55,7 @@ def specification(model, tokenizer, num_positions):
         activation=common_spec.Activation[ACTIVATIONS[config.activation]],
         ffn_glu=config.activation == "swiglu",
     )
-    set_pieces(spec, *vocabularies(tokenizer))
+    set_pieces(spec, tokenizer.pieces("source"), tokenizer.pieces("target"))
     spec.config.add_source_eos = config.source_eos
     set_embeddings(spec, model)
     if config.positions == "learned":
@@ -71,18 +64,14 @@ def specification(model, tokenizer, num_positions):
         (spec.encoder, model.source_positions),
         (spec.decoder, model.target_positions),
     ):
-        part.position_encodings.encodings = encodings(positions, num_positions, config.d_model)
+        zeros = ops.zeros((1, num_positions, config.d_model))
+        part.position_encodings.encodings = as_array(positions(zeros)[0])  # [P, D]
     set_stack(spec.encoder, model.encoder)
     set_stack(spec.decoder, model.decoder)
     residual = model.encoder.layers[0].feed_forward_residual
     spec.config.layer_norm_epsilon = residual.layer_norm.epsilon  # CTranslate2's default is 1e-5
     spec.validate()
     return spec
-
-
-def vocabularies(tokenizer):
-    """Two lists: the pieces of source and target in the order of their ids."""
-    return tokenizer.pieces("source"), tokenizer.pieces("target")
 
 
 def set_pieces(spec, source, target):
@@ -99,10 +88,7 @@ def set_pieces(spec, source, target):
 
 
 def set_embeddings(spec, model):
-    """Sets both embeddings and the output projection, which may share a matrix.
-
-    `scale_embeddings` of the specification is True by default: embeddings times sqrt(d_model).
-    """
+    """Sets both embeddings, which CTranslate2 scales as we do, and the output projection."""
     target, output = as_array(model.target_embedding.embeddings), model.output_projection
     spec.encoder.embeddings[0].weight = as_array(model.source_embedding.embeddings)
     spec.decoder.embeddings.weight = target
@@ -111,17 +97,8 @@ def set_embeddings(spec, model):
         spec.decoder.projection.bias = as_array(output.bias)
 
 
-def encodings(positions, num_positions, d_model):
-    """The vectors that a layer of positions adds at each position: [P, D]."""
-    return ops.convert_to_numpy(positions(ops.zeros((1, num_positions, d_model)))[0])
-
-
 def set_stack(spec, stack):
-    """Sets the layers of an encoder or decoder, and the norm after the last layer if there is one.
-
-    Raises:
-        ValueError: CTranslate2 does not have one of the layers.
-    """
+    """Sets the layers of an encoder or decoder, and the norm after the last layer if it has one."""
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
         for part, (sublayer, residual) in zip(layer.PARTS, layer.parts(), strict=True):
             if part.name not in SPECIFICATIONS:

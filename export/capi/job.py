@@ -1,13 +1,12 @@
 """Runs a SavedModel in a fresh process: `python -m export.capi.job JOB`, where JOB is a folder.
 
-`calls.json` in it names the SavedModel and the calls; the process writes `results.json` beside it.
-The process never imports TensorFlow's Python package, and reports this with its results.
+`calls.pickle` in it has the SavedModel and the calls; the process writes `results.pickle` beside
+it. The process never imports TensorFlow's Python package, and reports this with its results.
 """
 
-import base64
 import contextlib
-import json
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -36,11 +35,10 @@ def serve_calls(
 ) -> list[dict[str, np.ndarray] | ServingError]:
     """Runs each call (feeds, fetches) in one fresh process. Answers are {fetch: array} or an error.
 
-    `xla` turns XLA on in the process; see `ServingSession`. `python` is the interpreter, by
-    default this one. Another interpreter may have another version of TensorFlow.
+    `python` is the interpreter, by default this one; another one may have another TensorFlow.
 
-    Raises `ServingError` if the SavedModel does not load, if the process dies, or if it takes more
-    than `timeout` seconds (None: no limit).
+    Raises:
+        ServingError: the SavedModel does not load, the process dies, or the time is over.
     """
     with tempfile.TemporaryDirectory(prefix="tfformer-serve-") as job:
         write_job(job, directory, calls, xla)
@@ -58,17 +56,12 @@ def serve_calls(
             said = [line for line in child.stderr.strip().splitlines() if not is_remark(line)]
             tail = [line.decode(errors="replace") for line in said[-1:]]
             raise ServingError("UNAVAILABLE", ": ".join([f"the serving process {how}", *tail]))
-        answer = json.loads(Path(job, "results.json").read_text())
-    if answer["python_tensorflow"]:
+        answers, imported = pickle.loads(Path(job, "results.pickle").read_bytes())
+    if imported:
         raise ServingError("INTERNAL", "the serving process imported Python TensorFlow")
-    if answer["error"]:
-        raise ServingError(**answer["error"])
-    return [
-        ServingError(**result["error"])
-        if "error" in result
-        else {name: _from_json(value) for name, value in result.items()}
-        for result in answer["results"]
-    ]
+    if isinstance(answers, ServingError):
+        raise answers
+    return answers
 
 
 def child_environment(log_level: int) -> dict[str, str]:
@@ -88,13 +81,10 @@ def is_remark(line: bytes) -> bool:
 
 
 def pass_on(said):
-    """Copies a process's standard error to our own, without TensorFlow's log lines.
+    """Copies `said`, the standard error of a process, to our own, without TensorFlow's log lines.
 
     TensorFlow 2.21 writes some lines before it reads its log level. This writes to file descriptor
     2, because a daemon thread must not hold the lock of `sys.stderr` when the process ends.
-
-    Args:
-        said: the other end of its standard error, a binary file. It is read to the end and closed.
     """
     with said:
         for line in said:
@@ -111,57 +101,30 @@ def how_it_ended(code: int) -> str:
 
 
 def write_job(job, directory, calls, xla=False):
-    """Writes the input of the child process: `calls.json` in the folder `job`."""
-    record = {
-        "directory": str(Path(directory).resolve()),
-        "xla": xla,
-        "calls": [
-            {"feeds": {name: _to_json(array) for name, array in feeds.items()}, "fetches": fetches}
-            for feeds, fetches in calls
-        ],
-    }
-    Path(job, "calls.json").write_text(json.dumps(record))
+    """Writes the input of the child process: `calls.pickle` in the folder `job`."""
+    record = str(Path(directory).resolve()), xla, calls
+    Path(job, "calls.pickle").write_bytes(pickle.dumps(record))
 
 
 def run_job(job):
-    """The child process: loads the SavedModel, runs every call, writes `results.json`."""
-    record = json.loads(Path(job, "calls.json").read_text())
-    answer = {"error": None, "results": []}
+    """The child process: loads the SavedModel, runs every call, writes `results.pickle`."""
+    directory, xla, calls = pickle.loads(Path(job, "calls.pickle").read_bytes())
+    answers = []
     try:
-        with ServingSession(record["directory"], xla=record["xla"]) as session:
-            for call in record["calls"]:
-                feeds = {name: _from_json(value) for name, value in call["feeds"].items()}
+        with ServingSession(directory, xla=xla) as session:
+            for feeds, fetches in calls:
                 try:
-                    arrays = session.run(feeds, call["fetches"])
-                    results = zip(call["fetches"], map(_to_json, arrays), strict=True)
-                    answer["results"].append(dict(results))
+                    arrays = session.run(feeds, fetches)
+                    answers.append(dict(zip(fetches, arrays, strict=True)))
                 except ServingError as error:
-                    answer["results"].append({"error": vars(error)})
+                    answers.append(error)
     except ServingError as error:
-        answer["error"] = vars(error)
-    answer["python_tensorflow"] = "tensorflow" in sys.modules
-    Path(job, "results.json").write_text(json.dumps(answer))
-
-
-def _to_json(array: np.ndarray) -> dict:
-    """An array for JSON. Base64 keeps all bytes: NUL, and bytes that are not UTF-8."""
-    strings = array.dtype == object
-    data = array.ravel().tolist() if strings else [array.tobytes()]
-    data = [base64.b64encode(value).decode() for value in data]
-    return {"dtype": str(array.dtype), "shape": array.shape, "data": data}
-
-
-def _from_json(value: dict) -> np.ndarray:
-    data = [base64.b64decode(text) for text in value["data"]]
-    if value["dtype"] == "object":
-        array = np.empty(len(data), object)
-        array[:] = data
-    else:
-        array = np.frombuffer(data[0], np.dtype(value["dtype"]))
-    return array.reshape(value["shape"])
+        answers = error
+    results = answers, "tensorflow" in sys.modules
+    Path(job, "results.pickle").write_bytes(pickle.dumps(results))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2 or not Path(sys.argv[1], "calls.json").is_file():
-        sys.exit("usage: python -m export.capi.job JOB (a folder that holds calls.json)")
+    if len(sys.argv) != 2 or not Path(sys.argv[1], "calls.pickle").is_file():
+        sys.exit("usage: python -m export.capi.job JOB (a folder that holds calls.pickle)")
     run_job(sys.argv[1])

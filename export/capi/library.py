@@ -41,6 +41,18 @@ class ServingError(Exception):
         return ServingError, (self.code_name, self.message)
 
 
+def invalid(message: str) -> ServingError:
+    """The error for a wrong request."""
+    return ServingError("INVALID_ARGUMENT", message)
+
+
+def as_serving_error(error: Exception) -> ServingError:
+    """An error of any type as the server answers it: INTERNAL, if it is no ServingError."""
+    if isinstance(error, ServingError):
+        return error
+    return ServingError("INTERNAL", f"{type(error).__name__}: {error}")
+
+
 class Output(ctypes.Structure):
     """A TF_Output: one output of an operation."""
 

@@ -20,6 +20,7 @@ Three things make this process like the server:
   `export.capi.job.serve_calls` makes sure of that: it uses a fresh process.
 """
 
+import contextlib
 import ctypes
 import os
 from ctypes import c_char_p, c_int64, c_void_p
@@ -39,12 +40,10 @@ from .library import (
 )
 
 
-class ServingSession:
+class ServingSession(contextlib.AbstractContextManager):
     """A loaded SavedModel. `run` feeds and fetches tensors by their names in the graph.
 
     Args:
-        directory: the SavedModel.
-        tag: the tag of its MetaGraph. Default `"serve"`.
         intra_op_threads: threads that share one op, at least 1. Default: one per core. The first
             session of a process decides for all later ones.
         inter_op_threads: threads of this session that run ops in parallel, at least 1. Default:
@@ -60,7 +59,6 @@ class ServingSession:
     def __init__(
         self,
         directory,
-        tag: str = "serve",
         *,
         intra_op_threads: int | None = None,
         inter_op_threads: int | None = None,
@@ -71,7 +69,7 @@ class ServingSession:
         c = self._c = library()
         options = c.TF_NewSessionOptions()
         self._graph = c.TF_NewGraph()
-        tags = (c_char_p * 1)(tag.encode())
+        tags = (c_char_p * 1)(b"serve")
         try:
             with Status() as status:
                 c.TF_SetConfig(options, config, len(config), status)
@@ -125,9 +123,6 @@ class ServingSession:
                 self._c.TF_DeleteSession(self._session, status)
             self._c.TF_DeleteGraph(self._graph)
             self._session = None
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()
@@ -195,15 +190,12 @@ CONFIG_FIELDS = {"intra_op_threads": 2, "inter_op_threads": 5, "use_per_session_
 
 
 def _config(**threads: int | None) -> bytes:
-    """A serialized ConfigProto with these numbers of threads. None keeps TensorFlow's default.
-
-    Without `use_per_session_threads`, all sessions would share the first one's inter-op threads.
-    """
+    """A serialized ConfigProto with these numbers of threads. None keeps TensorFlow's default."""
     given = {name: value for name, value in threads.items() if value is not None}
     for name, value in given.items():
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
-    if "inter_op_threads" in given:
+    if "inter_op_threads" in given:  # else all sessions would share the first one's
         given["use_per_session_threads"] = 1
     return b"".join(_varint(CONFIG_FIELDS[name] << 3) + _varint(n) for name, n in given.items())
 

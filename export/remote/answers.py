@@ -12,16 +12,10 @@ from .credentials import HIDDEN
 KINDS = {"DT_INT32": "<i", "DT_FLOAT": "<f"}
 # HTTP status -> gRPC status.
 CODES = {
-    400: "INVALID_ARGUMENT",
-    401: "UNAUTHENTICATED",
-    403: "PERMISSION_DENIED",
-    404: "NOT_FOUND",
-    409: "ABORTED",
-    429: "RESOURCE_EXHAUSTED",
-    501: "UNIMPLEMENTED",
-    503: "UNAVAILABLE",
+    400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND",
+    409: "ABORTED", 429: "RESOURCE_EXHAUSTED", 501: "UNIMPLEMENTED", 503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
-}
+}  # fmt: skip
 # Whether a value is of a type that a signature declares. Values of other types are not checked.
 VALUES = {
     "DT_STRING": lambda value: isinstance(value, str) and is_text(value),
@@ -78,11 +72,7 @@ PRINTED = ("translation", "continuation", "label", "filled", "tags", "answer")
 
 
 def text_output(names):
-    """The name of the output of `serving_default` that is printed.
-
-    Raises:
-        AnswerError: there is no such output.
-    """
+    """The name of the output of `serving_default` that is printed. Raises an `AnswerError`."""
     for name in PRINTED:
         if name in names:
             return name
@@ -90,11 +80,8 @@ def text_output(names):
 
 
 def texts_of(outputs, rows):
-    """The translations (or other printed output) of a request with `rows` texts.
-
-    Raises:
-        AnswerError: their number is not `rows`, or one is no text.
-    """
+    """The printed output of a request with `rows` texts. Raises an `AnswerError` if it does not
+    fit."""
     found = outputs[text_output(outputs)]
     if not isinstance(found, list):
         raise AnswerError(f"the server's answer has no list `{text_output(outputs)}`")
@@ -106,11 +93,9 @@ def texts_of(outputs, rows):
 
 
 def check_outputs(outputs, declared):
-    """Raises an `AnswerError` if outputs do not fit their signature.
+    """Raises an `AnswerError` if outputs, {name: nested lists}, do not fit their signature.
 
-    Args:
-        outputs: {name: nested lists}
-        declared: {name: (type, shape)}. A size or the shape may be None.
+    `declared` is {name: (type, shape)}. A size or the shape may be None.
     """
     for name, (kind, shape) in declared.items():
         if name not in outputs:
@@ -137,11 +122,7 @@ def is_text(value):
 
 
 def signatures_of(found):
-    """{signature: (defaults, outputs)}: the default values of inputs, and the declared outputs.
-
-    Args:
-        found: the signatures of a model's metadata, parsed from JSON.
-    """
+    """{signature: (defaults of inputs, declared outputs)} from the JSON of a model's metadata."""
     try:
         return {name: (_defaults(parts), _declared(parts)) for name, parts in found.items()}
     except (AttributeError, KeyError, TypeError, ValueError, OverflowError, struct.error) as error:

@@ -15,8 +15,7 @@ def read_token(variable=None, file=None):
     """The token from an environment variable or a file; None if neither is given.
 
     Raises:
-        ValueError: there is no token, or it is not valid in a header. The message does not
-            contain the token.
+        ValueError: there is none, or it is not valid in a header. The message does not contain it.
     """
     if variable is not None:
         where, token = f"the environment variable {variable}", os.environ.get(variable, "")
@@ -43,18 +42,13 @@ def check_token(token):
 
 def check_transport(where, encrypted, ca, token):
     """Raises a ValueError if `ca` or `token` is given for a connection without encryption."""
-    if not encrypted:
-        for name, value in (("ca", ca), ("token", token)):
-            if value is not None:
-                raise ValueError(f"{name} needs https:// or grpcs://, got {where!r}")
+    for name, value in (("ca", ca), ("token", token)):
+        if value is not None and not encrypted:
+            raise ValueError(f"{name} needs https:// or grpcs://, got {where!r}")
 
 
 def tls_context(ca=None):
-    """The SSL context for REST: trusts the authorities in the file `ca`, or else the system's.
-
-    Raises:
-        ValueError: the file cannot be read, or is no PEM file of certificates.
-    """
+    """The SSL context for REST: trusts the authorities in a PEM file, or else the system's."""
     try:
         return ssl.create_default_context(cafile=None if ca is None else Path(ca))
     except (OSError, ValueError) as error:  # an SSLError is an OSError

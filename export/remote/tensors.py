@@ -24,10 +24,7 @@ def tensor(name, value, dtype):
 
 
 def signatures_of(response):
-    """{signature: (types, outputs)}: {input: type}, and the declared outputs for `check_outputs`.
-
-    The types are needed because a Python number can stand for several tensor types.
-    """
+    """{signature: ({input: type}, {output: (type, shape)})} of a model's metadata."""
     from google.protobuf.message import DecodeError
     from tensorflow_serving.apis import get_model_metadata_pb2
 
@@ -48,16 +45,12 @@ def signatures_of(response):
 
 
 def _declared(info):
-    shape = info.tensor_shape
+    from tensorflow.core.framework.types_pb2 import DataType
+
+    shape, number = info.tensor_shape, info.dtype
     sizes = [None if dim.size < 0 else dim.size for dim in shape.dim]
-    return _type_of(info.dtype), None if shape.unknown_rank else sizes
-
-
-def _type_of(number):
-    from tensorflow.core.framework import types_pb2
-
-    kinds = types_pb2.DataType
-    return kinds.Name(number) if number in kinds.values() else str(number)
+    kind = DataType.Name(number) if number in DataType.values() else str(number)
+    return kind, None if shape.unknown_rank else sizes
 
 
 def outputs_of(response):

@@ -44,19 +44,13 @@ def check_url(url):
         raise ValueError("url must be without a user and a password: give a token")
     try:
         parts = urllib.parse.urlsplit(url)
-        host, port = parts.hostname, parts.port  # raises ValueError for a wrong port
         parts.path.encode("ascii")
-        (host or "").encode("idna")
+        (parts.hostname or "").encode("idna")
+        # A wrong port is a ValueError too.
+        fits = parts.hostname and parts.port != 0 and HOST.fullmatch(parts.netloc)
+        fits = fits and url.isprintable() and not set("?# ") & set(url)
     except ValueError:
         fits = False
-    else:
-        fits = (
-            host
-            and port != 0
-            and HOST.fullmatch(parts.netloc)
-            and url.isprintable()
-            and not set("?# ") & set(url)
-        )
     if not fits:
         raise ValueError(f"url must be http[s]://host[:port][/path], got {_short(url)}")
     return url.rstrip("/")
@@ -118,12 +112,7 @@ def _short(text):
 
 
 class _Limits:
-    """The remaining time and bytes of a request.
-
-    Args:
-        seconds: for the whole request, from now.
-        room: bytes that the server may send in total.
-    """
+    """The remaining time and bytes of a request."""
 
     def __init__(self, seconds, room):
         self._end, self.room = time.monotonic() + seconds, room
@@ -246,17 +235,10 @@ class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
 
 
 def ask(request, timeout, context=None):
-    """Sends a request and returns the answer. Follows redirects and uses the environment's proxies.
+    """Sends a request within `timeout` seconds in total; returns (status, body).
 
-    Requests to this machine use no proxy.
-
-    Args:
-        request: a `urllib.request.Request`.
-        timeout: seconds for the whole request, from connecting to the last byte.
-        context: the SSL context. Default: the system's.
-
-    Returns:
-        (status, body). The body of an error may be incomplete.
+    Follows redirects, and uses the environment's proxies except for this machine. The body of an
+    error may be incomplete.
 
     Raises:
         TooLargeError: the answer is larger than its limit.

@@ -8,11 +8,6 @@ module names the files that it follows.
 The service is not for production. It listens only on the loopback address, keeps three of the
 server's metrics, and supports only `Predict` on SavedModels.
 
-worker.py    the process of a loaded version
-batching.py  joins requests of several clients into one run of the session
-model.py     a loaded version, warmed up: from PredictRequest to PredictResponse
-versions.py  which versions of which models are loaded: policies, labels, polling
-rpc.py       the gRPC services
-rest.py      converts between JSON and tensors; http.py: the REST routes
-metrics.py   the counters for Prometheus
+A request goes from `rpc` or `http` (with `connection` and `rest`) to `versions`, which finds its
+`model`; `batching` may join it with others; the `worker` runs it.
 """

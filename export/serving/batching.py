@@ -16,7 +16,7 @@ import time
 import numpy as np
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 
-from ..capi.library import ServingError
+from ..capi.library import ServingError, as_serving_error, invalid
 from ..verification.graph import UsageError
 from .deadline import Deadline
 from .worker import GRACE
@@ -59,11 +59,8 @@ class BatchingParameters:
 
     @classmethod
     def parse(cls, text):
-        """Reads the parameters from the text format of protocol buffers, as the server does.
-
-        Raises:
-            UsageError: the text does not parse, or has a field that is not supported here.
-        """
+        """Reads the text format of protocol buffers. Raises a UsageError for a field not supported
+        here."""
         try:
             message = text_format.Parse(text, _message())
         except text_format.ParseError as error:
@@ -102,12 +99,7 @@ def _message():
 
 
 class Batcher:
-    """Joins the calls `run(feeds, fetches, timeout)` of many threads into batches.
-
-    Args:
-        run: the `run` of the session, with the same arguments.
-        parameters: the `BatchingParameters`.
-    """
+    """Joins the calls `run(feeds, fetches, timeout)` of many threads into batches."""
 
     def __init__(self, run, parameters):
         self._run, self._parameters = run, parameters
@@ -122,10 +114,9 @@ class Batcher:
         deadline = math.inf if timeout is None else time.monotonic() + timeout
         task = _Task(feeds, fetches, _rows(feeds), deadline)
         if task.rows > self._parameters.max_batch_size:
-            raise ServingError(
-                "INVALID_ARGUMENT",
+            raise invalid(
                 f"Task size {task.rows} is larger than maximum input batch size "
-                f"{self._parameters.max_batch_size}",
+                f"{self._parameters.max_batch_size}"
             )
         with self._changed:
             if self._closed:
@@ -167,26 +158,23 @@ class Batcher:
         while batch := self._next():
             try:
                 self._run_batch(batch.tasks)
-            except ServingError as error:
-                _fail(batch, error)
             except Exception as error:  # answer these requests and keep the thread running
-                _fail(batch, ServingError("INTERNAL", f"{type(error).__name__}: {error}"))
+                for task in batch.tasks:
+                    task.result.set_exception(as_serving_error(error))
 
     def _next(self):
         """The oldest batch that is full or has waited long enough. None after `close`."""
         wait = self._parameters.batch_timeout_micros / 1e6
         with self._changed:
             while not self._closed:
-                heads = [queue for queue in self._queues.values() if queue]
-                now = time.monotonic()
-                due = {q[0].since + (0 if self._is_full(q) else wait): q for q in heads}
+                now, due = time.monotonic(), {}
+                for queue in filter(None, self._queues.values()):
+                    full = len(queue) > 1 or queue[0].rows == self._parameters.max_batch_size
+                    due[queue[0].since + (0 if full else wait)] = queue
                 if due and min(due) <= now:
                     return due[min(due)].popleft()
                 self._changed.wait(min(due) - now if due else None)
         return None
-
-    def _is_full(self, queue):
-        return len(queue) > 1 or queue[0].rows == self._parameters.max_batch_size
 
     def _run_batch(self, tasks):
         """Concatenates the inputs, runs the session, and splits the outputs."""
@@ -194,8 +182,9 @@ class Batcher:
         if left <= 0:
             message = "Run() timeout exceeded while waiting in batching queue"
             raise ServingError("RESOURCE_EXHAUSTED", message)
-        sizes = [task.rows for task in tasks]
-        padding = self._padding(sum(sizes))
+        sizes, allowed = [task.rows for task in tasks], self._parameters.allowed_batch_sizes
+        rows = sum(sizes)
+        padding = next((size for size in allowed if size >= rows), rows) - rows
         feeds = {}
         for name in tasks[0].feeds:
             arrays = [task.feeds[name] for task in tasks]
@@ -214,7 +203,7 @@ class Batcher:
             if array.ndim == 0:
                 message = "Batched output tensor has 0 dimensions"
                 raise ServingError("FAILED_PRECONDITION", message)
-            if len(array) != sum(sizes) + padding:
+            if len(array) != rows + padding:
                 raise ServingError(
                     "FAILED_PRECONDITION",
                     "Batched output tensor's 0th dimension does not equal the sum of the 0th "
@@ -223,10 +212,6 @@ class Batcher:
         ends = np.cumsum(sizes)
         for task, end in zip(tasks, ends, strict=True):
             task.result.set_result([array[end - task.rows : end] for array in outputs])
-
-    def _padding(self, rows):
-        sizes = self._parameters.allowed_batch_sizes
-        return next((size for size in sizes if size >= rows), rows) - rows
 
 
 class _Task:
@@ -246,11 +231,6 @@ class _Batch:
         return sum(task.rows for task in self.tasks)
 
 
-def _fail(batch, error):
-    for task in batch.tasks:
-        task.result.set_exception(error)
-
-
 def _closed():
     return ServingError("UNAVAILABLE", "the version is unloaded")
 
@@ -258,10 +238,8 @@ def _closed():
 def _rows(feeds):
     """The first dimension, which all inputs must share (`batching/batching_util.h`)."""
     if any(array.ndim == 0 for array in feeds.values()):
-        message = "Batching Run() input tensors must have at least one dimension"
-        raise ServingError("INVALID_ARGUMENT", message)
+        raise invalid("Batching Run() input tensors must have at least one dimension")
     sizes = {len(array) for array in feeds.values()}
     if len(sizes) != 1:
-        message = "Batching Run() input tensors must have equal 0th-dimension size"
-        raise ServingError("INVALID_ARGUMENT", message)
+        raise invalid("Batching Run() input tensors must have equal 0th-dimension size")
     return sizes.pop()

@@ -1,6 +1,7 @@
 """Runs many lines through a SavedModel without a server: for files and Apache Beam pipelines."""
 
 import concurrent.futures
+import contextlib
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ..verification.paths import find_saved_model
 from .worker import Worker
 
 
-class BulkTranslator:
+class BulkTranslator(contextlib.AbstractContextManager):
     """Translates lines with a SavedModel in a separate process, which runs it as the server does.
 
     Args:
@@ -20,23 +21,14 @@ class BulkTranslator:
         batch_size: lines of a request. Default 32.
         document: use `translate_document`: a line may be many sentences. Default False.
         requests: number of requests at the same time. Default 2: the next begins while one ends.
-        intra_op_threads, inter_op_threads: see `ServingSession`. Default: one thread per
-            operation; TensorFlow chooses how many operations run in parallel.
+        inter_op_threads: see `ServingSession`. An operation has one thread.
 
     Raises:
         UsageError: there is no SavedModel, or it lacks this signature.
         ServingError: the SavedModel does not load.
     """
 
-    def __init__(
-        self,
-        directory,
-        batch_size=32,
-        document=False,
-        requests=2,
-        intra_op_threads=1,
-        inter_op_threads=None,
-    ):
+    def __init__(self, directory, batch_size=32, document=False, requests=2, inter_op_threads=None):
         self.path = find_saved_model(directory)
         name = "translate_document" if document else "serving_default"
         signature = text_signature(self.path, name)
@@ -46,17 +38,14 @@ class BulkTranslator:
         except AnswerError as error:
             raise UsageError(f"{directory} must answer texts: {error}") from error
         self.batch_size = batch_size
-        self._worker = Worker(self.path, intra_op_threads, inter_op_threads)
+        self._worker = Worker(self.path, 1, inter_op_threads)
         self._threads = concurrent.futures.ThreadPoolExecutor(requests)
 
     def translate(self, lines):
         """Translates a list of lines and returns the translations in the same order.
 
         Lines of similar length share a batch. A translation does not depend on the other lines of
-        its batch. Text that a language model samples depends on its row.
-
-        Raises:
-            ServingError: a request failed, or the process has ended.
+        its batch. (Text that a language model samples depends on its row.)
         """
         order = sorted(range(len(lines)), key=lambda n: len(lines[n]))
         translations = [None] * len(lines)
@@ -73,9 +62,6 @@ class BulkTranslator:
     def close(self):
         self._worker.close()  # first: `shutdown` waits for running requests
         self._threads.shutdown(cancel_futures=True)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *_):
         self.close()

@@ -33,9 +33,7 @@ class Refused(Exception):
 class Connection(http.server.BaseHTTPRequestHandler):
     """Reads requests one after another. A subclass has `respond(body)`, which sends the answer.
 
-    Attributes:
-        seconds: the time limit from the first byte of a request to its answer.
-        deadline: the `Deadline` of the request.
+    A request and its answer may take `seconds`, counted from its first byte.
     """
 
     protocol_version = "HTTP/1.1"

@@ -12,21 +12,12 @@ LONGEST = 10**6
 class Deadline:
     """A deadline in `seconds` from now; with None, no deadline.
 
-    Attributes:
-        at: the time by `time.monotonic`, a clock that all processes of a machine share. None: no
-            deadline.
+    Its `at` is a time by `time.monotonic`, a clock that all processes of a machine share, or None.
     """
 
     def __init__(self, seconds=None):
         limited = seconds is not None and seconds < LONGEST
         self.at = time.monotonic() + seconds if limited else None
-
-    @classmethod
-    def of(cls, at):
-        """Creates a deadline from its `at`."""
-        deadline = cls()
-        deadline.at = at
-        return deadline
 
     def left(self, more=0.0):
         """The seconds left plus `more`, at least 0. None: no deadline."""

@@ -20,7 +20,7 @@ import urllib.parse
 from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
-from ..capi.library import ServingError
+from ..capi.library import ServingError, as_serving_error, invalid
 from ..verification.graph import UsageError
 from . import connection, metrics, rest
 from .model import DEFAULT_SIGNATURE
@@ -29,20 +29,11 @@ from .versions import warn
 
 # `ToHTTPStatusCode` of http_server.cc.
 STATUSES = {
-    "CANCELLED": 499,
-    "INVALID_ARGUMENT": 400,
-    "DEADLINE_EXCEEDED": 504,
-    "NOT_FOUND": 404,
-    "ALREADY_EXISTS": 409,
-    "PERMISSION_DENIED": 403,
-    "RESOURCE_EXHAUSTED": 429,
-    "FAILED_PRECONDITION": 400,
-    "ABORTED": 409,
-    "OUT_OF_RANGE": 400,
-    "UNIMPLEMENTED": 501,
-    "UNAVAILABLE": 503,
-    "UNAUTHENTICATED": 401,
-}
+    "CANCELLED": 499, "INVALID_ARGUMENT": 400, "DEADLINE_EXCEEDED": 504, "NOT_FOUND": 404,
+    "ALREADY_EXISTS": 409, "PERMISSION_DENIED": 403, "RESOURCE_EXHAUSTED": 429,
+    "FAILED_PRECONDITION": 400, "ABORTED": 409, "OUT_OF_RANGE": 400, "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503, "UNAUTHENTICATED": 401,
+}  # fmt: skip
 OTHERWISE = 500
 WHICH = r"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
 PREDICT = re.compile(
@@ -54,18 +45,9 @@ STATUS = re.compile(
 
 
 def serve(versions, port, timeout=30.0):
-    """Starts the REST routes on the loopback address.
+    """Starts the REST routes on the loopback address; returns (the server, its port).
 
-    Args:
-        versions: the `Versions`.
-        port: 0 takes a free one.
-        timeout: seconds for a prediction. Default 30, as in the stock server.
-
-    Returns:
-        (the server, its port).
-
-    Raises:
-        UsageError: the port is taken.
+    Port 0 takes a free one. A taken port raises a UsageError.
     """
     handler = type("Handler", (_Handler,), {"versions": versions, "seconds": timeout})
     try:
@@ -97,7 +79,9 @@ class _Handler(connection.Connection):
             return self._answer(lambda: self._counted(match, body))
         if self.command == "GET" and (match := STATUS.fullmatch(self._route)):
             return self._answer(lambda: self._look_up(match))
-        return self._malformed()
+        if not self._route.lower().startswith("/v1/"):
+            return self.fail(404, "Not Found")
+        return self.fail(400, f"Malformed request: {self.command} {self._route}")
 
     @property
     def _route(self):
@@ -119,8 +103,7 @@ class _Handler(connection.Connection):
             signatures = model.graph.signatures
             name = name or DEFAULT_SIGNATURE
             if name not in signatures:
-                message = f'Serving signature name: "{name}" not found in signature def'
-                raise ServingError("INVALID_ARGUMENT", message)
+                raise invalid(f'Serving signature name: "{name}" not found in signature def')
             return signatures[name], model.most_rows
 
         request, by_rows = rest.parse(body, find, self.deadline)
@@ -142,31 +125,24 @@ class _Handler(connection.Connection):
             "metadata": {"signature_def": _to_dict(signatures)},
         }
 
-    def _malformed(self):
-        if not self._route.lower().startswith("/v1/"):
-            return self.fail(404, "Not Found")
-        return self.fail(400, f"Malformed request: {self.command} {self._route}")
-
     def _answer(self, respond):
         try:
             body = respond()
-        except ServingError as error:
-            self.fail(STATUSES.get(error.code_name, OTHERWISE), error.message)
         except Exception as error:  # each request must get an answer
-            self.fail(OTHERWISE, f"{type(error).__name__}: {error}")
+            fault = as_serving_error(error)
+            self.fail(STATUSES.get(fault.code_name, OTHERWISE), fault.message)
         else:
             self.send(200, body if isinstance(body, bytes) else json.dumps(body).encode())
 
 
 def _spec(match):
     if not match["name"]:
-        raise ServingError("INVALID_ARGUMENT", "Missing model name in request.")
+        raise invalid("Missing model name in request.")
     spec = model_pb2.ModelSpec(name=urllib.parse.unquote(match["name"]))
     if match["version"]:
         # `ParseModelInfo` of http_rest_api_util.cc. Python's `int` refuses thousands of digits.
         if len(match["version"].lstrip("0")) > 19 or int(match["version"][-20:]) >= 2**63:
-            message = f"Failed to convert version: {match['version']} to numeric."
-            raise ServingError("INVALID_ARGUMENT", message)
+            raise invalid(f"Failed to convert version: {match['version']} to numeric.")
         spec.version.value = int(match["version"][-20:])
     elif match["label"]:
         spec.version_label = urllib.parse.unquote(match["label"])

@@ -14,7 +14,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import predict_pb2
 
-from ..capi.library import ServingError
+from ..capi.library import ServingError, invalid
 from ..verification.graph import BrokenModel, one_line, read_graph
 from ..verification.warmup import WARMUP_FILE, of_warmup, read_warmup
 from .batching import Batcher
@@ -35,46 +35,35 @@ class Model:
 
     Args:
         name, version: the name and the version number that requests use.
-        directory: the SavedModel.
         batching: `BatchingParameters`. Default None: requests are not joined into batches.
         intra_op_threads, inter_op_threads, xla: see `ServingSession`.
         warm_up: whether to replay the warm-up requests, as a server does. Default True.
-        ran: called after each successful run of the session, with the model's name and the
-            seconds. Default: does nothing.
+        ran: called after each successful run of the session, with the model's name and the seconds.
 
     Attributes:
         graph: its `export.verification.graph.Graph`.
-        signature_defs: {name: SignatureDef}.
-        most_rows: the maximum number of rows of a request, read from the report beside the
-            version; `MOST_ROWS` if there is no report.
+        worker: the `Worker` that runs it.
+        deployment: the part "deployment" of the report beside the version; {} if there is none.
+        most_rows: the maximum number of rows of a request, from that report, else `MOST_ROWS`.
 
     Raises:
-        ServingError: the SavedModel does not load, or a warm-up request fails. The version's
-            process is then ended.
+        ServingError: the SavedModel does not load, or a warm-up request fails.
     """
 
     def __init__(
-        self,
-        name,
-        version,
-        directory,
-        batching=None,
-        intra_op_threads=None,
-        inter_op_threads=None,
-        xla=False,
-        warm_up=True,
-        ran=lambda name, seconds: None,
-    ):
+        self, name, version, directory, batching=None, intra_op_threads=None,
+        inter_op_threads=None, xla=False, warm_up=True, ran=lambda name, seconds: None,
+    ):  # fmt: skip
         self.name, self.version, self.directory = name, version, Path(directory)
         self._ran = ran
         try:
             self.graph = read_graph(directory)
         except (BrokenModel, OSError) as error:
             raise ServingError("INTERNAL", one_line(error)) from error
-        self.signature_defs = self.graph.definitions
-        self.most_rows = _most_rows(self.directory)
-        self._worker = Worker(directory, intra_op_threads, inter_op_threads, xla)
-        self._batcher = Batcher(self._worker.run, batching) if batching else None
+        self.deployment = _deployment(self.directory)
+        self.most_rows = _most_rows(self.deployment)
+        self.worker = Worker(directory, intra_op_threads, inter_op_threads, xla)
+        self._batcher = Batcher(self.worker.run, batching) if batching else None
         self._running, self._idle, self._closed = 0, threading.Condition(), False
         try:
             self.warmup_requests = self._warm_up() if warm_up else []
@@ -82,30 +71,9 @@ class Model:
             self.close()
             raise
 
-    @property
-    def pid(self):
-        return self._worker.pid
-
-    @property
-    def alive(self):
-        return self._worker.alive
-
-    def beat(self):
-        """See `Worker.beat`."""
-        self._worker.beat()
-
-    @property
-    def peak_bytes(self):
-        """See `Worker.peak_bytes`."""
-        return self._worker.peak_bytes
-
     def predict(self, request, timeout=None):
-        """Answers a request with a PredictResponse.
-
-        Args:
-            request: the PredictRequest.
-            timeout: seconds for the whole request. After that, it fails with DEADLINE_EXCEEDED.
-                Default: no limit.
+        """Answers a PredictRequest with a PredictResponse within `timeout` seconds (None: no
+        limit).
 
         Raises:
             ServingError: the status that the server returns.
@@ -117,7 +85,7 @@ class Model:
         response = predict_pb2.PredictResponse()
         response.model_spec.name, response.model_spec.signature_name = self.name, name
         response.model_spec.version.value = self.version
-        run = self._batcher.run if self._batcher else self._worker.run
+        run = self._batcher.run if self._batcher else self.worker.run
         with self._idle:
             if self._closed:
                 raise Unloaded
@@ -142,7 +110,7 @@ class Model:
             self._idle.wait_for(lambda: not self._running, deadline.left())
         if self._batcher:
             self._batcher.close()
-        self._worker.close()
+        self.worker.close()
 
     def _warm_up(self):
         """Replays the recorded requests and returns them. Raises the error of the first failure."""
@@ -161,21 +129,16 @@ class Model:
         signature = self.graph.signatures.get(name or DEFAULT_SIGNATURE)
         for alias, info in signature.inputs.items() if signature else ():
             if info.shape == ():
-                raise ServingError(
-                    "INVALID_ARGUMENT",
+                raise invalid(
                     f"signature {name} must have no input of one value for all rows when requests "
                     f"are joined, got {alias}; `tfformer export RUN DIRECTORY "
-                    f"--batching` writes an export for that",
+                    f"--batching` writes an export for that"
                 )
 
 
 def warmup_calls(directory, graph):
-    """The recorded requests of a version as calls for `serve_calls`, each (feeds, fetches).
-
-    Raises:
-        ServingError: the file is damaged, or a request does not fit its signature.
-    """
-    calls, most_rows = [], _most_rows(directory)
+    """The recorded requests of a version as calls for `serve_calls`, each (feeds, fetches)."""
+    calls, most_rows = [], _most_rows(_deployment(directory))
     for number, request in enumerate(_recorded(directory)):
         try:
             _, feeds, outputs = _asked(graph, request, most_rows)
@@ -193,13 +156,20 @@ def _recorded(directory):
         raise ServingError("DATA_LOSS", f"{WARMUP_FILE}: {one_line(error)}") from error
 
 
-def _most_rows(directory):
-    """The maximum batch size from the export's report; `MOST_ROWS` if it gives none."""
+def _deployment(directory):
+    """The part "deployment" of the export's report beside a version; {} if there is none."""
     try:
         text = directory.with_name(f"{directory.name}.report.json").read_text(encoding="utf-8")
-        most = json.loads(text)["deployment"]["limits"]["max_batch_size"]
+        found = json.loads(text)["deployment"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return MOST_ROWS
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _most_rows(deployment):
+    """The maximum batch size from the export's report; `MOST_ROWS` if it gives none."""
+    limits = deployment.get("limits")
+    most = limits.get("max_batch_size") if isinstance(limits, dict) else None
     return most if isinstance(most, int) and most > 0 else MOST_ROWS
 
 
@@ -216,11 +186,10 @@ def _feeds(signature, request, most_rows):
     """{tensor name: array}, with the default of each input that the request lacks."""
     given, wanted = set(request.inputs), set(signature.inputs)
     if len(given) > len(wanted) or (len(given) < len(wanted) and not signature.defaults):
-        raise ServingError(
-            "INVALID_ARGUMENT",
+        raise invalid(
             f"input size does not match signature: {len(given)}!={len(wanted)} "
             f"len({_names(given)}) != len({_names(wanted)}). Sent extra: {_names(given - wanted)}. "
-            f"Missing but required: {_names(wanted - given)}.",
+            f"Missing but required: {_names(wanted - given)}."
         )
     feeds = {}
     for alias, info in signature.inputs.items():
@@ -229,17 +198,15 @@ def _feeds(signature, request, most_rows):
         elif alias in signature.defaults:
             feeds[info.name] = signature.defaults[alias]
         else:
-            raise ServingError(
-                "INVALID_ARGUMENT",
+            raise invalid(
                 f"Signature input alias: {alias}(feed name: {info.name}) not found in request and "
                 f"no default value provided. Inputs expected to be in the request "
-                f"{_names(given)}, or default input alias set: {_names(signature.defaults)}",
+                f"{_names(given)}, or default input alias set: {_names(signature.defaults)}"
             )
     if given - wanted:
-        raise ServingError(
-            "INVALID_ARGUMENT",
+        raise invalid(
             f"Inputs contains invalid name. Used request inputs: {_names(given & wanted)}, "
-            f"request input: {_names(given)}",
+            f"request input: {_names(given)}"
         )
     return feeds
 
@@ -249,14 +216,12 @@ def _outputs(signature, request):
     wanted = list(request.output_filter) or sorted(signature.outputs)
     for place, alias in enumerate(wanted):
         if alias not in signature.outputs:
-            raise ServingError(
-                "INVALID_ARGUMENT",
+            raise invalid(
                 f"output tensor alias not found in signature: {alias} Outputs expected to be in "
-                f"the set {_names(signature.outputs)}.",
+                f"the set {_names(signature.outputs)}."
             )
         if alias in wanted[:place]:
-            message = f"duplicate output tensor alias: {alias}"
-            raise ServingError("INVALID_ARGUMENT", message)
+            raise invalid(f"duplicate output tensor alias: {alias}")
     return {alias: signature.outputs[alias].name for alias in wanted}
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from ..capi.library import ServingError
+from ..capi.library import ServingError, invalid
 from .tensors import MOST_DIMENSIONS, check_rows
 
 OFTEN = 1024  # values of a list between two checks of the deadline
@@ -21,21 +21,14 @@ OFTEN = 1024  # values of a list between two checks of the deadline
 def parse(body, find, deadline):
     """Reads a PredictRequest from a body. Also returns whether the request is a list of rows.
 
-    Args:
-        body: bytes.
-        find: a function that takes a signature's name and returns its `Signature`
-            (`export.verification.graph`) and the maximum number of rows.
-        deadline: the `Deadline` of the request.
-
-    Raises:
-        ServingError: INVALID_ARGUMENT, or DEADLINE_EXCEEDED.
+    `find` takes a signature's name and returns its `Signature` and the maximum number of rows.
     """
     document = _parse_json(body)
     if not isinstance(document, dict):
-        raise _invalid(f"JSON Value: {_shown(document)} Is not object")
+        raise invalid(f"JSON Value: {_shown(document)} Is not object")
     name = document.get("signature_name", "")
     if not isinstance(name, str):
-        raise _invalid(
+        raise invalid(
             f"JSON Value: {_shown(document)} not formatted correctly. 'signature_name' key must be "
             f"a string value."
         )
@@ -45,9 +38,9 @@ def parse(body, find, deadline):
     inputs = {key: info.dtype for key, info in signature.inputs.items()}
     keys = {"instances", "inputs"} & set(document)
     if not keys:
-        raise _invalid("Missing 'inputs' or 'instances' key")
+        raise invalid("Missing 'inputs' or 'instances' key")
     if len(keys) == 2:
-        raise _invalid(
+        raise invalid(
             f"JSON Value: {_shown(document)} Not formatted correctly expecting only one of "
             f"'inputs' or 'instances' keys to exist "
         )
@@ -66,11 +59,11 @@ def to_json(response, by_rows):
         sizes = {}
         for key, array in arrays.items():
             if array.ndim == 0:
-                raise _invalid(f"Tensor name: {key} has no shape information ")
+                raise invalid(f"Tensor name: {key} has no shape information ")
             sizes.setdefault(len(array), key)
             if len(sizes) > 1:
                 first, size = list(sizes)[0], len(array)
-                raise _invalid(
+                raise invalid(
                     f"Tensor name: {key} has inconsistent batch size: {size} expecting: {first}"
                 )
     lists = {key: _to_list(key, array) for key, array in arrays.items()}
@@ -87,7 +80,7 @@ def to_json(response, by_rows):
 def _parse_json(body):
     """Parses JSON. Like the server, it keeps bytes that are not UTF-8; here as surrogates."""
     if not body:
-        raise _invalid("JSON Parse error: The document is empty")
+        raise invalid("JSON Parse error: The document is empty")
     try:
         text, valid = body.decode("utf-8", "surrogateescape"), body.decode("utf-8", "replace")
         document = json.loads(text)
@@ -95,22 +88,22 @@ def _parse_json(body):
         escaped = document if text == valid else json.loads(valid)
         json.dumps(escaped, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise _invalid("JSON Parse error: The surrogate pair in string is invalid.") from error
+        raise invalid("JSON Parse error: The surrogate pair in string is invalid.") from error
     except (ValueError, RecursionError) as error:
-        raise _invalid(f"JSON Parse error: {error}") from error
+        raise invalid(f"JSON Parse error: {error}") from error
     return document
 
 
 def _rows(instances, inputs, most_rows, deadline):
     """{input: array} from a list of rows."""
     if not isinstance(instances, list):
-        raise _invalid("JSON Value: Excepting 'instances' to be an list/array")
+        raise invalid("JSON Value: Excepting 'instances' to be an list/array")
     if not instances:
-        raise _invalid("JSON Value: No values in 'instances' array")
+        raise invalid("JSON Value: No values in 'instances' array")
     check_rows("instances", len(instances), most_rows)
     by_name = _is_object(instances[0])
     if not by_name and len(inputs) > 1:
-        raise _invalid(
+        raise invalid(
             "instances is a plain list, but expecting list of objects as multiple input tensors "
             "required as per tensorinfo_map"
         )
@@ -119,20 +112,22 @@ def _rows(instances, inputs, most_rows, deadline):
         deadline.check("reading the request")
         if _is_object(row) != by_name:
             kind = "object but got list" if by_name else "value/list but got object"
-            raise _invalid(f"Expecting {kind} at item {number} of input list")
+            raise invalid(f"Expecting {kind} at item {number} of input list")
         row = row if by_name else {next(iter(inputs)): row}
         where = f"Failed to process element: {number}"
         for key, value in row.items():
             try:
                 if key not in inputs:
-                    raise _invalid(f"JSON object: does not have named input: {key}")
+                    raise invalid(f"JSON object: does not have named input: {key}")
                 columns[key].append(_array(value, inputs[key], deadline))
-                _require_same_shape(columns[key])
+                first, last = columns[key][0].shape, columns[key][-1].shape
+                if first != last:
+                    raise invalid(f"Expecting shape {list(first)} but got: {list(last)}")
             except ServingError as error:
                 message = f"{where} key: {key} of 'instances' list. Error: {error}"
                 raise ServingError(error.code_name, message) from error
         if set(row) != set(inputs):
-            raise _invalid(
+            raise invalid(
                 f"{where} of 'instances' list. JSON object: {_shown(row)} keys must be equal to: "
                 f"{','.join(sorted(inputs))}"
             )
@@ -143,23 +138,17 @@ def _whole(values, inputs, most_rows, deadline):
     """{input: array} from whole tensors by name. With one input, the tensor may come without it."""
     if not _is_object(values):
         if len(inputs) > 1:
-            raise _invalid(
+            raise invalid(
                 "inputs is a plain value/list, but expecting an object as multiple input tensors "
                 "required as per tensorinfo_map"
             )
         values = {next(iter(inputs)): values}
     for key in sorted(inputs):
         if key not in values:
-            raise _invalid(f"Missing named input: {key} in 'inputs' object.")
+            raise invalid(f"Missing named input: {key} in 'inputs' object.")
         if isinstance(values[key], list):
             check_rows(key, len(values[key]), most_rows)
     return {key: _array(values[key], dtype, deadline) for key, dtype in inputs.items()}
-
-
-def _require_same_shape(rows):
-    first, last = rows[0].shape, rows[-1].shape
-    if first != last:
-        raise _invalid(f"Expecting shape {list(first)} but got: {list(last)}")
 
 
 def _array(value, dtype, deadline):
@@ -169,7 +158,7 @@ def _array(value, dtype, deadline):
         shape.append(len(inner))
         inner = inner[0] if inner else None
         if len(shape) > MOST_DIMENSIONS:
-            raise _invalid(f"at most {MOST_DIMENSIONS} dimensions, got more")
+            raise invalid(f"at most {MOST_DIMENSIONS} dimensions, got more")
     leaves = []
     _collect(value, shape, 0, dtype, leaves, deadline)
     array = np.empty(len(leaves), object if dtype == "string" else dtype)
@@ -180,16 +169,16 @@ def _array(value, dtype, deadline):
 def _collect(value, shape, level, dtype, leaves, deadline):
     if not isinstance(value, list):
         if level != len(shape):
-            raise _invalid(
+            raise invalid(
                 f"JSON Value: {_shown(value)} found at incorrect level: {level + 1} in the JSON "
                 f"DOM. Expected at level: {len(shape)}"
             )
         leaves.append(_leaf(value, dtype))
         return
     if level >= len(shape):
-        raise _invalid(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
+        raise invalid(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
     if len(value) != shape[level]:
-        raise _invalid(
+        raise invalid(
             f"Encountered list at unexpected size: {len(value)} at level: {level} expected size: "
             f"{shape[level]}"
         )
@@ -206,7 +195,7 @@ def _leaf(value, dtype):
         try:
             return base64.b64decode(value["b64"], validate=True)
         except ValueError as error:
-            raise _invalid("Unable to base64 decode") from error
+            raise invalid("Unable to base64 decode") from error
     if dtype == "string" and isinstance(value, str):
         return value.encode("utf-8", "surrogateescape")
     if dtype == "bool" and isinstance(value, bool):
@@ -215,7 +204,7 @@ def _leaf(value, dtype):
         bits = np.finfo(dtype).nmant + 1  # an integer with more bits loses precision
         most = 2**bits - 1 if isinstance(value, int) else float(np.finfo(dtype).max)
         if abs(value) > most and abs(value) != float("inf"):
-            raise _invalid(
+            raise invalid(
                 f"Cannot convert JSON value: {_shown(value)} to float without loss of precision."
             )
         return value
@@ -223,7 +212,7 @@ def _leaf(value, dtype):
         if np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
             return value
     kind = {str: "String", dict: "Object", type(None): "Null", bool: str(value)}
-    raise _invalid(
+    raise invalid(
         f"JSON Value: {_shown(value)} Type: {kind.get(type(value), 'Number')} is not of expected "
         f"type: {dtype}"
     )
@@ -256,7 +245,3 @@ def _shown(value, most=200):
     while len(text) <= most and (part := next(parts, "")):
         text += part
     return text if len(text) <= most else text[:most] + "..."
-
-
-def _invalid(message):
-    return ServingError("INVALID_ARGUMENT", message)

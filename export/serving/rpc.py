@@ -18,7 +18,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from ..capi.library import CODES, ServingError
+from ..capi.library import CODES, as_serving_error, invalid
 from ..verification.graph import UsageError
 from .tensors import MOST_BYTES
 
@@ -27,17 +27,9 @@ MOST_MESSAGE = 1024  # characters of an error message, as in `model_servers/grpc
 
 
 def serve(versions, port):
-    """Starts the gRPC services on the loopback address.
+    """Starts the gRPC services on the loopback address; returns (the `grpc.Server`, its port).
 
-    Args:
-        versions: the `Versions`.
-        port: 0 takes a free one.
-
-    Returns:
-        (the `grpc.Server`, its port).
-
-    Raises:
-        UsageError: the port is taken.
+    Port 0 takes a free one. A taken port raises a UsageError.
     """
     server = grpc.server(
         concurrent.futures.ThreadPoolExecutor(MOST_CALLS),
@@ -89,15 +81,14 @@ class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
     def HandleReloadConfigRequest(self, request, context):
         def reload():
             if request.config.WhichOneof("config") != "model_config_list":
-                raise ServingError(
-                    "INVALID_ARGUMENT",
+                raise invalid(
                     "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
-                    "ModelConfigList is currently supported",
+                    "ModelConfigList is currently supported"
                 )
             try:
                 self._versions.configure(request.config)
             except UsageError as error:
-                raise ServingError("INVALID_ARGUMENT", str(error)) from error
+                raise invalid(str(error)) from error
             self._versions.require_all()
             return model_management_pb2.ReloadConfigResponse()
 
@@ -109,15 +100,14 @@ def metadata(versions, request):
     _require_model_spec(request)
     fields = list(request.metadata_field)
     if not fields:
-        message = "GetModelMetadataRequest must specify at least one metadata_field"
-        raise ServingError("INVALID_ARGUMENT", message)
+        raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
     if fields != ["signature_def"]:
-        raise ServingError("INVALID_ARGUMENT", f"Metadata field {fields[0]} is not supported")
+        raise invalid(f"Metadata field {fields[0]} is not supported")
     model = versions.model(request.model_spec)
     response = get_model_metadata_pb2.GetModelMetadataResponse()
     response.model_spec.name, response.model_spec.version.value = model.name, model.version
     signatures = get_model_metadata_pb2.SignatureDefMap()
-    for name, definition in model.signature_defs.items():
+    for name, definition in model.graph.definitions.items():
         signatures.signature_def[name].CopyFrom(definition)
     response.metadata["signature_def"].Pack(signatures)
     return response
@@ -125,7 +115,7 @@ def metadata(versions, request):
 
 def _require_model_spec(request):
     if not request.HasField("model_spec"):
-        raise ServingError("INVALID_ARGUMENT", "Missing ModelSpec")
+        raise invalid("Missing ModelSpec")
 
 
 def cut(message):
@@ -137,10 +127,10 @@ def cut(message):
 def _answer(respond, context):
     try:
         return respond()
-    # Keep only the message of an error: its traceback would keep the request in memory.
-    except ServingError as error:
-        name, message = error.code_name, error.message
-    except Exception as error:  # each call must get an answer, without a traceback
-        name, message = "INTERNAL", f"{type(error).__name__}: {error}"
+    except Exception as error:  # each call must get an answer
+        # Only the message is kept: a traceback would keep the request in memory.
+        fault = as_serving_error(error)
+        name, message = fault.code_name, fault.message
+        del fault
     code = next(c for c in grpc.StatusCode if c.value[0] == CODES.index(name))
     context.abort(code, cut(message))

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..capi.fields import values_of
-from ..capi.library import DTYPES, ServingError
+from ..capi.library import DTYPES, invalid
 
 # Bytes of a request after decompression: of a REST body or a gRPC message.
 MOST_BYTES = 2**26
@@ -22,12 +22,7 @@ MOST_DIMENSIONS = 32  # the limit of NumPy; a server's tensors have at most 254
 
 
 def to_array(alias, info, proto, most_rows):
-    """Turns the TensorProto of an input into an array.
-
-    Args:
-        alias, info: the input's name, and its `export.verification.graph.TensorInfo`.
-        proto: the TensorProto.
-        most_rows: the maximum size of its first dimension.
+    """Turns the TensorProto of an input with at most `most_rows` rows into an array.
 
     Raises:
         ServingError: INVALID_ARGUMENT, raised before memory is allocated.
@@ -37,8 +32,7 @@ def to_array(alias, info, proto, most_rows):
     except TypeError as error:
         raise _invalid(alias, f"there is no type {proto.dtype}") from error
     if dtype.name != info.dtype:
-        message = f"Expects {info.name} to be {info.dtype} but {dtype.name} is provided"
-        raise ServingError("INVALID_ARGUMENT", message)
+        raise invalid(f"Expects {info.name} to be {info.dtype} but {dtype.name} is provided")
     if proto.dtype not in DTYPES:  # `ServingSession` cannot feed it; no exported signature has it
         raise _invalid(alias, f"{dtype.name} is not served")
     shape = _shape(alias, proto, most_rows)
@@ -83,4 +77,4 @@ def _shape(alias, proto, most_rows):
 
 def _invalid(alias, why):
     """An INVALID_ARGUMENT with the message of `predict_util.cc` and the reason."""
-    return ServingError("INVALID_ARGUMENT", f"tensor parsing error: {alias}: {why}")
+    return invalid(f"tensor parsing error: {alias}: {why}")

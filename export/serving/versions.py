@@ -21,7 +21,7 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import get_model_status_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from ..capi.library import CODES, ServingError
+from ..capi.library import CODES, ServingError, as_serving_error, invalid
 from ..verification.errors import UsageError
 from ..verification.paths import require_model
 from ..verification.warmup import WARMUP_FILE
@@ -52,19 +52,10 @@ class Version:
 
 
 class Versions:
-    """The loaded versions of all models.
+    """The loaded versions of all models of a ModelServerConfig.
 
-    Args:
-        config: a ModelServerConfig.
-        say: called with a line when loading a version starts, and when a version is loaded,
-            unloaded or refused.
-        options: arguments of `Model`: batching and threads.
-
-    Attributes:
-        metrics: the `Metrics` of all models.
-
-    Raises:
-        UsageError: the configuration is not valid, or names a folder that does not exist.
+    `say` is called with a line when a version is being loaded, is loaded, unloaded or refused. The
+    `options` are arguments of `Model`. A UsageError names what is not valid in the configuration.
     """
 
     def __init__(self, config, say=lambda line: None, **options):
@@ -113,9 +104,7 @@ class Versions:
     def refresh(self):
         """Reads the directories once, and loads and unloads versions.
 
-        Raises:
-            OSError: a directory could not be read. Its model is left unchanged; all others are
-                updated.
+        If a directory cannot be read, its model stays as it is, and OSError is raised at the end.
         """
         failed = None
         with self._refreshing:
@@ -164,14 +153,9 @@ class Versions:
             raise ServingError("UNKNOWN", message)
 
     def model(self, spec):
-        """The loaded `Model` of a ModelSpec; the newest one if the ModelSpec names no version.
-
-        Raises:
-            ServingError: there is no such version (`model_servers/server_core.cc`,
-                `core/basic_manager.cc`).
-        """
+        """The loaded `Model` of a ModelSpec; the newest one if the ModelSpec names no version."""
         if not spec.name:
-            raise ServingError("INVALID_ARGUMENT", "ModelSpec has no name specified.")
+            raise invalid("ModelSpec has no name specified.")
         versions = self._models.get(spec.name, {})
         loaded = {n: v.model for n, v in list(versions.items()) if v.model}
         number, asked = None, f"Latest({spec.name})"
@@ -180,8 +164,7 @@ class Versions:
         elif spec.version_label:
             config = self._config.get(spec.name)
             if config is None or spec.version_label not in config.version_labels:
-                message = f"Unrecognized servable version label: {spec.version_label}"
-                raise ServingError("INVALID_ARGUMENT", message)
+                raise invalid(f"Unrecognized servable version label: {spec.version_label}")
             number = config.version_labels[spec.version_label]
         if number is not None:
             asked = f"Specific({spec.name}, {number})"
@@ -209,12 +192,10 @@ class Versions:
         return response
 
     def close(self, deadline=None):
-        """Unloads everything.
+        """Unloads everything. `deadline` is that of the running requests; default: see
+        `Model.close`.
 
-        Args:
-            deadline: the `Deadline` of the running requests. Default: that of `Model.close`. If a
-                version is still loading at the deadline, nothing is unloaded: all processes end
-                with this one.
+        If a version is still loading then, nothing is unloaded: all processes end with this one.
         """
         self._closed.set()
         left = deadline.left() if deadline else -1
@@ -248,8 +229,8 @@ class Versions:
         for number, folder in sorted(wanted.items()):
             version, dead = versions.get(number), None
             if version and version.model:
-                version.model.beat()
-            if version and version.model and not version.model.alive:
+                version.model.worker.beat()
+            if version and version.model and not version.model.worker.alive:
                 self._say(f"{name} version {number}: its process is gone; loading it again")
                 version, dead = None, version.model
             stamp = _stamp(folder)
@@ -261,11 +242,8 @@ class Versions:
             start = time.monotonic()
             try:
                 model = self._whole(name, number, folder, stamp)
-            except ServingError as error:
-                versions[number] = Version(States.END, error, stamp=stamp)
-                self._say(f"{name} version {number} is refused: {error}")
             except Exception as error:  # an error of one model must not stop the others
-                reason = ServingError("INTERNAL", f"{type(error).__name__}: {error}")
+                reason = as_serving_error(error)
                 versions[number] = Version(States.END, reason, stamp=stamp)
                 self._say(f"{name} version {number} is refused: {reason}")
             else:
@@ -297,13 +275,10 @@ class Versions:
 
 
 def read_config(path):
-    """Reads a ModelServerConfig from a file in text format.
+    """Reads a ModelServerConfig from a file in text format. A fault is a UsageError.
 
     docker-compose.yml mounts the folder of the file under `/models`. If a base_path in `/models`
     does not exist here, it is replaced by the same path in the parent of that folder.
-
-    Raises:
-        UsageError: the file cannot be read or does not parse.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from ..capi.job import ROOT, child_environment, how_it_ended, pass_on
-from ..capi.library import ServingError
+from ..capi.library import ServingError, as_serving_error
 from ..capi.session import ServingSession
 from .deadline import Deadline
 
@@ -41,30 +41,18 @@ STANDSTILL, LOOK = 30, 2
 class Worker:
     """A `ServingSession` in a process of its own; `run` may be called by many threads at once.
 
-    Args:
-        directory: the SavedModel.
-        intra_op_threads, inter_op_threads, xla: see `ServingSession`.
-
-    Raises:
-        ServingError: the SavedModel does not load.
+    Raises a ServingError if the SavedModel does not load.
     """
 
     def __init__(self, directory, intra_op_threads=None, inter_op_threads=None, xla=False):
-        options = {
-            "intra_op_threads": intra_op_threads,
-            "inter_op_threads": inter_op_threads,
-            "xla": xla,
-        }
+        threads = {"intra_op_threads": intra_op_threads, "inter_op_threads": inter_op_threads}
         self._pipe, theirs = multiprocessing.Pipe()
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env=child_environment(log_level=3),
+            pass_fds=[theirs.fileno()], cwd=ROOT, env=child_environment(log_level=3),
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
             process_group=0,  # Ctrl-C goes to the server, which then ends this process
-        )
+        )  # fmt: skip
         theirs.close()
         said = self._process.stderr
         self._passing = threading.Thread(target=pass_on, args=[said], daemon=True)
@@ -73,7 +61,7 @@ class Worker:
         self._ended, self._calls = None, queue.SimpleQueue()
         self._sign, self._silent, self._looked = None, 0.0, 0.0
         try:
-            self._pipe.send((str(Path(directory).resolve()), options))
+            self._pipe.send((str(Path(directory).resolve()), {**threads, "xla": xla}))
             loaded = self._pipe.recv()
         except (EOFError, OSError):
             raise self._how_it_ended() from None
@@ -97,10 +85,8 @@ class Worker:
 
     @property
     def peak_bytes(self):
-        """The peak memory of the process in bytes, including memory shared with other processes.
-
-        If the kernel does not report the peak, the current memory; if it reports neither, None.
-        """
+        """The peak memory of the process in bytes; else its current memory; None if neither is
+        known."""
         try:
             status = (PROC / str(self.pid) / "status").read_text(encoding="ascii", errors="replace")
         except OSError:
@@ -110,10 +96,7 @@ class Worker:
         return 1024 * int(kibibytes) if kibibytes else None
 
     def run(self, feeds, fetches, timeout=None):
-        """See `ServingSession.run`. `timeout` is in seconds; default: no limit.
-
-        If the process hangs, the call still ends with DEADLINE_EXCEEDED.
-        """
+        """See `ServingSession.run`. If the process hangs, it still ends with DEADLINE_EXCEEDED."""
         deadline = Deadline(timeout)
         number, result = self._ask(feeds, fetches, deadline)
         try:
@@ -173,7 +156,7 @@ class Worker:
             except Exception as error:  # fail this call alone, and keep the thread running
                 with self._lock:
                     self._waiting.pop(call[0], None)
-                result.set_exception(ServingError("INTERNAL", f"{type(error).__name__}: {error}"))
+                result.set_exception(as_serving_error(error))
 
     def _receive(self):
         """Gives each answer to its caller. When the process ends, all waiting calls fail."""
@@ -224,17 +207,16 @@ def main(descriptor):
     lock = threading.Lock()
 
     def answer(number, feeds, fetches, at):
-        deadline = Deadline.of(at)
+        deadline = Deadline()
+        deadline.at = at
         try:
             if fetches is not None:
                 deadline.check("waiting for other requests")
                 result = session.run(feeds, fetches, deadline.left())
             else:
                 result = None  # the answer to `beat`
-        except ServingError as error:
-            result = error
         except Exception as error:  # each call must get an answer
-            result = ServingError("INTERNAL", f"{type(error).__name__}: {error}")
+            result = as_serving_error(error)
         with lock:
             try:
                 pipe.send((number, result))

@@ -6,6 +6,7 @@ import tensorflow as tf
 from .report import Answer, Report
 
 TOLERANCE = 1e-4
+HALF = 0.05  # the tolerance for products in bfloat16, which has 8 bits of precision
 
 
 def compare_python(served: dict, python: dict, report: Report):
@@ -43,6 +44,17 @@ def answer(service, name, request):
     inputs = {key: tf.constant(value, specs[key]) for key, value in request.items()}
     with tf.device("CPU:0"):  # the served answers come from the CPU too
         return {key: value.numpy() for key, value in function(**inputs).items()}
+
+
+def answers_to(service, report, name, requests):
+    """The served answers to the requests of a signature; if not exported, those from here."""
+    served = report.served.get(name)
+    return [answer(service, name, one) for one in requests[name]] if served is None else served
+
+
+def tolerance(service):
+    """How far a number of the service may be from the model's."""
+    return HALF if service.dtype == "bfloat16" else TOLERANCE
 
 
 def compare_in_process(service, requests, report):

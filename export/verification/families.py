@@ -1,23 +1,15 @@
 """The comparison of each model family, besides the one with its service in this process."""
 
-from tfformer.models import (
-    CLASSIFIER,
-    ENCODER_DECODER,
-    LANGUAGE_MODEL,
-    MASKED_LANGUAGE_MODEL,
-    NON_AUTOREGRESSIVE,
-    SPAN,
-    TAGGER,
-)
+from tfformer import models
 
 from . import language_model, non_autoregressive, text_encoder, translation
 
 COMPARISONS = {
-    ENCODER_DECODER: translation.compare,
-    LANGUAGE_MODEL: language_model.compare,
-    NON_AUTOREGRESSIVE: non_autoregressive.compare,
-    MASKED_LANGUAGE_MODEL: text_encoder.compare,
-    CLASSIFIER: text_encoder.compare,
-    TAGGER: text_encoder.compare,
-    SPAN: text_encoder.compare,
+    models.ENCODER_DECODER: translation.compare,
+    models.LANGUAGE_MODEL: language_model.compare,
+    models.NON_AUTOREGRESSIVE: non_autoregressive.compare,
+    models.MASKED_LANGUAGE_MODEL: text_encoder.compare,
+    models.CLASSIFIER: text_encoder.compare,
+    models.TAGGER: text_encoder.compare,
+    models.SPAN: text_encoder.compare,
 }

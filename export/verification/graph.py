@@ -53,11 +53,16 @@ class Graph:
 
     def xla_ops(self) -> list[str]:
         """Ops and functions that need XLA, which TF Serving disables when it starts."""
-        return self._where(_is_xla) + [f"jit_compile=True in {p}" for p in self.jit_compiled]
+        return self._where(lambda op: "Xla" in op) + [
+            f"jit_compile=True in {p}" for p in self.jit_compiled
+        ]
 
     def custom_ops(self) -> list[str]:
         """Ops of a library that a stock server does not link."""
-        return self._where(lambda op: not (_is_xla(op) or _is_stock(op) or _bare(op) in _text()))
+        # `tf.raw_ops` has TensorFlow's own, whatever other libraries are in this process.
+        return self._where(
+            lambda op: not ("Xla" in op or hasattr(tf.raw_ops, op) or _bare(op) in _text())
+        )
 
     def _where(self, wanted) -> list[str]:
         return [
@@ -174,15 +179,6 @@ def _tensor_info(info) -> TensorInfo:
 def _must_compile(definition) -> bool:
     """Whether a FunctionDef or NodeDef was made with `jit_compile=True`."""
     return "_XlaMustCompile" in definition.attr and definition.attr["_XlaMustCompile"].b
-
-
-def _is_xla(op: str) -> bool:
-    return "Xla" in op
-
-
-def _is_stock(op: str) -> bool:
-    """Whether the op is part of TensorFlow, independent of other libraries in this process."""
-    return hasattr(tf.raw_ops, op)
 
 
 @functools.cache

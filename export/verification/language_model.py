@@ -5,17 +5,11 @@ import tensorflow as tf
 
 from tfformer.config import PAD
 
-from .compare import TOLERANCE, answer
-
-# The tolerance for products in bfloat16, which has 8 bits of precision.
-HALF = 0.05
+from .compare import answers_to, tolerance
 
 
 def compare(service, requests, report, run, options, progress):
-    """Adds to the report whether the served log-probabilities are those of the model.
-
-    The arguments are those of `export.verification.translation.compare`.
-    """
+    """Adds to the report whether the served log-probabilities are those of the model."""
     progress("comparing with the model, token by token ...")
     compare_whole(service, requests, report)
 
@@ -28,12 +22,9 @@ def compare_whole(service, requests, report):
         autograph=False,
     )
     faults, count = [], 0
-    asked = requests["beam_search"]
-    answers = report.served.get("beam_search")
-    if answers is None:  # not exported
-        answers = [answer(service, "beam_search", request) for request in asked]
+    answers = answers_to(service, report, "beam_search", requests)
     penalty = service.options["repetition_penalty"]
-    for request, served in zip(asked, answers, strict=True):
+    for request, served in zip(requests["beam_search"], answers, strict=True):
         if request.get("repetition_penalty", penalty) != 1.0:  # it changes the probabilities
             continue
         prompts, _ = service.writing.prompts(tf.constant(request["text"]))
@@ -44,7 +35,7 @@ def compare_whole(service, requests, report):
             ):
                 tokens = tokens[: served["lengths"][row, place]]
                 gap = _gap(model, prompt, tokens, own[: len(tokens)])
-                if not gap <= (HALF if service.dtype == "bfloat16" else TOLERANCE):  # or NaN
+                if not gap <= tolerance(service):  # or NaN
                     faults.append(f"text {row}, place {place} differs by {gap:.2g} a token")
                 count += 1
     report.add("the model, without a cache", faults, f"{count} texts")

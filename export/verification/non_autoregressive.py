@@ -6,21 +6,14 @@ import tensorflow as tf
 from tfformer.config import BOS, PAD
 from tfformer.inference.non_autoregressive import ParallelInference
 
-from .compare import TOLERANCE
+from .compare import tolerance
 
-# The tolerance for products in bfloat16, which has 8 bits of precision.
-HALF = 0.05
 # The number of target positions, if the model does not give one.
 PLACES = 7
 
 
 def compare(service, requests, report, run, options, progress):
-    """Adds to the report whether the probabilities at all positions are those of the model.
-
-    The tokens chosen from them are checked by the comparison with the service in this process.
-
-    The arguments are those of `export.verification.translation.compare`.
-    """
+    """Adds to the report whether the probabilities at all positions are those of the model."""
     progress("comparing with the model, place by place ...")
     texts = requests["serving_default"][0]["text"]
     ids = service.tokenizer.encode_source(tf.constant(texts))[:, : service.max_source_length]
@@ -41,10 +34,9 @@ def compare(service, requests, report, run, options, progress):
     found, expected = (tf.nn.log_softmax(tf.cast(x, tf.float32)) for x in (found, expected))
     gaps = tf.abs(found - expected) / tf.maximum(1.0, tf.abs(expected))
     gaps = np.where(real, tf.reduce_max(gaps, axis=-1), 0.0).max(axis=1)
-    most = HALF if service.dtype == "bfloat16" else TOLERANCE
     faults = [
         f"text {row} differs by {gap:.2g}"
         for row, gap in enumerate(gaps)
-        if not gap <= most  # NaN is a fault too
+        if not gap <= tolerance(service)  # NaN is a fault too
     ]
     report.add("the model, place by place", faults, f"{len(texts)} texts")

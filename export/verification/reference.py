@@ -33,10 +33,7 @@ def log_softmax(logits):
 
 
 def log_prob(model, source_ids, tokens, max_length):
-    """log P of the tokens (without bos); -inf if no search may return them.
-
-    `model` and `source_ids` are those of `beam_search`.
-    """
+    """log P of the tokens (without bos); -inf if no search may return them. See `beam_search`."""
     *before, last = tokens or (PAD,)
     if last != EOS or {PAD, BOS, EOS} & set(before) or len(tokens) > max_length:
         return -np.inf
@@ -61,17 +58,10 @@ def restricted(model, allowed):
 
 
 def beam_search(model, source_ids, max_length, beam_width, alpha, form):
-    """The `beam_width` best hypotheses of one sentence, best first.
+    """The `beam_width` best `Hypothesis` of one sentence, best first, each ending with eos.
 
-    Args:
-        model: a function of {"source_ids": [N, S], "target_ids": [N, T]} that returns logits
-            [N, T, V].
-        source_ids: int32 [S].
-        max_length: maximum number of target tokens, including eos.
-        beam_width, alpha, form: as in `tfformer.beam_search`.
-
-    Returns:
-        A list of `Hypothesis`, tokens without bos, each ending with eos.
+    `model` is a function of {"source_ids": [N, S], "target_ids": [N, T]} that returns logits
+    [N, T, V]; `source_ids` is int32 [S]; `max_length` counts eos.
     """
     beam = [Hypothesis((), 0.0)]
     for length in range(1, max_length + 1):

@@ -26,7 +26,7 @@ def serve(
 ) -> dict[str, list[Answer | None]]:
     """The answers of a fresh process without Python TensorFlow to each request; {} if it fails.
 
-    The process first runs the calls of `warmup`, as a server does. None: no warm-up requests.
+    First it runs the calls of `warmup`, as a server does. None: there are no warm-up requests.
     """
     first = warmup or []
     calls = [

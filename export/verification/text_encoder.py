@@ -3,30 +3,23 @@
 import numpy as np
 import tensorflow as tf
 
-from .compare import TOLERANCE, answer
-
-# The tolerance for products in bfloat16, which has 8 bits of precision.
-HALF = 0.05
+from .compare import answers_to, tolerance
 
 
 def compare(service, requests, report, run, options, progress):
-    """Adds to the report whether the served numbers are those of the model.
-
-    The arguments are those of `export.verification.translation.compare`.
-    """
+    """Adds to the report whether the served numbers are those of the model."""
     progress("comparing with the model itself ...")
-    most = HALF if service.dtype == "bfloat16" else TOLERANCE
     faults, count = [], 0
     for name, signature in service.by_model().items():
-        answers = report.served.get(name)
-        if answers is None:  # not exported
-            answers = [answer(service, name, request) for request in requests[name]]
+        answers = answers_to(service, report, name, requests)
         for request, served in zip(requests[name], answers, strict=True):
             given = {key: tf.constant(value) for key, value in request.items()}
             with tf.device("CPU:0"):  # the served answers come from the CPU too
                 expected = signature.function(**given)
             for key, value in expected.items():
-                if value.dtype.is_floating and not _is_near(served[key], value.numpy(), most):
+                if value.dtype.is_floating and not _is_near(
+                    served[key], value.numpy(), tolerance(service)
+                ):
                     faults.append(f"{name}: {key} is not the model's")
             count += 1
     report.add("the model itself", faults, f"{count} answers")

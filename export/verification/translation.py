@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from . import reference
-from .compare import TOLERANCE, answer
+from .compare import TOLERANCE, answers_to
 
 NO_WINDOW = "no plain beam search in NumPy, whose model knows no window"
 
@@ -12,14 +12,8 @@ NO_WINDOW = "no plain beam search in NumPy, whose model knows no window"
 def compare(translator, requests, report, run, options, progress):
     """Adds to the report whether the served searches give the expected results.
 
-    Args:
-        translator: the `Translator` that was saved.
-        requests: {signature: requests} for all of its signatures. The report has the answers of
-            the exported ones.
-        report: a `Report`.
-        run: the run directory.
-        options: options of the translator that replace those of the run.
-        progress: called with a line for each step.
+    `requests` are those of all signatures; the report has the answers of the exported ones.
+    `options` of the translator replace those of the run.
     """
     if translator.xla and "beam_search" in report.served:
         compare_stock(report)
@@ -35,10 +29,11 @@ def compare(translator, requests, report, run, options, progress):
 
 def compare_reference(translator, requests, report):
     """Adds to the report whether served and reference beam search agree, for each sentence."""
-    uncached, asked = _uncached(translator), requests["beam_search_ids"]
-    answers = report.served.get("beam_search_ids")
-    if answers is None:  # not exported
-        answers = [answer(translator, "beam_search_ids", request) for request in asked]
+    asked, ids = requests["beam_search_ids"], tf.TensorSpec([None, None], tf.int32)
+    signature = [{"source_ids": ids, "target_ids": ids}]
+    # Of whole sequences, without a cache.
+    uncached = tf.function(translator.logits, input_signature=signature, autograph=False)
+    answers = answers_to(translator, report, "beam_search_ids", requests)
     faults, sentences = [], 0
     for request, served in zip(asked, answers, strict=True):
         for row, source_ids in enumerate(request["source_ids"]):
@@ -52,21 +47,10 @@ def compare_reference(translator, requests, report):
     report.add("plain beam search in NumPy", faults, f"{sentences} sentences")
 
 
-def _uncached(translator):
-    """The translator's model as a function of whole sequences, without a cache."""
-    ids = tf.TensorSpec([None, None], tf.int32)
-    return tf.function(
-        translator.logits,
-        input_signature=[{"source_ids": ids, "target_ids": ids}],
-        autograph=False,
-    )
-
-
 def _search_faults(translator, model, source_ids, max_length, row, served):
     """The differences of one row of `beam_search_ids` from the reference search over `model`.
 
-    If two hypotheses score the same, rounding decides. So other tokens are a fault only if their
-    reference score differs from that of the best reference hypothesis.
+    If two hypotheses score the same, rounding decides: then other tokens are no fault.
     """
     alpha, form = translator.length_penalty, translator.length_penalty_form
     with tf.device("CPU:0"):  # the served answers come from the CPU too

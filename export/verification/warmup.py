@@ -18,10 +18,7 @@ MOST_RECORDS = 1000  # the server's limit: more records are an error
 def write_warmup(directory, requests, functions):
     """Writes one record per request into a SavedModel that is not served yet.
 
-    Args:
-        directory: the SavedModel.
-        requests: {signature: [{input: value}]}.
-        functions: {signature: its `tf.function`}, for the types of the inputs.
+    The `functions`, {signature: its `tf.function`}, give the types of the inputs.
     """
     from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
@@ -41,11 +38,7 @@ def write_warmup(directory, requests, functions):
 
 
 def read_warmup(directory):
-    """Reads the warm-up PredictRequests of a SavedModel; [] if it has no such file.
-
-    Raises:
-        tf.errors.OpError, ValueError: the file is damaged, or has too many records.
-    """
+    """The warm-up PredictRequests of a SavedModel; [] if it has none. Raises if one is damaged."""
     from tensorflow_serving.apis import prediction_log_pb2
 
     path, requests = Path(directory, WARMUP_FILE), []

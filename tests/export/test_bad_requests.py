@@ -137,7 +137,7 @@ def feed(model, texts, batch_size=37):
         for translation in translations:
             translation.decode()  # strict
         assert np.isfinite(tf.make_ndarray(found.outputs["score"])).all()
-        sizes.append(machine.resident_mib(model.pid))
+        sizes.append(machine.resident_mib(model.worker.pid))
     return sizes
 
 

@@ -103,8 +103,8 @@ def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report)
 def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
     model = asked.server.versions.model(predict_spec())
     weights = sum(path.stat().st_size for path in (model.directory / "variables").iterdir())
-    peak = model.peak_bytes
-    assert weights < peak <= model.peak_bytes
+    peak = model.worker.peak_bytes
+    assert weights < peak <= model.worker.peak_bytes
 
 
 @pytest.mark.slow

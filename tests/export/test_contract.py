@@ -15,7 +15,7 @@ from tensorflow_serving.apis import (
     prediction_service_pb2,
 )
 
-from export.client import CODES
+from export.remote.answers import CODES
 from export.serving import http, metrics
 from export.verification.graph import read_graph
 

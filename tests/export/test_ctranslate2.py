@@ -13,7 +13,6 @@ from pairs import CASES, SOURCES, make_tokenizers, random_model
 
 import tfformer
 from export import ctranslate2 as command
-from export.artifacts.specification import vocabularies
 from export.verification import reference
 from tfformer.config import BOS, EOS, PAD
 
@@ -27,7 +26,8 @@ class Exported:
 
     def __init__(self, model, tokenizer, directory):
         self.model, self.tokenizer, self.directory = model, tokenizer, directory
-        self.source_pieces, self.target_pieces = vocabularies(tokenizer)
+        sides = (tokenizer.pieces(side) for side in ("source", "target"))
+        self.source_pieces, self.target_pieces = sides
         self.translator = ctranslate2.Translator(
             str(directory), device="cpu", compute_type="float32", intra_threads=1
         )

@@ -47,7 +47,7 @@ def test_no_request_takes_more_than_is_said(tmp_path, rows, beams):
             texts = [" ".join(tiny.sentences(29))] * count
             options = {"beam_width": width, "min_length": 61, "repetition_penalty": 1.5}
             model.predict(make_request("tiny", texts, "beam_search", no_repeat_ngram=2, **options))
-            peaks.append(model.peak_bytes)
+            peaks.append(model.worker.peak_bytes)
     finally:
         model.close()
     # An allocator keeps some pages besides.

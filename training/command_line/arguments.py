@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import math
 import os
 import sys
@@ -31,11 +32,7 @@ COMMON = {
 
 
 def parser(text):
-    """The parser of the command.
-
-    Args:
-        text: the first part of the help.
-    """
+    """The parser of the command; `text` is the first part of its help."""
     # With several workers, only the first one reads other runs.
     parser = _Parser("training.train", text, reads=() if "TF_CONFIG" in os.environ else RUNS)
     parser.add_argument("--help-all", action=_HelpAll, nargs=0, help="describe every option")
@@ -59,58 +56,38 @@ def parser(text):
 
 def _add_runs(parser):
     """Adds the options that name other runs."""
-    parser.add_argument(
-        "--init", type=Path, metavar="RUN",
-        help="fine-tuning: begin with the sizes, the vocabulary and the weights of this run",
-    )  # fmt: skip
+    of_run = functools.partial(parser.add_argument, type=Path, metavar="RUN")
+    text = "fine-tuning: begin with the sizes, the vocabulary and the weights of this run"
+    of_run("--init", help=text)
+    text = "begin with the {} of this run, also of one of another family, and with its vocabulary"
     for half in ("encoder", "decoder"):
-        parser.add_argument(
-            f"--init-{half}", type=Path, metavar="RUN",
-            help=f"begin with the {half} of this run, also of one of another family, and with its "
-            "vocabulary",
-        )  # fmt: skip
-    parser.add_argument(
-        "--distill", type=Path, metavar="RUN",
-        help="learn this translator's vocabulary, and what it says of the sources in place of the "
-        "targets",
-    )  # fmt: skip
-    parser.add_argument(
-        "--teachers", type=Path, nargs="+", metavar="RUN",
-        help="learn the vocabulary of these translators and, beside the targets, the mean of what "
-        "they expect of each next token, see --teacher-weight",
-    )  # fmt: skip
+        of_run(f"--init-{half}", help=text.format(half))
+    text = "learn this translator's vocabulary, and what it says of the sources in place of the "
+    of_run("--distill", help=f"{text}targets")
+    text = "learn the vocabulary of these translators and, beside the targets, the mean of what "
+    text += "they expect of each next token, see --teacher-weight"
+    of_run("--teachers", nargs="+", help=text)
 
 
 def _add_files(corpus):
     """Adds the options that name the files of a corpus."""
     corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
-    corpus.add_argument(
-        "--source", type=Path, nargs="+", metavar="FILE",
-        help="a text file; a TSV without --target; for a tagger also a CoNLL file; or several, one "
-        "after the other",
-    )  # fmt: skip
+    of_files = functools.partial(corpus.add_argument, type=Path, nargs="+", metavar="FILE")
+    text = "a text file; a TSV without --target; for a tagger also a CoNLL file; or several, one "
+    of_files("--source", help=f"{text}after the other")
     add_columns(corpus)
-    corpus.add_argument(
-        "--target", type=Path, nargs="+", metavar="FILE", help="its translation, line by line"
-    )
-    corpus.add_argument(
-        "--alignments", type=Path, nargs="+", metavar="FILE",
-        help="which words of each pair belong together, in Pharaoh format (0-0 1-2), for "
-        "--guided-attention",
-    )  # fmt: skip
+    of_files("--target", help="its translation, line by line")
+    text = "which words of each pair belong together, in Pharaoh format (0-0 1-2), for "
+    of_files("--alignments", help=f"{text}--guided-attention")
     corpus.add_argument(
         "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
     )
     corpus.add_argument("--val-target", type=Path)
-    corpus.add_argument(
-        "--labels", type=Path, nargs="+", metavar="FILE",
-        help="the labels of each line of --source, for a classifier or a tagger; or a TSV has them",
-    )  # fmt: skip
+    text = "the labels of each line of --source, for a classifier or a tagger; or a TSV has them"
+    of_files("--labels", help=text)
     corpus.add_argument("--val-labels", type=Path)
-    corpus.add_argument(
-        "--text", type=Path, nargs="+", metavar="FILE",
-        help="plain text, for a language model: a line is a text, however long; or several files",
-    )  # fmt: skip
+    text = "plain text, for a language model: a line is a text, however long; or several files"
+    of_files("--text", help=text)
     corpus.add_argument(
         "--val-text", type=Path, help="for validation; default: 1 line in 20 is held out"
     )

@@ -14,31 +14,26 @@ from ..recipe import (
     SETTLED_BY_INIT,
     VOCABULARY,
     Recipe,
+    families,
     load_recipe,
     options,
     recipe_names,
     require_recipe,
-)
-from ..recipe.families import (
-    FAMILY_TASKS,
-    LABELLED_TASKS,
-    PLAIN_TASKS,
-    QUESTION_TASKS,
-    TAGGED_TASKS,
-    files_of,
-    task_of,
 )
 from ..recipe.rules import require_teachable
 from . import options_file
 from .arguments import RUNS, fields_of, groups, model_options, search_options
 from .own_files import file_pairs, origin_of, pairs_of, plain_texts
 
+# (option, the option that it needs).
+NEEDS = (
+    ("val_target", "val_source"), ("target", "source"), ("val_labels", "val_source"),
+    ("labels", "source"), ("alignments", "source"), ("val_source", "source"), ("val_text", "text"),
+)  # fmt: skip
+
 
 def as_file(recipe, arguments):
-    """All effective options as the text of a file for `--config`.
-
-    Settings that the corpus or other runs decide are left out.
-    """
+    """The text of a file for `--config` with all effective options that nothing else decides."""
     left_out = {*recipe.choose, *settled(arguments)}
     if not arguments.teachers:
         left_out.add("teacher_weight")
@@ -59,19 +54,11 @@ def require_usage(arguments):
 
     Needs neither Keras nor TensorFlow, so that mistakes are reported at once.
     """
-    for side in ("target", "labels"):
-        if getattr(arguments, f"val_{side}") and not arguments.val_source:
-            raise ValueError(f"--val-{side} needs --val-source")
-        if getattr(arguments, side) and not arguments.source:
-            raise ValueError(f"--{side} needs --source")
-    if arguments.alignments and not arguments.source:
-        raise ValueError("--alignments needs --source")
-    if arguments.val_source and not arguments.source:
-        raise ValueError("--val-source needs --source")
+    for name, needed in NEEDS:
+        if getattr(arguments, name) and not getattr(arguments, needed):
+            raise ValueError(f"--{name} needs --{needed}".replace("_", "-"))
     if arguments.columns and (arguments.target or arguments.labels or not arguments.source):
         raise ValueError("--columns is of a --source that has both, without --target or --labels")
-    if arguments.val_text and not arguments.text:
-        raise ValueError("--val-text needs --text")
     own = [name for name in ("source", "text") if getattr(arguments, name)]
     if len(own) > 1:
         raise ValueError("--text is for plain text and --source for pairs: give one")
@@ -84,7 +71,7 @@ def require_usage(arguments):
     if arguments.recipe:
         require_recipe(arguments.recipe)
     if own and not _goes_on(arguments):
-        task = FAMILY_TASKS[arguments.family or "transformer"]
+        task = families.FAMILY_TASKS[arguments.family or "transformer"]
         if arguments.recipe is None:
             _require_files_of(task, arguments)
     _, val_files = _files(arguments)
@@ -97,15 +84,15 @@ def require_usage(arguments):
 def _require_files_of(task, arguments):
     """Raises a ValueError if the given files do not fit the task."""
     given = "text" if arguments.text else "source"
-    fits = (task in PLAIN_TASKS) == (given == "text")
+    fits = (task in families.PLAIN_TASKS) == (given == "text")
     for side in ("target", "labels"):
-        belongs = (task in LABELLED_TASKS) == (side == "labels") and task not in QUESTION_TASKS
+        belongs = (task in families.LABELLED_TASKS) == (side == "labels")
+        belongs = belongs and task not in families.QUESTION_TASKS
         if getattr(arguments, side) and not belongs:
             given, fits = side, False
     if not fits:
-        raise ValueError(
-            f"--family {arguments.family or 'transformer'} needs {files_of(task)}, got --{given}"
-        )
+        family, files = arguments.family or "transformer", families.files_of(task)
+        raise ValueError(f"--family {family} needs {files}, got --{given}")
 
 
 def _second_side(arguments):
@@ -151,7 +138,7 @@ def _files(arguments):
 
 def _columns(arguments, task):
     """The keyword arguments of `pairs_of` for a file of columns."""
-    return {"columns": arguments.columns, "tagged": task in TAGGED_TASKS}
+    return {"columns": arguments.columns, "tagged": task in families.TAGGED_TASKS}
 
 
 def read_recipe(arguments):
@@ -160,11 +147,11 @@ def read_recipe(arguments):
     recipe = load_recipe(arguments.recipe) if arguments.recipe else None
     task = {}
     if arguments.family:
-        task = {"task": task_of(arguments.family, arguments.multi_label)}
+        task = {"task": families.task_of(arguments.family, arguments.multi_label)}
     if arguments.source or arguments.text:
         named = task.get("task", recipe.task if recipe else None)
         corpus = {**_own_corpus(arguments, named), **task}
-        if recipe and (named in PLAIN_TASKS) != bool(arguments.text):
+        if recipe and (named in families.PLAIN_TASKS) != bool(arguments.text):
             raise ValueError("--text is for a language model (--family), --source for all others")
         if recipe:
             _require_files_of(named, arguments)

@@ -16,15 +16,9 @@ NOT_IN_A_FILE = ("help", "config", "print-config", "resume")
 
 
 def arguments_of(path, parser):
-    """Converts a file of options to command-line arguments.
+    """Converts a file of options to command-line arguments, and the recipe that it names or None.
 
-    Args:
-        path: the file.
-        parser: an `argparse.ArgumentParser`.
-
-    Returns:
-        (arguments, recipe): a list of words, and the value of the key "recipe" or None. The recipe
-        is a positional argument of the command, not an option.
+    The recipe is a positional argument of the command, not an option.
 
     Raises:
         ValueError: the file cannot be read or is no TOML, or a key is no option.
@@ -62,7 +56,8 @@ def _words(path, name, value, action):
     elif action.nargs == "+":
         # A word with a hyphen would be an option, perhaps with a file that is executed.
         kind = "a list of words without a hyphen at the start"
-        fits = isinstance(value, list) and value and all(_is_value(v) for v in value)
+        fits = isinstance(value, list) and value
+        fits = fits and all(isinstance(v, str) and not v.startswith("-") for v in value)
     else:
         kind = "a number or a word"
         fits = isinstance(value, int | float | str) and not isinstance(value, bool)
@@ -71,10 +66,6 @@ def _words(path, name, value, action):
     if isinstance(value, bool):
         return [f"--{name}" if value else f"--no-{name}"]
     return [f"--{name}", *value] if isinstance(value, list) else [f"--{name}={value}"]
-
-
-def _is_value(word):
-    return isinstance(word, str) and not word.startswith("-")
 
 
 def written(values):

@@ -1,6 +1,5 @@
 """Reads the user's own files as a corpus, and splits their pairs into training and validation."""
 
-import functools
 import itertools
 import zlib
 
@@ -19,13 +18,8 @@ def held_out(pair):
 def _held_out_once(pairs, options, plain=False):
     """Yields the pairs that may be held out: not blank, and only the first pair of each source.
 
-    Args:
-        pairs: the pairs of the corpus.
-        options: the options for validation files, for the error message.
-        plain: whether a pair is a text without a target.
-
-    Raises:
-        CorpusError: there are pairs, but none of them may be held out.
+    `plain`: a pair is a text without a target. If none may be held out, the CorpusError names the
+    `options` that give validation files.
     """
     taken, pair = set(), None
     for pair in pairs:
@@ -40,38 +34,31 @@ def _held_out_once(pairs, options, plain=False):
         )
 
 
-def _split(read, read_val, options, split, report, plain=False):
-    """The pairs of a split of the user's files.
+def _split(read, files, val_file, options, split, report, plain=False):
+    """The pairs of a split, "train" or "val", of the user's files.
 
-    Args:
-        read: a function that takes a `CorpusReport` or None and yields the pairs of the corpus.
-        read_val: the same for the validation files. None: pairs are held out of the corpus. All
-            other pairs of these sources are then left out of training, so that no source is in
-            both splits. The report of training then counts both splits together.
-        options, plain: see `_held_out_once`.
-        split: "train" or "val".
-        report: a `CorpusReport`, or None.
+    `read` takes files and a `CorpusReport` or None, and yields their pairs. Without a validation
+    file, 1 pair in 20 is held out of the corpus, at most 1,000. All other pairs of these sources
+    are then left out of training, so that no source is in both splits. The report of training then
+    counts both splits together.
     """
-    if read_val is not None:
-        return (read_val if split == "val" else read)(report)
+    if val_file is not None:
+        return read([val_file] if split == "val" else files, report)
 
     def held_out_ones():
-        return itertools.islice(_held_out_once(read(None), options, plain), HELD_OUT)
+        return itertools.islice(_held_out_once(read(files, None), options, plain), HELD_OUT)
 
     if split == "val":
         return held_out_ones()
     sources = {pair.source for pair in held_out_ones()}
-    return (pair for pair in read(report) if pair.source not in sources)
+    return (pair for pair in read(files, report) if pair.source not in sources)
 
 
 def pairs_of(source, target=None, links=None, *, report=None, columns=None, tagged=False):
-    """The pairs of one part of the user's corpus.
+    """The pairs of one part of the user's corpus: one file of columns, or two files.
 
     Args:
-        source: a file.
-        target: a second file, or None if the source is a file of columns.
         links: a file of alignments, or None.
-        report: a `CorpusReport`, or None.
         columns: which columns of a file of columns to read, see `read_pairs`.
         tagged: whether the task is a tagger's. Then a file of columns may be in CoNLL style.
     """
@@ -90,39 +77,28 @@ def file_pairs(
 ):
     """The pairs of a split of the user's files.
 
-    `files` are (source, target, links) each. The target is None for a TSV; links are None if there
-    are none. `val_files` are (source, target), or None.
-
-    Without validation files, 1 pair in 20 is held out of the corpus, at most 1,000. `side` is the
-    name of the second file's option; `columns` and `tagged` are those of `pairs_of`.
+    `files` are (source, target, links) each, `val_files` are (source, target) or None. The target
+    of a TSV is None. `side` is the name of the second file's option.
     """
 
     def read(files, report):
         options = {"report": report, "columns": columns, "tagged": tagged}
         return itertools.chain.from_iterable(pairs_of(*paths, **options) for paths in files)
 
-    corpus = functools.partial(read, files)
-    val = functools.partial(read, [val_files]) if val_files else None
-    is_tsv = files[0][1] is None
     options = f"--val-source and --val-{side}"
-    if is_tsv:
+    if files[0][1] is None:
         options = "--val-source, or --columns 2,1 if the texts are the second column"
-    return _split(corpus, val, options, split, report)
+    return _split(read, files, val_files or None, options, split, report)
 
 
 def plain_texts(files, val_file, split, data, report=None):
-    """The lines of the user's files as pairs without a target. Each line is a text.
-
-    Without a validation file, 1 line in 20 is held out of the corpus, at most 1,000.
-    """
+    """The lines of the user's files as pairs without a target. Each line is a text."""
 
     def read(files, report):
         lines = itertools.chain.from_iterable(read_lines(path, report=report) for path in files)
         return (Pair(line, "") for line in lines)
 
-    corpus = functools.partial(read, files)
-    val = functools.partial(read, [val_file]) if val_file else None
-    return _split(corpus, val, "--val-text", split, report, plain=True)
+    return _split(read, files, val_file or None, "--val-text", split, report, plain=True)
 
 
 def origin_of(files, val_files, unit="pairs"):

@@ -25,15 +25,9 @@ def require_split(split: str) -> None:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
 
 
-def require_numbers(count: int, most: int, why: str, seed: int) -> None:
-    """Raises a ValueError unless a corpus may be asked for so many pairs, by this seed.
-
-    Args:
-        count: of the pairs.
-        most: that there are.
-        why: there are so many, in words.
-        seed: of the pairs.
-    """
+def require(split: str, count: int, most: int, why: str, seed: int) -> None:
+    """Raises a ValueError unless a split has `count` pairs for this seed; `why` it has `most`."""
+    require_split(split)
     if type(count) is not int or not 0 <= count <= most:
         raise ValueError(f"count must be a whole number from 0 to {most} ({why}), got {count!r}")
     if type(seed) is not int:
@@ -46,23 +40,16 @@ def main(
     pairs: Callable[[str, int, int], Iterable[tuple[str, ...]]],
     arguments: list[str] | None = None,
 ) -> int:
-    """The command of a corpus, which prints pairs as tab-separated lines.
+    """The command of a corpus, which prints pairs as tab-separated lines; returns its exit code.
 
-    Args:
-        name: of the command.
-        description: of the command, for its help.
-        pairs: a function of split, count and seed that gives them, and raises a ValueError by
-            itself where it cannot.
-        arguments: the command line, without the program's name; by default that of the process.
-
-    Returns:
-        The exit status: 0; 1 or 130 after one line on stderr; wrong arguments leave by
-        `SystemExit(2)` with one line.
+    `pairs` is a function of split, count and seed.
     """
-    codes = (
+    text = (
+        f"{description}, with tabs between.\n\n"
+        f"example: python -m {name} --split test --count 5 --seed 1\n\n"
         "Exit codes: 0 printed; 1 the output is at fault; 2 wrong usage; 130 or 143 interrupted."
     )
-    parser = Parser(name, f"{description}\n\n{codes}", prints=True)
+    parser = Parser(name, text, prints=True)
     parser.add_argument("--count", type=Number(int), default=20, help="pairs to print (default 20)")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default train")
     parser.add_argument(

@@ -14,11 +14,7 @@ LINK = re.compile(r"(\d{1,6})-(\d{1,6})", re.ASCII)
 
 
 def with_links(pairs, path):
-    """Yields the pairs with their links from a file, line by line.
-
-    Raises:
-        CorpusError: the file cannot be used, belongs to other pairs, or has no link at all.
-    """
+    """Yields the pairs with their links from a file, line by line. Raises a CorpusError."""
     both, linked = itertools.zip_longest(pairs, read_lines(path)), False
     for number, (pair, line) in enumerate(both, start=1):
         if pair is None or line is None:

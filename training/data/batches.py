@@ -32,22 +32,14 @@ class Batches(Epochs):
 
     Args:
         task: a `Task`, which defines the inputs and labels of a batch.
-        corpus: a `Corpus`.
-        tokenizer: its `Tokenizer`; texts become ids as they are read.
         batch_tokens: source tokens, and target tokens, in a batch, with padding.
-        seed: the seed of the order.
-        shuffle: False keeps the corpus's own order, for example for validation.
-        parts: the number of rows of a batch, or of a shard, is a multiple of it. Default 1.
+        seed, shuffle, parts: see `Epochs`.
         packed: elements are packed by the task's `without_padding`. There are then many shapes.
-            Default False.
-        noise: a `Noise`, or None (default).
+        noise: a `Noise`, or None.
         both_ways: number of epochs, from the first, in which about half of the pairs, chosen anew
             in each, swap source and target (Ding et al. 2021, "Improving Neural Machine
-            Translation by Bidirectional Training"). Needs a shared vocabulary. Default 0.
-        linked: the inputs also have the result of `Links.inputs`. Default False.
-
-    Raises:
-        ValueError: pairs with links would be swapped.
+            Translation by Bidirectional Training"). Needs a shared vocabulary.
+        linked: the inputs also have the result of `Links.inputs`. Such pairs cannot be swapped.
 
     Attributes:
         passes: see `Epochs`.
@@ -58,19 +50,9 @@ class Batches(Epochs):
     types = (tf.string, tf.string, tf.int32)
 
     def __init__(
-        self,
-        task,
-        corpus,
-        tokenizer,
-        batch_tokens,
-        seed=0,
-        shuffle=True,
-        parts=1,
-        packed=False,
-        noise=None,
-        both_ways=0,
-        linked=False,
-    ):
+        self, task, corpus, tokenizer, batch_tokens, seed=0, shuffle=True, parts=1, packed=False,
+        noise=None, both_ways=0, linked=False,
+    ):  # fmt: skip
         self.task, self.corpus, self.tokenizer = task, corpus, tokenizer
         self.seed, self.shuffle, self.parts = seed, shuffle, parts
         self.packed, self.noise = packed, noise or Noise(tokenizer)

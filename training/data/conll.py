@@ -26,11 +26,8 @@ def is_conll(lines, columns=None):
     """Whether the lines of a file are in CoNLL style. If not, it is a TSV of texts and labels.
 
     They are if a line without a tab or an empty line comes before a text of several words; or if no
-    text has several words, as in a CoNLL file without its empty lines.
-
-    Args:
-        lines: an iterable of strings, read as far as needed.
-        columns: as of `read_conll`.
+    text has several words, as in a CoNLL file without its empty lines. Lines are read as far as
+    needed.
     """
     numbers = column_numbers(columns)
     if columns and len(numbers) != 2:
@@ -53,11 +50,8 @@ def read_conll(path, report=None, columns=None, lines=None):
     """Yields the sentences of a file as pairs: its words, and as many tags, with spaces between.
 
     Args:
-        path: the file.
-        report: a `CorpusReport`, or None.
-        lines: its lines, if they are read already. Default: they are read from `path`.
-        columns: the numbers of the columns of word and tag, such as "1,3". Default: those that the
-            module names.
+        lines: its lines, if they are read already.
+        columns: the numbers of the columns of word and tag, such as "1,3".
 
     Raises:
         CorpusError: the file cannot be read, a line has another number of columns than the first
@@ -103,9 +97,8 @@ def read_conll(path, report=None, columns=None, lines=None):
 def _words(lines):
     """Yields (number, line) of the lines of words; an empty line is None.
 
-    A line that begins with `#` may be a comment or a word, such as a hashtag. It is a word if it
-    has as many columns as the first line that does not begin so, and does not look like a comment
-    of a known kind.
+    A line that begins with `#` is a word if it has as many columns as the first line that does not
+    begin so, and does not look like a comment of a known kind.
     """
     width, waiting = None, []
     for number, line in enumerate(lines, start=1):

@@ -76,17 +76,9 @@ def write_corpus(
 ):
     """Writes the pairs into a new folder, and counts the dropped pairs in `report`.
 
-    Args:
-        folder: created here.
-        pairs: an iterable of `reader.Pair`.
-        tokenizer: counts the tokens.
-        max_tokens: a pair is dropped if its source or target has more tokens, with eos.
-        report: a `reader.CorpusReport`.
-        split: the purpose of the pairs, `"train"` or `"val"`: used in the error if there are none.
-        options: the command-line options for validation files, also used in that error.
-
-    Returns:
-        The `Corpus`. Memory use does not grow with its size.
+    Memory use does not grow with the corpus. A pair is dropped if its source or target has more
+    than `max_tokens` tokens, with eos. The split and the `options` for validation files are used in
+    the error if there are no pairs.
     """
     folder = Path(folder)
     folder.mkdir(parents=True)
@@ -127,15 +119,7 @@ def write_corpus(
 
 def fitting(links, pairs, words, encoded, report):
     """Keeps the links of pairs whose pieces form the same words as the text; removes all others and
-    counts them in `report`.
-
-    Args:
-        links: byte strings, one for each pair.
-        pairs: a list of `reader.Pair`.
-        words: the `Links` of the tokenizer.
-        encoded: the ids of their sources and targets.
-        report: see `write_corpus`.
-    """
+    counts them in `report`. `encoded` are the ids of sources and targets."""
     counts = [[len(text.split()) for text in (pair.source, pair.target)] for pair in pairs]
     fit = words.fit(*encoded, counts).numpy()
     report.unlinked += sum(bool(link) and not fits for link, fits in zip(links, fit, strict=True))

@@ -20,19 +20,11 @@ NO_AUTOTUNE.autotune.enabled = False
 
 
 def permuted(positions, size, key):
-    """A pseudo-random permutation of range(size), computed only at these positions.
+    """A pseudo-random permutation of range(size), computed only at these positions: int64 [n].
 
     A Feistel network (Luby and Rackoff 1988) permutes 0 ... 4^k - 1, where 4^k is the first power
     of four that is at least `size`. A result outside the range is permuted again until it is
-    inside.
-
-    Args:
-        positions: integers in [0, size), [n].
-        size: the size of the range.
-        key: a sequence of integers; another key gives another permutation.
-
-    Returns:
-        int64 [n].
+    inside. Another `key`, a sequence of integers, gives another permutation.
     """
     half = np.uint64(max(1, ((size - 1).bit_length() + 1) // 2))
     mask = (np.uint64(1) << half) - np.uint64(1)
@@ -105,13 +97,8 @@ class Epochs(abc.ABC):
     def dataset(self, epoch=0, skip=0, shards=(0,), count=1):
         """The epoch from batch `skip` on, as a `tf.data.Dataset` of known cardinality.
 
-        An element is (inputs, labels) from the task, with the batch's `shape`.
-
-        Args:
-            epoch: from 0; each epoch has another order.
-            skip: number of batches to skip at the beginning.
-            shards: the shards of each batch to return, one element each, in this order.
-            count: shards that a batch is split into. Default 1: the whole batch.
+        An element is (inputs, labels) from the task, with the batch's `shape`. Each batch is split
+        into `count` shards, of which `shards` are returned, one element each, in this order.
         """
         batches, batch = iter(()), None
 

@@ -54,7 +54,6 @@ class Findings:
     """The findings in a corpus.
 
     Attributes:
-        counts: {fault: number of pairs}.
         suspects: [(line, reason, source, target)].
         characters, tokens: int32 [N, 2], the lengths of source and target of each pair.
         bytes, unknown: the number of source and target tokens that are single bytes, and unknown.
@@ -95,14 +94,10 @@ class Findings:
 
 
 def inspect(pairs, tokenizer, letters, others=None, say=lambda count: None):
-    """The `Findings` of an iterable of pairs.
+    """The `Findings` of an iterable of pairs, which is iterated once.
 
-    Args:
-        pairs: an iterable of `Pair`; it is iterated once.
-        tokenizer: a `Tokenizer`.
-        letters: the `Letters` of the corpus.
-        others: {name: pairs} of the validation and test corpora. Default: none.
-        say: called from time to time with the number of pairs. Default: does nothing.
+    `letters` are the `Letters` of the corpus, `others` {name: pairs} of the validation and test
+    corpora. `say` is called from time to time with the number of pairs.
     """
     import tensorflow as tf
 

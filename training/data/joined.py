@@ -25,13 +25,12 @@ TOKENS, BYTES = range(2)
 
 
 class JoinedCorpus:
-    """The texts of a folder written by `write`.
+    """The texts of a folder written by `write`; its arrays are memory-mapped.
 
     Attributes:
-        index: int64 [N, 2], memory-mapped; see the columns above.
-        ids: int32, memory-mapped.
-        starts: int64 [N + 1], the position in `ids` where each text begins, and the end of the
-            last.
+        index: int64 [N, 2]; see the columns above.
+        ids: int32.
+        starts: int64 [N + 1], where each text begins in `ids`, and the end of the last.
     """
 
     # The file that identifies a corpus.
@@ -63,9 +62,9 @@ class JoinedCorpus:
 
     @classmethod
     def write(cls, folder, pairs, tokenizer, max_tokens, report, split="train"):
-        """Writes texts into a new folder; see `training.data.corpus.write_corpus`.
+        """Writes the sources of pairs into a new folder; see `training.data.corpus.write_corpus`.
 
-        No text is too long, so `max_tokens` drops none. The text is the source of a `Pair`.
+        No text is too long, so `max_tokens` drops none.
         """
         folder = Path(folder)
         folder.mkdir(parents=True)
@@ -86,33 +85,17 @@ class JoinedCorpus:
 
 
 class JoinedBatches(Epochs):
-    """The batches of a `JoinedCorpus`: rows of `row_length` tokens with concatenated texts.
+    """The batches of a `JoinedCorpus`: rows of `row_length` tokens, T, with concatenated texts.
 
-    The tokens of a batch do not depend on who computes it: a shard is every `count`th row.
-
-    Args:
-        task, corpus, batch_tokens, seed, shuffle, parts, noise: see
-            `training.data.batches.Batches`. Of the noise, only `drop_words` is used, because ids
-            are prepared once.
-        row_length: T, the tokens of a row.
-
-    Attributes:
-        passes, padded_tokens: see `Batches`.
+    The tokens of a batch do not depend on who computes it: a shard is every `count`th row. The
+    other arguments are those of `training.data.batches.Batches`. Of the noise, only `drop_words` is
+    used, because ids are prepared once.
     """
 
     types = (tf.int32,)
 
     def __init__(
-        self,
-        task,
-        corpus,
-        batch_tokens,
-        seed=0,
-        shuffle=True,
-        parts=1,
-        noise=None,
-        *,
-        row_length,
+        self, task, corpus, batch_tokens, seed=0, shuffle=True, parts=1, noise=None, *, row_length
     ):
         self.task, self.corpus, self.seed, self.shuffle = task, corpus, seed, shuffle
         self.parts, self.noise, self.row_length = parts, noise, row_length
@@ -126,11 +109,8 @@ class JoinedBatches(Epochs):
         return self.rows_of(self.rows, count), self.row_length
 
     def stream(self, epoch, skip=0):
-        """Yields (ids, labels, texts) of each batch from `skip` on, int32 [n] each.
-
-        These are the inputs, the next token of each, and the number of its text. The last batch may
-        have fewer tokens.
-        """
+        """Yields (ids, labels, texts) of each batch from `skip` on, int32 [n] each: the inputs, the
+        next token of each, and the number of its text. The last batch may have fewer tokens."""
         size = self.rows * self.row_length
         before, pieces, held, text = skip * size, [], 0, 0
         for numbers in self.order(epoch):

@@ -10,9 +10,6 @@ class Links:
     """Finds the word of each token of a batch, and which words are linked.
 
     Words are recognised by their pieces, so any segmentation of a word works.
-
-    Args:
-        tokenizer: a `Tokenizer`.
     """
 
     def __init__(self, tokenizer):
@@ -23,17 +20,11 @@ class Links:
             self.begins.append(tf.constant([piece.startswith(first) for piece in side.pieces]))
 
     def fit(self, source, target, words):
-        """Whether the pieces of the texts form as many words as the texts have between blanks.
+        """Whether the pieces of each text form as many words, [B, 2], as it has between blanks:
+        [B].
 
         The numbers can differ: before a text is cut into pieces, some characters become a blank or
         several words.
-
-        Args:
-            source, target: as in `inputs`.
-            words: integers [B, 2], the number of words of source and target.
-
-        Returns:
-            boolean [B].
         """
         counts = [
             tf.reduce_max(words_of(ids, begins), axis=1)
@@ -44,16 +35,13 @@ class Links:
     def inputs(self, source, target, links, padded):
         """The inputs that `GuidedAttention` needs in addition to ids.
 
-        Args:
-            source, target: RaggedTensors of ids [B, (S)] and [B, (T)], each row ending with eos.
-            links: string [B].
-            padded: see `training.tasks.task.Task.example`.
+        `source` and `target` are ids [B, (S)] and [B, (T)] that end with eos, `links` is string
+        [B].
 
         Returns:
             {"source_words": int32 [B, S], "target_words": int32 [B, T], "links": int32 [B, 2 L]}:
             the number of the word of each source token and of each label, from 1; 0 for eos and
-            padding. "links" has the source word and the target word of
-            each link in turn, then 0.
+            padding. "links" has the source word and the target word of each link in turn, then 0.
         """
         numbers = tf.strings.split(tf.strings.regex_replace(links, "-", " "))
         numbers = numbers.with_flat_values(tf.strings.to_number(numbers.flat_values, tf.int32) + 1)

@@ -15,11 +15,8 @@ class Masking:
 
     A word begins with a piece that has SentencePiece's blank and continues to the next such piece.
     A text that continues in another row also begins with a word. Of the chosen words, 80 % become
-    bos, 10 % become random pieces and 10 % stay.
-
-    Args:
-        tokenizer: a `Tokenizer`.
-        packed: whether batches give the positions of their gaps, see `asked_alone`. Default False.
+    bos, 10 % become random pieces and 10 % stay. With `packed`, batches give the positions of their
+    gaps, see `asked_alone`.
     """
 
     def __init__(self, tokenizer, packed=False):
@@ -38,10 +35,8 @@ class Masking:
     def masked(self, ids, texts, seed):
         """ids [B, T] with some words hidden, and labels with the hidden ids and padding elsewhere.
 
-        Args:
-            ids: int32 [B, T], each text with eos.
-            texts: int32 [B, T], the number of the text of each id; 0 is padding.
-            seed: integers [2]; another seed chooses other words.
+        `texts`, int32 [B, T], are the numbers of the text of each id; 0 is padding. Another seed,
+        integers [2], chooses other words.
         """
         words = self.words(ids, texts)
         shape = tf.shape(ids)

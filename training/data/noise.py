@@ -21,9 +21,7 @@ class Noise:
     """The noise of a training.
 
     Args:
-        tokenizer: a `Tokenizer`.
-        subword_sampling: alpha of a `tfformer.text.sampling.SubwordSampler`; 0 samples no
-            segmentations.
+        subword_sampling: alpha of a `tfformer.text.sampling.SubwordSampler`; 0: none.
         word_dropout: the share of pieces that are replaced by unk.
         sampling_from: number of epochs at the start that sample no segmentations.
 
@@ -48,20 +46,13 @@ class Noise:
     def encode_source(self, texts, longest, seed, epoch):
         """string [B] -> RaggedTensor of int32 ids [B, (S)], each row ending with eos.
 
-        Args:
-            texts: string [B].
-            longest: the maximum number of tokens of a sampled segmentation; a longer one is
-                replaced by the usual one.
-            seed: integers [2], the seed of the sampling.
-            epoch: from 0.
+        A sampled segmentation with more than `longest` tokens is replaced by the usual one. `seed`
+        is integers [2].
         """
         return self._encode(0, self.tokenizer.encode_source, texts, longest, seed, epoch)
 
     def encode_target(self, texts, longest, seed, epoch):
-        """string [B] -> RaggedTensor of int32 ids [B, (T)], each row ending with eos, no bos.
-
-        The arguments are those of `encode_source`.
-        """
+        """string [B] -> RaggedTensor of int32 ids [B, (T)], each row ending with eos, no bos."""
         return self._encode(1, self.tokenizer.encode_target, texts, longest, seed, epoch)
 
     def _encode(self, side, encode, texts, longest, seed, epoch):

@@ -22,6 +22,7 @@ cleans characters, because this must be the same when a model is served.
     print(report)       # 29,000 pairs kept; nothing dropped
 """
 
+import contextlib
 import gzip
 import itertools
 import os
@@ -81,15 +82,11 @@ class CorpusReport:
     """The number of pairs, or texts, that were kept, and that were dropped for each reason.
 
     Attributes:
-        kept: pairs that are used.
-        blank: dropped, source or target is blank (see `is_blank`).
-        too_long: dropped, source or target has too many characters.
         ratio: dropped, one text is far too long compared with the other.
         too_many_tokens: dropped later, after the tokenizer has counted; not by this module. The
             code that adds one here subtracts one from `kept`.
         unknown_label: dropped later from validation: its label is not in the training corpus.
-        unmatched: dropped, source and target do not match: for example, the numbers of labels and
-            words differ.
+        unmatched: dropped, the numbers of labels and words differ, for example.
         unlinked: kept, but without links: the tokenizer's words differ from those between blanks.
         invalid_utf8: lines (not pairs) in which U+FFFD replaces invalid bytes.
         unit: the unit of the counts, `"pair"` or `"text"`.
@@ -140,12 +137,8 @@ def read_lines(
 ) -> Iterator[str]:
     """Yields the lines of a UTF-8 text file, plain or gzip (recognised by content, not by name).
 
-    The file is read in one pass, so it may be a pipe. Memory holds at most one chunk and one line.
-
-    Args:
-        path: the file.
-        report: its `invalid_utf8` is increased by the number of lines with invalid bytes.
-        chunk_size: bytes in a read; it does not change the lines.
+    The file is read in one pass, so it may be a pipe. Memory holds at most one chunk of
+    `chunk_size` bytes and one line. The report counts the lines with invalid bytes.
 
     Raises:
         CorpusError: the file is missing, a directory, not readable, or a damaged gzip file.
@@ -202,9 +195,8 @@ def require_files(paths: Iterable[StrPath]) -> None:
 def require_readable(paths: Iterable[StrPath]) -> None:
     """Raises `CorpusError` for a file whose beginning cannot be read."""
     for path in paths:
-        lines = read_lines(path)
-        next(lines, None)
-        lines.close()
+        with contextlib.closing(read_lines(path)) as lines:
+            next(lines, None)
 
 
 def require_lengths(source: StrPath, target: StrPath) -> None:
@@ -229,12 +221,6 @@ def clean_pairs(
                   times those of the shorter, so it is hardly a translation of it.
 
     Summaries are much shorter than their sources. For them, set `max_length_ratio=math.inf`.
-
-    Args:
-        pairs: for example from `read_pairs`.
-        report: its counts are increased while the pairs are iterated.
-        max_characters: at least 1.
-        max_length_ratio: at least 1.
 
     Raises:
         ValueError: a limit is below 1.

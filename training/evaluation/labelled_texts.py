@@ -20,10 +20,7 @@ WITH_COUNTS, DRAWN = 20, 100  # maximum number of labels in a picture: with coun
 
 
 def task_of(family, model):
-    """The `LabelledTask` of a family, given by name; None if its task is of another kind.
-
-    `model` contains the fields of the model's configuration.
-    """
+    """The `LabelledTask` of a family and the fields of a model's configuration, or None."""
     for task in TASKS.values():
         if isinstance(task, LabelledTask) and task.family == family and task.is_of(model):
             return task
@@ -31,14 +28,7 @@ def task_of(family, model):
 
 
 def evaluate_labels(task, service, pairs, model, batch_size):
-    """Scores a model of labelled texts on a test set.
-
-    Args:
-        task: a `LabelledTask`.
-        service: the service of the model.
-        pairs: a list of `Pair`, as read from the files.
-        model: the fields of the model's configuration.
-        batch_size: number of texts in a batch. It changes no score.
+    """Scores a model of labelled texts on a test set. `batch_size` changes no score.
 
     Returns:
         (scores, answers, confused): a dict for JSON, a list of strings, and the third result of
@@ -61,23 +51,17 @@ def evaluate_labels(task, service, pairs, model, batch_size):
 
 
 def draw_confusion(path, tokenizer, confused):
-    """Draws the confusion matrix as PNG. Each row shows the shares of a label's texts.
-
-    Raises:
-        ValueError: there are no labels, or too many.
-    """
+    """Draws the confusion matrix as PNG. Each row shows the shares of a label's texts."""
     if confused is None or len(confused) > DRAWN:
         count = "none" if confused is None else f"{len(confused):,}"
         raise ValueError(f"--picture is of at most {DRAWN} labels, got {count}")
     names = tokenizer.target.labels
-    import sys
-
     from ..report.fonts import lettered
     from ..report.look import SHARES, at_axis
     from ..report.picture import pyplot, write_picture
 
     shares = confused / np.maximum(confused.sum(axis=1, keepdims=True), 1)
-    with lettered(names, lambda line: print(line, file=sys.stderr)):
+    with lettered(names):
         size = 2 + 0.4 * len(names)
         figure, axes = pyplot().subplots(figsize=(size + 1, size), layout="constrained")
         image = axes.imshow(shares, cmap=SHARES, vmin=0, vmax=1)
@@ -99,10 +83,9 @@ def print_labels(scores, name):
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=Text(f"{name}: {scores['pairs']:,} texts"))
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    table.add_column("how it is counted", overflow="fold")
+    from ..report.scores import measures_table
+
+    table = measures_table(f"{name}: {scores['pairs']:,} texts")
     for key, (title, form, how) in MEASURES.items():
         if key in scores:
             table.add_row(title, form.format(scores[key]), how)

@@ -19,14 +19,7 @@ class Scored(NamedTuple):
 
 
 def scored(service, rows, batch_size, what):
-    """Scores any number of texts with a service's signature `score`. Returns a total `Scored`.
-
-    Args:
-        service: a `Service`.
-        rows: a list of tuples of strings, the inputs of `score`.
-        batch_size: number of texts in a batch. It changes no score.
-        what: the title of the progress bar.
-    """
+    """A total `Scored` of rows, tuples of inputs of a service's signature `score`, with a bar."""
     import tensorflow as tf
 
     from tfformer.terminal.progress_bar import Bar
@@ -45,17 +38,11 @@ def scored(service, rows, batch_size, what):
 
 
 def evaluate_texts(service, texts, batch_size):
-    """Scores texts with a language model.
+    """Scores texts with a language model; returns a dict for JSON.
 
-    Args:
-        service: a `TextGenerator`.
-        texts: a list of strings, at least one.
-        batch_size: number of texts in a batch. It changes no score.
-
-    Returns:
-        A dict for JSON. `perplexity` is exp(-log P / tokens), including eos. `bits_per_byte` is
-        -log2 P / bytes of UTF-8; it can be compared between vocabularies of different sizes. It is
-        missing if a text was cut, because the rest of that text was not scored.
+    `perplexity` is exp(-log P / tokens), including eos. `bits_per_byte` is -log2 P / bytes of
+    UTF-8; it can be compared between vocabularies of different sizes. It is missing if a text was
+    cut, because the rest of that text was not scored.
     """
     batch_size = min(batch_size, service.max_batch_size)
     started = time.monotonic()
@@ -77,13 +64,10 @@ def evaluate_texts(service, texts, batch_size):
 def print_perplexity(scores, name):
     """Prints the scores as a table on standard output."""
     from rich import print as show
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(title=Text(f"{name}: {scores['pairs']:,} texts"))
-    table.add_column("measure")
-    table.add_column("value", justify="right")
-    table.add_column("how it is counted", overflow="fold")
+    from ..report.scores import measures_table
+
+    table = measures_table(f"{name}: {scores['pairs']:,} texts")
     how = "a token, eos counted"
     if "hidden" in scores:
         how = f"of {scores['hidden']:,} hidden pieces, 15 % of the words"
@@ -98,16 +82,9 @@ def print_perplexity(scores, name):
 
 
 def evaluate_masked(service, texts, batch_size):
-    """Scores a masked language model on hidden pieces of texts.
+    """Scores a masked language model on hidden pieces of texts; returns a dict for JSON.
 
-    The arguments are those of `evaluate_texts`, with a `GapFiller` as service. Which pieces are
-    hidden depends on the texts and their order, not on `batch_size`.
-
-    Returns:
-        A dict for JSON with `perplexity` and `accuracy` of the masked pieces.
-
-    Raises:
-        ValueError: no piece of the texts was hidden.
+    Which pieces are hidden depends on the texts and their order, not on `batch_size`.
     """
     import numpy as np
     import tensorflow as tf

@@ -15,8 +15,11 @@ import dataclasses
 
 import numpy as np
 import tensorflow as tf
+from sacrebleu.metrics import BLEU, CHRF
 
-from .utility import UTILITIES
+# The utility of a text against another. BLEU has n-grams no longer than the text (Papineni et al.
+# 2002; Popovic 2015).
+UTILITIES = {"bleu": BLEU(effective_order=True), "chrf": CHRF()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +30,9 @@ class Choice:
         utility: for minimum Bayes risk, a name in `UTILITIES`. Default None: the scores decide.
         samples: number of translations sampled from the model. The utility is averaged over them,
             and they are candidates too. Default 0: it is averaged over the hypotheses of the beam.
-        backward: a `Translator` from the target language to the source language. Default: none.
-        backward_weight: the weight of its score; the search has weight 1. Default 0.
-        right_to_left: a `Translator` whose targets have their words in reverse order. Default:
-            none.
-        right_to_left_weight: the weight of its score. Default 0.
+        backward: a `Translator` from the target language to the source language.
+        right_to_left: a `Translator` whose targets have their words in reverse order.
+        backward_weight, right_to_left_weight: of their scores; the search has weight 1.
 
     Raises:
         ValueError: there is no such utility.
@@ -75,15 +76,7 @@ class Candidates:
 
 
 class BestOf:
-    """A `Translator` that chooses among the hypotheses of its beam and samples of its model.
-
-    Args:
-        translator: the `Translator`.
-        choice: a `Choice`.
-
-    Attributes:
-        tokenizer, signatures, functions: the translator's.
-    """
+    """A `Translator` that chooses among the hypotheses of its beam and samples of its model."""
 
     def __init__(self, translator, choice):
         self.translator, self.choice = translator, choice
@@ -91,12 +84,7 @@ class BestOf:
         self.signatures, self.functions = translator.signatures, translator.functions
 
     def translate(self, texts, batch_size=None, greedy=False):
-        """Returns the best candidate of each text, in order.
-
-        Args:
-            texts, batch_size: see `Translator.translate`.
-            greedy: must be False, because greedy search finds only one candidate.
-        """
+        """The best candidate of each text, in order. `greedy` must be False: it finds only one."""
         if greedy:
             raise ValueError("greedy must be False where candidates are chosen from, got True")
         return self.translator.in_batches(texts, batch_size, self._best)
@@ -138,7 +126,7 @@ def _beams(translator, texts):
 def _hypotheses(texts, scores, log_probs):
     """{text: [score, log-probability, 0 times sampled]} of a beam.
 
-    If a text is in the beam in two segmentations, it gets the better score and the sum of the
+    A text that it has twice, in two segmentations, gets the better score and the sum of the
     probabilities.
     """
     found = {}
@@ -149,10 +137,7 @@ def _hypotheses(texts, scores, log_probs):
 
 
 def _drawn(translator, text, samples):
-    """Samples translations of a text in its own batch, where each row has its own noise.
-
-    So the samples do not depend on the other texts of a request.
-    """
+    """Samples of a text, drawn in a batch of its own: they do not depend on other texts."""
     found, most = [], translator.max_batch_size
     for start in range(0, samples, most):
         rows = tf.fill([min(most, samples - start)], text)
@@ -183,11 +168,8 @@ def best(one, choice, features):
 
 
 def expected_utility(one, utility):
-    """The expected utility of each candidate, [n].
-
-    It is the mean over the samples. Without samples, it is the mean over the hypotheses of the
-    search, weighted by their probabilities.
-    """
+    """The expected utility of each candidate, [n]: its mean over the samples, or without samples
+    over the hypotheses of the search, weighted by their probabilities."""
     if one.drawn.sum():
         weights = one.drawn / one.drawn.sum()
     else:
@@ -195,7 +177,9 @@ def expected_utility(one, utility):
         weights /= weights.sum()
     likely = weights > 0
     references = [text for text, there in zip(one.texts, likely, strict=True) if there]
-    return UTILITIES[utility](one.texts, references) @ weights[likely]
+    score = UTILITIES[utility].sentence_score
+    found = [[score(text, [other]).score for other in references] for text in one.texts]  # [n, m]
+    return np.array(found) @ weights[likely]
 
 
 def reversed_words(text):

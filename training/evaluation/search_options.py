@@ -8,11 +8,11 @@ from tfformer.terminal.command import LARGEST, Number, count, option_number
 
 # The search options that these commands accept.
 SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
-# The names in `training.evaluation.utility.UTILITIES`, given here to avoid its imports.
+# The names in `training.evaluation.reranking.UTILITIES`, given here to avoid its imports.
 UTILITIES = ("bleu", "chrf")
 RERANKERS = {
     "backward": "that translates the other way",
-    "right-to-left": "whose targets have their words in reverse order",
+    "right_to_left": "whose targets have their words in reverse order",
 }
 # The arguments of `add_search` that name runs.
 SEARCHED_RUNS = ("ensemble", "backward", "right_to_left")
@@ -26,61 +26,51 @@ def add_search(parser):
         text = f"{option.help}; default: the run's own"
         parser.add_argument(option.flag, type=option_number(option), help=text)
     parser.add_argument(
-        "--ensemble",
-        type=Path,
-        nargs="+",
-        default=[],
-        metavar="RUN",
+        "--ensemble", type=Path, nargs="+", default=[], metavar="RUN",
         help="more runs of the same vocabulary, searched with this one as one",
-    )
+    )  # fmt: skip
     mean = known.ENSEMBLE_MEAN
     parser.add_argument(
         mean.flag, choices=mean.choices, help=f"{mean.help}; default: {mean.default}"
     )
     parser.add_argument(
-        "--utility",
-        choices=UTILITIES,
+        "--utility", choices=UTILITIES,
         help="minimum Bayes risk: of the hypotheses of the beam that which is most like all of "
         "them, by this",
-    )
+    )  # fmt: skip
     parser.add_argument(
-        "--samples",
-        type=count(),
-        metavar="INT",
+        "--samples", type=count(), metavar="INT",
         help="with --utility: like so many translations that are drawn; default: none is",
-    )
-    for name, what in RERANKERS.items():
+    )  # fmt: skip
+    for option, what in RERANKERS.items():
+        name = option.replace("_", "-")
         parser.add_argument(
             f"--{name}", type=Path, metavar="RUN", help=f"rerank the hypotheses by a run {what}"
         )
         parser.add_argument(
-            f"--{name}-weight",
-            type=Number(float, 0, LARGEST),
-            metavar="FLOAT",
+            f"--{name}-weight", type=Number(float, 0, LARGEST), metavar="FLOAT",
             help=f"of what it says, to the 1 of the search; default {WEIGHT}",
-        )
+        )  # fmt: skip
 
 
 def search_options(arguments):
-    """The options of `SEARCHED` that were given, by name.
-
-    Raises:
-        ValueError: the given options cannot be combined.
-    """
+    """The options of `SEARCHED` that were given, by name. Raises a ValueError if they do not
+    combine."""
     given = {name: getattr(arguments, name) for name in SEARCHED}
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.greedy and {"beam_width", "length_penalty"} & set(given):
         raise ValueError("--beam-width and --length-penalty are of beam search, got --greedy")
     if arguments.ensemble_mean and not arguments.ensemble:
         raise ValueError("--ensemble-mean needs --ensemble")
-    rerankers = [name for name in RERANKERS if _of(arguments, name)]
+    rerankers = [name for name in RERANKERS if getattr(arguments, name)]
     if rerankers and arguments.utility:
-        raise ValueError(f"--utility and --{rerankers[0]} both choose: give one")
+        shown = rerankers[0].replace("_", "-")
+        raise ValueError(f"--utility and --{shown} both choose: give one")
     if arguments.samples and not arguments.utility:
         raise ValueError("--samples needs --utility")
     for name in RERANKERS:
-        if _of(arguments, f"{name}-weight") is not None and name not in rerankers:
-            raise ValueError(f"--{name}-weight needs --{name}")
+        if getattr(arguments, f"{name}_weight") is not None and name not in rerankers:
+            raise ValueError(f"--{name}-weight needs --{name}".replace("_", "-"))
     if chooses(arguments) and arguments.greedy:
         raise ValueError("--greedy finds one translation, and there is nothing to choose from")
     if chooses(arguments) and getattr(arguments, "picture", None):
@@ -90,24 +80,16 @@ def search_options(arguments):
 
 def chooses(arguments):
     """Whether the options ask to choose among several translations."""
-    return bool(arguments.utility or any(_of(arguments, name) for name in RERANKERS))
+    return bool(arguments.utility or any(getattr(arguments, name) for name in RERANKERS))
 
 
 def others(arguments):
     """The other runs that take part: ensemble and rerankers."""
-    return [*arguments.ensemble, *filter(None, (_of(arguments, name) for name in RERANKERS))]
+    return [*arguments.ensemble, *filter(None, (getattr(arguments, name) for name in RERANKERS))]
 
 
 def load_searched(arguments, options):
-    """Loads the service of the run with these options.
-
-    With --ensemble, the service combines the run with those runs. If the options ask for a choice,
-    it is a `BestOf`.
-
-    Raises:
-        ValueError: an option breaks its rule.
-        RunError: a run cannot be loaded, or has another family.
-    """
+    """The service of the run, of the ensemble, or a `BestOf`, as these options ask for."""
     from tfformer.models import ENCODER_DECODER
     from tfformer.run import load_service, load_translator, read_config, require_family
 
@@ -125,13 +107,8 @@ def load_searched(arguments, options):
 
     asked = {"utility": arguments.utility, "samples": arguments.samples or 0}
     for name in RERANKERS:
-        if run := _of(arguments, name):
-            weight = _of(arguments, f"{name}-weight")
-            field = name.replace("-", "_")
-            asked[field] = load_translator(run)
-            asked[f"{field}_weight"] = WEIGHT if weight is None else weight
+        if run := getattr(arguments, name):
+            weight = getattr(arguments, f"{name}_weight")
+            asked[name] = load_translator(run)
+            asked[f"{name}_weight"] = WEIGHT if weight is None else weight
     return BestOf(service, Choice(**asked))
-
-
-def _of(arguments, name):
-    return getattr(arguments, name.replace("-", "_"))

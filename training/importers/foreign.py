@@ -12,12 +12,7 @@ OF_KERAS_HUB = ("bart", "gemma", "gemma2", "gemma3_text", "mistral", "t5gemma")
 
 
 def described(folder):
-    """Describes a folder in words from its `config.json`, with the command that reads it.
-
-    Raises:
-        ValueError: that file is damaged.
-        OSError: that file cannot be read.
-    """
+    """Describes a folder in words from its `config.json`, with the command that reads it."""
     folder = Path(folder)
     if not (folder / "config.json").exists():
         is_opennmt = (folder / "model_description.py").exists() or (folder / "checkpoint").exists()

@@ -20,14 +20,8 @@ def require_folder(name):
 def folder_of(name, files, weights):
     """The folder `name`, or the downloaded folder if `name` is a name on the hub.
 
-    Args:
-        name: a folder, or a name such as "Helsinki-NLP/opus-mt-en-de". An @ and a revision may
-            follow the name.
-        files: names of files, required or optional.
-        weights: names of weight files. The first one that exists is enough.
-
-    Raises:
-        ValueError: there is no such folder, and it cannot be downloaded.
+    Of the `files`, any may be missing; of the `weights`, the first one that exists is enough. If it
+    cannot be downloaded, ValueError is raised.
     """
     require_folder(name)
     folder = Path(name)

@@ -1,6 +1,7 @@
 """The result of an importer, and how it is written as a run directory."""
 
 import dataclasses
+import sys
 from typing import Any, NamedTuple
 
 from tfformer import run
@@ -37,14 +38,22 @@ class Imported(NamedTuple):
         )
 
 
-def write(imported, directory):
-    """Writes an `Imported` as a run directory, completely or not at all.
+def run_import(command, directory, read):
+    """Writes what `read` returns as a run directory; the exit code of the `command`."""
+    try:
+        imported = read()
+        for note in imported.notes:
+            print(note, file=sys.stderr)
+        write(imported, directory)
+    except (ValueError, OSError) as error:
+        return command.fail(error)
+    with command.remarks():
+        print(f"{directory}: {imported.describe()}")
+    return 0
 
-    Raises:
-        FileExistsError: the directory exists already.
-        ValueError: weights are missing or have other shapes, or a search option breaks its rule.
-        OSError: the directory cannot be written.
-    """
+
+def write(imported, directory):
+    """Writes an `Imported` as a run directory, completely or not at all."""
     from tfformer.service.families import SERVICES
 
     config, tokenizer, search = imported.config, imported.tokenizer, imported.search

@@ -31,21 +31,16 @@ from .weights import Weights
 NEEDED = ("config.json", "source.spm", "target.spm", "vocab.json")
 # Optional files. Besides, a folder has one file of `weights.READERS`.
 OTHERS = (
-    "added_tokens.json",
-    "generation_config.json",
-    "model-*.safetensors",
-    "model.safetensors.index.json",
-    "target_vocab.json",
-    "tokenizer_config.json",
-)
+    "added_tokens.json", "generation_config.json", "model-*.safetensors",
+    "model.safetensors.index.json", "target_vocab.json", "tokenizer_config.json",
+)  # fmt: skip
 
 
 def read_marian(folder):
     """Reads a Marian folder of Hugging Face into an `Imported`.
 
     Raises:
-        ValueError: it is no Marian folder; a file is missing, damaged or does not fit the others;
-            or an option has no counterpart here. The message names it.
+        ValueError: a file is missing or damaged, or an option has no counterpart here.
         OSError: a file cannot be read.
     """
     folder = Path(folder)

@@ -29,12 +29,7 @@ FLAGS = {
 
 
 def read_json_object(path):
-    """Reads a JSON file that contains an object.
-
-    Raises:
-        ValueError: the file is damaged, or contains no object. The message names it.
-        OSError: the file cannot be read.
-    """
+    """Reads a JSON file that contains an object. Raises a ValueError that names the file."""
     content = read_bytes(path, LONGEST_TEXT)
     try:
         found = json.loads(content)
@@ -46,13 +41,7 @@ def read_json_object(path):
 
 
 def read_options(path):
-    """Reads the options of a `config.json`, and adds the defaults of those that we use.
-
-    Raises:
-        ValueError: the file is damaged, belongs to another kind of model, or has an option that is
-            not supported here.
-        OSError: the file cannot be read.
-    """
+    """Reads the options of a `config.json`, and adds the defaults of those that we use."""
     found = read_json_object(path)
     for name, (value, default) in FIXED.items():
         if found.get(name, default) != value:
@@ -101,18 +90,13 @@ def _require_possible(found, path):
 def configuration(options, tokenizer, tied):
     """Converts the options to a `TransformerConfig`."""
     return TransformerConfig(
-        tokenizer.source_vocabulary_size,
-        tokenizer.target_vocabulary_size,
-        d_model=options["d_model"],
-        num_heads=options["encoder_attention_heads"],
+        tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size,
+        d_model=options["d_model"], num_heads=options["encoder_attention_heads"],
         d_ff=max(options["encoder_ffn_dim"], options["decoder_ffn_dim"]),
-        num_encoder_layers=options["encoder_layers"],
-        num_decoder_layers=options["decoder_layers"],
+        num_encoder_layers=options["encoder_layers"], num_decoder_layers=options["decoder_layers"],
         dropout=options.get("dropout", 0.1),
         attention_dropout=options.get("attention_dropout", 0.0),
         activation_dropout=options.get("activation_dropout", 0.0),
         activation=ACTIVATIONS[options.get("activation_function", "gelu")],
-        epsilon=EPSILON,
-        tie_embeddings=tied,
-        output_bias=True,
-    )
+        epsilon=EPSILON, tie_embeddings=tied, output_bias=True,
+    )  # fmt: skip

@@ -6,29 +6,17 @@ from tfformer.config.search_options import OPTIONS
 
 from .marian_options import read_json_object
 
-# Options that change a search and have no counterpart here: {option: values that change nothing}.
-# None always changes nothing.
-WITHOUT_COUNTERPART = {
-    "begin_suppress_tokens": ([],),
-    "constraints": ([],),
-    "diversity_penalty": (0.0,),
-    "do_sample": (False,),
-    "encoder_no_repeat_ngram_size": (0,),
-    "encoder_repetition_penalty": (1.0,),
-    "exponential_decay_length_penalty": (),
-    "force_words_ids": ([],),
-    "forced_bos_token_id": (),
-    "guidance_scale": (1.0,),
-    "min_new_tokens": (0,),
-    "num_beam_groups": (1,),
-    "penalty_alpha": (0.0,),
-    "remove_invalid_values": (False,),
-    # Hugging Face applies it to log-probabilities, tfformer to logits.
-    "repetition_penalty": (1.0,),
-    "sequence_bias": ({},),
-    "stop_strings": ([],),
-    "suppress_tokens": ([],),
-}
+# Options that change a search and have no counterpart here, by the value that changes nothing. None
+# always changes nothing. (Hugging Face applies the repetition penalty to log-probabilities, not to
+# logits as tfformer does.)
+WITHOUT_COUNTERPART = (
+    ([], "begin_suppress_tokens constraints force_words_ids stop_strings suppress_tokens"),
+    ({}, "sequence_bias"),
+    (False, "do_sample remove_invalid_values"),
+    (0, "diversity_penalty encoder_no_repeat_ngram_size min_new_tokens penalty_alpha"),
+    (1, "encoder_repetition_penalty guidance_scale num_beam_groups repetition_penalty"),
+    (None, "exponential_decay_length_penalty forced_bos_token_id"),
+)
 # Options with a counterpart: {option: ours}.
 SAME = {
     "num_beams": "beam_width",
@@ -41,23 +29,13 @@ DEFAULTS = {"num_beams": 1, "length_penalty": 1.0}
 
 
 def read_generation(folder, config):
-    """Reads the generation options by name, from `generation_config.json` or else `config.json`.
-
-    Older folders have them in `config.json`.
-
-    Raises:
-        ValueError: the file is damaged.
-        OSError: the file cannot be read.
-    """
+    """Reads the generation options by name. Older folders have them in `config.json`."""
     path = Path(folder, "generation_config.json")
     return read_json_object(path) if path.exists() else config
 
 
 def require_same_ids(generation, config):
-    """Raises a ValueError if the special ids of the two files differ.
-
-    Hugging Face would use those of `generation`.
-    """
+    """Raises a ValueError if the special ids of the two files differ."""
     for name in ("pad_token_id", "eos_token_id", "decoder_start_token_id"):
         value = generation.get(name)
         if value not in (None, config[name], [config[name]]):
@@ -67,20 +45,15 @@ def require_same_ids(generation, config):
 def search_options(generation, eos, max_positions):
     """The keyword arguments for a `Translator` that searches with these options.
 
-    In Hugging Face a length includes the start token; here it does not.
-
-    Args:
-        generation: the result of `read_generation`.
-        eos: Marian's id of eos.
-        max_positions: the maximum number of positions of the original model.
+    In Hugging Face a length includes the start token; here it does not. `eos` is Marian's id.
 
     Raises:
         ValueError: an option has no counterpart, or breaks its rule. The message names it.
     """
-    for name, harmless in WITHOUT_COUNTERPART.items():
-        value = generation.get(name)
-        if value is not None and value not in harmless:
-            raise ValueError(f"{name} has no counterpart here, got {value!r}")
+    for harmless, names in WITHOUT_COUNTERPART:
+        for name in names.split():
+            if (value := generation.get(name)) not in (None, harmless):
+                raise ValueError(f"{name} has no counterpart here, got {value!r}")
     forced = generation.get("forced_eos_token_id")
     if forced not in (None, eos, [eos]):
         raise ValueError(f"forced_eos_token_id must be eos_token_id = {eos}, got {forced!r}")
@@ -119,9 +92,6 @@ def impossible_ids(generation, pad, eos, size):
 
     The pad is one of them only with `renormalize_logits`, where the original normalises again
     without it. Otherwise the pad counts in the softmax, but no search here returns it.
-
-    Raises:
-        ValueError: `bad_words_ids` has a sequence of several ids, or something that is no id.
     """
     banned, given = set(), generation.get("bad_words_ids") or []
     if not isinstance(given, list):

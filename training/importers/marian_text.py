@@ -1,5 +1,6 @@
 """Reads the tokenizer of a Marian folder: two SentencePiece models and a table of ids."""
 
+import re
 from pathlib import Path
 
 from tfformer.files import LONGEST_TEXT, read_bytes
@@ -16,19 +17,12 @@ UNK, EOS = "<unk>", "</s>"  # the names of unk and eos in Marian
 def read_text(folder, pad, eos, sizes, shares):
     """Reads the `Tokenizer` of a folder, the `Numbering` of each side, and notes for the user.
 
+    `pad`, `eos` and `sizes` are Marian's ids and numbers of ids of source and target; with
+    `shares`, both have one embedding and one vocabulary.
+
     Source pieces that the table lacks are the unknown word to Marian. Here each gets its own id, so
     that texts are segmented as in Marian. Such target pieces are left out: the text is written in
     smaller pieces instead of with an unknown label.
-
-    Args:
-        folder: the folder.
-        pad, eos: Marian's ids of pad and eos.
-        sizes: Marian's numbers of ids of source and target.
-        shares: whether source and target share one embedding, and so one vocabulary.
-
-    Raises:
-        ValueError: a file is damaged or does not fit the others. The message names it.
-        OSError: a file cannot be read.
     """
     paths = [Path(folder, "source.spm"), Path(folder, "target.spm")]
     models = [read_bytes(path, LONGEST_TEXT) for path in paths]
@@ -80,7 +74,8 @@ def _read_table(path, size, pad, eos):
     table = read_json_object(path)
     if other := [one for one in table.values() if type(one) is not int]:
         raise ValueError(f"{path} must have an id for each piece, got {other[0]!r}")
-    if broken := [piece for piece in table if _is_broken(piece)]:
+    # A lone surrogate is no character.
+    if broken := [piece for piece in table if re.search("[\ud800-\udfff]", piece)]:
         raise ValueError(f"{path} must be of characters of Unicode, got {broken[0]!r}")
     ids = sorted(table.values())
     if len(set(ids)) < len(ids) or not ids or not 0 <= ids[0] <= ids[-1] < size:
@@ -91,11 +86,6 @@ def _read_table(path, size, pad, eos):
             f"{table.get(UNK)} and {table.get(EOS)}"
         )
     return table
-
-
-def _is_broken(piece):
-    """Whether a piece contains a lone surrogate, which is no character."""
-    return any("\ud800" <= character <= "\udfff" for character in piece)
 
 
 def _numbered(table, size, pad, eos, unknown):

@@ -35,15 +35,9 @@ DECODER_LAYER = {
 def read_weights(weights, options, numberings, impossible):
     """Which embeddings are tied, and {our name: array} of the weights.
 
-    Args:
-        weights: a `Weights`.
-        options: the result of `read_options`.
-        numberings: the `Numbering` of the source and of the target. If they share a vocabulary,
-            both are the same object.
-        impossible: Marian's ids with probability 0.
-
-    Raises:
-        ValueError: a weight is missing, has another shape, is not finite, or is not used.
+    `numberings` are those of source and target: one object if they share a vocabulary. The ids
+    `impossible` have probability 0. A weight that is missing, has another shape, is not finite or
+    is not used is a ValueError.
     """
     tied, found = _tables(weights, options, numberings, impossible)
     found |= _Layers(weights, options).read()

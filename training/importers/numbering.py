@@ -8,8 +8,8 @@ import numpy as np
 class Numbering(NamedTuple):
     """Maps our ids of one side to the other system's ids.
 
-    old: a list with the other system's id for each id of ours; None if there is none.
-    unknown: our ids of pieces that the other system's table lacks: its unknown word.
+    `old` has the other id for each id of ours, or None. `unknown` are our ids of pieces that the
+    other system's table lacks: its unknown word.
     """
 
     old: list
@@ -21,10 +21,8 @@ class Numbering(NamedTuple):
         return max(old for old in self.old if old is not None) + 1
 
     def rows(self, array):
-        """Reorders the rows of an array from the other system's ids to ours.
-
-        Rows of ids that the other system lacks are zeros.
-        """
+        """Reorders the rows of an array from the other ids to ours; rows without an old id are
+        zeros."""
         found = np.asarray(array)[[0 if old is None else old for old in self.old]]
         found[[old is None for old in self.old]] = 0
         return found
@@ -33,13 +31,7 @@ class Numbering(NamedTuple):
 def known_pieces(pieces, vocabulary, path, model):
     """A note for the user: how many pieces of a SentencePiece model a vocabulary contains.
 
-    Args:
-        pieces: the pieces of the model that stand for text.
-        vocabulary: the pieces in the vocabulary file.
-        path, model: the files of the vocabulary and of the model.
-
-    Raises:
-        ValueError: the vocabulary has none of the pieces, so each word would be unknown.
+    If it has none of them, each word would be unknown: a ValueError.
     """
     known = len(set(pieces) & set(vocabulary))
     if not known:

@@ -28,11 +28,9 @@ LONGEST_TARGET = 251  # `maximum_decoding_length`, 250, plus eos
 
 
 class Files(NamedTuple):
-    """The files of a model besides its checkpoint.
+    """The vocabulary files of a model, and its SentencePiece models.
 
-    source_vocabulary, target_vocabulary: its vocabulary files.
-    source_model, target_model: SentencePiece models. None: texts are already tokenized, with a
-        space between two words.
+    Without a SentencePiece model, texts are already tokenized, with a space between two words.
     """
 
     source_vocabulary: Path
@@ -41,34 +39,20 @@ class Files(NamedTuple):
     target_model: Path | None = None
 
 
-def _described(folder):
-    """The path of `model_description.py`: beside the checkpoint, or in the parent folder.
-
-    The latter is so for an average of several checkpoints.
-    """
-    found = [one / "model_description.py" for one in (folder, folder.parent)]
-    return next((path for path in found if path.exists()), found[0])
-
-
 def read_opennmt(folder, files, num_heads=None, source_eos=None, activation=None):
     """Reads a model directory of OpenNMT-tf, or one of its checkpoints, into an `Imported`.
 
-    Args:
-        folder: the directory, whose newest checkpoint is read; or the path of a checkpoint, as its
-            prefix or as one of its files.
-        files: a `Files`.
-        num_heads: heads of an attention. None: taken from `model_description.py`.
-        source_eos: whether </s> ends a source (`source_sequence_controls`). None: as in the model
-            of the catalog.
-        activation: of the feed-forward layers. None: taken from `model_description.py`.
+    `num_heads`, `activation` and `source_eos`, whether </s> ends a source, are those of
+    `model_description.py` by default.
 
     Raises:
-        ValueError: a file is missing, damaged or does not fit the others; or the model has a part
-            without a counterpart here. The message names it.
+        ValueError: a file is missing, damaged or does not fit, or a part has no counterpart here.
         OSError: a file cannot be read.
     """
     weights = read_checkpoint(folder)
-    description = read_description(_described(Path(weights.path).parent))
+    folder = Path(weights.path).parent  # of an average of checkpoints, it is in the one above
+    found = [one / "model_description.py" for one in (folder, folder.parent)]
+    description = read_description(next((path for path in found if path.exists()), found[0]))
     num_heads = num_heads or description.num_heads
     activation = activation or description.activation
     for name, value in (("--num-heads", num_heads), ("--activation", activation)):
@@ -86,18 +70,12 @@ def read_opennmt(folder, files, num_heads=None, source_eos=None, activation=None
     found, sizes = read_weights(weights, numberings, files)
     try:
         config = TransformerConfig(
-            tokenizer.source_vocabulary_size,
-            tokenizer.target_vocabulary_size,
-            num_heads=num_heads,
-            activation=activation,
-            dropout=DROPOUT,
-            attention_dropout=DROPOUT,
-            activation_dropout=DROPOUT,
-            epsilon=EPSILON,
-            positions="learned",
+            tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size,
+            num_heads=num_heads, activation=activation, epsilon=EPSILON, positions="learned",
+            dropout=DROPOUT, attention_dropout=DROPOUT, activation_dropout=DROPOUT,
             source_eos=bool(description.source_eos if source_eos is None else source_eos),
             **sizes,
-        )
+        )  # fmt: skip
     except ValueError as error:
         raise ValueError(f"{weights.path}: {error}") from error
     longest = {

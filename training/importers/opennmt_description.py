@@ -10,15 +10,10 @@ from tfformer.files import read_bytes
 LONGEST = 1_000_000  # bytes of the file
 # The supported models of OpenNMT-tf's catalog, and their numbers of heads.
 CATALOG = {
-    "Transformer": 8,
-    "TransformerBase": 8,
-    "TransformerBaseSharedEmbeddings": 8,
-    "TransformerBig": 16,
-    "TransformerBigSharedEmbeddings": 16,
-    "TransformerTiny": 2,
-    "ScalingNmtEnDe": 16,
-    "ScalingNmtEnFr": 16,
-}
+    "Transformer": 8, "TransformerBase": 8, "TransformerBaseSharedEmbeddings": 8,
+    "TransformerBig": 16, "TransformerBigSharedEmbeddings": 16, "TransformerTiny": 2,
+    "ScalingNmtEnDe": 16, "ScalingNmtEnFr": 16,
+}  # fmt: skip
 # Models whose automatic configuration ends a source with </s>, even if the data configuration does
 # not set it.
 SOURCE_EOS = ("ScalingNmtEnDe", "ScalingNmtEnFr")
@@ -34,10 +29,7 @@ POSITIONS = ("SinusoidalPositionEncoder", "PositionEmbedder")
 class Description(NamedTuple):
     """The options of a model that its weights do not show; None if the file does not give them.
 
-    path: of the file.
-    num_heads: heads of an attention.
-    activation: a value of `TransformerConfig.activation`.
-    source_eos: whether the automatic configuration of the model ends a source with </s>.
+    `source_eos` is whether the automatic configuration of the model ends a source with </s>.
     """
 
     path: Path
@@ -50,9 +42,7 @@ def read_description(path):
     """Reads the `Description` of a file. If there is no file, the `Description` is empty.
 
     Raises:
-        ValueError: the file is no Python, creates several different models, or uses a part without
-            a counterpart here.
-        OSError: the file cannot be read.
+        ValueError: the file is no Python, or has several models or a part without a counterpart.
     """
     path = Path(path)
     if not path.exists():
@@ -76,11 +66,8 @@ def read_description(path):
 
 
 def _made_by_calls(tree):
-    """Yields (name in the catalog, call) of each call that creates a model.
-
-    This includes calls through `functools.partial`, and through `get_model_from_catalog`, which
-    OpenNMT-tf itself writes for --model_type.
-    """
+    """Yields (name in the catalog, call) of each call that creates a model, also through
+    `functools.partial` and `get_model_from_catalog`, which OpenNMT-tf writes for --model_type."""
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             if _last_name(call.func) == "get_model_from_catalog":

@@ -20,10 +20,6 @@ def read_text(files):
     Pieces that the vocabulary lacks are the unknown word to OpenNMT-tf. Here each such source piece
     gets its own id, so that texts are segmented as in OpenNMT-tf. Such target pieces are left out:
     the text is written in smaller pieces instead of with an unknown label.
-
-    Raises:
-        ValueError: a file is damaged or does not fit the others. The message names it.
-        OSError: a file cannot be read.
     """
     same = (files.source_vocabulary, files.source_model) == (
         files.target_vocabulary, files.target_model,
@@ -57,14 +53,10 @@ def _side(path, model, is_source):
 
 
 def read_vocabulary(path):
-    """Reads the lines of a vocabulary file.
+    """Reads the lines of a vocabulary file. Raises a ValueError if it is none of OpenNMT-tf.
 
     Lines may have scores of SentencePiece after a tab, which are removed. A vocabulary file of
     SentencePiece itself is read as `onmt-build-vocab --from_format sentencepiece` does.
-
-    Raises:
-        ValueError: it is no vocabulary file of OpenNMT-tf.
-        OSError: the file cannot be read.
     """
     try:
         text = read_bytes(path, LONGEST_TEXT).decode()

@@ -41,15 +41,9 @@ FEED_FORWARD = {"inner": "inner", "outer": "outer"}
 
 
 def read_checkpoint(path):
-    """Reads the `Weights` of a checkpoint, or of the newest checkpoint in a directory.
-
-    Args:
-        path: the directory; or the prefix of a checkpoint or one of its files.
-
-    Raises:
-        ValueError: there is no checkpoint, it is damaged, or it is not of a Transformer.
-        OSError: a file cannot be read.
-    """
+    """Reads the `Weights` of a checkpoint, given by its prefix or one of its files, or of the
+    newest checkpoint in a directory. Raises a ValueError if it is damaged, or not of a
+    Transformer."""
     import tensorflow as tf
 
     prefix = re.sub(ENDING, "", str(path))
@@ -89,13 +83,8 @@ def read_checkpoint(path):
 def read_weights(weights, numberings, files):
     """{our name: array} of the weights, and the options of the configuration that they show.
 
-    Args:
-        weights: a `Weights`.
-        numberings: the `Numbering` of the source and of the target.
-        files: the `Files`, for error messages.
-
-    Raises:
-        ValueError: a weight is missing, has another shape, is not finite, or is not used.
+    `numberings` are those of source and target. A weight that is missing, has another shape, is not
+    finite or is not used is a ValueError.
     """
     reading = _Reading(weights)
     found = reading.tables(numberings, files)
@@ -105,11 +94,7 @@ def read_weights(weights, numberings, files):
 
 
 class _Reading:
-    """Converts the weights part by part.
-
-    Attributes:
-        sizes: options of the configuration, found from the weights.
-    """
+    """Converts the weights part by part; `sizes` are the options found from them."""
 
     def __init__(self, weights):
         self.weights = weights
@@ -195,7 +180,7 @@ class _Reading:
 
     def stack(self, stack, parts):
         """{our name: array} of the layers of a stack, and of its last norm if it has one."""
-        found = {}
+        found, shapes = {}, {"inner": (self.width, self.inner), "outer": (self.inner, self.width)}
         for n in range(self.sizes[f"num_{stack}_layers"]):
             for part, (sublayer, residual) in parts.items():
                 theirs, ours = f"model/{stack}/layers/{n}/{part}", f"{stack}/layer_{n}"
@@ -203,18 +188,11 @@ class _Reading:
                 found |= self._norm(f"{theirs}/{norm}", f"{ours}/{residual}/layer_norm")
                 layers = FEED_FORWARD if part == "ffn" else ATTENTION
                 for their_name, our_name in layers.items():
-                    shape = self._shape(our_name)
-                    found |= self._linear(
-                        f"{theirs}/layer/{their_name}", f"{ours}/{sublayer}/{our_name}", shape
-                    )
+                    names = f"{theirs}/layer/{their_name}", f"{ours}/{sublayer}/{our_name}"
+                    found |= self._linear(*names, shapes.get(our_name, (self.width, self.width)))
         if self.sizes["norm"] == "pre":
             found |= self._norm(f"model/{stack}/layer_norm", f"{stack}/final_norm")
         return found
-
-    def _shape(self, name):
-        return {"inner": (self.width, self.inner), "outer": (self.inner, self.width)}.get(
-            name, (self.width, self.width)
-        )
 
     def _norm(self, theirs, ours):
         return {

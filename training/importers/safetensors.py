@@ -19,30 +19,24 @@ def read_safetensors(path):
     """Reads {name: array} from a safetensors file. Each array keeps its number format.
 
     As in the safetensors library, the arrays follow each other without gaps or overlaps and fill
-    the file. So together they have at most as many bytes as the file.
-
-    Args:
-        path: the file.
-
-    Raises:
-        ValueError: it is no safetensors file, is damaged, or has another number format than
-            `FORMATS`.
-        OSError: the file cannot be read.
+    the file. So together they have at most as many bytes as the file. Another file, or another
+    number format than `FORMATS`, is a ValueError.
     """
     with open_regular(path) as file:
         try:
             entries = _entries(file, size_of(file))
-            return {name: _array(file, *entry) for name, entry in entries.items()}
+            return {
+                name: np.fromfile(file, dtype, math.prod(shape)).reshape(shape)
+                for name, (dtype, shape, _) in entries.items()
+            }
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             what = f"no {error}" if isinstance(error, KeyError) else str(error)
             raise ValueError(f"{path} is damaged, or no safetensors file: {what:.300}") from error
 
 
 def _entries(file, size):
-    """{name: (dtype, shape, (begin, end))} of the arrays, in the order of the file.
-
-    `size` is the size of the file. `file` is at its start; afterwards it is at the first array.
-    """
+    """{name: (dtype, shape, (begin, end))} in the order of the file, which is then at the first
+    array."""
     length = int.from_bytes(file.read(8), "little")
     if size < 8 or length > min(size - 8, LONGEST_HEADER):
         raise ValueError(f"its header must be in its {size:,} bytes, got {length:,}")
@@ -84,8 +78,3 @@ def _entry(name, entry):
     if len(shape) > MAXIMUM_DIMENSIONS:
         raise ValueError(f"{name} must have at most {MAXIMUM_DIMENSIONS} sizes, got {len(shape)}")
     return dtype, shape, (begin, end)
-
-
-def _array(file, dtype, shape, _):
-    """Reads the array at the current position of the file."""
-    return np.fromfile(file, dtype, math.prod(shape)).reshape(shape)

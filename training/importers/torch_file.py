@@ -75,11 +75,6 @@ def _tensor(storage, offset, shape, strides, *_):
     return Tensor(storage, offset, tuple(shape), tuple(strides))
 
 
-def _parameter(tensor, *_):
-    """Replaces `torch._utils._rebuild_parameter`."""
-    return tensor
-
-
 def _filled(dictionary, items):
     """Adds the items [key, value, key, value, ...] to a dictionary and returns it."""
     for key, value in zip(items[::2], items[1::2], strict=True):
@@ -92,7 +87,7 @@ def _filled(dictionary, items):
 ALLOWED = {
     ("collections", "OrderedDict"): dict,  # replaced by `_Unpickler._dictionary`
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch._utils", "_rebuild_parameter"): lambda tensor, *_: tensor,
     **{("torch", name): _Kind(name) for name in STORAGES},
 }
 # The opcodes for strings, numbers, tuples, lists, dictionaries, tensors: their names in `pickle`.
@@ -114,8 +109,7 @@ class _Dispatch(dict):
 class _Unpickler(pickle._Unpickler):
     """Reads a pickle of tensors. Raises an error for any opcode, name or key that is not allowed.
 
-    It uses Python's implementation: the C version cannot restrict opcodes, and signals cannot
-    interrupt it.
+    (The C version cannot restrict opcodes, and signals cannot interrupt it.)
     """
 
     pairs = 0  # number of pairs given to `OrderedDict` so far
@@ -177,13 +171,9 @@ class _Unpickler(pickle._Unpickler):
 def read_torch(path):
     """Reads {name: array} from a file of `torch.save`. Each array keeps its number format.
 
-    Args:
-        path: the file; it must contain a dictionary of tensors.
-
     Raises:
         ValueError: it is no such file, is damaged, or names something other than tensors. No code
             of the file is run.
-        OSError: the file cannot be read.
     """
     with open_regular(path) as file:
         try:

@@ -16,13 +16,8 @@ INDEX = "model.safetensors.index.json"  # the index of a model in several files
 
 
 class Weights:
-    """Arrays by name, with a record of those not yet taken. An array that is taken is removed, so
-    that memory does not hold it twice.
-
-    Args:
-        arrays: {name: array}.
-        path: their path, for error messages.
-    """
+    """Arrays by name, from `path`, with a record of those not yet taken. An array that is taken is
+    removed, so that memory does not hold it twice."""
 
     def __init__(self, arrays, path):
         self._arrays, self.path = dict(arrays), path
@@ -31,12 +26,7 @@ class Weights:
 
     @classmethod
     def of_folder(cls, folder):
-        """Reads the first file of `READERS` that a folder has, or all files that `INDEX` names.
-
-        Raises:
-            ValueError: the folder has no such file, or the file is damaged.
-            OSError: a file cannot be read.
-        """
+        """Reads the first file of `READERS` that a folder has, or all files that `INDEX` names."""
         for name, read in READERS.items():
             path = Path(folder, name)
             if path.exists():

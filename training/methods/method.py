@@ -6,18 +6,9 @@ import keras
 
 # The settings of methods. A task may support some of them.
 METHODS = (
-    "glancing",
-    "objective",
-    "scheduled_sampling",
-    "scheduled_sampling_decay",
-    "scheduled_sampling_by",
-    "scheduled_sampling_passes",
-    "guided_attention",
-    "guided_heads",
-    "reward",
-    "reward_samples",
-    "teacher_weight",
-)
+    "glancing objective scheduled_sampling scheduled_sampling_decay scheduled_sampling_by "
+    "scheduled_sampling_passes guided_attention guided_heads reward reward_samples teacher_weight"
+).split()
 
 
 class Methods(NamedTuple):

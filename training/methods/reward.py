@@ -12,8 +12,6 @@ remainder would make the model worse. An eos at the length limit was not sampled
 0.
 """
 
-import functools
-
 import numpy as np
 import tensorflow as tf
 from sacrebleu.metrics import BLEU
@@ -30,6 +28,7 @@ REWARD = "reward"
 MINIMUM_RISK, SELF_CRITICAL = "minimum-risk", "self-critical"
 # How sharp the distribution over the candidates is (Shen et al. 2016, section 4.2).
 SHARPNESS = 5e-3
+OF_SENTENCES = BLEU(effective_order=True)
 
 
 class Reward:
@@ -117,12 +116,7 @@ def sentence_bleu(hypothesis, reference):
 
     N-grams are at most as long as the sentence, and counts of 0 get exponential smoothing.
     """
-    return _of_sentences().sentence_score(hypothesis, [reference]).score
-
-
-@functools.cache
-def _of_sentences():
-    return BLEU(effective_order=True)
+    return OF_SENTENCES.sentence_score(hypothesis, [reference]).score
 
 
 def risk_weights(log_probs, rewards, known=None):
@@ -133,13 +127,8 @@ def risk_weights(log_probs, rewards, known=None):
     weight of the log-likelihood of i is n Q_i (r_i - R) for n candidates. The factor a is left out,
     because the scale of a gradient does not matter to Adam.
 
-    Args:
-        log_probs: of the candidates, float32 [B, n].
-        rewards: float32 [B, n].
-        known: boolean [B, n]; False: not a candidate. Default: all are candidates.
-
-    Returns:
-        float32 [B, n]. The weights of a source sum to 0.
+    All are float32 [B, n]; `known`, boolean, is False where there is no candidate. The weights of a
+    source sum to 0.
     """
     scores = SHARPNESS * log_probs
     if known is not None:
@@ -150,16 +139,8 @@ def risk_weights(log_probs, rewards, known=None):
 
 
 def advantage_weights(rewards, baseline):
-    """The weight of each candidate's log-likelihood in self-critical training: its reward minus
-    that of the greedy translation (Rennie et al. 2017).
-
-    Args:
-        rewards: of the candidates, float32 [B, n].
-        baseline: the reward of the greedy translation, float32 [B, 1].
-
-    Returns:
-        float32 [B, n].
-    """
+    """The weight of each candidate's log-likelihood in self-critical training: its reward, [B, n],
+    minus that of the greedy translation, [B, 1] (Rennie et al. 2017)."""
     return rewards - baseline
 
 

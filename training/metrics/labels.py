@@ -7,13 +7,8 @@ import numpy as np
 
 
 def confusion(labels, predicted, count):
-    """The confusion matrix, int64 [count, count], with a row for each true label.
-
-    Args:
-        labels: the true labels, numbers in [0, count).
-        predicted: the predicted labels, as many numbers in [0, count).
-        count: the number of labels.
-    """
+    """The confusion matrix, int64 [count, count]: a row for each true label, a number below
+    `count`."""
     found = np.zeros((count, count), "int64")
     np.add.at(found, (np.asarray(labels, "int64"), np.asarray(predicted, "int64")), 1)
     return found

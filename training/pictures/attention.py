@@ -12,18 +12,13 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
     Args:
         attention: float [N, H, T, S]. Each row sums to 1.
         queries, keys: names of the T and S pieces.
-        title: of the figure.
         axes: labels for the rows and the columns of a map.
     """
     layers, heads = attention.shape[:2]
     width, height = (min(4, 0.9 + 0.16 * len(pieces)) for pieces in (keys, queries))
-    figure, panels = pyplot().subplots(
-        layers,
-        heads,
-        figsize=(1 + width * heads, 1 + height * layers),
-        layout="constrained",
-        squeeze=False,
-    )
+    size = (1 + width * heads, 1 + height * layers)
+    shape = {"figsize": size, "layout": "constrained", "squeeze": False}
+    figure, panels = pyplot().subplots(layers, heads, **shape)
     for (layer, head), ax in np.ndenumerate(panels):
         image = ax.imshow(attention[layer, head], cmap=SHARES, vmin=0, vmax=1, aspect="auto")
         last, first = layer == layers - 1, head == 0
@@ -42,9 +37,7 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
 def lines_figure(attention, queries, keys, title="", axes=("query", "key"), least=0.1):
     """Draws lines from each query to its keys, with a panel per layer and a colour per head.
 
-    Args:
-        attention, queries, keys, title, axes: see `heads_figure`.
-        least: the minimum share of attention that gets a line. Default 0.1.
+    `least` is the minimum share of attention that gets a line. See `heads_figure`.
     """
     layers, heads = attention.shape[:2]
     height = 1.4 + 0.24 * max(len(queries), len(keys))

@@ -8,15 +8,11 @@ from ..report.picture import pyplot
 KEPT, CUT, BEST = COLOURS[0], "0.65", COLOURS[3]
 
 
-def beams_figure(tree, title="beam search"):
-    """Draws the tree of a search: one column per step, with the best hypothesis on top.
+def beams_figure(tree):
+    """Draws the `training.pictures.inside.Tree` of a search: one column per step, the best on top.
 
     Lines go from each hypothesis to its continuations. A hypothesis without one was pruned. The
     chosen hypothesis has its own colour.
-
-    Args:
-        tree: a `training.pictures.inside.Tree`.
-        title: of the figure.
     """
     steps, width = len(tree.pieces), len(tree.pieces[0])
     size = (1.5 + 1.15 * steps, 1.6 + 0.62 * width)
@@ -41,16 +37,9 @@ def beams_figure(tree, title="beam search"):
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             )  # fmt: skip
     ax.text(0, 0, "begin", ha="center", va="center", fontsize=8)
-    ax.set(
-        xlim=(-0.5, steps + 0.6),
-        ylim=(width - 0.4, -0.6),
-        xlabel="step",
-        ylabel="beam, the best first",
-        title=title,
-        xticks=range(1, steps + 1),
-        yticks=range(width),
-    )
-    ax.set_yticklabels(range(1, width + 1))
+    ax.set(xlim=(-0.5, steps + 0.6), ylim=(width - 0.4, -0.6), title="beam search")
+    ax.set(xlabel="step", ylabel="beam, the best first", xticks=range(1, steps + 1))
+    ax.set_yticks(range(width), range(1, width + 1))
     handles = [
         pyplot().Line2D([], [], color=ink, label=label)
         for ink, label in ((BEST, "chosen"), (KEPT, "went on, or ended"), (CUT, "cut"))

@@ -5,12 +5,9 @@ from ..report.picture import pyplot
 
 
 def curves_figure(history, figure, title):
-    """A figure of three panels over the epochs.
+    """A figure of three panels over the epochs, from the rows of `log.csv`.
 
-    Args:
-        history: the rows of `log.csv`, {name: number}.
-        figure: the column that chooses the published model, such as `"val_bleu"`.
-        title: the name of that column in words.
+    `figure` is the column that chooses the published model, `title` its name in words.
     """
     picture, panels = pyplot().subplots(1, 3, figsize=(12, 3.4), layout="constrained")
     lines = [

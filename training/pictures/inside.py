@@ -38,13 +38,7 @@ class Inside(NamedTuple):
 
 
 def look_inside(model, tokenizer, source, target):
-    """The `Inside` of a source text and its translation.
-
-    Args:
-        model: a `Transformer`.
-        tokenizer: its `Tokenizer`.
-        source, target: strings.
-    """
+    """The `Inside` of a source text and its translation, in a `Transformer`."""
     source_ids = tokenizer.encode_source([source]).to_tensor()
     labels = tokenizer.encode_target([target]).to_tensor()
     with watched(model) as found:
@@ -102,10 +96,9 @@ class Tree(NamedTuple):
 
 
 def search_tree(translator, source):
-    """The `Tree` of a text.
+    """The `Tree` of a text, by a `Translator` with `explain=True`.
 
-    The `Translator` must have `explain=True`. The search is its own, but without a shortlist or a
-    window, which `explain` does not support.
+    The search is its own, but without a shortlist or a window, which `explain` does not support.
     """
     found = translator.functions["explain"](tf.constant([source]))
     pieces, parents, scores, target = (

@@ -9,12 +9,8 @@ from ..report.picture import pyplot
 def masks_figure(source, read, source_mask, read_mask):
     """A map for each mask, dark where a query (a row) may attend to a key (a column).
 
-    The decoder combines its padding mask and its causal mask: both must allow a key.
-
-    Args:
-        source, read: labels of the S source positions and of the T positions that the decoder
-            reads, bos first. Padding is included.
-        source_mask, read_mask: boolean [S] and [T], True = token.
+    `source` and `read` are labels of the S source positions and of the T positions that the decoder
+    reads, bos first, with padding. The masks are boolean [S] and [T], True = token.
     """
     count = len(read)
     causal = np.tril(np.ones((count, count), bool))

@@ -9,16 +9,12 @@ from ..report.picture import pyplot
 FROM = (0.0, 0.25, 0.5, 0.75)
 
 
-def positions_figure(table, title="positions"):
+def positions_figure(table):
     """Left: the vector of each position. Right: dot products of positions by their distance.
 
     For sinusoids, the dot product depends only on the distance (section 3.5 of the paper: the
     encoding k positions later is a linear function of the current one). For learned positions, it
-    may depend on the positions too.
-
-    Args:
-        table: float [L, D], the vector of each position.
-        title: of the figure.
+    may depend on the positions too. `table` is float [L, D].
     """
     length, size = table.shape
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")
@@ -34,5 +30,5 @@ def positions_figure(table, title="positions"):
     right.set(xlabel="distance", ylabel="dot product", title="how alike two places are")
     right.grid(alpha=0.3)
     right.legend(fontsize=8)
-    figure.suptitle(title)
+    figure.suptitle("positions")
     return figure

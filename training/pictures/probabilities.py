@@ -10,22 +10,13 @@ COLUMNS = 4
 
 
 def tokens_figure(pieces, log_probs):
-    """Draws the probability of each piece of a translation, given the pieces before it.
-
-    Args:
-        pieces: names of the T pieces.
-        log_probs: float [T].
-    """
+    """Draws the probability of each of T pieces of a translation, given those before it."""
     size = (1.5 + 0.45 * len(pieces), 3.4)
     figure, ax = pyplot().subplots(figsize=size, layout="constrained")
     ax.bar(range(len(pieces)), np.exp(log_probs), color=COLOURS[0])
     at_axis(ax.xaxis, pieces)
-    ax.set(
-        xlabel="piece of the translation",
-        ylabel="probability",
-        title=f"log P of all of it: {log_probs.sum():.2f}",
-        ylim=(0, 1.02),
-    )
+    ax.set(xlabel="piece of the translation", ylabel="probability", ylim=(0, 1.02))
+    ax.set_title(f"log P of all of it: {log_probs.sum():.2f}")
     ax.grid(axis="y", alpha=0.3)
     return figure
 
@@ -34,11 +25,7 @@ def likeliest(labels, probs, most=MOST):
     """The ids to draw of each distribution, integers [T, n], the likeliest first.
 
     The label is always included. If it is not among the likeliest, it replaces the last one.
-
-    Args:
-        labels: integers [T].
-        probs: float [T, V].
-        most: the maximum of n.
+    `labels` are integers [T], `probs` float [T, V].
     """
     ids = np.argsort(-probs, axis=1)[:, :most]
     missing = ~(ids == labels[:, None]).any(axis=1)
@@ -50,14 +37,7 @@ def distributions_figure(labels, probs, ids, names, smoothing):
     """Draws the smoothed target and the model's distribution at each position.
 
     The smoothed target is (1 - e) at the label, plus e / V at every piece (section 5.4 of the
-    paper).
-
-    Args:
-        labels: integers [T].
-        probs: float [T, V].
-        ids: integers [T, n], the ids to draw; see `likeliest`.
-        names: [T][n], the names of their pieces.
-        smoothing: e.
+    paper). See `likeliest` for the ids to draw; `names` are those of their pieces, [T][n].
     """
     count, size = probs.shape
     rows = -(-count // COLUMNS)

@@ -22,17 +22,14 @@ def distilled(pairs, teacher, report):
     """Yields the pairs with the teacher's translation of each source as their target.
 
     The teacher translates with its own options, as a server would. Pairs whose translation is empty
-    are dropped and counted in `report` as blank.
-
-    Args:
-        pairs: an iterable of `training.data.reader.Pair`.
-        teacher: the directory of an encoder-decoder's run.
-        report: a `training.data.reader.CorpusReport` that has already counted the pairs.
-
-    Raises:
-        RunError: see `tfformer.run.load`; or the teacher has another family.
+    are dropped and counted in `report`, which has already counted the pairs, as blank.
     """
-    service, pairs = load_teacher(teacher), iter(pairs)
+    require_family(teacher, read_config(teacher), ENCODER_DECODER)
+    try:
+        service = load_service(teacher, max_batch_size=BATCH)
+    except ValueError as error:
+        raise RunError(f"{teacher}: {error}") from error
+    pairs = iter(pairs)
     while chunk := list(itertools.islice(pairs, CHUNK)):
         targets = service.answer([pair.source for pair in chunk], BATCH)
         for pair, target in zip(chunk, targets, strict=True):
@@ -41,12 +38,3 @@ def distilled(pairs, teacher, report):
             else:
                 report.kept -= 1
                 report.blank += 1
-
-
-def load_teacher(teacher):
-    """The service of a teacher's model. Raises RunError, see `distilled`."""
-    require_family(teacher, read_config(teacher), ENCODER_DECODER)
-    try:
-        return load_service(teacher, max_batch_size=BATCH)
-    except ValueError as error:
-        raise RunError(f"{teacher}: {error}") from error

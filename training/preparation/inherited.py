@@ -46,10 +46,9 @@ WITHOUT_WEIGHTS = ("dropout", "attention_dropout", "activation_dropout")
 class Runs(NamedTuple):
     """Other runs that a training takes something from, as run directories; None means no run.
 
-    init: gives its sizes, vocabulary and weights.
-    encoder, decoder: give the sizes, the vocabulary and the weights of one half.
-    teacher: gives its vocabulary, and its translations as targets.
-    teachers: several runs with one vocabulary; they give it, and a distribution for each token.
+    `init` gives its sizes, vocabulary and weights, `encoder` and `decoder` those of one half. A
+    `teacher` gives its vocabulary, and its translations as targets. Several `teachers` with one
+    vocabulary give it, and a distribution for each token.
     """
 
     init: Path | None = None
@@ -82,21 +81,14 @@ def _named(directory):
         return None
     if isinstance(directory, list | tuple):
         return [_named(each) for each in directory]
-    return {
-        "run": Path(directory).resolve().name,
-        "weights": run.read_config(directory)["weights"],
-    }
+    return {"run": Path(directory).resolve().name, "weights": run.read_config(directory)["weights"]}
 
 
 def take_over(folder, runs, recipe, side, learn):
     """Writes initial weights from other runs, if any, into `folder`; returns the tokenizer.
 
-    Args:
-        folder: the folder in which the training is prepared.
-        runs: a `Runs`.
-        recipe: a `Recipe`.
-        side: a function of `"source"` or `"target"` that returns these texts of the corpus.
-        learn: a function that returns the tokenizer of a training without other runs.
+    `side` is a function of `"source"` or `"target"` that returns these texts of the corpus; `learn`
+    returns the tokenizer of a training without other runs.
 
     Raises:
         RunError, ValueError: the runs do not match each other or the recipe.
@@ -120,9 +112,8 @@ def take_over(folder, runs, recipe, side, learn):
 def _begin_with(folder, init, recipe, side):
     """Writes a run's sizes and weights into `folder`; returns its tokenizer.
 
-    The embedding of a new piece is initialised with the mean of the embeddings of the pieces that
-    its text had before. If the recipe sets a dropout, it replaces the run's, because dropout has no
-    weights.
+    The embedding of a new piece is the mean of the embeddings of the pieces that its text had
+    before. A dropout of the recipe replaces the run's, because dropout has no weights.
     """
     # Weights are read from the file: building a model would change the random generators of the
     # run.
@@ -178,8 +169,7 @@ def _begin_with_halves(folder, halves, recipe, side, learn):
     Source and target use the vocabulary of the run that gives their half. If only one half is
     given, the other language uses the same vocabulary, or learns its own with
     `shared_vocabulary=False`, or has a table of labels. Each half brings its embedding, so two runs
-    need two embeddings. Cross-attention is random unless both halves come from one run. A model
-    with one stack takes the half of its own kind.
+    need two embeddings. Cross-attention is random unless both halves come from one run.
     """
     task = TASKS[recipe.task]
     kind = FAMILIES[task.family].configuration
@@ -311,11 +301,9 @@ class _Half:
 
 
 class Beginning(NamedTuple):
-    """The initial model of a training.
+    """The initial model of a training: its configuration, and its weights by name or None.
 
-    config: the model's configuration.
-    weights: the weights by name; None for random weights.
-    partly: whether `weights` has only some of the weights, and the others are random.
+    `partly`: `weights` has only some of the weights, and the others are random.
     """
 
     config: object
@@ -324,14 +312,7 @@ class Beginning(NamedTuple):
 
 
 def beginning(prepared, task, recipe, tokenizer):
-    """The `Beginning` of a training.
-
-    Args:
-        prepared: the prepared folder of a training.
-        task: a `Task`.
-        recipe: a `Recipe`, which sets the model's sizes unless another run initialises it.
-        tokenizer: the `Tokenizer` of that folder.
-    """
+    """The `Beginning` of a training: from its prepared folder, or the sizes of its recipe."""
     if (begun := read_init(prepared, task)) is not None:
         return begun
     sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
@@ -339,11 +320,7 @@ def beginning(prepared, task, recipe, tokenizer):
 
 
 def read_init(folder, task):
-    """The `Beginning` that was taken over from other runs, or None.
-
-    Raises:
-        RunError: a file is damaged.
-    """
+    """The `Beginning` that was taken over from other runs, or None. Raises a RunError."""
     config, partly = read_init_configuration(folder, task), (folder / HALVES).exists()
     if config is None:
         return None

@@ -54,14 +54,9 @@ TEXT = {"train": "train/text.bin", "val": "val/text.bin"}
 
 
 def prepare(folder, recipe, data, say, runs=NO_RUNS):
-    """Writes settings, tokenizer, corpus, and what is taken over from other runs.
+    """Writes settings, tokenizer, corpus, and what is taken over from other `runs`, into `folder`.
 
-    Args:
-        folder: the prepared folder; it appears when it is complete.
-        recipe: the `Recipe`.
-        data: the folder of its corpus, or None.
-        say: called with a line for each step.
-        runs: other runs that the training takes something from. Default: none.
+    `data` is the folder of the recipe's corpus, or None. The folder appears when it is complete.
 
     Raises:
         RunError, CorpusError, ValueError: nothing is left behind.
@@ -134,9 +129,6 @@ def require_undamaged(folder):
 
     Older runs store only the checksums of their texts. `recipe.json` and `corpus.json` contain
     their own checksums, which are compared when they are read.
-
-    Raises:
-        RunError: a file is damaged or missing; the message names it.
     """
     try:
         facts = read_json(folder / CORPUS)
@@ -166,20 +158,16 @@ def _checksums(folder):
     """{path in the folder: sha256} of all prepared files except the two that contain their own."""
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     names = [path.relative_to(folder).as_posix() for path in paths if path.suffix != ".partial"]
-    return {name: _sha256(folder, name) for name in names if name not in (SETTINGS, CORPUS)}
-
-
-def _sha256(folder, name):
-    with open(folder / name, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    found = {}
+    for name in names:
+        if name not in (SETTINGS, CORPUS):
+            with open(folder / name, "rb") as file:
+                found[name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def read_tokenizer(folder):
-    """The prepared tokenizer; source and target each have a file, even if both are the same.
-
-    Raises:
-        RunError: a file is missing or damaged.
-    """
+    """The prepared tokenizer. Source and target each have a file, even if both are the same."""
     paths = [path for name in FILES if (path := Path(folder) / name).exists()]
     files = {path.name: read_bytes(path) for path in paths}
     try:
@@ -194,10 +182,7 @@ def read_settings(directory, recipe):
     """The recipe with the settings that a run was started with.
 
     Settings that did not exist when the run was started have no effect, whatever the recipe has
-    now.
-
-    Raises:
-        RunError: the run was never started.
+    now. A run that was never started is a RunError.
     """
     path = Path(directory) / PREPARED / SETTINGS
     try:
@@ -215,12 +200,7 @@ def read_settings(directory, recipe):
 def read_sizes(directory, recipe):
     """The model fields that a run was started with, by name: they can no longer change.
 
-    Args:
-        directory: the run directory.
-        recipe: its `Recipe`, of `read_settings`.
-
-    Raises:
-        RunError: a file of the run is damaged.
+    `recipe` is that of `read_settings`.
     """
     task = TASKS[recipe.task]
     config = read_init_configuration(Path(directory) / PREPARED, task)
@@ -229,25 +209,12 @@ def read_sizes(directory, recipe):
     return config.to_dict()
 
 
-def read_origin(directory):
-    """The origin of a run's corpus, in words; None if it is not known.
-
-    Raises:
-        RunError: the file with the origin is damaged.
-    """
-    path = Path(directory) / PREPARED / CORPUS
-    return read_json(path).get("origin") if path.exists() else None
-
-
-def read_taken(directory):
-    """What a run has taken over from other runs, in the form of `Runs.facts`.
-
-    Raises:
-        RunError: the file with these facts is damaged.
-    """
+def read_facts(directory):
+    """The origin of a run's corpus, in words or None; and what it has taken over from other runs,
+    in the form of `Runs.facts`."""
     path = Path(directory) / PREPARED / CORPUS
     facts = read_json(path) if path.exists() else {}
-    return {name: facts.get(name) for name in NO_RUNS.facts()}
+    return facts.get("origin"), {name: facts.get(name) for name in NO_RUNS.facts()}
 
 
 def write_settings(directory, recipe):

@@ -18,14 +18,8 @@ from .inherited import Beginning, read_configuration_of
 def keep_teachers(folder, teachers, config, recipe):
     """Writes configuration and weights of each run into `folder`, as `teacher-1.json` and `.npz`.
 
-    Args:
-        folder: the folder in which a training is prepared.
-        teachers: run directories.
-        config: the configuration of their student.
-        recipe: its `Recipe`.
-
-    Raises:
-        RunError: see `tfformer.run.load`; or a teacher cannot read the student's input.
+    `config` is the configuration of their student. A teacher that cannot read the student's input
+    is a RunError.
     """
     task = TASKS[TRANSLATION]
     for number, teacher in enumerate(teachers, 1):

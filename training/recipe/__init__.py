@@ -1,6 +1,7 @@
 """A recipe: all settings of a training. The file that sets a value gives the reason."""
 
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -39,6 +40,13 @@ def setting(group, default, help, kind=None):
     return dataclasses.field(default=default, metadata=metadata)
 
 
+# A function for each group that makes a setting of it.
+corpus, training, regular, device, method, served = (
+    functools.partial(setting, group)
+    for group in (CORPUS, TRAINING, REGULARISATION, DEVICES, METHODS, SEARCH)
+)
+
+
 def tokens(text):
     """Parses a number of tokens, or `AUTO`."""
     return AUTO if text == AUTO else int(text)
@@ -69,149 +77,101 @@ class Recipe:
     origin: str = ""
     task: str = TRANSLATION
     choose: tuple = ()
-    preset: str = setting(TRAINING, "base", "the model's size: tiny, base or big")
-    vocabulary_size: int = setting(CORPUS, 8000, "ids a SentencePiece model has at most")
-    vocabulary_kind: str = setting(CORPUS, "unigram", "unigram, bpe or char")
-    shared_vocabulary: bool = setting(CORPUS, True, "one SentencePiece model for both sides")
-    split_digits: bool = setting(CORPUS, False, "every digit is a piece of its own")
-    max_characters: int = setting(CORPUS, 1000, "a pair with a longer side is dropped")
-    max_tokens: int = setting(CORPUS, 128, "a pair with a longer side is dropped")
-    max_length_ratio: float = setting(
-        CORPUS, 9.0, "a pair with a larger ratio is dropped; inf: none"
+    preset: str = training("base", "the model's size: tiny, base or big")
+    vocabulary_size: int = corpus(8000, "ids a SentencePiece model has at most")
+    vocabulary_kind: str = corpus("unigram", "unigram, bpe or char")
+    shared_vocabulary: bool = corpus(True, "one SentencePiece model for both sides")
+    split_digits: bool = corpus(False, "every digit is a piece of its own")
+    max_characters: int = corpus(1000, "a pair with a longer side is dropped")
+    max_tokens: int = corpus(128, "a pair with a longer side is dropped")
+    max_length_ratio: float = corpus(9.0, "a pair with a larger ratio is dropped; inf: none")
+    batch_tokens: int | str = training(
+        4096, "tokens of one side in a batch, padding counted; auto: as many as a GPU holds", tokens
     )
-    batch_tokens: int | str = setting(
-        TRAINING,
-        4096,
-        "tokens of one side in a batch, padding counted; auto: as many as a GPU holds",
-        tokens,
-    )
-    accumulate: int = setting(
-        DEVICES, 1, "parts that a device computes its rows in, to need less memory"
-    )
-    cores: int = setting(
-        DEVICES,
+    accumulate: int = device(1, "parts that a device computes its rows in, to need less memory")
+    cores: int = device(
         0,
         "parts that a CPU computes a batch in, side by side; 0: one for each core, up to 8, "
         "that gets 512 tokens, and one with a strategy",
     )
-    strategy: str = setting(DEVICES, "none", "of the devices: none, mirrored, multiworker or tpu")
-    epochs: int = setting(TRAINING, 20, "passes over the corpus at most")
-    max_minutes: float = setting(
-        TRAINING, 0.0, "stop after the epoch that passes this time; 0 is no limit"
+    strategy: str = device("none", "of the devices: none, mirrored, multiworker or tpu")
+    epochs: int = training(20, "passes over the corpus at most")
+    max_minutes: float = training(0.0, "stop after the epoch that passes this time; 0 is no limit")
+    optimizer: str = training("adam", "adam, the paper's, or muon, which learns in fewer steps")
+    warmup_steps: int = training(4000, "steps in which the learning rate rises")
+    warmup: bool = training(
+        True, "the learning rate rises; without, it is at its peak from the first step"
     )
-    optimizer: str = setting(
-        TRAINING, "adam", "adam, the paper's, or muon, which learns in fewer steps"
+    learning_rate_scale: float = training(1.0, "factor of the paper's learning rate")
+    cooldown: float = training(0.0, "share of the steps, at the end, in which it falls to zero")
+    source_language: str = corpus("", "of the source: en, de, ...")
+    language: str = corpus("", "of the target, for BLEU as the Multi30K literature counts it")
+    smoothing: float = regular(0.1, "label smoothing")
+    class_weights: str = regular(
+        "none", "of a classifier's labels: none, or balanced: rare ones weigh more"
     )
-    warmup_steps: int = setting(TRAINING, 4000, "steps in which the learning rate rises")
-    warmup: bool = setting(
-        TRAINING, True, "the learning rate rises; without, it is at its peak from the first step"
+    r_drop: float = regular(0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once")
+    r_drop_from: int = regular(0, "epochs, the first, without R-Drop")
+    both_ways: int = regular(0, "epochs, the first, in which half of the pairs are turned round")
+    subword_sampling: float = regular(
+        0.0, "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none"
     )
-    learning_rate_scale: float = setting(TRAINING, 1.0, "factor of the paper's learning rate")
-    cooldown: float = setting(
-        TRAINING, 0.0, "share of the steps, at the end, in which it falls to zero"
-    )
-    source_language: str = setting(CORPUS, "", "of the source: en, de, ...")
-    language: str = setting(
-        CORPUS, "", "of the target, for BLEU as the Multi30K literature counts it"
-    )
-    smoothing: float = setting(REGULARISATION, 0.1, "label smoothing")
-    class_weights: str = setting(
-        REGULARISATION, "none", "of a classifier's labels: none, or balanced: rare ones weigh more"
-    )
-    r_drop: float = setting(
-        REGULARISATION, 0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once"
-    )
-    r_drop_from: int = setting(REGULARISATION, 0, "epochs, the first, without R-Drop")
-    both_ways: int = setting(
-        REGULARISATION, 0, "epochs, the first, in which half of the pairs are turned round"
-    )
-    subword_sampling: float = setting(
-        REGULARISATION,
-        0.0,
-        "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none",
-    )
-    subword_sampling_from: int = setting(
-        REGULARISATION, 0, "epochs, the first, without subword sampling"
-    )
-    word_dropout: float = setting(
-        REGULARISATION, 0.0, "share of the pieces that both sides see as unk"
-    )
-    glancing: float = setting(
-        METHODS,
+    subword_sampling_from: int = regular(0, "epochs, the first, without subword sampling")
+    word_dropout: float = regular(0.0, "share of the pieces that both sides see as unk")
+    glancing: float = method(
         0.0,
         "of mask-predict: what a first pass gets wrong, this share of it is shown to the second; "
         "0: any number of tokens is shown, in one pass",
     )
-    objective: str = setting(
-        METHODS,
+    objective: str = method(
         "cross-entropy",
         "to the smoothed target: cross-entropy, kl (the same gradient) or squared distance",
     )
-    scheduled_sampling: float = setting(
-        METHODS,
+    scheduled_sampling: float = method(
         0.0,
         "share of the target's tokens, at the end, that the decoder reads from a first pass of its "
         "own; 0: none, teacher forcing",
     )
-    scheduled_sampling_decay: str = setting(
-        METHODS, "linear", "how the share rises: linear, exponential or inverse-sigmoid"
+    scheduled_sampling_decay: str = method(
+        "linear", "how the share rises: linear, exponential or inverse-sigmoid"
     )
-    scheduled_sampling_by: str = setting(
-        METHODS, "argmax", "what is read: argmax, sampled, or mixed embeddings of the likeliest"
+    scheduled_sampling_by: str = method(
+        "argmax", "what is read: argmax, sampled, or mixed embeddings of the likeliest"
     )
-    scheduled_sampling_passes: int = setting(METHODS, 2, "passes over a batch, the last learns")
-    guided_attention: float = setting(
-        METHODS,
+    scheduled_sampling_passes: int = method(2, "passes over a batch, the last learns")
+    guided_attention: float = method(
         0.0,
         "weight of a penalty that pulls heads of the cross-attention to the diagonal, or to "
         "--alignments",
     )
-    guided_heads: int = setting(
-        METHODS, 1, "heads of each decoder layer that are guided, the first; 0: all"
-    )
-    reward: str = setting(
-        METHODS,
+    guided_heads: int = method(1, "heads of each decoder layer that are guided, the first; 0: all")
+    reward: str = method(
         "none",
         "BLEU of drawn translations as a reward, with --init, and without smoothing: minimum-risk "
         "or self-critical",
     )
-    reward_samples: int = setting(METHODS, 8, "translations that are drawn for each source")
-    teacher_weight: float = setting(
-        METHODS, 0.5, "of --teachers: share of the loss that is theirs; the targets have the rest"
+    reward_samples: int = method(8, "translations that are drawn for each source")
+    teacher_weight: float = method(
+        0.5, "of --teachers: share of the loss that is theirs; the targets have the rest"
     )
-    weight_decay: float = setting(
-        REGULARISATION,
-        0.0,
-        "share of a matrix that a step takes away, as a multiple of the learning rate",
+    weight_decay: float = regular(
+        0.0, "share of a matrix that a step takes away, as a multiple of the learning rate"
     )
-    clip_norm: float = setting(
-        TRAINING, 1.0, "global norm of the gradient at most; 0 does not clip"
-    )
-    dtype: str = setting(
-        DEVICES,
+    clip_norm: float = training(1.0, "global norm of the gradient at most; 0 does not clip")
+    dtype: str = device(
         "float32",
         "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16; auto: mixed_bfloat16 where "
         "the machine has it",
     )
-    seed: int = setting(TRAINING, 0, "of the weights, the dropout and the order of the data")
-    validate_every: int = setting(TRAINING, 1, "epochs from one validation to the next")
-    patience: int = setting(
-        TRAINING, 0, "stop after so many validations without a better model; 0 never"
-    )
-    average: int = setting(
-        TRAINING, 5, "checkpoints of the last epochs whose average is tried at the end"
-    )
-    checkpoint_steps: int = setting(
-        TRAINING, 500, "steps from one checkpoint to the next inside an epoch"
-    )
-    freeze: str = setting(
-        TRAINING, "", "parts that do not learn: encoder, decoder, embeddings; with commas"
-    )
-    new_pieces: int = setting(
-        TRAINING, 0, "with --init: pieces that the vocabulary is extended by at most"
-    )
-    beam_width: int = setting(SEARCH, 4, "of the search that the model is served with")
-    length_penalty: float = setting(SEARCH, 0.6, "of the search that the model is served with")
+    seed: int = training(0, "of the weights, the dropout and the order of the data")
+    validate_every: int = training(1, "epochs from one validation to the next")
+    patience: int = training(0, "stop after so many validations without a better model; 0 never")
+    average: int = training(5, "checkpoints of the last epochs whose average is tried at the end")
+    checkpoint_steps: int = training(500, "steps from one checkpoint to the next inside an epoch")
+    freeze: str = training("", "parts that do not learn: encoder, decoder, embeddings; with commas")
+    new_pieces: int = training(0, "with --init: pieces that the vocabulary is extended by at most")
+    beam_width: int = served(4, "of the search that the model is served with")
+    length_penalty: float = served(0.6, "of the search that the model is served with")
 
     def __post_init__(self):
         check(self)

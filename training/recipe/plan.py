@@ -16,13 +16,7 @@ PEAK = 0.0025
 
 
 def chosen(recipe, task, corpus, tokenizer):
-    """The recipe with the settings of `recipe.choose` chosen from the corpus.
-
-    Args:
-        recipe: a `Recipe`.
-        task: its `Task`.
-        corpus: the training corpus.
-        tokenizer: the tokenizer of the run.
+    """The recipe with the settings of `recipe.choose` chosen from the training corpus.
 
     Raises:
         ValueError: the given sizes do not fit the chosen preset.
@@ -45,16 +39,9 @@ def chosen(recipe, task, corpus, tokenizer):
 
 
 def lines(recipe, what, steps, parameters):
-    """Describes the training before it starts.
+    """Yields lines that describe the training before it starts.
 
-    Args:
-        recipe: a `Recipe`.
-        what: the size of the corpus in words.
-        steps: the number of steps in an epoch.
-        parameters: the number of parameters of the model.
-
-    Yields:
-        Lines.
+    `what` is the size of the corpus in words, `steps` the number of steps in an epoch.
     """
     every, rises = steps * recipe.epochs, recipe.warmup_steps
     yield (

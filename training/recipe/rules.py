@@ -15,30 +15,13 @@ DECAYS = ("linear", "exponential", "inverse-sigmoid")
 REPLACEMENTS = ("argmax", "sampled", "mixed")
 REWARDS = ("none", "minimum-risk", "self-critical")
 
-# (name, minimum) of settings without a maximum, and (name, minimum, maximum) of the others.
-LEAST = (
-    ("max_characters", 1),
-    ("accumulate", 1),
-    ("cores", 0),
-    ("epochs", 1),
-    ("warmup_steps", 1),
-    ("validate_every", 1),
-    ("average", 1),
-    ("checkpoint_steps", 1),
-    ("patience", 0),
-    ("seed", 0),
-    ("max_minutes", 0),
-    ("max_length_ratio", 1),
-    ("weight_decay", 0),
-    ("clip_norm", 0),
-    ("r_drop", 0),
-    ("r_drop_from", 0),
-    ("subword_sampling_from", 0),
-    ("both_ways", 0),
-    ("new_pieces", 0),
-    ("guided_attention", 0),
-    ("guided_heads", 0),
-)
+# {minimum: settings without a maximum}, and (name, minimum, maximum) of the others.
+LEAST = {
+    1: "max_characters accumulate epochs warmup_steps validate_every average checkpoint_steps "
+    "max_length_ratio",
+    0: "cores patience seed max_minutes weight_decay clip_norm r_drop r_drop_from "
+    "subword_sampling_from both_ways new_pieces guided_attention guided_heads",
+}
 BETWEEN = (
     ("max_tokens", 2, 1024),
     ("vocabulary_size", 261, 1_000_000),
@@ -103,11 +86,12 @@ def words(recipe, tasks, presets):
 
 def numbers(recipe):
     """Checks the settings that are numbers."""
-    for name, least in LEAST:
-        if not getattr(recipe, name) >= least:  # NaN is refused too
-            raise ValueError(f"{name} must be at least {least}, got {getattr(recipe, name)}")
-        if getattr(recipe, name) == math.inf and name != "max_length_ratio":
-            raise ValueError(f"{name} must be finite, got inf")
+    for least, names in LEAST.items():
+        for name in names.split():
+            if not (value := getattr(recipe, name)) >= least:  # NaN is refused too
+                raise ValueError(f"{name} must be at least {least}, got {value}")
+            if value == math.inf and name != "max_length_ratio":
+                raise ValueError(f"{name} must be finite, got inf")
     for name, least, most in BETWEEN:
         if not least <= (value := getattr(recipe, name)) <= most:
             raise ValueError(f"{name} must be in [{least}, {most}], got {value}")

@@ -23,12 +23,7 @@ RECIPE = Recipe(
     pairs=pairs,
     preset="tiny",
     # Reading a date is easy: a quarter of the preset's work a token is enough.
-    model_changes={
-        "num_encoder_layers": 2,
-        "num_decoder_layers": 2,
-        "d_model": 64,
-        "dropout": 0.1,
-    },
+    model_changes={"num_encoder_layers": 2, "num_decoder_layers": 2, "d_model": 64, "dropout": 0.1},
     # The 256 bytes, the characters of 16 languages, and room for the names of months.
     vocabulary_size=500,
     # A year is four digits, not one of a hundred pieces.

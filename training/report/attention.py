@@ -5,13 +5,10 @@ from .picture import pyplot
 
 
 def attention_figure(attention, source, target, gate=None):
-    """A figure with a row for each target piece and a column for each source piece.
+    """A figure with a row for each target piece and a column for each source piece: [T, S].
 
-    Args:
-        attention: [T, S]. Each row sums to 1.
-        source, target: the labels of the S source pieces and T target pieces.
-        gate: [T], for a model that copies: the probability that a piece was generated. It is drawn
-            as a separate column. Default: none.
+    `gate`, [T], is drawn as a separate column for a model that copies: the probability that a
+    piece was generated.
     """
     size = [2 + 0.35 * len(source), 2 + 0.35 * len(target)]
     panels = [(attention, source, SHARES, "source")]
@@ -20,14 +17,9 @@ def attention_figure(attention, source, target, gate=None):
         size[0] += 2
         panels.append((gate[:, None], ["generated"], "Oranges", ""))
         title = "attention to the source, by which it copies\n(last layer, mean over the heads)"
-    figure, axes = pyplot().subplots(
-        1,
-        len(panels),
-        figsize=size,
-        layout="constrained",
-        squeeze=False,
-        width_ratios=[len(columns) for _, columns, *_ in panels],
-    )
+    shape = {"figsize": size, "layout": "constrained", "squeeze": False}
+    widths = [len(columns) for _, columns, *_ in panels]
+    figure, axes = pyplot().subplots(1, len(panels), width_ratios=widths, **shape)
     for ax, (numbers, columns, colours, label) in zip(axes[0], panels, strict=True):
         image = ax.imshow(numbers, cmap=colours, vmin=0, vmax=1)
         at_axis(ax.xaxis, columns)

@@ -55,9 +55,7 @@ COLUMNS = {
 
 
 def write_card(directory):
-    """Writes the card of a run directory, if it has a model.
-
-    If the user has removed the line `MARK` from the card, it is not overwritten.
+    """Writes the card of a run directory, if it has a model and the user has not removed `MARK`.
 
     Raises:
         RunError: a file of the run is damaged. The message names it.
@@ -111,11 +109,7 @@ def _task(directory, settings):
 
 
 def count_parameters(path):
-    """The number of elements of all arrays of an .npz file. Only the headers are read.
-
-    Raises:
-        RunError: the file is damaged.
-    """
+    """The number of elements of all arrays of an .npz file. Only the headers are read."""
     total = 0
     try:
         with zipfile.ZipFile(path) as archive:

@@ -18,11 +18,9 @@ PERIOD = 30.0
 
 
 class Counter:
-    """Adds up the joules since its creation, from a growing number.
+    """Adds up the joules since its creation, by a function `read` that returns a growing number.
 
-    Args:
-        read: a function that returns the number, in joules.
-        most: the value at which the number restarts from 0. Default: never.
+    At `most` joules the number restarts from 0.
     """
 
     def __init__(self, read, most=0.0):
@@ -39,12 +37,8 @@ class Counter:
 class Energy:
     """The energy used since its creation; `with Energy(...) as energy:` also reads it regularly.
 
-    Args:
-        gpus: whether GPUs are used. Only then are they measured.
-        powercap: the folder of RAPL's zones.
-
-    Attributes:
-        missing: {part: why it could not be measured}; the parts are "processors" and "gpus".
+    GPUs are measured only with `gpus`. `missing` is {part: why it could not be measured}; the parts
+    are "processors" and "gpus".
     """
 
     def __init__(self, gpus=False, powercap=POWERCAP):
@@ -89,11 +83,7 @@ class Energy:
 
 
 def rapl_counters(powercap=POWERCAP):
-    """A `Counter` for each package, and for each memory, which packages do not include.
-
-    Raises:
-        OSError: there are none, or one cannot be read. The message names it.
-    """
+    """A `Counter` for each package, and for each memory, which packages do not include."""
     counters = []
     for zone in sorted(Path(powercap).glob("intel-rapl:*")):
         name = (zone / "name").read_text().strip()
@@ -108,12 +98,9 @@ def rapl_counters(powercap=POWERCAP):
 
 
 def nvml_counters():
-    """A `Counter` for each visible GPU.
+    """A `Counter` for each visible GPU. (A GPU older than Volta has none, which is an OSError.)
 
     Indices in CUDA_VISIBLE_DEVICES are taken in the order of the PCI bus.
-
-    Raises:
-        OSError: there is no driver, no GPU, or one without a counter (older than Volta).
     """
     import pynvml
 

@@ -1,20 +1,20 @@
 """Chooses installed fonts for a picture, so that every character has a glyph."""
 
 import contextlib
+import sys
 import warnings
 
 # Missing characters that a message names; and fonts that draw a box for every character.
 NAMED = 8
 BOXES = "Last Resort"
+SELECTORS = {chr(code) for code in range(0xFE00, 0xFE10)}
 
 
 @contextlib.contextmanager
-def lettered(texts, say):
+def lettered(texts):
     """In this block, Matplotlib uses fonts with glyphs for the characters of these texts.
 
-    Args:
-        texts: strings, as they are drawn.
-        say: called with one line if no installed font has some of the characters.
+    If no installed font has some of the characters, one line on standard error says so.
     """
     import matplotlib
 
@@ -22,22 +22,21 @@ def lettered(texts, say):
     if missing:
         shown = " ".join(sorted(missing)[:NAMED])
         more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        say(f"no installed font has {shown}{more}: boxes stand for them; Noto's fonts, say, do")
+        fault = f"no installed font has {shown}{more}: boxes stand for them; Noto's fonts, say, do"
+        print(fault, file=sys.stderr)
     with matplotlib.rc_context({"font.family": families}), warnings.catch_warnings():
-        if missing:  # `say` has already reported it
+        if missing:
             warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 
 
 def families_for(texts):
-    """(families, missing): font families for these texts, and the characters that no font has.
-
-    The families are Matplotlib's defaults and as few others as needed.
-    """
+    """(families, missing): Matplotlib's default font families and as few others as these texts
+    need, and the characters that no font has."""
     from matplotlib import font_manager, rcParams
 
-    # Characters that only change how others are drawn have no glyph.
-    missing = {c for text in texts for c in text if c.isprintable() and not _is_mark(c)}
+    # Variation selectors have no glyph: they change the form of the character before them.
+    missing = {c for text in texts for c in text if c.isprintable() and c not in SELECTORS}
     families = list(rcParams["font.family"])
     for family in families:
         path = font_manager.findfont(font_manager.FontProperties(family=[family]))
@@ -54,16 +53,9 @@ def families_for(texts):
     return families, missing
 
 
-def _is_mark(character):
-    """Whether a character is a variation selector, which changes the form of the previous one."""
-    return 0xFE00 <= ord(character) <= 0xFE0F
-
-
 def _installed():
-    """{family: the file of its regular font} of all installed fonts.
-
-    Matplotlib's own list may lack some, because it was written when Matplotlib first ran here.
-    """
+    """{family: the file of its regular font} of all installed fonts; Matplotlib's list may lack
+    some."""
     from matplotlib import font_manager
 
     manager = font_manager.fontManager

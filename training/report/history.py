@@ -20,7 +20,7 @@ def write_history(directory, rows):
 
 
 def read_history(directory):
-    """The history of a run directory as a list of {name: number}; [] if there is none.
+    """The history of a run directory, {name: number} for each epoch; [] if there is none.
 
     Raises:
         RunError: the file is damaged: it is no table of numbers, or a row has no epoch.

@@ -8,13 +8,10 @@ BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
 def characters(pieces):
-    """Labels for pieces. If the bytes of a character are one piece each, they become one label.
+    """Labels for names of pieces: a list of (label, number of pieces).
 
-    Args:
-        pieces: names of pieces, as `Side.names` gives them.
-
-    Returns:
-        A list of (label, number of pieces). Bytes that form no printable character are kept.
+    If the bytes of a character are one piece each, they become one label. Bytes that form no
+    printable character are kept.
     """
     found, place = [], 0
     while place < len(pieces):
@@ -36,17 +33,11 @@ def characters(pieces):
 
 
 def by_character(attention, source, target):
-    """Attention between labels instead of pieces.
+    """Attention between labels, instead of pieces [T, S]; `source` and `target` are their
+    `characters`.
 
     The attention to several source pieces is summed; that of several target pieces is averaged. So
     each row still sums to 1.
-
-    Args:
-        attention: [T, S].
-        source, target: their `characters`.
-
-    Returns:
-        [labels of the target, labels of the source].
     """
     for axis, labels in enumerate((target, source)):
         sizes = np.array([size for _, size in labels])

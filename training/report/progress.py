@@ -19,14 +19,9 @@ class Diverged(ArithmeticError):
 class EpochProgress(keras.callbacks.Callback):
     """A bar with loss, accuracy, learning rate and tokens per second. Stops if the loss is NaN.
 
-    Args:
-        epoch, epochs: the number of the epoch, from 1, and the number of epochs.
-        batches: the number of batches in the epoch.
-        first: the number of batches that were done before.
-        tokens: an iterator over the number of real tokens of each remaining batch.
-        figures_of: a function of the logs that returns "loss" and "accuracy" for `row`.
-        output: the console of the bar.
-        before: the result of `row` for the batches done before. Default: there were none.
+    Of the `batches` of the epoch, `first` were done before, with the result `before` of `row`.
+    `tokens` are the numbers of real tokens of the others. `figures_of` is a function of the logs
+    that returns "loss" and "accuracy" for `row`.
     """
 
     def __init__(self, epoch, epochs, batches, first, tokens, figures_of, output, before=None):
@@ -86,13 +81,8 @@ class EpochProgress(keras.callbacks.Callback):
 
 
 class Forecast(keras.callbacks.Callback):
-    """Reports once, after the first 50 steps, how long an epoch and the whole rest will take.
-
-    Args:
-        epochs: the number of epochs.
-        steps: the number of steps in an epoch.
-        say: called with a line.
-    """
+    """Says once, after the first 50 steps, how long an epoch of `steps` steps and the rest will
+    take."""
 
     STEPS = 50
 
@@ -127,28 +117,18 @@ def write_curve(path, rows, task):
     """Draws the training curve over epochs: losses on the left, the task's score on the right."""
     from .picture import pyplot, write_picture
 
+    def line(axes, name, **style):
+        known = [row for row in rows if name in row]
+        axes.plot([row["epoch"] for row in known], [row[name] for row in known], ms=3, **style)
+
     figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")
-    epochs = [row["epoch"] for row in rows]
-    axes.plot(epochs, [row["loss"] for row in rows], marker="o", ms=3, label="training loss")
-    validated = [row for row in rows if "val_loss" in row]
-    axes.plot(
-        [row["epoch"] for row in validated],
-        [row["val_loss"] for row in validated],
-        marker="s",
-        ms=3,
-        label="validation loss",
-    )
+    line(axes, "loss", marker="o", label="training loss")
+    line(axes, "val_loss", marker="s", label="validation loss")
     axes.set(xlabel="epoch", ylabel="nats a token", title=f"Loss and {task.figure_name} by epoch")
     axes.xaxis.get_major_locator().set_params(integer=True)
-    right, scores = axes.twinx(), [row[task.figure] for row in validated]
-    right.plot(
-        [row["epoch"] for row in validated],
-        scores,
-        color="tab:green",
-        marker="^",
-        ms=3,
-        label=f"validation {task.figure_words()}",
-    )
+    right, scores = axes.twinx(), [row[task.figure] for row in rows if task.figure in row]
+    label = f"validation {task.figure_words()}"
+    line(right, task.figure, color="tab:green", marker="^", label=label)
     most = task.figure_most if max(scores) > 0.6 * task.figure_most else None
     right.set(ylabel=task.figure_name, ylim=(0, most))
     lines = axes.get_lines() + right.get_lines()

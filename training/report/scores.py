@@ -19,6 +19,18 @@ SCORES = "scores.json"
 IDENTITY = ("sha256", "search", "length_penalty")
 
 
+def measures_table(title):
+    """An empty table for the scores of an evaluation: measure, value, how it is counted."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title))
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    table.add_column("how it is counted", overflow="fold")
+    return table
+
+
 def digest(pairs):
     """The sha256 of a test set's texts. It does not depend on file names."""
     found = hashlib.sha256()
@@ -28,11 +40,7 @@ def digest(pairs):
 
 
 def read_scores(directory):
-    """The scores of the current model of the run directory; [] if there are none.
-
-    Raises:
-        RunError: the scores are damaged, or the directory is no run.
-    """
+    """The scores of the current model of the run directory; [] if there are none."""
     path, weights = Path(directory) / SCORES, read_config(directory)["weights"]
     entries = read_json(path, list) if path.exists() else []
     try:
@@ -42,14 +50,9 @@ def read_scores(directory):
 
 
 def add_scores(directory, scores, test_set, pairs, weights):
-    """Adds the scores of an evaluation. They replace earlier scores of the same evaluation.
+    """Adds the scores of `training.evaluate.evaluate`. They replace those of the same evaluation.
 
-    Args:
-        directory: the run directory.
-        scores: the result of `training.evaluate.evaluate`.
-        test_set: the name of the test set.
-        pairs: the pairs of the test set.
-        weights: the file of the scored model, as named in `config.json`.
+    `test_set` is its name, `weights` the file of the scored model.
     """
     entry = {"test_set": test_set, "sha256": digest(pairs), "weights": weights}
     entry |= {"date": str(date.today()), **scores}

@@ -20,16 +20,8 @@ JOULES_PER_KWH = 3.6e6
 class Session:
     """The current session, in the block `with Session(...) as session:`.
 
-    Args:
-        directory: the run directory.
-        step: the number of steps that the run made before.
-        replicas: the number of training devices of all workers together. Default 1.
-        several: whether there may be other workers. This process has no facts about their
-            machines. Default False.
-        dtype: the Keras dtype policy of the training. Default `"float32"`.
-
-    Raises:
-        RunError: `sessions.json` is damaged.
+    `step` is the number of steps that the run made before. If there may be `several` workers, this
+    process has no facts about their machines.
     """
 
     def __init__(self, directory, step, replicas=1, several=False, dtype="float32"):
@@ -69,21 +61,16 @@ class Session:
 
 
 def read_sessions(directory):
-    """The sessions of a run directory in order; [] if there are none.
-
-    Raises:
-        RunError: `sessions.json` is damaged.
-    """
+    """The sessions of a run directory in order; [] if there are none."""
     path = Path(directory) / SESSIONS
     return read_json(path, list) if path.exists() else []
 
 
 def costs(sessions):
-    """The total cost of a run's sessions.
+    """Yields (name, words) about the total cost of a run's sessions.
 
-    Yields:
-        (name, words): time, steps, machine, versions, commit and energy. Values that sessions
-        share appear once.
+    These are time, steps, machine, versions, commit and energy. Values that sessions share appear
+    once.
     """
     first, last = sessions[0], sessions[-1]
     minutes = f"{sum(session['seconds'] for session in sessions) / 60:.1f}"

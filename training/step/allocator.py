@@ -21,11 +21,8 @@ def take_huge_pages(program):
     """Restarts this program once, with `HUGE_PAGES` in its environment.
 
     Call it before the program has done anything else. If the user has set glibc's tunables, they
-    stay and there is no restart.
-
-    Args:
-        program: the module that Python was started with. If the command line does not name it, the
-            process belongs to another program (a notebook, for example) and is not restarted.
+    stay and there is no restart; nor is there one if the command line does not name the module
+    `program`: then the process belongs to another program, a notebook for example.
     """
     named = bool(sys.executable) and program in sys.orig_argv
     if sys.platform == "linux" and named and not HUGE_PAGES.keys() & os.environ.keys():
@@ -34,11 +31,7 @@ def take_huge_pages(program):
 
 
 def keep_freed_memory():
-    """Makes the process keep freed memory from now on, up to its peak use.
-
-    Returns:
-        Whether the allocator supports this: only glibc's does.
-    """
+    """Makes the process keep freed memory from now on, up to its peak use. False: not glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False

@@ -22,13 +22,8 @@ def has_gpu():
 def largest_batch_tokens(step, least, most):
     """The largest number of tokens in [least, most] whose step fits into memory, to an eighth.
 
-    Args:
-        step: a function of a number of tokens that runs a training step with a batch of that size;
-            raises `tf.errors.ResourceExhaustedError` if it does not fit into memory.
-        least, most: tokens.
-
-    Raises:
-        MemoryError: even `least` tokens do not fit.
+    `step` is a function of a number of tokens that runs a training step of that size. If not even
+    `least` tokens fit, MemoryError is raised.
     """
 
     def fits(tokens):

@@ -19,11 +19,7 @@ LEAST_TOKENS = 512
 
 
 def cores_of(recipe):
-    """The number of parts of a batch that a training of this recipe computes in parallel here.
-
-    On a GPU or a TPU it is 1. If several devices share the batch already, it is the recipe's
-    `cores`, or 1.
-    """
+    """The number of parts of a batch that a training of this recipe computes in parallel here."""
     if recipe.batch_tokens == AUTO or recipe.strategy == "tpu" or has_gpu():
         return 1
     if recipe.model_changes.get("normalization") == "batch":
@@ -40,9 +36,8 @@ def cores_of(recipe):
 def keep_operations_apart():
     """Stops TensorFlow from fusing a matrix product, its bias and its activation.
 
-    oneDNN computes the fused operation as an inner product, which takes twice as long as its matrix
-    product. The setting affects this process only: its validation translations, but not those of
-    another command or a server.
+    oneDNN computes the fused operation as an inner product, which takes twice as long. The setting
+    affects this process only.
     """
     tf.config.optimizer.set_experimental_options({"remapping": False})
 
@@ -50,10 +45,7 @@ def keep_operations_apart():
 def share_threads(parts):
     """Gives each of the `parts` its share of this process's threads, for one operation at a time.
 
-    Call it before TensorFlow computes anything; later calls cannot change the threads.
-
-    Returns:
-        Whether it was in time.
+    Returns whether it was in time: TensorFlow must not have computed anything before.
     """
     try:
         tf.config.threading.set_intra_op_parallelism_threads(max(1, machine.cores() // parts))

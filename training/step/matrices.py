@@ -11,11 +11,8 @@ PASSES = 5
 
 
 def matrices_of(model):
-    """The matrices that `Muon` updates: those of all layers of a model's stacks.
-
-    Returns:
-        {path of the variable: (number of heads, axis of the heads)}.
-    """
+    """The matrices that `Muon` updates, those of all layers of a model's stacks: {path of the
+    variable: (number of heads, axis of the heads)}."""
     return {
         matrix.path: (matrix.heads, matrix.axis)
         for layers in model.parts().values()

@@ -12,29 +12,18 @@ from .parallel import in_parts
 
 
 def compiled_model(
-    begun,
-    task,
-    recipe,
-    steps,
-    simple=True,
-    packed=False,
-    corpus=None,
-    tokenizer=None,
-    teachers=(),
+    begun, task, recipe, steps, simple=True, packed=False, corpus=None, tokenizer=None, teachers=()
 ):
     """The task's compiled model, which `fit` trains with the settings of the recipe.
 
     Args:
         begun: a `Beginning`.
-        task: a `Task`.
-        recipe: a `Recipe`.
         steps: steps in an epoch.
         simple: whether one device computes a whole batch at once; otherwise the model's class is
             that of `in_parts`.
         packed: whether a model in parts leaves padding out. (A simple model does so if its batches
             are packed.)
-        corpus: the training corpus, for a loss that depends on it.
-        tokenizer: of the run, for a method that reads texts.
+        corpus, tokenizer: for a loss or a method that depends on them.
         teachers: an iterable of `Beginning`s; only for a model that is not simple.
     """
     methods = task.methods(recipe, steps * recipe.epochs, tokenizer)
@@ -51,7 +40,11 @@ def compiled_model(
             dtype=recipe.dtype,
         )
     # Built after the student, so that the student's initial weights do not depend on teachers.
-    if models := [_teacher(each, recipe.dtype) for each in teachers]:
+    models = []
+    for teacher in teachers:
+        models.append(FAMILIES[ENCODER_DECODER].model(teacher.config, dtype=recipe.dtype))
+        run.set_weights(models[-1], teacher.weights)
+    if models:
         model.methods = methods._replace(lesson=Teachers(models, recipe.teacher_weight))
     if begun.weights is not None:
         run.set_weights(model, begun.weights, begun.partly)
@@ -67,21 +60,20 @@ def compiled_model(
     return model
 
 
-def _teacher(teacher, dtype):
-    """The model of a teacher, a `Beginning`."""
-    model = FAMILIES[ENCODER_DECODER].model(teacher.config, dtype=dtype)
-    run.set_weights(model, teacher.weights)
-    return model
-
-
 def _optimizer(model, recipe, steps):
     """The paper's Adam (section 5.3), or Muon for the matrices and Adam for everything else.
 
     Weight decay (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization") applies to
     matrices, including embeddings: a gain or bias of 0 does not make a model simpler.
     """
+    steps *= recipe.epochs
+    # The paper's learning rate, with the recipe's cool-down at the end of its epochs.
+    schedule = WarmupSchedule(
+        model.config.d_model, recipe.warmup_steps, recipe.learning_rate_scale, total_steps=steps,
+        cooldown_steps=round(recipe.cooldown * steps), rises=recipe.warmup,
+    )  # fmt: skip
     options = {
-        "learning_rate": _schedule(model.config.d_model, recipe, steps),
+        "learning_rate": schedule,
         "beta_1": 0.9,
         "beta_2": 0.98,
         "epsilon": 1e-9,
@@ -98,25 +90,8 @@ def _optimizer(model, recipe, steps):
     return optimizer
 
 
-def _schedule(d_model, recipe, steps):
-    """The paper's learning rate, with the recipe's cool-down at the end of its epochs."""
-    steps *= recipe.epochs
-    return WarmupSchedule(
-        d_model,
-        recipe.warmup_steps,
-        recipe.learning_rate_scale,
-        total_steps=steps,
-        cooldown_steps=round(recipe.cooldown * steps),
-        rises=recipe.warmup,
-    )
-
-
 def part_of(model, part):
-    """The layers of a part of a model, by its name in `Recipe.freeze`.
-
-    Raises:
-        ValueError: the model has no such part.
-    """
+    """The layers of a part of a model, by its name in `Recipe.freeze`."""
     parts = model.parts()
     if part not in parts:
         raise ValueError(f"freeze must name parts that the model has, {list(parts)}, got {part!r}")

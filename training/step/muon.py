@@ -55,8 +55,8 @@ class Muon(Adam):
     def _backend_update_step(self, grads, trainable_variables, learning_rate):
         """Computes the steps of all matrices of one shape together, in few large products.
 
-        It replaces the gradient of each matrix by its momentum, its U V^T and their factor;
-        `update_step` reads these.
+        The gradient of a matrix becomes its momentum, its U V^T and their factor, for
+        `update_step`.
         """
         grads, shapes = list(grads), {}
         for n, variable in enumerate(trainable_variables):
@@ -97,10 +97,6 @@ def orthogonal(x, compute_dtype=None):
 
     Uses the Newton-Schulz iteration, which needs only matrix products. The singular values of the
     result lie in [0.68, 1.21]. Those that are below 0.002 of the Frobenius norm in x stay smaller.
-
-    Args:
-        x: the matrices.
-        compute_dtype: of the products. Default: the dtype of x.
     """
     dtype, tall = x.dtype, x.shape[-2] > x.shape[-1]
     if tall:

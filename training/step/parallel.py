@@ -29,9 +29,9 @@ def real(labels):
 
 @functools.cache
 def in_parts(kind):
-    """A subclass of the Keras model `kind` whose training step adds up the parts of a batch.
+    """A subclass of the Keras model `kind` with the training step of `Parts`.
 
-    See `Parts`. Its layers, and the names and order of its variables, are those of `kind`.
+    Its layers, and the names and order of its variables, are those of `kind`.
     """
     return type(f"Parallel{kind.__name__}", (Parts, kind), {"__doc__": Parts.__doc__})
 
@@ -45,14 +45,13 @@ class Parts:
     Args:
         args, kwargs: those of the model.
         parts: number of parts that a replica computes one after the other, so that it needs the
-            memory of one part. Default 1.
-        cores: number of shares of each part that are computed in parallel. Default 1. The number of
-            rows of a replica must be a multiple of `parts * cores`.
-        passes: number of copies of its rows in a batch, one copy after the other. A part has as
-            many copies of its own rows. Default 1.
+            memory of one part.
+        cores: number of shares of each part that are computed in parallel. The number of rows of a
+            replica must be a multiple of `parts * cores`.
+        passes: number of copies of its rows in a batch, one after the other; of a part, too.
         without_padding: a function of (inputs, labels, passes) that removes the padding of a part,
             such as that of `tfformer.layers.rows`. Default None: padding stays.
-        methods: `Methods`, the additions of training methods to a step. Default: none.
+        methods: `Methods`, the additions of training methods to a step.
 
     Attributes:
         stop: a variable of this process; if it is not zero, the process requests all of them to
@@ -60,14 +59,7 @@ class Parts:
     """
 
     def __init__(
-        self,
-        *args,
-        parts=1,
-        cores=1,
-        passes=1,
-        without_padding=None,
-        methods=NO_METHODS,
-        **kwargs,
+        self, *args, parts=1, cores=1, passes=1, without_padding=None, methods=NO_METHODS, **kwargs
     ):
         self.stop = tf.Variable(0.0, trainable=False)
         # (Once its weights exist, a model accepts no more metrics.)

@@ -31,21 +31,15 @@ from .worker import WorkerError, is_chief
 
 # The errors that TensorFlow raises when another process has ended.
 GONE = (
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.InternalError,
-    tf.errors.UnavailableError,
-)
+    tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError,
+    tf.errors.InternalError, tf.errors.UnavailableError,
+)  # fmt: skip
 
 
 class Strategy:
-    """A distribution strategy, selected by name.
+    """A distribution strategy, `"none"`, `"mirrored"`, `"multiworker"` or `"tpu"`.
 
     Create it before TensorFlow computes anything. Workers then wait until all have started.
-
-    Args:
-        name: `"none"` (default), `"mirrored"`, `"multiworker"` or `"tpu"`.
 
     Attributes:
         scope: a function that returns a context; create models and optimizers inside it.

@@ -9,13 +9,8 @@ class WorkerError(RuntimeError):
 
 
 def is_chief(strategy):
-    """Whether this process is the one that writes. Without the strategy `multiworker` it always is.
-
-    With `multiworker` it is the worker of type "chief", or else the first one.
-
-    Raises:
-        ValueError: `multiworker` without a TF_CONFIG that lists this worker.
-    """
+    """Whether this process is the one that writes: with `multiworker` the worker of type "chief",
+    or else the first one. A TF_CONFIG that does not list this worker is a ValueError."""
     if strategy != "multiworker":
         return True
     text = os.environ.get("TF_CONFIG", "")

@@ -3,20 +3,12 @@
 import numpy as np
 import tensorflow as tf
 
-from tfformer.config import EOS, PAD, ClassifierConfig
+from tfformer.config import EOS, PAD
 from tfformer.loss import LabelCrossEntropy
 from tfformer.models import CLASSIFIER
 
 from ..metrics import labels as measures
-from .labelled import (
-    LabelledTask,
-    Reading,
-    configured,
-    cut,
-    label,
-    label_scores,
-    numbers,
-)
+from .labelled import LabelledTask, Reading, cut, label, label_scores, numbers
 
 BALANCED = "balanced"
 
@@ -49,10 +41,8 @@ class Classification(LabelledTask):
         return [found] if (found := label(line)) else []
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
-        kind = {"multi_label": self.multi_label}
-        return self._of_task(
-            configured(self, ClassifierConfig, recipe, source_size, target_size, **kind)
-        )
+        sizes, kind = (source_size, target_size, shared), {"multi_label": self.multi_label}
+        return self._of_task(super().configuration(recipe, *sizes, **kind))
 
     def read_configuration(self, fields):
         return self._of_task(super().read_configuration(fields))
@@ -78,11 +68,6 @@ class Classification(LabelledTask):
 
     def label_columns(self, columns):
         return 1
-
-    def served(self, model, tokenizer, search):
-        from tfformer.service.text_classifier import TextClassifier
-
-        return TextClassifier(model, tokenizer, **search)
 
     def judged(self, served, pairs, batch_size):
         answers = served.outputs([pair.source for pair in pairs], batch_size)["label"]

@@ -17,7 +17,7 @@ from ..data.corpus import Corpus, write_corpus
 from ..data.noise import Noise
 from ..data.reader import CorpusError, Pair, is_blank
 from ..metrics import labels as measures
-from .task import Task, one_stack_sizes, require_defaults, source_tokenizer
+from .task import Task, require_defaults, source_tokenizer
 
 # Texts in a batch of a validation.
 BATCH = 64
@@ -30,11 +30,8 @@ CONTROLS = "[\x00-\x1f\x7f-\x9f]+"
 class Reading(abc.ABC):
     """Converts texts and labels into the inputs and labels of a model.
 
-    It has the methods that a corpus and its batches need from a tokenizer and a task.
-
-    Args:
-        tokenizer: a `Tokenizer`, whose target is a `LabelTable`.
-        longest: the maximum number of tokens in a text, with eos.
+    It has the methods that a corpus and its batches need from a tokenizer, whose target is a
+    `LabelTable`, and from a task. A text has at most `longest` tokens, with eos.
     """
 
     without_padding = None
@@ -57,11 +54,7 @@ class Reading(abc.ABC):
 
 
 class LabelledCorpus(Corpus):
-    """The texts of a folder, and the number of occurrences of each label.
-
-    Attributes:
-        counts: int64 [C].
-    """
+    """The texts of a folder, and `counts`, int64 [C]: the number of occurrences of each label."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -69,15 +62,12 @@ class LabelledCorpus(Corpus):
 
 
 class LabelledTask(Task):
-    """A task of labelled texts; a subclass sets its `Reading`.
-
-    Attributes:
-        reading: the class of its `Reading`.
-        labelled: a word for the unit that has a label.
-    """
+    """A task of labelled texts. A subclass sets the class of its `reading`, and `labelled`, a word
+    for the unit that has a label."""
 
     reading, corpus, labelled = Reading, LabelledCorpus, "text"
     parts, unit = ("encoder", "embeddings"), "text"
+    test_set = "--source TEXTS.txt --labels LABELS.txt"
     # Settings that need a source and a target text, generate text, or sample segmentations.
     unused = (
         *("both_ways", "new_pieces", "subword_sampling", "shared_vocabulary"),
@@ -88,9 +78,7 @@ class LabelledTask(Task):
     def labels_of(self, line, model):
         """The labels in a line of the corpus: a list of strings, as `label` returns them.
 
-        Args:
-            line: a line of the label file.
-            model: {name: value} of fields of the model's configuration.
+        `model` has fields of the model's configuration, by name.
         """
 
     def clean(self, pairs, report, recipe):
@@ -169,17 +157,22 @@ class LabelledTask(Task):
         np.save(folder / LABELS, counts)
         return self.corpus(folder)
 
-    def batches(self, corpus, tokenizer, batch_tokens, max_tokens, noise=None, **options):
+    def batches(
+        self, corpus, tokenizer, batch_tokens, max_tokens, noise=None, packed=False, both_ways=0,
+        **options,
+    ):  # fmt: skip
         """A model of labels takes padded texts in one direction: it ignores `packed` and
         `both_ways`."""
         reading = self.reading(tokenizer, max_tokens)
         noise = Noise(reading, word_dropout=noise.word_dropout if noise else 0.0)
-        known = {name: options[name] for name in options if name not in ("packed", "both_ways")}
-        return Batches(reading, corpus, reading, batch_tokens, noise=noise, **known)
+        return Batches(reading, corpus, reading, batch_tokens, noise=noise, **options)
 
-    def require_settings(self, recipe):
-        """Raises a ValueError for settings and search options without a meaning here."""
+    def configuration(self, recipe, source_size, target_size=None, shared=True, **changes):
+        """See `Task.configuration`; without `target_size`, the model has two labels."""
         require_defaults(self, recipe, self.unused)
+        if target_size is None or target_size > EOS + 1:
+            changes["num_labels"] = 2 if target_size is None else target_size - EOS - 1
+        return self.preset(recipe, source_size, **changes)
 
     def example(self, source, target, padded, seed=(0, 0)):
         return {"ids": padded(source)}, padded(target)
@@ -217,27 +210,13 @@ class LabelledTask(Task):
     def metrics(self, recipe):
         return [LabelAccuracy("accuracy"), LabelPerplexity("perplexity")]
 
-    def search(self, recipe):
-        return {"max_source_length": recipe.max_tokens}
-
     def shown(self, served, sources):
         return served.answer(sources)
 
     def sizes(self, config, settings):
-        model = config["model"]
-        yield from one_stack_sizes(model, settings)
-        if "num_labels" in model:
-            yield "labels", f"{model['num_labels']:,}"
-
-    def chosen(self, config, history):
-        training = config.get("training", {})
-        if self.figure not in training:
-            return {}
-        return {self.figure.removeprefix("val_"): training[self.figure]}
-
-    def usage(self, run, text):
-        yield f"echo {text} | tfformer translate {run}"
-        yield f"tfformer evaluate {run} --source TEXTS.txt --labels LABELS.txt"
+        yield from super().sizes(config, settings)
+        if "num_labels" in config["model"]:
+            yield "labels", f"{config['model']['num_labels']:,}"
 
 
 def label(text):
@@ -245,30 +224,10 @@ def label(text):
     return " ".join(re.sub(CONTROLS, " ", text).split())
 
 
-def configured(task, configuration, recipe, source_size, target_size, **changes):
-    """The configuration of a model of labels; without `target_size`, with two labels.
-
-    Raises:
-        ValueError: there is no such model, or a setting has no meaning for the task.
-    """
-    task.require_settings(recipe)
-    if target_size is None or target_size > EOS + 1:
-        changes["num_labels"] = 2 if target_size is None else target_size - EOS - 1
-    try:
-        return configuration.preset(
-            recipe.preset, source_size, **{**changes, **recipe.model_changes}
-        )
-    except TypeError as error:
-        raise ValueError(f"model_changes: {error}") from error
-
-
 def label_scores(names, true, predicted):
     """Macro F1, accuracy and the figures of each label; and the confusion matrix, [C, C].
 
-    Args:
-        names: the C labels.
-        true, predicted: labels, equally many; all labels that are not in `names` count as one more
-            label.
+    `names` are the C labels; all other labels, `true` or `predicted`, count as one more.
     """
     number = {name: n for n, name in enumerate(names)}
     rows = [[number.get(one, len(names)) for one in side] for side in (true, predicted)]

@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from tfformer.config import PAD, LanguageModelConfig
+from tfformer.config import PAD
 from tfformer.models import LANGUAGE_MODEL
 
 from ..data.joined import JoinedBatches
@@ -24,13 +24,14 @@ class LanguageModelling(PlainTextTask):
         "val_perplexity": ("perplexity", "{:.3f}"),
         "val_bits_per_byte": ("bits a byte", "{:.3f}"),
     }
-    parts, configuration_class = ("decoder", "embeddings"), LanguageModelConfig
+    parts = ("decoder", "embeddings")
     searched = ("min_length", "repetition_penalty", "no_repeat_ngram", "length_penalty_form")
 
-    def batches(self, corpus, tokenizer, batch_tokens, max_tokens, **options):
+    def batches(
+        self, corpus, tokenizer, batch_tokens, max_tokens, packed=False, both_ways=0, **options
+    ):
         """Rows are full, and a text has no target: `packed` and `both_ways` are ignored."""
-        known = {name: options[name] for name in options if name not in ("packed", "both_ways")}
-        return JoinedBatches(self, corpus, batch_tokens, row_length=max_tokens, **known)
+        return JoinedBatches(self, corpus, batch_tokens, row_length=max_tokens, **options)
 
     def joined(self, ids, labels, texts, seed):
         """A batch of full rows, int32 [B, T] each: inputs, labels, and the number of the text of
@@ -53,11 +54,6 @@ class LanguageModelling(PlainTextTask):
             "max_source_length": prompt,
             "max_target_length": recipe.max_tokens + 1 - prompt,
         }
-
-    def served(self, model, tokenizer, search):
-        from tfformer.service.text_generator import TextGenerator
-
-        return TextGenerator(model, tokenizer, **search)
 
     def asked(self, corpus, tokenizer):
         """The beginnings of the first texts, and their continuations."""

@@ -5,7 +5,7 @@ The model with the lowest perplexity on the hidden words is the best.
 
 import tensorflow as tf
 
-from tfformer.config import PAD, MaskedLanguageModelConfig
+from tfformer.config import PAD
 from tfformer.models import MASKED_LANGUAGE_MODEL
 
 from ..data.joined import JoinedBatches
@@ -30,7 +30,7 @@ class MaskedLanguageModelling(PlainTextTask):
     # Also settings of generation, and of word dropout: masking hides words itself. It hides
     # different words in each copy of a row, so R-Drop could not compare the copies.
     unused = (*PlainTextTask.unused, "word_dropout", "beam_width", "length_penalty", "r_drop")
-    parts, configuration_class = ("encoder", "embeddings"), MaskedLanguageModelConfig
+    parts = ("encoder", "embeddings")
     without_padding = staticmethod(asked_alone)
 
     def batches(self, corpus, tokenizer, batch_tokens, max_tokens, **options):
@@ -45,14 +45,6 @@ class MaskedLanguageModelling(PlainTextTask):
         """Texts that are not rows of a corpus, each in a separate row, with nothing hidden."""
         ids = padded(source)
         return {"ids": ids, "texts": tf.where(ids == PAD, PAD, 1)}, ids
-
-    def search(self, recipe):
-        return {"max_source_length": recipe.max_tokens}
-
-    def served(self, model, tokenizer, search):
-        from tfformer.service.gap_filler import GapFiller
-
-        return GapFiller(model, tokenizer, **search)
 
     def asked(self, corpus, tokenizer):
         """The beginnings of the first texts, with a gap in the middle and without it."""

@@ -4,7 +4,7 @@ import math
 
 import tensorflow as tf
 
-from tfformer.config import BOS, CTC, EOS, FIRST_EOS, MASK_PREDICT, PAD, NonAutoregressiveConfig
+from tfformer.config import BOS, CTC, EOS, FIRST_EOS, MASK_PREDICT, PAD
 from tfformer.config.search_options import PARALLEL
 from tfformer.ctc import CTCAccuracy, CTCLoss
 from tfformer.loss import LengthCrossEntropy
@@ -18,7 +18,6 @@ class NonAutoregressiveTranslation(Translation):
     """The task of a `NonAutoregressive` model and of its `ParallelTranslator`."""
 
     family = NON_AUTOREGRESSIVE
-    configuration_class = NonAutoregressiveConfig
     figure_how = "all tokens at once"
     description = (
         "A non-autoregressive Transformer, which writes all tokens at once (Gu et al. 2018)"
@@ -92,11 +91,6 @@ class NonAutoregressiveTranslation(Translation):
             "max_target_length": recipe.max_tokens,
         }
 
-    def served(self, model, tokenizer, search):
-        from tfformer.service.parallel_translator import ParallelTranslator
-
-        return ParallelTranslator(model, tokenizer, **search)
-
     def sizes(self, config, settings):
         yield "decoding", config["model"]["decoding"]
         yield from super().sizes(config, settings)
@@ -129,16 +123,8 @@ def glanced(model, inputs, labels, seed, share):
     Non-Autoregressive Neural Machine Translation", section 3.1).
 
     The model predicts all tokens in parallel. If d tokens are wrong, `share` d random tokens of the
-    target are shown to it, and it learns the others. So a better model is shown fewer tokens.
-
-    Args:
-        model: a `NonAutoregressive` model.
-        inputs, labels: a batch from `example`, whatever tokens it hides.
-        seed: integers [2].
-        share: lambda, in (0, 1].
-
-    Returns:
-        (inputs, labels) with other tokens hidden.
+    target are shown to it, and it learns the others. So a better model is shown fewer tokens. The
+    result is (inputs, labels) of `example` with other tokens hidden.
     """
     lengths, tokens = labels[:, :1], labels[:, 1:]
     tokens = tf.where(tokens == PAD, inputs["target_ids"], tokens)  # [B, T]
@@ -152,8 +138,7 @@ def glanced(model, inputs, labels, seed, share):
 
 
 def length_ids(source_ids, target_ids, most):
-    """The difference between the lengths of target and source as a class id of a
-    `NonAutoregressive` model, [B, 1].
+    """The difference between the lengths of target and source as a class id, [B, 1].
 
     1 means `most` tokens fewer than the source, 2 most + 1 means `most` more. A row without tokens
     has padding.

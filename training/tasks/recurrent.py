@@ -1,6 +1,5 @@
 """Translation with a recurrent encoder-decoder, for comparison with the Transformer."""
 
-from tfformer.config import RecurrentConfig
 from tfformer.models import RECURRENT
 
 from .translation import Translation
@@ -9,16 +8,11 @@ from .translation import Translation
 class RecurrentTranslation(Translation):
     """The task of a `Recurrent` model and of its `RecurrentTranslator`."""
 
-    family, configuration_class = RECURRENT, RecurrentConfig
+    family = RECURRENT
     description = "A recurrent encoder-decoder with attention (Bahdanau et al. 2015)"
     known_methods, exported = ("objective", "teacher_weight"), False
     # A recurrent layer reads padded rows, one position after another.
     without_padding = None
-
-    def served(self, model, tokenizer, search):
-        from tfformer.service.recurrent_translator import RecurrentTranslator
-
-        return RecurrentTranslator(model, tokenizer, **search)
 
     def sizes(self, config, settings):
         for what, words in super().sizes(config, settings):

@@ -7,7 +7,6 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from tfformer.config import SpanConfig
 from tfformer.loss import PlaceCrossEntropy
 from tfformer.metrics import PlaceAccuracy, PlacePerplexity
 from tfformer.models import SPAN
@@ -17,7 +16,7 @@ from ..data.corpus import BATCH, Corpus, write_corpus
 from ..data.reader import Pair, is_blank
 from ..metrics import labels as measures
 from .labelled import LabelledTask, Reading
-from .task import source_tokenizer
+from .task import require_defaults, source_tokenizer
 
 
 class Questions(Reading):
@@ -69,7 +68,7 @@ class SpanReading(LabelledTask):
         "val_accuracy": ("validation accuracy of places", "{:.3f}"),
         "val_token_f1": ("F1 of words, %", "{:.2f}"),
     }
-    unit = "question"
+    unit, test_set = "question", "--source QUESTIONS.tsv"
     unused = (*LabelledTask.unused, "r_drop")
 
     def labels_of(self, line, model):
@@ -113,13 +112,10 @@ class SpanReading(LabelledTask):
         )
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
-        self.require_settings(recipe)
+        require_defaults(self, recipe, self.unused)
         if recipe.max_tokens < 4:
             raise ValueError(f"max_tokens must be at least 4 for a span, got {recipe.max_tokens}")
-        try:
-            return SpanConfig.preset(recipe.preset, source_size, **recipe.model_changes)
-        except TypeError as error:
-            raise ValueError(f"model_changes: {error}") from error
+        return self.preset(recipe, source_size)
 
     def label_columns(self, columns):
         return 2
@@ -129,11 +125,6 @@ class SpanReading(LabelledTask):
 
     def metrics(self, recipe):
         return [PlaceAccuracy(), PlacePerplexity()]
-
-    def served(self, model, tokenizer, search):
-        from tfformer.service.span_answers import SpanAnswers
-
-        return SpanAnswers(model, tokenizer, **search)
 
     def asked(self, corpus, tokenizer):
         """The answers, without their positions."""
@@ -150,10 +141,6 @@ class SpanReading(LabelledTask):
             "exact_match": 100 * sum(a == b for a, b in both) / len(both),
         }
         return scores, answers, None
-
-    def usage(self, run, text):
-        yield f"echo {text} | tfformer translate {run}"
-        yield f"tfformer evaluate {run} --source QUESTIONS.tsv"
 
 
 def place_of(answer, text):

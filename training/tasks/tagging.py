@@ -4,18 +4,11 @@ import re
 
 import tensorflow as tf
 
-from tfformer.config import PAD, TaggerConfig
+from tfformer.config import PAD
 from tfformer.models import TAGGER
 from tfformer.text.words import encode_words, words_of
 
-from .labelled import (
-    CONTROLS,
-    LabelledTask,
-    Reading,
-    configured,
-    label_scores,
-    numbers,
-)
+from .labelled import CONTROLS, LabelledTask, Reading, label_scores, numbers
 
 # Marks the first piece of each word: added to its id when a corpus is read, until a batch is built.
 # It is higher than all ids.
@@ -70,16 +63,8 @@ class Tagging(LabelledTask):
             return False
         return super().may_be(labels, pair, report)
 
-    def configuration(self, recipe, source_size, target_size=None, shared=True):
-        return configured(self, TaggerConfig, recipe, source_size, target_size)
-
     def label_columns(self, columns):
         return columns
-
-    def served(self, model, tokenizer, search):
-        from tfformer.service.text_tagger import TextTagger
-
-        return TextTagger(model, tokenizer, **search)
 
     def judged(self, served, pairs, batch_size):
         """Scores word by word; a word after the length limit has no prediction."""

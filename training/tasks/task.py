@@ -39,6 +39,7 @@ class Task(abc.ABC):
         class_weights: the allowed values of `Recipe.class_weights`.
         known_methods: the methods of `training.methods.method.METHODS` that it supports.
         taught: whether it supports `--teachers`.
+        test_set: the options of `training.evaluate` for a test set, for the model card.
         config: the configuration of its model, see `of`; None for the tasks in `TASKS`.
     """
 
@@ -50,6 +51,7 @@ class Task(abc.ABC):
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
     figure_most = 1.0
     columns: Mapping = {}
+    test_set = "--source SOURCES.txt --target REFERENCES.txt"
 
     # Preparation.
 
@@ -69,12 +71,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def vocabulary(self, sources, targets, recipe):
-        """The `Tokenizer` of source and target.
-
-        Args:
-            sources, targets: the texts of the corpus; each can be iterated once.
-            recipe: a `Recipe`.
-        """
+        """The `Tokenizer` of source and target, whose texts can each be iterated once."""
 
     def label_table(self, targets):
         """The target side of the tokenizer if targets are labels, or None if they are texts.
@@ -86,7 +83,6 @@ class Task(abc.ABC):
         """The configuration of the model that a recipe requests.
 
         Args:
-            recipe: a `Recipe`.
             source_size, target_size: number of ids of source and target; the target's default is
                 the source's.
             shared: whether source and target share one vocabulary.
@@ -94,6 +90,15 @@ class Task(abc.ABC):
         Raises:
             ValueError: there is no such model.
         """
+
+    def preset(self, recipe, *sizes, **changes):
+        """The configuration, of the task's `Family`, for the recipe's preset. The recipe's
+        `model_changes` override these changes."""
+        kind = FAMILIES[self.family].configuration
+        try:
+            return kind.preset(recipe.preset, *sizes, **{**changes, **recipe.model_changes})
+        except TypeError as error:
+            raise ValueError(f"model_changes: {error}") from error
 
     # The training step.
 
@@ -160,13 +165,15 @@ class Task(abc.ABC):
 
     # Validation and publication.
 
-    @abc.abstractmethod
     def search(self, recipe):
         """Keyword arguments of the model's service, stored in `config.json` of the run."""
+        return {"max_source_length": recipe.max_tokens}
 
-    @abc.abstractmethod
     def served(self, model, tokenizer, search):
         """The service of the model, which always uses its current weights."""
+        from tfformer.service.families import SERVICES
+
+        return SERVICES[self.family](model, tokenizer, **search)
 
     # Whether the deciding figure is one of the metrics instead of a score of the served model.
     by_metrics = False
@@ -202,27 +209,25 @@ class Task(abc.ABC):
 
     # The description of a run, from its files alone.
 
-    @abc.abstractmethod
     def sizes(self, config, settings):
         """Yields (what, words) about the model in `config.json`, for its card."""
+        model, kind = config["model"], f"SentencePiece {settings.get('vocabulary_kind', '')}"
+        yield "layers", str(model["num_layers"])
+        yield "d_model, heads, d_ff", f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}"
+        yield "vocabulary", f"{kind.strip()}, {model['vocabulary_size']:,} pieces"
 
-    @abc.abstractmethod
     def chosen(self, config, history):
         """The measures that selected the published model; {} if they are not known.
 
-        Args:
-            config: `config.json` of the run.
-            history: the rows of `log.csv`.
+        `config` is `config.json` of the run, `history` the rows of `log.csv`.
         """
+        score = config.get("training", {}).get(self.figure)
+        return {} if score is None else {self.figure.removeprefix("val_"): score}
 
-    @abc.abstractmethod
     def usage(self, run, text):
-        """Yields the commands that use the model, for its card.
-
-        Args:
-            run: the run directory, quoted for a shell.
-            text: an example of a source, also quoted.
-        """
+        """Yields the commands that use the model, for its card: run and text are quoted."""
+        yield f"echo {text} | tfformer translate {run}"
+        yield f"tfformer evaluate {run} {self.test_set}"
 
     # The same for all tasks.
 
@@ -267,20 +272,9 @@ def source_tokenizer(texts, recipe):
     )
 
 
-def one_stack_sizes(model, settings):
-    """The result of `Task.sizes` for a model of one stack, from its configuration fields."""
-    kind = f"SentencePiece {settings.get('vocabulary_kind', '')}".strip()
-    yield "layers", str(model["num_layers"])
-    yield "d_model, heads, d_ff", f"{model['d_model']}, {model['num_heads']}, {model['d_ff']}"
-    yield "vocabulary", f"{kind}, {model['vocabulary_size']:,} pieces"
-
-
 def require_defaults(task, recipe, names, why=None):
-    """Raises a ValueError unless these settings of a recipe have their defaults.
-
-    The settings have no meaning for the task; `why` gives the reason in words. Default: the task's
-    family.
-    """
+    """Raises a ValueError unless these settings of a recipe, which mean nothing for the task, have
+    their defaults; `why` gives the reason in words. Default: the task's family."""
     defaults = {field.name: field.default for field in dataclasses.fields(recipe)}
     for name in names:
         if (value := getattr(recipe, name)) != defaults[name]:

@@ -2,43 +2,35 @@
 
 import tensorflow as tf
 
-from tfformer.config import BOS, TransformerConfig
+from tfformer.config import BOS
 from tfformer.config.search_options import OPTIONS
 from tfformer.distances import KLDivergence, SquaredDistance
 from tfformer.layers.rows import without_padding
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER
+from tfformer.terminal.progress_bar import Bar
 
 from ..methods.guided_attention import GuidedAttention
 from ..methods.method import METHODS, Methods
 from ..methods.reward import REWARD, Reward
 from ..methods.scheduled_sampling import REPLACED, ScheduledSampling
 from .task import Task, require_defaults
-from .translating import translations_of
 
 # Texts in a batch of translations.
 BATCH = 128
 # The losses by the name of `Recipe.objective`.
-LOSSES = {
-    "cross-entropy": SmoothedCrossEntropy,
-    "kl": KLDivergence,
-    "squared": SquaredDistance,
-}
+LOSSES = {"cross-entropy": SmoothedCrossEntropy, "kl": KLDivergence, "squared": SquaredDistance}
 
 
 class Translation(Task):
     """The task of a `Transformer` and of its `Translator`."""
 
     family = ENCODER_DECODER
-    configuration_class = TransformerConfig
     figure, figure_name, figure_how, figure_most = "val_bleu", "BLEU", "greedy", 100.0
     pipeline_tag = "translation"
     description = "An encoder-decoder Transformer (Vaswani et al. 2017), text in and text out"
-    columns = {
-        "val_perplexity": ("perplexity", "{:.3f}"),
-        "val_bleu": ("greedy BLEU", "{:.2f}"),
-    }
+    columns = {"val_perplexity": ("perplexity", "{:.3f}"), "val_bleu": ("greedy BLEU", "{:.2f}")}
     parts = ("encoder", "decoder", "embeddings")
     searched = tuple(OPTIONS)
     known_methods, taught = tuple(name for name in METHODS if name != "glancing"), True
@@ -47,26 +39,14 @@ class Translation(Task):
     def vocabulary(self, sources, targets, recipe):
         from tfformer.text.tokenizer import Tokenizer
 
-        return Tokenizer.train(
-            sources,
-            targets,
-            vocabulary_size=recipe.vocabulary_size,
-            kind=recipe.vocabulary_kind,
-            shared=recipe.shared_vocabulary,
-            split_digits=recipe.split_digits,
-        )
+        kind = {"kind": recipe.vocabulary_kind, "split_digits": recipe.split_digits}
+        size, shared = recipe.vocabulary_size, recipe.shared_vocabulary
+        return Tokenizer.train(sources, targets, vocabulary_size=size, shared=shared, **kind)
 
     def configuration(self, recipe, source_size, target_size=None, shared=True):
-        changes = dict(recipe.model_changes)
-        if not shared:
-            # Two vocabularies cannot share a matrix.
-            changes.setdefault("tie_embeddings", "target")
-        try:
-            config = self.configuration_class.preset(
-                recipe.preset, source_size, target_vocabulary_size=target_size, **changes
-            )
-        except TypeError as error:
-            raise ValueError(f"model_changes: {error}") from error
+        # Two vocabularies cannot share a matrix.
+        changes = {} if shared else {"tie_embeddings": "target"}
+        config = self.preset(recipe, source_size, target_vocabulary_size=target_size, **changes)
         if config.one_vocabulary and not shared:
             raise ValueError(
                 f"{config.one_vocabulary} needs one vocabulary for both sides, got two"
@@ -113,12 +93,9 @@ class Translation(Task):
         notes = ()
         if recipe.scheduled_sampling:
             first_pass = ScheduledSampling(
-                recipe.scheduled_sampling,
-                recipe.scheduled_sampling_decay,
-                recipe.scheduled_sampling_by,
-                recipe.scheduled_sampling_passes,
-                steps,
-            )
+                recipe.scheduled_sampling, recipe.scheduled_sampling_decay,
+                recipe.scheduled_sampling_by, recipe.scheduled_sampling_passes, steps,
+            )  # fmt: skip
             notes = (REPLACED,)
         if recipe.guided_attention:
             penalty = GuidedAttention(recipe.guided_attention, recipe.guided_heads)
@@ -144,11 +121,6 @@ class Translation(Task):
             "max_source_length": recipe.max_tokens,
             "max_target_length": recipe.max_tokens,
         }
-
-    def served(self, model, tokenizer, search):
-        from tfformer.service.translator import Translator
-
-        return Translator(model, tokenizer, **search)
 
     def score(self, served, sources, references):
         """BLEU by greedy search, and its sacreBLEU signature."""
@@ -186,18 +158,27 @@ class Translation(Task):
                 measures["perplexity"] = row["val_perplexity"]
         return measures | {"bleu_signature": training.get("val_bleu_signature")}
 
-    def usage(self, run, text):
-        yield f"echo {text} | tfformer translate {run}"
-        yield f"tfformer evaluate {run} --source SOURCES.txt --target REFERENCES.txt"
+
+def translations_of(translator, texts, batch_size, greedy=False, title="translating"):
+    """The translations of `translator.translate`, in batches of texts of similar length, with a
+    bar."""
+    order = sorted(range(len(texts)), key=lambda n: len(texts[n]))
+    found = [""] * len(texts)
+    with Bar(title, len(texts)) as bar:
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            chunk = [texts[n] for n in chosen]
+            for n, text in zip(
+                chosen, translator.translate(chunk, batch_size, greedy), strict=True
+            ):
+                found[n] = text
+            bar.advance(len(chosen))
+    return found
 
 
 # Settings that have no meaning without another one.
 SECOND_TO = {
-    "scheduled_sampling": [
-        "scheduled_sampling_decay",
-        "scheduled_sampling_by",
-        "scheduled_sampling_passes",
-    ],
+    "scheduled_sampling": [f"scheduled_sampling_{name}" for name in ("decay", "by", "passes")],
     "guided_attention": ["guided_heads"],
     "reward": ["reward_samples"],
 }

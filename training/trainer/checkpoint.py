@@ -28,16 +28,8 @@ def _groups(model):
 def save(path, model, progress, write=True):
     """Writes the complete state of a compiled model, and `progress`, any JSON value.
 
-    Args:
-        path: the file.
-        model: the compiled model.
-        progress: any JSON value.
-        write: False in a worker that is not the chief. Metrics are sums over all workers, so all
-            workers must read them together.
-
-    Raises:
-        NotFinite: nothing is written.
-        OSError: the old file at `path`, if any, is unchanged.
+    `write` is False in a worker that is not the chief. Metrics are sums over all workers, so all
+    workers must read them together. If a weight is not finite, `NotFinite` is raised.
     """
     arrays = {}
     for group, variables in _groups(model).items():
@@ -54,8 +46,7 @@ def save(path, model, progress, write=True):
 def restore(path, model):
     """Restores a saved state into a compiled and built model; returns `progress`.
 
-    Raises:
-        RunError: the file is damaged, or belongs to another model.
+    Raises a RunError if the file is damaged, or belongs to another model.
     """
     path = Path(path)
     try:
@@ -76,11 +67,9 @@ def restore(path, model):
 
 
 class EpochWeights:
-    """The weights after each of the last epochs, for averaging.
+    """The weights after each of the last epochs, at most `most`, in a folder, for averaging.
 
-    Args:
-        folder: their folder; `epoch-7.npz` has those after epoch 7.
-        most: the number of files that are kept.
+    `epoch-7.npz` has those after epoch 7.
     """
 
     def __init__(self, folder, most):

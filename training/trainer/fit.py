@@ -39,28 +39,17 @@ from .state import Keeper, State
 CURVE = "curve.png"
 # The files of a run directory that only a training writes; an evaluation may write others.
 WRITTEN = (
-    "checkpoints/*",
-    f"{PREPARED}/*",
-    "config.json",
-    "weights-*",
-    *FILES,
-    LOG,
-    CURVE,
-    SESSIONS,
-    CARD,
-)
+    "checkpoints/*", f"{PREPARED}/*", "config.json", "weights-*", *FILES,
+    LOG, CURVE, SESSIONS, CARD,
+)  # fmt: skip
 
 
 class Training:
     """A training in a run directory.
 
-    Args:
-        directory: the run directory. A new one is prepared from the recipe; an existing run is
-            resumed with its prepared files.
-        recipe: a `Recipe`. If a run is resumed, only the settings are used.
-        data: the folder of the recipe's corpus, if it needs one.
-        runs: other runs that the training takes something from, see
-            `training.preparation.inherited`. Default: none; the initial weights are random.
+    A new directory is prepared from the recipe; an existing run is resumed with its prepared files,
+    and only the settings of the recipe are used. `data` is the folder of the recipe's corpus,
+    `runs` are other runs that the training takes something from.
 
     Attributes:
         setup: a `Setup`: the model, its batches, its validation.
@@ -101,11 +90,7 @@ class Training:
         )
 
     def largest_batch(self):
-        """The number of batch tokens for batch_tokens="auto". This object cannot train afterwards.
-
-        Raises:
-            MemoryError: not even the smallest batch fits into memory.
-        """
+        """The batch tokens for batch_tokens="auto". This object cannot train afterwards."""
         least = self.recipe.max_tokens
         # As in the last epoch: with R-Drop if the training ever uses it.
         self._set_r_drop(self.recipe.epochs - 1)
@@ -120,8 +105,7 @@ class Training:
         """Restores the last checkpoint. A run that was killed before its first one starts anew.
 
         Raises:
-            RunError: the checkpoint is damaged, missing, or not the same for all workers; or the
-                published model is missing.
+            RunError: the checkpoint is damaged, missing, or not the same for all workers.
             ValueError: the recipe has fewer epochs than the run has started.
         """
         if self.state.last.exists():
@@ -171,7 +155,9 @@ class Training:
             writer.as_default(),
             self._session() as state.session,
         ):
-            self._sweep()
+            if self.strategy.is_chief:  # temporary files of a killed training
+                for name in WRITTEN:
+                    sweep(self.directory / name)
             self.selection.update_search()
             what = f"{len(self.batches.corpus):,} {self.task.unit}s"
             if labels := getattr(self.selection.tokenizer.target, "labels", None):
@@ -195,12 +181,6 @@ class Training:
             self._validate_last()
             self.selection.average()
         return state.progress["history"]
-
-    def _sweep(self):
-        """Removes temporary files of a killed training, for all files that a training writes."""
-        if self.strategy.is_chief:
-            for name in WRITTEN:
-                sweep(self.directory / name)
 
     def _session(self):
         """The `Session` that measures this session; None in a worker that is not the chief."""
@@ -245,15 +225,9 @@ class Training:
         self._set_r_drop(epoch)
         first, batches = progress["batch"], len(self.batches)
         bar = EpochProgress(
-            epoch + 1,
-            recipe.epochs,
-            batches,
-            first,
-            self.batches.tokens(epoch, first),
-            self.task.figures,
-            self.console,
-            progress["fit"] if first else None,
-        )
+            epoch + 1, recipe.epochs, batches, first, self.batches.tokens(epoch, first),
+            self.task.figures, self.console, progress["fit"] if first else None,
+        )  # fmt: skip
         keeper = Keeper(self.state, self.signals, bar, recipe.checkpoint_steps)
         if first < batches:
             with bar.shown():

@@ -15,11 +15,7 @@ class Interrupted(Exception):
 class Signals:
     """Records the stop signal of this process, and checks whether any worker received one.
 
-    Args:
-        strategy: a `Strategy`.
-
-    Attributes:
-        number: the number of the received signal; None before.
+    Its `number` is that of the received signal; None before.
     """
 
     def __init__(self, strategy):

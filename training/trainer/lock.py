@@ -14,13 +14,8 @@ LOCK = ".lock"
 def alone(directory, use="training"):
     """A context that only one process can enter for a directory, even if processes are killed.
 
-    Args:
-        directory: created if it is missing, and removed again if it stays empty.
-        use: a word for the purpose, used in the error.
-
-    Raises:
-        OSError: another process has the lock, the directory cannot be written, or its lock is a
-            link.
+    The directory is created if it is missing, and removed again if it stays empty. The OSError for
+    a second process says what the directory is in `use` for.
     """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)

@@ -14,9 +14,6 @@ class Selection:
 
     Args:
         state: a `State`; its directory is the run's, its progress has the best so far.
-        validation: a `Validation`.
-        epoch_weights: the `EpochWeights` of the run.
-        tokenizer: of the model.
         search: keyword arguments of the model's service, stored in the run.
     """
 

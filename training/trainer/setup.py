@@ -29,14 +29,11 @@ def take_devices(recipe):
     prints in the chief.
 
     Call it before TensorFlow computes anything: only then can threads be shared and workers joined.
-
-    Raises:
-        ValueError: Keras runs on another backend than TensorFlow, or something that the recipe
-            needs is missing.
+    If something that the recipe needs is missing, ValueError is raised.
     """
     if (backend := keras.backend.backend()) != "tensorflow":
         raise ValueError(
-            f"training.train needs KERAS_BACKEND=tensorflow, got {backend}: with another "
+            f"tfformer train needs KERAS_BACKEND=tensorflow, got {backend}: with another "
             "backend train by the model's own fit"
         )
     if recipe.batch_tokens == AUTO and not has_gpu():
@@ -55,11 +52,7 @@ def take_devices(recipe):
 
 
 def make_folders(directory, recipe, data, say, runs):
-    """Creates the folders of a run and all prepared files; one worker does this for all.
-
-    Raises:
-        RunError, CorpusError: the directory or the corpus cannot be used.
-    """
+    """Creates the folders of a run and all prepared files; one worker does this for all."""
     prepared, checkpoints = directory / PREPARED, directory / "checkpoints"
     if not prepared.is_dir():
         if (directory / "config.json").exists() or (checkpoints / LAST).exists():
@@ -76,16 +69,9 @@ def make_folders(directory, recipe, data, say, runs):
 class Setup:
     """Everything that the first step needs, for a run whose folders exist.
 
-    Args:
-        directory: the run directory.
-        recipe: a `Recipe`.
-        strategy: a `Strategy`.
-        say: called with a line about each decision made here.
-
     Attributes:
         task: the recipe's `Task`.
         taught: whether it uses teachers.
-        tokenizer: of the run.
         batches: those of the training corpus.
         model: compiled, with its initial weights.
         search: keyword arguments of the model's service.
@@ -124,7 +110,7 @@ class Setup:
             strategy,
             tokens // recipe.accumulate,
             recipe.max_tokens,
-            packed=self._can_pack() and strategy.is_none and not has_gpu(),
+            packed=self.task.without_padding is not None and strategy.is_none and not has_gpu(),
         )
 
     def _batches(self, corpus, tokens):
@@ -177,14 +163,10 @@ class Setup:
         methods = self.task.methods(self.recipe, tokenizer=self.tokenizer)
         return self.strategy.is_none and one and not (any(methods) or self.taught)
 
-    def _can_pack(self):
-        """Whether the task's model can compute without padding."""
-        return self.task.without_padding is not None
-
     def _packs(self):
         """Whether padding is left out: only if no compiler needs few shapes.
 
         Keras compiles with XLA on one GPU, and everything on a TPU.
         """
-        alone_on_gpu = self._is_simple() and has_gpu()
-        return self._can_pack() and self.recipe.strategy != "tpu" and not alone_on_gpu
+        compiled = self.recipe.strategy == "tpu" or (self._is_simple() and has_gpu())
+        return self.task.without_padding is not None and not compiled

@@ -15,12 +15,6 @@ LAST = "last.npz"
 class State:
     """The progress of a training, and its saves.
 
-    Args:
-        directory: the run directory.
-        model: the compiled model.
-        strategy: a `Strategy`: all workers save together, the chief writes.
-        say: called with problems of the model card.
-
     Attributes:
         progress: the part of a checkpoint besides the variables: "epoch" and "batch", the numbers
             of finished ones; "seconds"; "history", a dict for each epoch; "best", the figure of the
@@ -54,8 +48,7 @@ class State:
     def save(self):
         """Writes the checkpoint, the record of the session, and the model card.
 
-        Raises:
-            Diverged: a weight is not finite; the old checkpoint stays.
+        If a weight is not finite, `Diverged` is raised, and the old checkpoint stays.
         """
         self.progress["seconds"] = self.clock()
         try:
@@ -68,13 +61,9 @@ class State:
 
 
 class Keeper(keras.callbacks.Callback):
-    """Counts batches inside an epoch, saves regularly, and stops on signals.
+    """Counts batches inside an epoch, saves every so many steps, and stops on signals.
 
-    Args:
-        state: a `State`.
-        signals: the `Signals` of this process.
-        bar: the `EpochProgress` of the epoch, which is earlier in the list of callbacks.
-        every: steps from one save to the next.
+    In the list of callbacks it comes after `bar`, the `EpochProgress` of the epoch.
     """
 
     def __init__(self, state, signals, bar, every):

@@ -10,33 +10,12 @@ SHOWN = 3  # texts at each validation
 class Validation:
     """Measures a model on the validation corpus.
 
-    Args:
-        task: a `Task`, which defines the figures.
-        corpus: the validation corpus, of the task's corpus class.
-        model: the compiled model.
-        tokenizer: its `Tokenizer`.
-        served: the service of the model, see `Task.served`.
-        strategy: a `Strategy`: all workers compute the losses, the chief scores the served model.
-        batch_tokens: source tokens, and target tokens, in a batch.
-        max_tokens: tokens of a text, or of a row.
-        packed: whether padding is left out.
-
-    Attributes:
-        sources, references: the validation texts.
-        signature: how the last score was computed; None before.
+    All workers compute the losses, the chief scores the service of the model, `served`. The
+    `signature` says how the last score was computed.
     """
 
     def __init__(
-        self,
-        task,
-        corpus,
-        model,
-        tokenizer,
-        served,
-        strategy,
-        batch_tokens,
-        max_tokens,
-        packed,
+        self, task, corpus, model, tokenizer, served, strategy, batch_tokens, max_tokens, packed
     ):
         self.task, self.model, self.served, self.strategy = task, model, served, strategy
         self.batches = task.batches(
@@ -82,9 +61,7 @@ class Validation:
     def score(self):
         """The deciding figure of the current model: the same number in all workers."""
         if self.task.by_metrics:
-            return self.task.validation(self._results(), None, self.batches.corpus)[
-                self.task.figure
-            ]
+            return self.figures()[self.task.figure]
         score = 0.0
         if self.strategy.is_chief:
             score, self.signature = self.task.score(self.served, self.sources, self.references)

@@ -298,7 +298,7 @@ def test_a_process_that_stands_still_is_not_waited_for_and_replaced(short, monke
         asked = Asked(server)
         assert asked.translate("a house")
         model = server.versions.model(predict_spec())
-        os.kill(model.pid, signal.SIGSTOP)
+        os.kill(model.worker.pid, signal.SIGSTOP)
         assert asked.ask(PREDICT, GOOD)[0] == 504
         with pytest.raises(ServingError, match="DEADLINE_EXCEEDED"):
             model.predict(make_request("tiny", ["a"]), timeout=0.2)
@@ -321,6 +321,6 @@ def test_a_process_that_stands_still_is_not_waited_for_and_replaced(short, monke
         monkeypatch.setattr(worker, "STANDSTILL", 1)
         thread.join(60)
         assert endless[0].code_name == "UNAVAILABLE" and "stood still" in endless[0].message
-        wait_until(lambda: server.versions.model(predict_spec()).pid != model.pid)
+        wait_until(lambda: server.versions.model(predict_spec()).worker.pid != model.worker.pid)
         assert asked.translate("a house")
         asked.close()

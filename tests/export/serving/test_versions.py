@@ -6,6 +6,7 @@ import shutil
 import signal
 import threading
 import time
+import types
 from pathlib import Path
 
 import grpc
@@ -132,7 +133,7 @@ def test_what_only_python_can_run_leaves_the_old_one(changing, module, size, mat
 @pytest.mark.slow
 def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(changing, short):
     number = max(changing.states()) + 1
-    old = changing.server.versions.model(predict_spec()).pid
+    old = changing.server.versions.model(predict_spec()).worker.pid
     stop, failures, seen = threading.Event(), [], []
 
     def ask():
@@ -200,17 +201,15 @@ def test_a_link_to_itself_and_a_base_that_is_gone_stop_nothing(tmp_path):
 class Loaded:
     """In place of a `Model`: what a folder says when it is loaded; then `after` happens."""
 
-    after, alive, warmup_requests = staticmethod(lambda: None), True, ()
+    after, warmup_requests = staticmethod(lambda: None), ()
 
     def __init__(self, name, version, directory, **options):
         self.directory, self.closed = directory, False
+        self.worker = types.SimpleNamespace(alive=True, beat=lambda: None)
         self.said = (directory / "saved_model.pb").read_text()
         if self.said == "broken":
             raise ServingError("INTERNAL", "it is broken")
         Loaded.after()
-
-    def beat(self):
-        """It lives as long as it lives."""
 
     def close(self, deadline=None):
         self.closed = True
@@ -263,7 +262,7 @@ def test_what_is_served_in_place_of_a_broken_version_is_loaded_again_too(loaded)
     assert before.said == "first"
     versions.refresh()
     assert served() is before
-    before.alive = False
+    before.worker.alive = False
     versions.refresh()
     assert served() is not before and served().said == "first" and before.closed
 
@@ -275,7 +274,7 @@ def test_a_killed_process_is_unavailable_and_loaded_again(changing):
     request = make_request("tiny", [document] * 37, "translate_document")
     running = changing.prediction.Predict.future(request, timeout=SECONDS)
     wait_until(lambda: model._running)
-    os.kill(model.pid, signal.SIGKILL)
+    os.kill(model.worker.pid, signal.SIGKILL)
     with refused("UNAVAILABLE", "was killed by SIGKILL"):
         running.result(SECONDS)
 
@@ -287,7 +286,7 @@ def test_a_killed_process_is_unavailable_and_loaded_again(changing):
             return None
 
     assert wait_until(served)
-    assert changing.server.versions.model(predict_spec()).pid != model.pid
+    assert changing.server.versions.model(predict_spec()).worker.pid != model.worker.pid
 
 
 @pytest.mark.slow

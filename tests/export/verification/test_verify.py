@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -177,10 +178,10 @@ def test_child_process_has_no_python_tensorflow(good, tmp_path):
     write_job(tmp_path, good, [(feeds, fetches), (feeds, ["no_such_op:0"])])
     command = [sys.executable, "-m", "export.capi.job", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, timeout=60, capture_output=True)
-    results = json.loads((tmp_path / "results.json").read_text())
-    assert results["python_tensorflow"] is False and results["error"] is None
-    assert list(results["results"][0]) == fetches
-    assert results["results"][1]["error"]["code_name"] == "NOT_FOUND"
+    answers, imported = pickle.loads((tmp_path / "results.pickle").read_bytes())
+    assert imported is False
+    assert list(answers[0]) == fetches
+    assert answers[1].code_name == "NOT_FOUND"
 
 
 THREADS = """

@@ -8,6 +8,7 @@ from sacrebleu.metrics import CHRF
 
 from training.evaluation import search_options as searching
 from training.evaluation.reranking import (
+    UTILITIES,
     BestOf,
     Candidates,
     Choice,
@@ -17,7 +18,6 @@ from training.evaluation.reranking import (
     features_of,
     reversed_words,
 )
-from training.evaluation.utility import UTILITIES
 
 TEXTS = ["a little house", "", "by the lake", "nobody in it with trees"]
 NOTHING = np.zeros([3, 2])  # that other models say
