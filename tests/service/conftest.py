@@ -14,22 +14,22 @@ from words import logits_of, make_model, make_tokenizer
 from tfformer import Translator
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tokenizer():
     return make_tokenizer()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def model(tokenizer):
     return make_model(tokenizer)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def translator(model, tokenizer):
     return Translator(model, tokenizer, **LIMITS)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def serve(translator):
     """`serve(name, texts, ..., option=...)`: a signature's outputs as arrays."""
 
@@ -41,13 +41,13 @@ def serve(translator):
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def served(serve, tokenizer):
     """Every signature's outputs for TEXTS, with the options' defaults."""
     return {name: serve(name, *arguments(name, tokenizer)) for name in SIGNATURES}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def log_probs_of(model, tokenizer):
     """`log_probs_of(text)(prefix)`: by the whole model in NumPy, without a cache."""
 
