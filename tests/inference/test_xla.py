@@ -143,15 +143,6 @@ def test_buckets_are_few_and_hold_what_was_given():
 # Exported and served.
 
 
-def test_it_is_served_with_xla_on_and_answers_as_the_stock_form_in_process(alone, stock):
-    report = verify.verify(alone, REQUESTS, xla=True)
-    assert report.passed, report.checks
-    assert "XLA" in {check.name for check in report.checks}
-    served = report.served["serving_default"]
-    for request, answer in zip(REQUESTS["serving_default"], served, strict=True):
-        assert_same(answer, answers(stock, request["text"]))
-
-
 def test_the_other_signatures_are_served_without_xla(saved, stock):
     text = np.array(TEXTS[3], object)
     signatures, calls = read_graph(saved).signatures, []
