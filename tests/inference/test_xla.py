@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import tfformer
 from export import saved_model, verify
@@ -59,21 +58,6 @@ def saved(compiled, tmp_path_factory):
     directory = tmp_path_factory.mktemp("saved") / "model"
     compiled.save(str(directory), ["serving_default", "beam_search"])
     return directory
-
-
-@pytest.fixture(scope="module")
-def alone(saved, tmp_path_factory):
-    """The same without the signatures that need no XLA, and REQUESTS."""
-    directory = shutil.copytree(saved, tmp_path_factory.mktemp("alone") / "model")
-    whole = SavedModel.FromString((directory / "saved_model.pb").read_bytes())
-    signatures = whole.meta_graphs[0].signature_def
-    for name in set(signatures) - {"serving_default"}:
-        del signatures[name]
-    (directory / "saved_model.pb").write_bytes(whole.SerializeToString())
-    return directory
-
-
-REQUESTS = {"serving_default": [{"text": TEXTS[3]}, {"text": TEXTS[5]}]}
 
 
 def answers(translator, texts, name="serving_default"):

@@ -9,7 +9,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from paths import ROOT
 
 from training import multi30k
 from training.data.reader import CorpusError
@@ -242,14 +241,3 @@ def test_the_command_fetches(two_lines, home, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
     assert said.err.startswith("python -m training.multi30k: ") and "train.en" in said.err
-
-
-def corpus() -> Path:
-    """The folder of the real corpus, or a skipped test."""
-    named = os.environ.get("TFFORMER_MULTI30K")
-    folder = Path(named) if named else ROOT.parent / "shared" / "data" / "multi30k"
-    if not folder.is_dir():
-        if named:
-            pytest.fail(f"TFFORMER_MULTI30K names {named}, which is no folder")
-        pytest.skip("set TFFORMER_MULTI30K to a folder with the corpus, from training.multi30k")
-    return folder
