@@ -3,7 +3,6 @@
 import json
 import math
 import statistics
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,13 +53,6 @@ def test_batches_hold_the_texts_in_order_with_their_ids(tokenizer):
         for batch in batches:
             assert batch["ids"] == tokenizer.encode_source(batch["texts"]).to_list()
             assert all(row[-1] == 3 for row in batch["ids"])
-
-
-def test_measuring_decodes_every_batch_once():
-    decoded = []
-    answer = protocol.measure(decoded.append, [1, 2, 3])
-    assert decoded == [1, 2, 3]
-    assert answer["seconds"] > 0 and set(answer) == {"seconds", "foreign"}
 
 
 def test_ratios_are_to_the_best_of_the_other(capsys):
@@ -186,10 +178,3 @@ def test_serving_end_to_end(small_model, tmp_path, capsys):
         assert row["errors"] == row["different"] == 0 and row["first_error"] is None
         assert row["answers"] >= row["requests_a_second"] > 3
         assert f"| 3 | {row['batching']} | {row['requests_a_second']:.1f} | " in output
-
-
-def test_every_peer_has_its_worker():
-    peers = Path(decoding.__file__).parent / "peers"
-    names = {f"with_{system.peer}" for system in decoding.SYSTEMS}
-    for name in names | {system.peer for system in training.SYSTEMS}:
-        assert (peers / f"{name}.py").is_file()
