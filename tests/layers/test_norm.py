@@ -157,6 +157,18 @@ def test_batchnorm_is_of_each_feature_over_the_tokens(rng):
     np.testing.assert_allclose(BatchNorm(dtype="float64")(x, training=True), expected, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["batch", "layer"])
+def test_batchnorm_alone_sees_the_other_sentences(kind, rng):
+    """And so, in training, the words that follow: it is no norm for a decoder."""
+    x = rng.normal(size=(3, 5, 14)).astype("float32")
+    layer = EncoderLayer(14, 2, 11, dropout=0.0, normalization=kind)
+    y = layer(x, training=True).numpy()
+    changed = x.copy()
+    changed[1:] += rng.normal(size=(2, 5, 14))
+    other = layer(changed, training=True).numpy()
+    assert (np.abs(other[0] - y[0]).max() > 1e-2) == (kind == "batch")
+
+
 def test_batchnorm_of_packed_rows_is_that_of_padded_ones(rng):
     x, mask = rng.normal(size=(3, 5, 14)).astype("float32"), np.ones((3, 5), bool)
     mask[1, 2:] = mask[2, 4:] = False
