@@ -2,9 +2,11 @@
 
 import gzip
 import os
+import random
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -222,6 +224,35 @@ def test_memory_does_not_grow_with_the_file(tmp_path, target):
     translate_file(source, target, measure, IDENTITY)
     assert len(sizes) > 180
     assert max(sizes[10:]) - sizes[10] < 4  # MiB; the file has 11
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on(source, target):
+    program = """
+import sys, time
+from pathlib import Path
+from export.translate_files import translate_file
+
+def upper(lines):
+    time.sleep(0.02)
+    return [line.upper() for line in lines]
+
+translate_file(Path(sys.argv[1]), Path(sys.argv[2]), upper, {"model": "x"})
+"""
+    source.write_bytes(source.read_bytes() * 2)
+    partial, rng = target.with_name("target.txt.partial"), random.Random(0)
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", program, source, target], cwd=ROOT)
+        size = partial.stat().st_size if partial.exists() else 0
+        while not partial.exists() or partial.stat().st_size <= size:
+            assert process.poll() is None
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.03))
+        process.kill()
+        process.wait()
+    assert not target.exists()
+    translate_file(source, target, upper, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
 
 
 # With a model.
