@@ -6,7 +6,6 @@ import statistics
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tiny
 from paths import ROOT
 
@@ -30,18 +29,6 @@ TEXT = work.Text(
 @pytest.fixture(scope="module")
 def tokenizer():
     return work.learn_vocabulary(TEXT, 400)
-
-
-def test_vocabulary_has_exactly_the_wanted_size_and_its_pieces_are_all_different(tokenizer):
-    assert tokenizer.source_vocabulary_size == tokenizer.target_vocabulary_size == 400
-    pieces = tokenizer.pieces("source")
-    assert len(set(pieces)) == 400 and pieces[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
-
-
-def test_larger_vocabulary_has_the_same_tokens(tokenizer):
-    larger, texts = work.fill_up(tokenizer, 1000), tf.constant(TEXT.decoded)
-    assert larger.source_vocabulary_size == 1000
-    assert larger.encode_source(texts).to_list() == tokenizer.encode_source(texts).to_list()
 
 
 def test_batches_hold_the_texts_in_order_with_their_ids(tokenizer):
