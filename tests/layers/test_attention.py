@@ -246,11 +246,6 @@ def test_causal_attention_to_a_sequence_of_another_length_is_refused(layer, quer
     assert layer(*inputs, causal=True).shape == (None, None, D)
 
 
-def test_number_of_weights_and_parameters(layer):
-    assert len(layer.weights) == 8
-    assert layer.count_params() == 4 * (D * D + D)
-
-
 @pytest.mark.parametrize(
     ("d_model", "num_heads", "message"),
     [
