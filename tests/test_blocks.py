@@ -23,7 +23,6 @@ from tfformer.terminal.command import Parser
 from training.command_line.options import corpus_files
 from training.data.reader import require_readable
 
-TEMPLATES = ROOT / "export" / "templates"
 VARIABLE = re.compile(r"\$[A-Z]+")
 
 
@@ -184,14 +183,10 @@ def test_an_example_is_there(command):
     assert importlib.util.find_spec(command.module.replace("NAME", "classifier"))
 
 
-# {an option with which settings are not resolved: why}
-UNRESOLVED = {"--resume": "goes on with the settings of a run that was begun"}
-
-
 def resolves(command):
-    """Whether a command is a training whose settings are resolved."""
+    """Whether a command is a training that does not go on with the settings of another."""
     is_training = command.module == "training.train" and bool(command.arguments)
-    return is_training and not set(command.words) & set(UNRESOLVED)
+    return is_training and "--resume" not in command.words
 
 
 @each([command for command in EACH if resolves(command)])
@@ -224,11 +219,6 @@ def test_variables_in_front_of_a_command_are_understood():
         config = json.loads(VARIABLE.sub("0", environment["TF_CONFIG"]))
         assert len(config["cluster"]["worker"]) > config["task"]["index"]
     assert seen
-
-
-def test_files_of_the_project_that_commands_name_are_there():
-    named = {word for c in EACH for word in c.words if word.startswith(("benchmarks/", "tests/"))}
-    assert named and all((ROOT / word).is_file() for word in named)
 
 
 # {a language: (why its blocks are not run by these tests, or how they are)}
@@ -269,16 +259,3 @@ OTHERS = [
 @pytest.mark.parametrize("block", OTHERS, ids=[block.name for block in OTHERS])
 def test_a_block_of_another_language_is_understood(block):
     check_language(block)
-
-
-@pytest.mark.parametrize("block", blocks.all_blocks("python"), ids=lambda block: block.name)
-def test_a_program_is_python(block):
-    compile(block.text, block.name, "exec")
-
-
-def test_no_reason_is_of_something_that_is_gone():
-    assert set(ELSEWHERE) == {c.words[0] for c in EACH} - {"python", "tfformer"}
-    assert all(any(option in c.words for c in EACH) for option in UNRESOLVED)
-    for page, words in blocks.FIGURES:
-        texts = [block.text.strip() for block in blocks.page_blocks(page)]
-        assert any(text.startswith(words) for text in texts), words

@@ -62,14 +62,6 @@ SLOW = {
 }
 
 
-def test_what_is_listed_is_needed():
-    assert blocks_programs.unused() == set() and {*SLOW, *EAGER, *FEW} <= set(PAGES)
-    known = [command for page in PAGES for command in blocks.page_commands(page)]
-    modules = {command.module for command in known}
-    assert all(one in modules | {m.split(".")[0] for m in modules} for one in ONLY_PARSED)
-    assert all(any(str(command).startswith(one) for command in known) for one in NOT_RUN)
-
-
 def is_run(command):
     """Whether a command is run for real; an unknown module is, and so shows itself."""
     module = command.module

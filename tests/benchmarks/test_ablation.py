@@ -106,14 +106,3 @@ def test_exponential_moving_average(run, monkeypatch):
         first, second, third = (weights[name] for weights in epochs)
         np.testing.assert_allclose(weight, first / 4 + second / 4 + third / 2, atol=1e-6)
         np.testing.assert_allclose(pair[name], (second + third) / 2, atol=1e-6)
-
-
-@pytest.fixture
-def without_r_drop(tmp_path):
-    """The file of the recipe whose steps are one pass over their batch, not the two of R-Drop."""
-    path = tmp_path / "without_r_drop.py"
-    path.write_text(
-        "import dataclasses\n\nimport killing_recipe\n\n"
-        "RECIPE = dataclasses.replace(killing_recipe.RECIPE, r_drop=0.0)\n"
-    )
-    return str(path)

@@ -3,11 +3,9 @@
 import json
 import math
 import statistics
-from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 import tiny
 from paths import ROOT
 
@@ -33,18 +31,6 @@ def tokenizer():
     return work.learn_vocabulary(TEXT, 400)
 
 
-def test_vocabulary_has_exactly_the_wanted_size_and_its_pieces_are_all_different(tokenizer):
-    assert tokenizer.source_vocabulary_size == tokenizer.target_vocabulary_size == 400
-    pieces = tokenizer.pieces("source")
-    assert len(set(pieces)) == 400 and pieces[:4] == ["<pad>", "<unk>", "<s>", "</s>"]
-
-
-def test_larger_vocabulary_has_the_same_tokens(tokenizer):
-    larger, texts = work.fill_up(tokenizer, 1000), tf.constant(TEXT.decoded)
-    assert larger.source_vocabulary_size == 1000
-    assert larger.encode_source(texts).to_list() == tokenizer.encode_source(texts).to_list()
-
-
 def test_batches_hold_the_texts_in_order_with_their_ids(tokenizer):
     texts = [f"{n} cat" for n in range(64)]
     for batch_size, count in ((1, 16), (8, 4), (32, 2)):
@@ -54,13 +40,6 @@ def test_batches_hold_the_texts_in_order_with_their_ids(tokenizer):
         for batch in batches:
             assert batch["ids"] == tokenizer.encode_source(batch["texts"]).to_list()
             assert all(row[-1] == 3 for row in batch["ids"])
-
-
-def test_measuring_decodes_every_batch_once():
-    decoded = []
-    answer = protocol.measure(decoded.append, [1, 2, 3])
-    assert decoded == [1, 2, 3]
-    assert answer["seconds"] > 0 and set(answer) == {"seconds", "foreign"}
 
 
 def test_ratios_are_to_the_best_of_the_other(capsys):
@@ -186,10 +165,3 @@ def test_serving_end_to_end(small_model, tmp_path, capsys):
         assert row["errors"] == row["different"] == 0 and row["first_error"] is None
         assert row["answers"] >= row["requests_a_second"] > 3
         assert f"| 3 | {row['batching']} | {row['requests_a_second']:.1f} | " in output
-
-
-def test_every_peer_has_its_worker():
-    peers = Path(decoding.__file__).parent / "peers"
-    names = {f"with_{system.peer}" for system in decoding.SYSTEMS}
-    for name in names | {system.peer for system in training.SYSTEMS}:
-        assert (peers / f"{name}.py").is_file()

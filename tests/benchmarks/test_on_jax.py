@@ -12,7 +12,6 @@ import pytest
 import tensorflow as tf
 from paths import ROOT, SUPPORT
 
-from benchmarks.on_jax import keep, pack, speed
 from benchmarks.on_jax.batches import EDGES, Batches
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from tfformer.config import BOS
@@ -85,18 +84,6 @@ def test_an_epoch_has_each_pair_once(rng, drawn):
         assert (np.maximum(*sides) <= EDGES[bucket]).all()
 
 
-def test_the_arithmetic_of_a_step_is_counted():
-    config = TransformerConfig.preset(
-        "base", speed.VOCABULARY, num_encoder_layers=1, num_decoder_layers=1
-    )
-    model = Transformer(config)
-    # Two operations for each token and element of a matrix, thrice; the rest is attention's.
-    products = sum(np.prod(v.shape) for v in model.trainable_variables if len(v.shape) == 2)
-    attention = 3 * 2 * speed.LENGTH * speed.WIDTH  # three attentions, scores and means
-    expected = 3 * 2 * 128 * (int(products) + attention)
-    assert speed.flops(128, layers=1) == expected
-
-
 def on_jax(*command):
     environment = {**os.environ, "KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}
     environment["PYTHONPATH"] = str(ROOT)
@@ -141,43 +128,3 @@ def test_the_loss_is_that_of_the_training(tmp_path, rng, randomise):
     assert set(found) == set(wanted)
     for name, gradient in wanted.items():
         np.testing.assert_allclose(found[name], gradient / tokens, rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.slow
-def test_a_run_comes_back(tmp_path):
-    """Packed, trained there, kept: the perplexity of the run is that which was measured there."""
-    from training.evaluate import main as evaluate
-    from training.train import main as learn
-
-    words = ["north", "south", "east", "west", "red", "green", "blue"]
-    rng = np.random.default_rng(3)
-    sources = [" ".join(rng.choice(words, rng.integers(2, 5))) for _ in range(331)]
-    targets = [" ".join(reversed(text.split())) for text in sources]
-    files = []
-    for name, texts in (("source", sources), ("target", targets)):
-        files.append(tmp_path / f"{name}.txt")
-        files[-1].write_text("".join(f"{text}\n" for text in texts))
-    val = [f"--val-{file.stem}={file}" for file in files]
-    corpus = [f"--{file.stem}={file}" for file in files]
-    begun, packed, out = tmp_path / "begun", tmp_path / "packed.npz", tmp_path / "out"
-    options = "--preset=test --vocabulary-size=300 --epochs=1 --batch-tokens=512 --cores=1".split()
-    options += "--optimizer=muon --subword-sampling=0.5 --warmup-steps=50".split()
-    options += "--num-encoder-layers=2 --num-decoder-layers=1".split()
-    assert learn([*corpus, *val, "--run", str(begun), *options]) == 0
-    assert pack.main([str(begun), "--out", str(packed)]) == 0
-    models = "--models a:seed=3,r_drop=1 b:seed=5,reverse=1 --passes 2 --epochs 6".split()
-    options = ["--average", "2", "--dtype", "float32", "--drawn", "2", "--out", out]
-    on_jax("-m", "benchmarks.on_jax.train", packed, *models, *options)
-    record = json.loads((out / "history.json").read_text())
-    losses = [row["loss"] for row in record["history"][:-1]]
-    assert np.max(losses[-1]) < np.min(losses[0])
-    measured = record["history"][-1]["val_perplexity"]
-    for n, (name, turned) in enumerate([("a", files), ("b", files[::-1])]):
-        kept = tmp_path / name
-        arguments = [str(out / f"{name}.npz"), "--of", str(begun), "--out", str(kept)]
-        assert keep.main(arguments) == 0
-        assert keep.main(arguments) == 1  # there is a model already
-        scored = ["--source", str(turned[0]), "--target", str(turned[1]), "--greedy"]
-        assert evaluate([str(kept), *scored]) == 0
-        found = json.loads((kept / "evaluation.json").read_text())
-        assert found["perplexity"] == pytest.approx(measured[n], rel=1e-4)

@@ -2,12 +2,11 @@
 
 import itertools
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from paths import ROOT, SUPPORT
 
-from benchmarks.learning import picture, study
+from benchmarks.learning import study
 from tfformer.files import read_json
 from tfformer.run import read_config
 from training.command_line.options import read_recipe
@@ -91,28 +90,3 @@ def test_a_study_end_to_end(tmp_path, capfd):
     assert study.main(words) == 0
     assert capfd.readouterr().out == said
     assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("last.npz")}
-
-
-def test_the_picture_of_a_study_has_each_seed_of_each_row(tmp_path, monkeypatch):
-    """A line and a dot of each; what is not finished has neither."""
-    made, drawn = [], []
-    for row, seed in (("a", 0), ("b", 0), ("a", 1), ("b", 1)):
-        run = tmp_path / f"{row}{seed}"
-        run.mkdir()
-        (run / "log.csv").write_text(f"epoch,loss,val_bleu\n1,{seed + 3},\n2,2,{seed + 11}\n")
-        found = None if run.name == "b1" else {"bleu": seed + 17.0}
-        made.append(SimpleNamespace(row=row, run=run, figures=lambda found=found: found))
-    monkeypatch.setattr(picture, "write_picture", lambda path, figure: drawn.append(figure))
-    for curve, expected in (
-        ("loss", [[3, 2], [3, 2], [4, 2]]),
-        ("val_bleu", [[11], [11], [12]]),
-    ):
-        picture.draw(tmp_path / "study.png", made, curve, "bleu", "BLEU")
-        lines, dots = drawn.pop().axes
-        assert [list(line.get_ydata()) for line in lines.lines] == expected
-        found = [(*dot.get_xdata(), *dot.get_ydata()) for dot in dots.lines]
-        assert found == [(17, 0), (17, 1), (18, 0)]
-        assert [label.get_text() for label in dots.get_yticklabels()] == ["a", "b"]
-        assert lines.get_xlabel() == "epoch" and dots.get_xlabel() == "BLEU"
-        colours = [line.get_color() for line in lines.lines]
-        assert colours[0] == colours[2] != colours[1]

@@ -9,6 +9,8 @@ from serving import SECONDS, predict_spec
 from export.artifacts.deployment import memory_limit, write_deployment
 
 yaml = pytest.importorskip("yaml")
+# `report` is that of a whole export.
+pytestmark = pytest.mark.slow
 
 
 def service(folder, file="docker-compose.yml"):
@@ -34,7 +36,6 @@ def health(check, port):
     return subprocess.run(command, capture_output=True, timeout=SECONDS).returncode
 
 
-@pytest.mark.slow
 def test_the_health_check_tells_a_served_model_from_others(written, asked):
     check = service(written)["healthcheck"]
     assert health(check, asked.server.rest_port) == 0
@@ -43,7 +44,6 @@ def test_the_health_check_tells_a_served_model_from_others(written, asked):
     assert health(check, 1) != 0
 
 
-@pytest.mark.slow
 def test_the_health_check_waits_for_a_version_that_is_loading(written):
     """The answer of a server whose one version is not there yet."""
     import threading
@@ -70,7 +70,6 @@ def test_the_health_check_waits_for_a_version_that_is_loading(written):
         server.shutdown()
 
 
-@pytest.mark.slow
 def test_limits_are_those_of_the_report(written, report):
     limits = service(written)["deploy"]["resources"]["limits"]
     known = report["deployment"]
@@ -86,7 +85,6 @@ def test_limits_are_those_of_the_report(written, report):
     assert f"the peak of {peak / 2**20:,.0f} MiB" in page
 
 
-@pytest.mark.slow
 def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report):
     known = report["deployment"]
     assert write_deployment(written, report) == []
@@ -99,7 +97,6 @@ def test_a_limit_that_is_too_small_for_the_next_version_is_said(written, report)
     assert write_deployment(written, {**report, "deployment": grown}) == []
 
 
-@pytest.mark.slow
 def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
     model = asked.server.versions.model(predict_spec())
     weights = sum(path.stat().st_size for path in (model.directory / "variables").iterdir())
@@ -107,7 +104,6 @@ def test_the_peak_of_a_loaded_model_is_at_least_its_weights(asked):
     assert weights < peak <= model.worker.peak_bytes
 
 
-@pytest.mark.slow
 def test_the_gpu_file_names_the_same_service_and_version(written):
     plain, gpu = service(written), service(written, "docker-compose.gpu.yml")
     files = [yaml.safe_load(path.read_text()) for path in written.glob("docker-compose*.yml")]

@@ -1,6 +1,5 @@
 """What an export writes for its deployment is true, works as it stands, and stays the user's."""
 
-import concurrent.futures
 import json
 import re
 import shlex
@@ -249,17 +248,6 @@ def test_with_batching_there_is_what_can_be_batched(deployed):
         for output in signature.outputs.values():
             assert output.shape is None or len(output.shape) >= 1, output
         assert not signature.defaults
-
-
-def test_a_server_that_batches_answers_each_what_alone_it_gets(batched):
-    texts = tiny.sentences(23)
-    alone = [batched.translate(text, model="two.words-1") for text in texts]
-
-    def ask(text):
-        return batched.translate(text, model="two.words-1")
-
-    with concurrent.futures.ThreadPoolExecutor(23) as threads:
-        assert list(threads.map(ask, texts)) == alone
 
 
 # The numbers.

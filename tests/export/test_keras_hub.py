@@ -71,14 +71,6 @@ def test_a_preset_is_exported_verified_and_served(preset, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow
-def test_signatures_of_byte_pairs_are_verified(tmp_path, monkeypatch):
-    folder = saved(hub.bart, tmp_path / "preset")
-    names = ("serving_default", "beam_search_ids")
-    version = exported(folder, tmp_path / "bart", monkeypatch, *names)
-    assert set(read_graph(version).signatures) == set(names)
-
-
-@pytest.mark.slow
 def test_a_decoder_only_preset_writes_on(tmp_path, monkeypatch):
     folder = saved(hub.CAUSAL["gemma"], tmp_path / "preset")
     prove_by_few(monkeypatch)

@@ -9,6 +9,8 @@ from export.artifacts.deployment import cluster_label, write_deployment
 from export.serving.versions import read_config
 
 yaml = pytest.importorskip("yaml")
+# `report` is that of a whole export.
+pytestmark = pytest.mark.slow
 QUANTITY = re.compile(r"\d+(Mi)?")
 DNS_LABEL = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 
@@ -45,7 +47,6 @@ def options(arguments):
     return dict(argument.removeprefix("--").split("=", 1) for argument in arguments)
 
 
-@pytest.mark.slow
 def test_it_starts_what_compose_starts(pod, compose):
     server = pod["containers"][0]
     assert server["image"] == compose["image"]
@@ -58,7 +59,6 @@ def test_it_starts_what_compose_starts(pod, compose):
     assert {f"${{BIND:-127.0.0.1}}:{port}" for port in ports} == set(compose["ports"])
 
 
-@pytest.mark.slow
 def test_resources_are_those_of_compose(pod, compose):
     server = pod["containers"][0]
     limits = server["resources"]["limits"]
@@ -71,7 +71,6 @@ def test_resources_are_those_of_compose(pod, compose):
     assert allowed["memory"] == f"${{MEMORY:-{limits['memory'].removesuffix('Mi')}m}}"
 
 
-@pytest.mark.slow
 def test_paths_are_those_of_models_config(written, pod):
     server = pod["containers"][0]
     [volume] = pod["volumes"]
@@ -94,7 +93,6 @@ def manifest_annotations(written):
     return deployment["spec"]["template"]["metadata"]["annotations"]
 
 
-@pytest.mark.slow
 def test_versions_are_copied_through_the_second_container(written, manifest, pod):
     server, files = pod["containers"]
     [mount], [of_server] = files["volumeMounts"], server["volumeMounts"]
@@ -106,7 +104,6 @@ def test_versions_are_copied_through_the_second_container(written, manifest, pod
     assert manifest["Deployment"]["spec"]["strategy"] == {"type": "Recreate"}
 
 
-@pytest.mark.slow
 def test_grpc_is_open_to_labelled_pods_alone(manifest, pod):
     """Whoever reaches it can make a stock server load another SavedModel."""
     policy = manifest["NetworkPolicy"]["spec"]
@@ -118,7 +115,6 @@ def test_grpc_is_open_to_labelled_pods_alone(manifest, pod):
     assert policy["policyTypes"] == ["Ingress"]
 
 
-@pytest.mark.slow
 def test_its_containers_run_without_rights(pod):
     assert pod["securityContext"]["runAsNonRoot"] and pod["securityContext"]["runAsUser"] > 0
     for container in pod["containers"]:
@@ -127,7 +123,6 @@ def test_its_containers_run_without_rights(pod):
     assert pod["automountServiceAccountToken"] is False
 
 
-@pytest.mark.slow
 def test_a_name_that_yaml_takes_for_something_else_stays_a_name(tmp_path, report):
     for name in ("no", "null", "1e3"):
         (tmp_path / name).mkdir()
@@ -138,7 +133,6 @@ def test_a_name_that_yaml_takes_for_something_else_stays_a_name(tmp_path, report
             assert made["metadata"]["name"] == cluster_label(name)
 
 
-@pytest.mark.slow
 def test_names_agree(manifest, pod):
     label = cluster_label("Two.words_1")
     assert label == "two-words-1"
@@ -163,7 +157,6 @@ def test_a_label_is_one_that_dns_takes(name):
     assert DNS_LABEL.fullmatch(cluster_label(name)), cluster_label(name)
 
 
-@pytest.mark.slow
 def test_the_probes_tell_a_served_model_from_others(pod, asked):
     """Kubernetes takes 200 to 399 for yes."""
     server = pod["containers"][0]

@@ -8,15 +8,11 @@ import re
 import urllib.request
 
 import pytest
-import tiny
 from browser import PROGRAM, Browser
 
 from export import playground
-from export.client import RestClient
-from export.local_server import LocalServer
 from export.playground import PAGE, Playground
 from export.remote.answers import RequestError
-from export.serving.versions import one_model
 
 
 @pytest.fixture(scope="module")
@@ -273,36 +269,6 @@ def test_the_rest_of_the_family(seen):
             seen.until("document.querySelector('#said').textContent.startsWith('answered')")
             assert client.asked[-1][0] == name
             assert words in seen.run("document.querySelector('#main').innerText")
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_on_a_phone_nothing_stands_outside_and_dark_is_dark(seen, dark):
-    seen.look(width=360, height=700, dark=dark)
-    with Playground(translator(("explain", EXPLAINED))) as page:
-        ask(seen, page, "one")
-        seen.until("document.querySelector('[type=range]')")
-        assert seen.run("document.documentElement.scrollWidth") <= 360
-        paper = seen.run("getComputedStyle(document.body).backgroundColor")
-        assert (max(map(int, re.findall(r"\d+", paper))) < 64) == dark
-    seen.look()
-
-
-@pytest.mark.slow
-def test_a_model_that_is_served_is_tried(seen, tmp_path):
-    translator = tiny.make_translator(**tiny.SERVED, explain=True)
-    names = ["serving_default", "beam_search", "complete", "align", "explain"]
-    (tmp_path / "toy").mkdir()
-    translator.save(str(tmp_path / "toy" / "1"), names)
-    with LocalServer(one_model("toy", tmp_path / "toy")) as server:
-        server.versions.require_all()
-        client = RestClient("toy", f"http://127.0.0.1:{server.rest_port}", timeout=60)
-        with Playground(client) as page:
-            ask(seen, page, "a%20little%20house")
-            seen.until("document.querySelector('[type=range]')")
-            best = "document.querySelector('#alternatives button').firstChild.textContent"
-            first = seen.run(best)
-            assert first == translator.translate(["a little house"])[0]
-            assert "layer" in seen.run("document.body.innerText")
 
 
 @pytest.mark.parametrize(

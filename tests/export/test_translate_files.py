@@ -1,11 +1,9 @@
-"""Files of any size: line for line, with constant memory, and whole after any number of kills."""
+"""Files of any size: line for line, with constant memory, and whole after a failure."""
 
 import gzip
-import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -14,7 +12,6 @@ from pathlib import Path
 import pytest
 import tiny
 from paths import ROOT, SUPPORT
-from workers import KILLS
 
 from benchmarks.machine import resident_mib
 from export import translate_files
@@ -229,6 +226,35 @@ def test_memory_does_not_grow_with_the_file(tmp_path, target):
     assert max(sizes[10:]) - sizes[10] < 4  # MiB; the file has 11
 
 
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on(source, target):
+    program = """
+import sys, time
+from pathlib import Path
+from export.translate_files import translate_file
+
+def upper(lines):
+    time.sleep(0.02)
+    return [line.upper() for line in lines]
+
+translate_file(Path(sys.argv[1]), Path(sys.argv[2]), upper, {"model": "x"})
+"""
+    source.write_bytes(source.read_bytes() * 2)
+    partial, rng = target.with_name("target.txt.partial"), random.Random(0)
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, "-c", program, source, target], cwd=ROOT)
+        size = partial.stat().st_size if partial.exists() else 0
+        while not partial.exists() or partial.stat().st_size <= size:
+            assert process.poll() is None
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0, 0.03))
+        process.kill()
+        process.wait()
+    assert not target.exists()
+    translate_file(source, target, upper, IDENTITY)
+    assert target.read_bytes() == source.read_bytes().upper()
+
+
 # With a model.
 
 
@@ -327,55 +353,3 @@ def test_a_pipeline_of_apache_beam_translates_the_same(tmp_path):
     )
     assert child.returncode == 0, child.stderr
     assert "the same" in child.stdout
-
-
-def lines_done(folder):
-    """How many lines are translated and recorded, in all files of a folder."""
-    whole = sum(path.read_bytes().count(b"\n") for path in folder.glob("*.txt"))
-    try:
-        records = [path.read_text() for path in folder.glob("*.progress.json")]
-    except FileNotFoundError:  # just now its file has become whole
-        return lines_done(folder)
-    return whole + sum(json.loads(text)["lines"] for text in records)
-
-
-@pytest.mark.slow
-def test_killed_at_random_it_is_byte_for_byte_the_same(short, tmp_path):
-    chunk, lines = 128, 2000 * KILLS
-    texts = [" ".join(text.split()[:3]) for text in tiny.sentences(lines, most=3)]
-    for number in range(4):
-        part = texts[number::4]
-        (tmp_path / f"{number}.txt").write_text("".join(f"{text}\n" for text in part))
-    files = sorted(tmp_path.glob("*.txt"))
-    arguments = [*map(str, [short, tmp_path / "whole", *files]), "--batch-size", "37"]
-    assert translate_files.main(arguments) == 0
-    rng, kills = random.Random(0), 0
-    killed = tmp_path / "killed"
-    # Records of the progress come closer together, so that fewer lines are enough.
-    program = "import sys; from export import translate_files; "
-    program += f"translate_files.CHUNK = {chunk}; sys.exit(translate_files.main())"
-    command = [sys.executable, "-c", program, short, killed, *files, "--batch-size", 37]
-    command = [*map(str, command)]
-    while True:
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        # Behind so many more lines, and then at any moment of the next chunk.
-        enough = lines_done(killed) + rng.randint(1, 5) * chunk
-        while kills < KILLS and process.poll() is None and lines_done(killed) < enough:
-            time.sleep(0.02)
-        if kills == KILLS or process.poll() is not None:
-            break
-        time.sleep(rng.uniform(0, 0.05))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        kills += 1
-    code = process.wait()
-    assert code == 0
-    assert kills == KILLS
-    names = sorted(os.listdir(tmp_path / "killed"))
-    assert names == sorted(file.name for file in files)
-    for name in names:
-        killed, uninterrupted = tmp_path / "killed" / name, tmp_path / "whole" / name
-        assert killed.read_bytes() == uninterrupted.read_bytes()
-        assert killed.read_bytes().count(b"\n") == lines // 4

@@ -195,6 +195,7 @@ def test_no_matrix_is_stored_in_rows_of_a_multiple_of_2_kib():
         assert all(4 * matrix.shape[1] % 2048 for matrix in matrices)
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_batch_do_not_wait_for_each_other():
     """The iterations of a loop with a stateful operation would go one after the other."""
     model = make("paper")

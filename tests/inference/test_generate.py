@@ -95,6 +95,7 @@ def test_a_batch_is_its_rows(language_model, search):
         np.testing.assert_allclose(together.scores[b], alone.scores[0], rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("special", [SpecialIds(), *OTHERS], ids=str)
 def test_a_beam_is_that_of_the_plain_search(language_model, special):
     """The plain search in Python, on the model's own ids."""
@@ -150,12 +151,13 @@ def test_a_prefix_is_in_the_models_ids_and_padded_with_its_pad(language_model):
     np.testing.assert_array_equal(found.token_ids[1, 0, :length], alone.token_ids[0, 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({"beam_width": 1}, marks=pytest.mark.slow),
+        {"beam_width": 1},
         {"beam_width": 3},
-        pytest.param({"search": "greedy"}, marks=pytest.mark.slow),
+        {"search": "greedy"},
     ],
 )
 def test_in_a_graph_of_prompts_of_any_shape(model, source_ids, options):
@@ -166,6 +168,7 @@ def test_in_a_graph_of_prompts_of_any_shape(model, source_ids, options):
     equal(in_graph(source_ids, prompts), generate(source_ids, prompts))
 
 
+@pytest.mark.slow
 def test_learned_positions_end_somewhere(source_ids):
     """Where they end, the layers refuse to go on, and so does the search."""
     sizes = {"target_vocabulary_size": V, "positions": "learned", "max_positions": 16}
@@ -191,6 +194,7 @@ def test_a_keras_model_is_not_in_training():
     equal(one, two)
 
 
+@pytest.mark.slow
 def test_coverage_needs_attention(model, source_ids):
     covered = tfformer.generate(model, source_ids, max_length=T, coverage_penalty=0.4)
     plain = tfformer.generate(model, source_ids, max_length=T)

@@ -12,13 +12,7 @@ from tfformer.inference.wrapped import kind_of, stock_slice_update
 W, STEPS = 3, 5
 configurations = pytest.mark.parametrize(
     "make",
-    [
-        *(pytest.param(make, id=name) for name, make in hub.SMALLEST.items()),
-        *(
-            pytest.param(make, id=name, marks=pytest.mark.slow)
-            for name, make in hub.FURTHER.items()
-        ),
-    ],
+    [pytest.param(make, id=name) for name, make in {**hub.SMALLEST, **hub.FURTHER}.items()],
 )
 
 
@@ -35,6 +29,7 @@ def own_logits(model, texts, targets):
     return model(inputs, training=False).numpy()[:, begins - 1 :]
 
 
+@pytest.mark.slow
 @configurations
 def test_steps_are_the_whole_model(make, rng):
     model = make()

@@ -108,6 +108,7 @@ def test_a_batch_is_its_rows(model, source_ids):
         np.testing.assert_allclose(alone.scores[0], together.scores[b], atol=1e-4)
 
 
+@pytest.mark.slow
 def test_it_is_an_option_from_run_to_saved_model(tmp_path):
     tokenizer = Tokenizer.train(["ein rotes Haus", "a red house"], vocabulary_size=300)
     config = TransformerConfig.preset(

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 import tiny
-from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
 import tfformer
 from export import saved_model, verify
@@ -59,21 +58,6 @@ def saved(compiled, tmp_path_factory):
     directory = tmp_path_factory.mktemp("saved") / "model"
     compiled.save(str(directory), ["serving_default", "beam_search"])
     return directory
-
-
-@pytest.fixture(scope="module")
-def alone(saved, tmp_path_factory):
-    """The same without the signatures that need no XLA, and REQUESTS."""
-    directory = shutil.copytree(saved, tmp_path_factory.mktemp("alone") / "model")
-    whole = SavedModel.FromString((directory / "saved_model.pb").read_bytes())
-    signatures = whole.meta_graphs[0].signature_def
-    for name in set(signatures) - {"serving_default"}:
-        del signatures[name]
-    (directory / "saved_model.pb").write_bytes(whole.SerializeToString())
-    return directory
-
-
-REQUESTS = {"serving_default": [{"text": TEXTS[3]}, {"text": TEXTS[5]}]}
 
 
 def answers(translator, texts, name="serving_default"):
@@ -141,15 +125,6 @@ def test_buckets_are_few_and_hold_what_was_given():
 
 
 # Exported and served.
-
-
-def test_it_is_served_with_xla_on_and_answers_as_the_stock_form_in_process(alone, stock):
-    report = verify.verify(alone, REQUESTS, xla=True)
-    assert report.passed, report.checks
-    assert "XLA" in {check.name for check in report.checks}
-    served = report.served["serving_default"]
-    for request, answer in zip(REQUESTS["serving_default"], served, strict=True):
-        assert_same(answer, answers(stock, request["text"]))
 
 
 def test_the_other_signatures_are_served_without_xla(saved, stock):

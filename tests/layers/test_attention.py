@@ -246,30 +246,6 @@ def test_causal_attention_to_a_sequence_of_another_length_is_refused(layer, quer
     assert layer(*inputs, causal=True).shape == (None, None, D)
 
 
-def test_number_of_weights_and_parameters(layer):
-    assert len(layer.weights) == 8
-    assert layer.count_params() == 4 * (D * D + D)
-
-
-def test_keras_file_gives_the_same_outputs(query, value, randomise, reload):
-    inputs = [keras.Input((None, D)), keras.Input((None, D))]
-    attended = MultiHeadAttention(D, H)(*inputs)
-    attended = MultiHeadAttention(D, H)(attended, causal=True)
-    model = randomise(keras.Model(inputs, attended))
-    assert model.output_shape == (None, None, D)
-    np.testing.assert_array_equal(reload(model)([query, value]), model([query, value]))
-
-
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_mixed_precision_keeps_float32_variables(policy, query, query_mask):
-    layer = MultiHeadAttention(D, H, dropout=0.1, dtype=policy)
-    for training in (False, True):
-        output = layer(query, mask=query_mask, causal=True, training=training)
-        assert output.dtype == policy.removeprefix("mixed_")
-        assert np.isfinite(keras.ops.cast(output, "float32")).all()
-    assert {variable.dtype for variable in layer.weights} == {"float32"}
-
-
 @pytest.mark.parametrize(
     ("d_model", "num_heads", "message"),
     [

@@ -103,22 +103,6 @@ def test_mask_passes_through(name, x):
     np.testing.assert_array_equal(keras.src.backend.get_keras_mask(output), (x != 0).any(axis=-1))
 
 
-@both
-def test_keras_file_gives_the_same_outputs(name, x, randomise, reload):
-    model = randomise(keras.Sequential([keras.Input((None, D)), make(name)]))
-    np.testing.assert_array_equal(reload(model)(x), model(x))
-
-
-@both
-@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
-def test_mixed_precision_keeps_float32_variables(name, policy, x):
-    layer = make(name, dtype=policy)
-    output = layer(x, start=2)
-    assert output.dtype == policy.removeprefix("mixed_")
-    assert np.isfinite(keras.ops.cast(output, "float32")).all()
-    assert {variable.dtype for variable in layer.weights} <= {"float32"}
-
-
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
 @pytest.mark.parametrize("start", [0, 2000])
 def test_half_precision_rounds_the_sinusoids_and_not_the_positions(policy, start):

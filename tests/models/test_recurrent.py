@@ -2,7 +2,6 @@
 
 import functools
 
-import keras
 import numpy as np
 import oracle
 import pytest
@@ -12,14 +11,12 @@ from walk import steps
 
 import tfformer
 from export import saved_model
-from tfformer import SmoothedCrossEntropy, Tokenizer
+from tfformer import Tokenizer
 from tfformer.config import RecurrentConfig
 from tfformer.inference.recurrent import RecurrentInference
 from tfformer.models.recurrent import Recurrent
 from tfformer.run import load_service
-from tfformer.search import beam_search, exhaustive_search
 from tfformer.service.recurrent_translator import RecurrentTranslator
-from training.step.matrices import matrices_of
 
 B, S, T, W, D = 2, 7, 5, 3, 14
 VARIANTS = {
@@ -148,16 +145,6 @@ def test_step_by_step_is_the_whole_in_whatever_place_it_stands(variant, inputs, 
         oracle.assert_close(logits[:, w], model({**inputs, "target_ids": beams[:, w]}))
 
 
-def test_a_beam_that_is_wide_enough_is_exhaustive(inputs, randomise):
-    model = randomise(Recurrent(RecurrentConfig.preset("test", 6, num_decoder_layers=1)))
-    source_ids = tf.constant(4 + inputs["source_ids"] % 2)
-    inference = RecurrentInference(model)
-    beam = beam_search(inference.step, inference.start(source_ids, 36), B, 3, 36)
-    all_of_them = exhaustive_search(inference.step, inference.start(source_ids, 1), B, 3)
-    np.testing.assert_array_equal(beam.token_ids[:, 0], all_of_them.token_ids[:, 0])
-    np.testing.assert_allclose(beam.scores[:, 0], all_of_them.scores[:, 0], rtol=1e-5)
-
-
 @variants
 def test_every_weight_has_a_gradient_and_a_file_gives_it_back(variant, model_of, inputs, reload):
     model = model_of(variant)
@@ -181,15 +168,6 @@ def test_in_half_precision_it_is_nearly_the_same(variant, dtype, model_of, input
     assert np.abs(near - whole).max() < 0.05 * np.abs(whole).max()
 
 
-@pytest.mark.slow
-def test_fit_learns(inputs):
-    model = make("attention")
-    model.compile(keras.optimizers.Adam(0.01), SmoothedCrossEntropy(), jit_compile=False)
-    labels = np.pad(inputs["target_ids"][:, 1:], ((0, 0), (0, 1)), constant_values=3)
-    losses = model.fit(inputs, labels, epochs=11, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
-
-
 def test_what_says_nothing_to_it_is_refused():
     for change in ({"norm": "pre"}, {"attention_positions": "rotary"}, {"share_halves": True}):
         (name,) = change
@@ -198,17 +176,6 @@ def test_what_says_nothing_to_it_is_refused():
     with pytest.raises(ValueError, match="d_model must be even"):
         RecurrentConfig(V, d_model=15)
     assert RecurrentConfig(V, d_model=300).d_model == 300  # there are no heads
-
-
-def test_operations_and_matrices_are_those_of_a_step(model_of):
-    model = model_of("attention")
-    gates = 2 * 3 * (D * D // 2 + (D // 2) ** 2)  # two directions, three gates
-    assert model.flops()["source_token"] == 2 * (gates + D * D)
-    step = 3 * (2 * D * D + D * D) + 3 * D * D + D * D
-    assert model.flops()["target_token"] == 2 * (step + D * V)
-    cut = matrices_of(model)
-    assert all(heads == 3 for path, (heads, _) in cut.items() if "cell" in path)
-    assert len(cut) == 4 + 2 + 3
 
 
 def test_a_run_is_served_here_and_not_exported(tmp_path, capsys):

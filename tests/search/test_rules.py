@@ -12,10 +12,6 @@ from tfformer.search import (
 )
 from tfformer.search.rules import allowed_log_probs
 
-penalties = pytest.mark.parametrize(
-    "alpha, form", [(0.0, "gnmt"), (0.6, "gnmt"), (1.7, "gnmt"), (0.6, "power"), (1.3, "power")]
-)
-
 
 def test_length_penalty_by_hand():
     assert float(length_penalty(7, 1.0)) == 2

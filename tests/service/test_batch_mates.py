@@ -66,6 +66,7 @@ def compare(served, texts, most):
     return different, greatest, len({translation for translation, _ in alone})
 
 
+@pytest.mark.slow
 def test_a_translation_does_not_depend_on_its_batch_mates(short, translator_served):
     texts = tiny.sentences(500)
     served = Served(short)

@@ -73,6 +73,7 @@ def ask(translator, name, *texts):
     return {key: value.numpy() for key, value in found.items()}
 
 
+@pytest.mark.slow
 @means
 def test_the_best_is_that_of_a_plain_search_over_the_mean(
     make, models, tokenizer, log_probs_of, mean

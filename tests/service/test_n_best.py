@@ -77,6 +77,7 @@ RULES = {
 }
 
 
+@pytest.mark.slow
 def test_the_rules_of_a_request_are_those_of_the_translator(serve, model, tokenizer):
     renamed = dict(RULES)
     renamed["min_target_length"] = renamed.pop("min_length")
@@ -92,12 +93,6 @@ def test_the_rules_of_a_request_are_those_of_the_translator(serve, model, tokeni
         others = {key: value for key, value in RULES.items() if key != name}
         found = serve("beam_search", TEXTS, **others)
         assert not np.allclose(found["scores"], asked["scores"], rtol=1e-3), name
-
-
-@pytest.mark.parametrize("name", sorted(RULES.keys() - {"max_length_factor"}))
-def test_a_rule_of_a_request_changes_what_is_found(serve, served, name):
-    asked = serve("beam_search", TEXTS, **{name: RULES[name]})
-    assert (asked["scores"] != served["beam_search"]["scores"]).any()
 
 
 def test_the_limit_by_the_source_counts_its_tokens(serve, tokenizer):

@@ -55,6 +55,7 @@ def prompt_of(tokenizer, text):
     return [BOS, *tokenizer.encode_source([text])[0].numpy().tolist()[:-1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"seed": 3}, {"top_k": 1}, {"top_k": 1, "no_repeat_ngram": 1}])
 def test_what_is_written_is_what_generate_finds(generator, model, tokenizer, options):
     """By ids, through the uncached model where the draw is the likeliest; its text behind the
@@ -103,6 +104,7 @@ def test_a_text_is_finished_if_and_only_if_the_model_chose_eos(generator, model,
     assert not (length == 2 and found["finished"].all())
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same_and_another_does_not(generator):
     first, again, other = (ask(generator, "generate", seed=n) for n in (1, 1, 2))
     np.testing.assert_array_equal(first["continuation"], again["continuation"])
@@ -113,6 +115,7 @@ def test_a_seed_draws_the_same_and_another_does_not(generator):
     )
 
 
+@pytest.mark.slow
 def test_no_answer_depends_on_batch_mates(generator):
     for name in ("beam_search", "score"):
         together = ask(generator, name)

@@ -2,7 +2,6 @@
 
 import tensorflow as tf
 import tiny
-from blocks import PAGES, all_blocks, paragraphs
 
 import tfformer
 from tfformer.config import EOS
@@ -122,15 +121,3 @@ def prepare(page, folder):
     if make and not (folder / f"{make.__name__}.made").exists():
         make(folder)
         (folder / f"{make.__name__}.made").touch()
-
-
-def unused():
-    """The entries of `NAMES` and `PREPARED` that no page needs any more."""
-    programs = all_blocks("python")
-    parts = [(block.page, part) for block in programs for part in paragraphs(block.text)]
-    left = {
-        key
-        for key in NAMES
-        if not any(page == key[0] and part.startswith(key[1]) for page, part in parts)
-    }
-    return left | (set(PREPARED) - set(PAGES))

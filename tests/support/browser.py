@@ -1,6 +1,5 @@
 """A headless Chromium, driven through its pipe: no other library, no port."""
 
-import base64
 import itertools
 import json
 import os
@@ -40,14 +39,8 @@ class Browser:
         target = self._call("Target.createTarget", url="about:blank")["targetId"]
         found = self._call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = found["sessionId"]
-        self.look()
-
-    def look(self, width=1000, height=1400, dark=False):
-        """The size of the page in pixels, and whether it is asked for dark colours."""
-        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
+        size = {"width": 1000, "height": 1400, "deviceScaleFactor": 1, "mobile": False}
         self._call("Emulation.setDeviceMetricsOverride", **size)
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._call("Emulation.setEmulatedMedia", features=[scheme])
 
     def open(self, url):
         """Goes to an address."""
@@ -90,11 +83,6 @@ class Browser:
             f"(document.querySelector({json.dumps(selector)}).getBoundingClientRect())"
         )
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=box[0], y=box[1])
-
-    def picture(self, path):
-        """Writes what is seen of the page, all of it, as PNG."""
-        found = self._call("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(found["data"]))
 
     def _call(self, method, **parameters):
         number = next(self._numbers)

@@ -17,7 +17,6 @@ FOLDERS = {
     ],
 }  # fmt: skip
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"  # of the name of each weight
-ORIGINAL = {0: 0, 1: 2, 2: 3}  # their ids of padding, <s> and </s>, and ours
 
 
 def folder(name):

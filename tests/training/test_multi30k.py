@@ -9,10 +9,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from paths import ROOT
 
 from training import multi30k
-from training.data.reader import CorpusError, CorpusReport, clean_pairs, read_pairs
+from training.data.reader import CorpusError
 from training.multi30k import SHA256, SPLITS, fetch, files, main, paths
 
 TEXTS = {"train.en": b"one\ntwo\n", "train.de": b"eins\nzwei\n"}
@@ -161,17 +160,6 @@ def test_without_a_network_all_names_are_listed(tmp_path, monkeypatch):
     assert contents(tmp_path) == {}
 
 
-def test_an_interrupted_fetch_leaves_nothing(home, tmp_path, monkeypatch):
-    def interrupt(descriptor):
-        assert len(contents(tmp_path)) == 1 and not (tmp_path / "train.en").exists()
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(os, "fsync", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        fetch(tmp_path, home.url, checksums=CHECKSUMS)
-    assert contents(tmp_path) == {}
-
-
 def test_a_folder_that_cannot_be_written_is_named(home, tmp_path, monkeypatch):
     file = tmp_path / "file"
     file.touch()
@@ -252,28 +240,3 @@ def test_the_command_fetches(two_lines, home, tmp_path, capsys):
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
     assert said.err.startswith("python -m training.multi30k: ") and "train.en" in said.err
-
-
-def corpus() -> Path:
-    """The folder of the real corpus, or a skipped test."""
-    named = os.environ.get("TFFORMER_MULTI30K")
-    folder = Path(named) if named else ROOT.parent / "shared" / "data" / "multi30k"
-    if not folder.is_dir():
-        if named:
-            pytest.fail(f"TFFORMER_MULTI30K names {named}, which is no folder")
-        pytest.skip("set TFFORMER_MULTI30K to a folder with the corpus, from training.multi30k")
-    return folder
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_the_real_corpus_has_its_checksums_and_its_number_of_pairs(split):
-    source, target = paths(corpus(), split)
-    report = CorpusReport()
-    pairs = list(clean_pairs(read_pairs(source, target, report=report), report))
-    assert report == CorpusReport(kept=SPLITS[split])
-    assert len(pairs) == SPLITS[split]
-
-
-def test_the_real_corpus_is_all_there(monkeypatch):
-    monkeypatch.setattr(multi30k, "_content", None)  # nothing may be fetched
-    assert fetch(corpus(), "http://127.0.0.1:9") == []

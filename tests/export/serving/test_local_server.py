@@ -12,17 +12,14 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
 import tiny
 from paths import ROOT
-from serving import PREDICT, SECONDS, Asked, flip_weights, wait_until
+from serving import SECONDS, flip_weights, wait_until
 
 from export import local_server
-from export.local_server import LocalServer
-from export.serving.versions import one_model
 
 
 def start(*arguments):
@@ -51,31 +48,6 @@ def test_the_command_prints_a_line_that_works_and_ends_with_0(short):
     assert begun == "tiny version 1 is being loaded ..."
     assert re.fullmatch(r"tiny version 1 is loaded in \d+\.\d s \(1 warm-up requests\)", loaded)
     assert "gRPC at 127.0.0.1:" in error
-
-
-@pytest.mark.slow
-def test_nobody_who_listens_is_no_reason_to_stop(short, tmp_path):
-    """Its standard error is a pipe that nobody reads: a new version is loaded all the same."""
-    base = tmp_path / "tiny"
-    shutil.copytree(short, base / "1")
-    process = start(base, "--port", "0", "--rest-port", "0")
-    try:
-        process.stderr.close()
-        url = shlex.split(process.stdout.readline())[-1].removesuffix(":predict")
-        process.stdout.close()
-        shutil.copytree(short, tmp_path / "beside")
-        (tmp_path / "beside").rename(base / "2")
-        end, served = time.monotonic() + SECONDS, set()
-        while "2" not in served and time.monotonic() < end:
-            with urllib.request.urlopen(url, timeout=SECONDS) as answer:
-                statuses = json.load(answer)["model_version_status"]
-            served = {one["version"] for one in statuses if one["state"] == "AVAILABLE"}
-            time.sleep(0.1)
-        assert "2" in served
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(SECONDS) == 0
-    finally:
-        process.kill()
 
 
 @pytest.mark.slow
@@ -171,17 +143,6 @@ def test_wrong_usage_is_one_line(arguments, match, tmp_path, monkeypatch, capsys
         code = error.code
     [line] = capsys.readouterr().err.splitlines()
     assert code == 2 and match in line
-
-
-@pytest.mark.slow
-def test_the_time_of_a_request_by_rest(short):
-    with LocalServer(one_model("tiny", short.parent), rest_timeout=0.05) as server:
-        asked = Asked(server)
-        document = ". ".join([" ".join(text.capitalize() for text in tiny.sentences(40))] * 20)
-        body = {"signature_name": "translate_document", "inputs": {"text": [document] * 37}}
-        start = time.monotonic()
-        status, found = asked.ask(PREDICT, body)
-        assert status == 504 and time.monotonic() - start < 30
 
 
 @pytest.mark.slow

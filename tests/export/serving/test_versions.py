@@ -10,9 +10,7 @@ import types
 from pathlib import Path
 
 import grpc
-import keras
 import pytest
-import tensorflow as tf
 import tiny
 from google.protobuf import text_format
 from serving import (
@@ -35,33 +33,7 @@ from export.capi.library import CODES, ServingError
 from export.local_server import LocalServer
 from export.serving.versions import Versions, one_model, read_config
 from export.verification.graph import UsageError
-from export.verification.warmup import WARMUP_FILE, read_warmup, write_warmup
-
-
-class KerasRoot(tf.Module):
-    """Loads in Python, and its first request fails on a server."""
-
-    def __init__(self):
-        super().__init__()
-        self.model = keras.Sequential([keras.Input([3]), keras.layers.Dense(2)])
-        spec = tf.TensorSpec([None, 3], tf.float32, "x")
-        self.call = tf.function(lambda x: {"y": self.model(x)}, input_signature=[spec])
-
-
-class Compiled(tf.Module):
-    def __init__(self):
-        super().__init__()
-        self.weight = tf.Variable([2.0])
-        compiled = tf.function(lambda x: x * self.weight, jit_compile=True)
-        spec = tf.TensorSpec([None, 1], tf.float32, "x")
-        self.call = tf.function(lambda x: {"y": compiled(x)}, input_signature=[spec])
-
-
-def save_module(module, size, directory):
-    tf.saved_model.save(module, str(directory), signatures={"serving_default": module.call})
-    requests = {"serving_default": [{"x": [[1.0] * size]}]}
-    write_warmup(directory, requests, {"serving_default": module.call})
-
+from export.verification.warmup import WARMUP_FILE, read_warmup
 
 BROKEN = {
     "no variables": (lambda model: shutil.rmtree(model / "variables"), "Could not find variable"),
@@ -119,18 +91,6 @@ def test_a_version_that_is_broken_leaves_the_old_one(changing, short, what):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("module", "size", "match"),
-    [
-        (KerasRoot, 3, "FAILED_PRECONDITION: warm-up request 0: .*Could not find variable"),
-        (Compiled, 1, "warm-up request 0: .*(XLA|compil|jit)"),
-    ],
-)
-def test_what_only_python_can_run_leaves_the_old_one(changing, module, size, match):
-    refuse(changing, lambda beside: save_module(module(), size, beside), match)
-
-
-@pytest.mark.slow
 def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(changing, short):
     number = max(changing.states()) + 1
     old = changing.server.versions.model(predict_spec()).worker.pid
@@ -163,19 +123,6 @@ def test_a_new_version_takes_over_without_a_gap_and_its_removal_rolls_back(chang
             thread.join()
     assert not failures
     assert changing.states()[1] == ("AVAILABLE", 0, "")
-
-
-@pytest.mark.slow
-def test_a_folder_that_is_gone_for_a_moment_changes_nothing(changing):
-    said = []
-    changing.server.versions._say, say = said.append, changing.server.versions._say
-    away = changing.base.with_name("away")
-    changing.base.rename(away)
-    wait_until(lambda: any("cannot be looked for" in line for line in said))
-    assert changing.served_version() == 1
-    away.rename(changing.base)
-    changing.server.versions._say = say
-    assert sum("cannot be looked for" in line for line in said) == 1
 
 
 def test_a_link_to_itself_and_a_base_that_is_gone_stop_nothing(tmp_path):

@@ -109,6 +109,7 @@ def test_two_segmentations_are_one_candidate_of_both_probabilities():
     np.testing.assert_allclose(np.exp(one.log_probs), [0.625, 0.25])
 
 
+@pytest.mark.slow
 def test_what_other_models_say_is_the_mean_of_a_token(translator):
     texts = TEXTS * 5  # with their candidates more rows than a request may have
     found = candidates_of(translator, texts)

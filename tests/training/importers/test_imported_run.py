@@ -46,6 +46,7 @@ def test_an_import_takes_little_more_memory_than_the_file(tmp_path):
     assert load_model(tmp_path / "run").config.d_ff == size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["joint", "separate"])
 def test_ctranslate2_says_the_same(runs, name, tmp_path):
     ctranslate2 = pytest.importorskip("ctranslate2")

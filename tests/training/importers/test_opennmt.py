@@ -93,6 +93,7 @@ def test_texts_and_scores_are_the_originals(both, search):
     assert all(same) if search == "greedy" else sum(same) >= 3
 
 
+@pytest.mark.slow
 def test_no_answer_depends_on_the_eos_that_the_encoder_does_not_see(tmp_path):
     """Nor on batch-mates: the padding behind it is as hidden."""
     assert import_opennmt.main(opennmt.words("words", tmp_path / "run")) == 0

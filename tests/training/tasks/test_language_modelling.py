@@ -148,8 +148,6 @@ def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):
          "subword_sampling must be 0.0 for the family language-model, got 0.1"),
         (["--family", "language-model", "--text", "FILE", "--coverage-penalty", "0.1"],
          "search of the family language-model must be of"),
-        (["--family", "language-model", "--text", "FILE", "--new-pieces", "7", "--init", "RUN"],
-         "new_pieces must be 0 for the family language-model, got 7"),
         (["dates", "--text", "FILE"], "--text is for a language model (--family)"),
         (["--family", "language-model", "--text", "FILE", "--num-encoder-layers", "3"],
          "num_encoder_layers"),
@@ -157,8 +155,7 @@ def test_of_a_text_that_is_cut_no_bits_are_said(folder, tmp_path, capsys):
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_said_in_a_line(corpus, tmp_path, capsys, given, message):
-    names = {"FILE": str(corpus / "train.txt"), "RUN": str(tmp_path)}
-    given = [names.get(word, word) for word in given]
+    given = [str(corpus / "train.txt") if word == "FILE" else word for word in given]
     assert train.main([*given, "--run", str(tmp_path / "run")]) in (1, 2)
     said = capsys.readouterr().err
     assert message in said and said.count("error:") == 1 and "Traceback" not in said
@@ -185,6 +182,10 @@ def test_what_a_run_cannot_do_is_said_in_a_line(folder, tmp_path, capsys):
     other = ["--run", run, "--family", "transformer", "--source", text, "--target", text]
     assert train.main([*other, "--resume"]) == 2
     assert re.search("--family .* language-model, got transformer", capsys.readouterr().err)
+    began = ["--family", "language-model", "--text", text, "--init", run, "--new-pieces", "7"]
+    assert train.main([*began, "--run", str(tmp_path / "run")]) in (1, 2)
+    said = "new_pieces must be 0 for the family language-model, got 7"
+    assert said in capsys.readouterr().err and not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
