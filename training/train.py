@@ -39,6 +39,7 @@ from .command_line.arguments import parser as parser_of
 from .command_line.options import changed_settings, given_search, given_sizes, read_recipe
 from .data.reader import CorpusError, require_readable
 from .recipe.rules import AUTO
+from .report.history import hardly_learned
 from .step.allocator import take_huge_pages
 from .step.worker import WorkerError, is_chief
 from .trainer.lock import alone
@@ -230,9 +231,9 @@ def _train(command, arguments, recipe, begun):
     # Here, not above: TensorFlow begins its work only for a command line that makes sense.
     import tensorflow as tf
 
-    from tfformer.files import RunError
+    from tfformer.files import RunError, read_json
 
-    from .preparation.prepare import write_settings
+    from .preparation.prepare import CORPUS, PREPARED, write_settings
     from .report.progress import Diverged
     from .trainer import fit
     from .trainer.interrupt import Interrupted
@@ -268,6 +269,11 @@ def _train(command, arguments, recipe, begun):
     task, best = training.task, training.state.progress["best"]
     words = task.figure_words(best[task.figure])
     training.say(f"best model: validation {words}, in {arguments.run}")
+    prepared = arguments.run / PREPARED
+    history, facts = training.state.progress["history"], read_json(prepared / CORPUS)
+    if reason := hardly_learned(history, vars(training.recipe), facts):
+        more = f"--run {arguments.run} --resume --epochs {2 * training.recipe.epochs}"
+        training.say(f"warning: the model has hardly learned: {reason}: tfformer train {more}")
     return 0
 
 

@@ -27,7 +27,7 @@ from ..data.reader import CorpusReport
 from ..preparation.prepare import CORPUS, PREPARED, SETTINGS
 from ..recipe import TRANSLATION, options
 from ..tasks import TASKS
-from .history import read_history
+from .history import hardly_learned, read_history
 from .scores import read_scores
 from .session import costs, read_sessions
 
@@ -84,14 +84,16 @@ def card(directory):
     name, config = directory.resolve().name, read_config(directory)
     settings = _facts(directory / PREPARED / SETTINGS)
     task = _task(directory, settings)
-    history = read_history(directory)
+    history, corpus = read_history(directory), _facts(directory / PREPARED / CORPUS)
     sections = (
         _head(task, name, settings),
         _model(task, config, settings, count_parameters(directory / config["weights"])),
         _use(task, name, config),
         _scores(task, config, history, read_scores(directory)),
-        _data(task, _facts(directory / PREPARED / CORPUS)),
-        _training(task, read_sessions(directory), history),
+        _data(task, corpus),
+        _training(
+            task, read_sessions(directory), history, settings, _facts(directory / PREPARED / CORPUS)
+        ),
         _settings(settings),
         _limitations(task, config, settings),
     )
@@ -234,7 +236,9 @@ def _data(task, corpus):
     yield "**Licence.** A model inherits the terms of its data, which this card does not know."
 
 
-def _training(task, sessions, history):
+def _training(task, sessions, history, settings, corpus):
+    if reason := hardly_learned(history, settings, corpus):
+        yield f"**This model has hardly learned: {reason}.**\n"
     if sessions:
         rows = [*costs(sessions), *_speed(history)]
         yield "## Training"

@@ -5,6 +5,8 @@ import io
 from pathlib import Path
 
 LOG = "log.csv"
+# The facts about runs that a training began with.
+INITIAL = {"init", "encoder", "decoder"}
 
 
 def write_history(directory, rows):
@@ -42,3 +44,22 @@ def read_history(directory):
         if not row.get("epoch", 0) >= 1:
             raise RunError(f"{path} is damaged: row {number} must have an epoch of at least 1")
     return rows
+
+
+def hardly_learned(history, settings, facts):
+    """Why a finished training has hardly learned anything, in a few words; None if it has.
+
+    Args:
+        history: the rows of `read_history`.
+        settings: the settings of the recipe, by name.
+        facts: the facts about the corpus and the runs that the training began with, by name.
+    """
+    if not history:
+        return None
+    scores = [row["val_bleu"] for row in history if "val_bleu" in row]
+    if scores and max(scores) < 1:
+        return f"its best validation BLEU is {max(scores):.2f}"
+    steps, warmup = history[-1].get("step"), settings.get("warmup_steps", 0)
+    if settings.get("warmup", True) and not facts.keys() & INITIAL and steps and steps < warmup:
+        return f"it ended after {steps:,.0f} steps, in the warm-up of {warmup:,} steps"
+    return None

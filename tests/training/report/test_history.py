@@ -4,7 +4,7 @@ import pytest
 
 from tfformer.files import RunError
 from training.pictures.curves import curves_figure
-from training.report.history import LOG, read_history, write_history
+from training.report.history import LOG, hardly_learned, read_history, write_history
 from training.report.picture import write_picture
 
 ROWS = [{"epoch": 1.0, "loss": 3.5}, {"epoch": 2.0, "loss": 2.5, "val_loss": 2.25, "val_bleu": 7.0}]
@@ -43,3 +43,23 @@ def test_what_a_history_lacks_is_not_drawn(tmp_path):
     figure = curves_figure(read_history(tmp_path), "val_bleu", "BLEU")
     write_picture(tmp_path / "curves.png", figure)
     assert (tmp_path / "curves.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("row", "facts", "reason"),
+    [
+        ({"step": 40, "val_loss": 5.0}, {}, "it ended after 40 steps, in the warm-up of 100 steps"),
+        ({"step": 40, "val_loss": 5.0}, {"init": {}}, None),
+        ({"step": 100, "val_loss": 5.0}, {}, None),
+        ({"step": 400, "val_bleu": 0.02}, {"init": {}}, "its best validation BLEU is 0.02"),
+        ({"step": 400, "val_bleu": 1.0}, {}, None),
+    ],
+)
+def test_a_training_that_has_hardly_learned_says_why(row, facts, reason):
+    assert hardly_learned([{"epoch": 1, **row}], {"warmup_steps": 100}, facts) == reason
+
+
+def test_without_a_warm_up_or_a_history_nothing_is_said():
+    settings = {"warmup_steps": 100, "warmup": False}
+    assert hardly_learned([{"epoch": 1, "step": 4}], settings, {}) is None
+    assert hardly_learned([], settings, {}) is None
