@@ -16,6 +16,8 @@ ARROWS = {
     "tfformer/terminal": "",
     "tfformer/registry": "",
     "tfformer/checkout": "",
+    "tfformer/commands": "tfformer/files",
+    "tfformer/__main__": "tfformer/__init__ tfformer/terminal",
     "tfformer/config": "",
     "tfformer/files": "",
     "tfformer/schedule": "",
@@ -65,7 +67,7 @@ ARROWS = {
     "training/report training/step training/tasks training/trainer",
     # What makes a service.
     "export/remote": "export/capi",
-    "export/capi": "tfformer/terminal",
+    "export/capi": "tfformer/__init__ tfformer/terminal",
     "export/verification": "tfformer export/capi",
     "export/serving": "tfformer export/capi export/remote export/verification",
     "export/artifacts": "tfformer export/serving export/verification",

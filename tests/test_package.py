@@ -59,6 +59,15 @@ KERAS_ALONE = [
     "to_keras_hub",
     "without_padding",
 ]
+COMMANDS = [
+    "CommandError",
+    "evaluate_run",
+    "export_run",
+    "import_marian",
+    "import_opennmt",
+    "train_model",
+    "verify_export",
+]
 WITH_TENSORFLOW = [
     "ParallelTranslator",
     "TextClassifier",
@@ -77,7 +86,7 @@ WITH_TENSORFLOW = [
     "State",
     "StepResult",
 ]
-PUBLIC = KERAS_ALONE + WITH_TENSORFLOW
+PUBLIC = KERAS_ALONE + COMMANDS + WITH_TENSORFLOW
 
 
 def test_the_versions_of_python_are_the_same_everywhere():

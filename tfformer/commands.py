@@ -23,6 +23,11 @@ class CommandError(RuntimeError):
 
     Attributes:
         exit_code: that of the command: 1 data or disk, 2 wrong usage, 3 a training that diverged.
+
+    Example:
+        >>> error = tfformer.CommandError("runs/none is no directory", 1)
+        >>> print(error, error.exit_code)
+        runs/none is no directory 1
     """
 
     def __init__(self, message, exit_code):
@@ -46,7 +51,12 @@ def train_model(run, recipe=None, **options):
         CommandError: an option, the corpus or the disk is at fault, or the training diverged.
         KeyboardInterrupt: it was interrupted; `resume=True` goes on.
 
-    Example: `train_model("runs/mine", source="train.en", target="train.de")`.
+    Example:
+        >>> try:
+        ...     tfformer.train_model("runs/mine", source="none.en", target="none.de")
+        ... except tfformer.CommandError as error:
+        ...     print(error)
+        cannot read none.en: No such file or directory
     """
     _run("training.train", [recipe] if recipe else [], {"run": run, **options})
     return Path(run)
@@ -65,7 +75,12 @@ def evaluate_run(run, **options):
     Raises:
         CommandError: an option, the run or the test set is at fault.
 
-    Example: `evaluate_run("runs/mine", source="test.en", target="test.de")["bleu"]`.
+    Example:
+        >>> try:
+        ...     tfformer.evaluate_run("runs/none", source="test.en", target="test.de")["bleu"]
+        ... except tfformer.CommandError as error:
+        ...     print(error)
+        runs/none is no directory
     """
     _run("training.evaluate", [run], options)
     return read_json(Path(options.get("output") or Path(run) / "evaluation.json"))
@@ -86,7 +101,12 @@ def export_run(run, directory, **options):
         CommandError: an option, the run or the disk is at fault, or the model was not verified.
             Then nothing is published.
 
-    Example: `export_run("runs/mine", "exported/mine")`.
+    Example:
+        >>> try:
+        ...     tfformer.export_run("runs/none", "exported/mine")
+        ... except tfformer.CommandError as error:
+        ...     print(error)
+        runs/none is no directory
     """
     _run("export.saved_model", [run, directory], options)
     versions = [path for path in Path(directory).iterdir() if path.name.isdigit()]
@@ -103,7 +123,12 @@ def verify_export(directory, **options):
     Raises:
         CommandError: the model was not verified; the message says why.
 
-    Example: `verify_export("exported/mine")`.
+    Example:
+        >>> try:
+        ...     tfformer.verify_export("exported/none")
+        ... except tfformer.CommandError as error:
+        ...     print(error)
+        directory must exist, got 'exported/none'
     """
     _run("export.verify", [directory], options)
 
@@ -122,7 +147,12 @@ def import_marian(folder, run, **options):
     Raises:
         CommandError: the folder or the disk is at fault. Then nothing is written.
 
-    Example: `import_marian("opus-mt-en-de", "runs/imported")`.
+    Example:
+        >>> try:
+        ...     tfformer.import_marian("none", "runs/imported")
+        ... except tfformer.CommandError as error:
+        ...     print(error)
+        FOLDER must be a folder or a name on the hub, as ORGANISATION/MODEL, got none
     """
     _run("training.import_marian", [folder, run], options)
     return Path(run)
@@ -142,7 +172,12 @@ def import_opennmt(folder, run, **options):
     Raises:
         CommandError: a file or the disk is at fault. Then nothing is written.
 
-    Example: `import_opennmt("averaged", "runs/imported", vocabulary="shared.vocab")`.
+    Example:
+        >>> try:
+        ...     tfformer.import_opennmt("none", "runs/imported", vocabulary="shared.vocab")
+        ... except tfformer.CommandError as error:
+        ...     print(error)
+        cannot read shared.vocab: No such file or directory
     """
     _run("training.import_opennmt", [folder, run], options)
     return Path(run)

@@ -10,8 +10,9 @@ from hostile import METADATA, Raw, command, http, predicted, raw_grpc
 from told import METADATA as TOLD_METADATA
 from told import Told
 
-from export.client import CODES, GrpcClient, RequestError, RestClient
+from export.client import GrpcClient, RequestError, RestClient
 from export.remote import transport
+from export.remote.answers import CODES
 
 HAUS = {"outputs": {"translation": ["Haus"]}}
 LATE = "DEADLINE_EXCEEDED: no answer from .* within 0.3 seconds$"

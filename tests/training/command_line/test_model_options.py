@@ -10,6 +10,7 @@ from tfformer.config import TransformerConfig
 from tfformer.models import FAMILIES
 from tfformer.run import load_model, read_config
 from training import train
+from training.command_line.arguments import COMMON
 from training.command_line.options import fields_of, model_options
 from training.preparation.inherited import Runs
 from training.recipe import load_recipe, options
@@ -46,6 +47,14 @@ def arguments(run, *given):
     return train.parser().parse_args([RECIPE, "--run", str(run), *given])
 
 
+def test_the_short_help_shows_the_common_options_alone():
+    parser = train.parser()
+    assert COMMON <= {action.dest for action in parser._actions}
+    shown = parser.format_help()
+    assert len(shown.splitlines()) < 100 and "--help-all" in shown
+    assert "--epochs" in shown and "--location-width" not in shown
+
+
 def test_every_field_of_the_configuration_is_an_option():
     fields = {field.name for field in dataclasses.fields(TransformerConfig)}
     sizes = {"source_vocabulary_size", "target_vocabulary_size"}
@@ -57,7 +66,9 @@ def test_every_field_of_the_configuration_is_an_option():
     assert {name: (kind, help) for name, kind, help in model_options()} == known
     assert not fields & {name for name, *_ in options()}
     assert OTHERS.keys() <= fields - sizes
-    shown = " ".join(train.parser().format_help().split())
+    parser = train.parser()
+    parser.common_only = False
+    shown = " ".join(parser.format_help().split())
     for name, kind, help in model_options():
         flag = f"--{name.replace('_', '-')}"
         # A flag that can be denied stands before its denial, another before its value.
