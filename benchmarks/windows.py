@@ -68,7 +68,7 @@ def measure(service, lines, options):
     import numpy as np
     import tensorflow as tf
 
-    from tfformer.service.writing import scored
+    from tfformer.service.language_model_signatures import scored
 
     writing = service.writing
     window = writing.max_source_length + writing.max_target_length - 1

@@ -9,7 +9,7 @@ from words import FEW_LAYERS, make_model, sentences
 
 import tfformer
 from tfformer import RunError, Tokenizer, run
-from tfformer.text.sides import PieceTable
+from tfformer.text.vocabularies import PieceTable
 
 LABELS = PieceTable(["noun", "verb", "größer"])
 

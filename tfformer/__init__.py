@@ -81,7 +81,7 @@ _MODULES = {
     "to_keras_hub": "tfformer.layers.keras_hub",
     "train_model": "tfformer.commands",
     "verify_export": "tfformer.commands",
-    "without_padding": "tfformer.layers.rows",
+    "without_padding": "tfformer.layers.packing",
 }
 
 __all__ = list(_MODULES)

@@ -29,8 +29,8 @@ MODULES = {
     "layers.location": ["Location"],
     "layers.norm": ["AdaNorm", "BatchNorm", "LayerNorm", "RMSNorm", "SimpleNorm"],
     "layers.output": ["Dense", "PointerGenerator"],
-    "layers.pieces": ["Pieces", "Recurrence"],
-    "layers.places": ["Alibi", "RelativeBias", "Rotary"],
+    "layers.overlapping_windows": ["Pieces", "Recurrence"],
+    "layers.relative_positions": ["Alibi", "RelativeBias", "Rotary"],
     "layers.pooling": ["Pooling"],
     "layers.positions": [
         "LearnedPositionalEmbedding",

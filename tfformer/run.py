@@ -33,7 +33,7 @@ from tfformer.files import (
     write_atomically,
     write_json,
 )
-from tfformer.layers.matrices import float_matrix
+from tfformer.layers.weight_matrices import float_matrix
 from tfformer.models import ENCODER_DECODER, FAMILIES, family_of
 
 FORMAT = 1

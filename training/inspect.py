@@ -66,7 +66,7 @@ def draw_lengths(path, findings):
 
 def to_dict(findings):
     """Every figure, as JSON has it."""
-    from .data.faults import suggestions
+    from .data.corpus_checks import suggestions
 
     return {
         "counts": dict(findings.counts),
@@ -122,7 +122,7 @@ def _inspect(options):
     from tfformer.terminal.progress_bar import Bar
     from tfformer.text.tokenizer import Tokenizer
 
-    from .data.faults import Letters, inspect
+    from .data.corpus_checks import Letters, inspect
 
     report = CorpusReport()
     paths = [options.source, options.target] if options.target else [options.source]
@@ -187,7 +187,7 @@ def show(findings):
     from rich.table import Table
     from rich.text import Text
 
-    from .data.faults import suggestions
+    from .data.corpus_checks import suggestions
 
     console = Console()
     table = Table("found", "pairs", "share")

@@ -182,7 +182,7 @@ def _refuse(command, recipe, error, code):
 
 def _runs(arguments):
     """The other runs that are given, as `Runs`."""
-    from .preparation.inherited import Runs
+    from .preparation.initialisation import Runs
 
     return Runs(*[getattr(arguments, name) for name in RUNS])
 
@@ -236,7 +236,7 @@ def _train(command, arguments, recipe, begun):
     from .preparation.prepare import CORPUS, PREPARED, write_settings
     from .report.progress import Diverged
     from .trainer import fit
-    from .trainer.interrupt import Interrupted
+    from .trainer.signals import Interrupted
 
     try:
         if begun:

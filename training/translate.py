@@ -95,7 +95,7 @@ def draw_attention(translator, source, target, path):
     from .report.attention import attention_figure
     from .report.fonts import lettered
     from .report.picture import write_picture
-    from .report.pieces import by_character, characters
+    from .report.piece_labels import by_character, characters
 
     aligned = translator.functions["align"](tf.constant([source]), tf.constant([target]))
     sides = [
@@ -117,7 +117,7 @@ def mixture_of(translator, source, target):
     import tensorflow as tf
 
     from tfformer.config import BOS
-    from tfformer.service.generation import encode_texts
+    from tfformer.service.encoder_decoder_signatures import encode_texts
 
     tokenizer = translator.tokenizer
     known = (

@@ -60,8 +60,8 @@ def attention(translator, source, target):
 
 def draw(path, found):
     """Writes the heat-maps: a row for each name, a column for each of the first heads."""
-    from training.report.look import SHARES, at_axis
     from training.report.picture import pyplot, write_picture
+    from training.report.picture_style import SHARES, at_axis
 
     heads = min(HEADS, *(len(weights) for weights, *_ in found.values()))
     size = (3.4 * heads, 2.4 * len(found))

@@ -1,8 +1,8 @@
 """A study as a picture: how its rows learn, epoch by epoch, and what they come to."""
 
 from training.report.history import read_history
-from training.report.look import colour, mark
 from training.report.picture import pyplot, write_picture
+from training.report.picture_style import colour, mark
 
 CURVES = {"loss": "training loss, nats a token", "val_bleu": "greedy BLEU on val"}
 

@@ -6,7 +6,7 @@ decay of `training.train`; tests compare the two.
 
 import jax.numpy as jnp
 
-from training.step.matrices import PASSES, A, B, C, matrices_of
+from training.step.muon_matrices import PASSES, A, B, C, matrices_of
 
 # Those of `training.step.model`.
 MOMENTUM, BETA_1, BETA_2, EPSILON = 0.95, 0.9, 0.98, 1e-9

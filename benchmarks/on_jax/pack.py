@@ -62,7 +62,7 @@ def pack(run, files=None):
         CorpusError, OSError: what is wrong with the files.
         ValueError: the run asks for what `train` does not do.
     """
-    from tfformer.text.sides import clean
+    from tfformer.text.vocabularies import clean
     from training.data.corpus import Corpus
     from training.data.reader import CorpusReport, read_pairs
     from training.preparation.prepare import PREPARED
@@ -89,7 +89,7 @@ def pack(run, files=None):
 
 def read_begun(run):
     """Recipe, task, tokenizer and `Beginning` of a run that was begun. Raises RunError."""
-    from training.preparation.inherited import beginning
+    from training.preparation.initialisation import beginning
     from training.preparation.prepare import PREPARED, read_settings, read_tokenizer
     from training.recipe import Recipe
     from training.tasks import TASKS

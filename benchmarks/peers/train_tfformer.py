@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from benchmarks.peers.protocol import Peer, serve, training_ids
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
-from tfformer.layers.rows import without_padding
+from tfformer.layers.packing import without_padding
 from training.step import machine
 from training.step.adam import Adam
 from training.step.allocator import keep_freed_memory

@@ -7,9 +7,9 @@ from keras import ops
 from tfformer.config import BOS, EOS, UNK
 from tfformer.layers.attention import MultiHeadAttention
 from tfformer.layers.feed_forward import FeedForward
-from tfformer.layers.matrices import float_matrix
 from tfformer.layers.norm import LayerNorm
 from tfformer.layers.output import Dense
+from tfformer.layers.weight_matrices import float_matrix
 
 # Options that must have this value, because CTranslate2 has no other.
 EXPRESSED = {

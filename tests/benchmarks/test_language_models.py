@@ -62,7 +62,7 @@ def test_tokens_a_second_and_ratios_by_hand():
 
 @pytest.mark.slow
 def test_generation_end_to_end(monkeypatch, capsys):
-    monkeypatch.setattr("tfformer.service.generating.SIGNATURES", _few())
+    monkeypatch.setattr("tfformer.service.generator_service.SIGNATURES", _few())
     arguments = ["--size", "test", "--steps", "5", "--prompt", "3", "--rounds", "1"]
     assert generation.main([*arguments, "--batch", "2", "--threads", "1"]) == 0
     output = capsys.readouterr().out
@@ -71,7 +71,7 @@ def test_generation_end_to_end(monkeypatch, capsys):
 
 
 def _few():
-    from tfformer.service.writing import beam_search, serving_default
+    from tfformer.service.language_model_signatures import beam_search, serving_default
 
     return serving_default, beam_search
 

@@ -20,8 +20,8 @@ from training.methods.method import Methods
 from training.methods.teachers import Teachers
 from training.recipe import Recipe
 from training.step.adam import Adam
-from training.step.matrices import matrices_of
 from training.step.muon import Muon as TensorFlowMuon
+from training.step.muon_matrices import matrices_of
 from training.step.parallel import in_parts
 
 pytest.importorskip("jax")

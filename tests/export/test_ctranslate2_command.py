@@ -19,8 +19,8 @@ from tfformer import Tokenizer, Translator
 from tfformer.config import ACTIVATIONS, EOS
 from tfformer.layers.feed_forward import FeedForward
 from tfformer.layers.norm import LayerNorm
-from tfformer.text.sides import SentencePieceModel
-from tfformer.text.vocabulary import learn_table
+from tfformer.text.learn_vocabulary import learn_table
+from tfformer.text.vocabularies import SentencePieceModel
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 

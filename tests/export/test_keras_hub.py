@@ -12,7 +12,7 @@ from few_texts import prove_by_few
 from export import keras_hub
 from export.capi.job import serve_calls
 from export.verification.graph import read_graph
-from tfformer.service import generating
+from tfformer.service import generator_service
 from tfformer.service import keras_hub as service
 from tfformer.service.keras_hub import KerasHubTranslator
 
@@ -74,7 +74,7 @@ def test_a_preset_is_exported_verified_and_served(preset, tmp_path, monkeypatch)
 def test_a_decoder_only_preset_writes_on(tmp_path, monkeypatch):
     folder = saved(hub.CAUSAL["gemma"], tmp_path / "preset")
     prove_by_few(monkeypatch)
-    chosen = (generating.serving_default, generating.beam_search)
+    chosen = (generator_service.serving_default, generator_service.beam_search)
     monkeypatch.setattr(generating, "SIGNATURES", chosen)
     assert keras_hub.main([str(folder), str(tmp_path / "gemma"), *SHORT, "--top-k", "1"]) == 0
     report = json.loads((tmp_path / "gemma" / "1.report.json").read_text())

@@ -30,7 +30,7 @@ from tfformer import (
 from tfformer.config import ClassifierConfig, MaskedLanguageModelConfig, SpanConfig, TaggerConfig
 from tfformer.service.keras_hub import KerasHubTranslator
 from tfformer.service.keras_hub_generator import KerasHubGenerator
-from tfformer.text.sides import LabelTable
+from tfformer.text.vocabularies import LabelTable
 
 SMALL = {"max_source_length": 17, "max_batch_size": 7}
 WRITING = {**SMALL, "max_target_length": 13}

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfformer.inference.keras_hub_causal import KINDS, KerasHubCausalInference
-from tfformer.inference.wrapped import kind_of
+from tfformer.inference.keras_hub_common import kind_of
 from tfformer.search.loop import grow_cache
 
 W, STEPS = 3, 5

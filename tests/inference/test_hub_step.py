@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tfformer.inference.keras_hub import KINDS, KerasHubInference
-from tfformer.inference.wrapped import kind_of, stock_slice_update
+from tfformer.inference.keras_hub_common import kind_of, stock_slice_update
 
 W, STEPS = 3, 5
 configurations = pytest.mark.parametrize(

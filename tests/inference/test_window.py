@@ -12,8 +12,8 @@ from export.verification import translation
 from export.verification.report import Report
 from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 from tfformer.inference.fuse import fuse
+from tfformer.inference.monotonic_attention import WindowedInference
 from tfformer.inference.transformer import Inference
-from tfformer.inference.window import WindowedInference
 from tfformer.search import beam_search
 
 B, S, T, W, V = 3, 11, 7, 2, 17

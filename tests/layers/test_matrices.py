@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tfformer
-from tfformer.layers.matrices import Matrix, float_matrix
+from tfformer.layers.weight_matrices import Matrix, float_matrix
 
 D, V = 22, 29
 IDS = np.array([[5, 7, 11, 3], [13, 3, 0, 0]])

@@ -12,7 +12,7 @@ from paths import ROOT
 
 from tfformer import EncoderLayer
 from tfformer.layers.norm import AdaNorm, BatchNorm, LayerNorm, RMSNorm, SimpleNorm, norm_of
-from tfformer.layers.rows import Packed
+from tfformer.layers.packing import Packed
 
 
 def pair(rng, dtype, d=11):

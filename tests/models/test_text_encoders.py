@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfformer import Classifier, ClassifierConfig, LabelAccuracy, LabelCrossEntropy, LabelPerplexity
 from tfformer.inference.fuse import fuse
 from tfformer.inference.text_encoder import TextEncoderInference
-from tfformer.layers.pieces import Pieces
+from tfformer.layers.overlapping_windows import Pieces
 
 B, S, V, C = 4, 7, 17, 5
 VARIANTS = {

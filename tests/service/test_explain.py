@@ -15,7 +15,7 @@ from tfformer import Tokenizer, Transformer, TransformerConfig, Translator
 from tfformer.config import BOS, RecurrentConfig
 from tfformer.inference.fuse import fuse
 from tfformer.inference.transformer import Inference
-from tfformer.layers.watch import watched
+from tfformer.layers.watcher import watched
 from tfformer.models.recurrent import Recurrent
 from tfformer.search import beam_search
 from tfformer.service.n_best import beam_search_ids

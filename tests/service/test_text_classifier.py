@@ -6,7 +6,7 @@ import tensorflow as tf
 import tiny
 
 from tfformer import Classifier, ClassifierConfig, TextClassifier, Tokenizer
-from tfformer.text.sides import LabelTable
+from tfformer.text.vocabularies import LabelTable
 
 LABELS = ["animal", "fruit salad", "größer"]
 LIMITS = {"max_source_length": 11, "max_batch_size": 7}

@@ -10,7 +10,7 @@ import tiny
 import tfformer
 from tfformer import LanguageModel, LanguageModelConfig, TextGenerator, Tokenizer
 from tfformer.config import BOS, EOS
-from tfformer.service.writing import scored
+from tfformer.service.language_model_signatures import scored
 
 LIMITS = {"max_source_length": 11, "max_target_length": 13, "max_batch_size": 7}
 TEXTS = ["a house", "", "nobody in the little lake", "a\x00b \udcff"]

@@ -7,7 +7,7 @@ import tiny
 
 from tfformer import Tagger, TextTagger, Tokenizer
 from tfformer.config import TaggerConfig
-from tfformer.text.sides import LabelTable
+from tfformer.text.vocabularies import LabelTable
 from tfformer.text.words import encode_words, words_of
 
 LABELS = ["ART", "NOUN", "X"]

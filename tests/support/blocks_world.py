@@ -11,7 +11,7 @@ from blocks import all_blocks
 import tfformer
 from tfformer import Tokenizer
 from tfformer.models import FAMILIES
-from tfformer.text.sides import LabelTable
+from tfformer.text.vocabularies import LabelTable
 
 LINES = 41
 LABELS = ("news", "sport")

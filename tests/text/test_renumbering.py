@@ -7,7 +7,7 @@ import sentencepiece
 import tensorflow as tf
 
 from tfformer.text.renumbering import regular_pieces, renumbered
-from tfformer.text.sides import FILLING, SPECIAL
+from tfformer.text.vocabularies import FILLING, SPECIAL
 
 TEXTS = ["a house by the lake", "the lake by a house", "eight trees, a house"] * 9
 

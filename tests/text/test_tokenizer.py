@@ -11,8 +11,8 @@ import sentencepiece
 import tensorflow as tf
 
 from tfformer import Tokenizer
-from tfformer.text.sides import clean
-from tfformer.text.vocabulary import KINDS
+from tfformer.text.learn_vocabulary import KINDS
+from tfformer.text.vocabularies import clean
 
 WORDS = (
     "ein kleines Haus steht am See und der Garten blüht schön Äpfel Straße über größer Mädchen "

@@ -8,7 +8,7 @@ from words import make_model, sentences
 from export.capi.job import serve_calls
 from export.verification.graph import read_graph
 from tfformer import Tokenizer, Translator
-from tfformer.text.sides import PieceTable, SentencePieceModel
+from tfformer.text.vocabularies import PieceTable, SentencePieceModel
 
 LABELS = ["noun", "verb", "größer", "ADJ"]
 TEXTS = sentences(3, 5)

@@ -14,7 +14,7 @@ import tfformer
 from tfformer import Tokenizer, run
 from training import train
 from training.data.reader import Pair
-from training.preparation.inherited import Runs
+from training.preparation.initialisation import Runs
 from training.trainer.fit import Training
 
 # Minutes, all together.

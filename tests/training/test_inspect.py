@@ -12,7 +12,7 @@ from tfformer import Tokenizer
 from training import inspect as command
 from training import train as trains
 from training.data.batches import EDGES
-from training.data.faults import Letters, inspect, suggestions
+from training.data.corpus_checks import Letters, inspect, suggestions
 from training.data.reader import Pair
 
 ENGLISH = "the house that stands by the lake where nobody lives with three white trees".split()

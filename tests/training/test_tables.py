@@ -11,11 +11,11 @@ from words import make_model
 import tfformer
 from tfformer import RunError, Tokenizer, run
 from tfformer.files import read_arrays
-from tfformer.text.sides import PieceTable
-from tfformer.text.vocabulary import learn_table
+from tfformer.text.learn_vocabulary import learn_table
+from tfformer.text.vocabularies import PieceTable
 from training.data.noise import Noise
 from training.data.reader import Pair
-from training.preparation.inherited import Runs
+from training.preparation.initialisation import Runs
 from training.preparation.prepare import prepare, read_tokenizer
 from training.shortlist import _same_pieces
 from training.tasks import TASKS

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer.inference.low_latency import multiplied
-from tfformer.layers.matrices import float_matrix
+from tfformer.layers.weight_matrices import float_matrix
 
 
 class Dense:

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD
-from tfformer.inference.wrapped import CacheSize, Wrapped, one_by_one, stock_slice_update
+from tfformer.inference.keras_hub_common import CacheSize, Wrapped, one_by_one, stock_slice_update
 from tfformer.search.special_ids import SpecialIds
 from tfformer.search.step import State, StepResult
 

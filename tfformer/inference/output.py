@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfformer.inference.dense import Dense, columns, padded_columns
 from tfformer.inference.low_latency import multiplied
 from tfformer.layers import output
-from tfformer.layers.matrices import float_matrix
+from tfformer.layers.weight_matrices import float_matrix
 
 
 class Output:

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer.inference.cached import embedded
 from tfformer.inference.masks import MASKED, attention_bias, padding_bias, padding_mask
-from tfformer.layers.pieces import Recurrence
+from tfformer.layers.overlapping_windows import Recurrence
 from tfformer.models.span_reader import in_text
 
 

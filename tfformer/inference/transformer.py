@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer.inference.cached import Cached, embedded
 from tfformer.inference.masks import padding_bias, without_eos
-from tfformer.layers.watch import watched
+from tfformer.layers.watcher import watched
 from tfformer.search.step import State
 
 
@@ -66,7 +66,7 @@ class Inference(ReadsSource, Cached):
         return {**memory, "source_ids": source_ids} if self.twin.output.reads_source else memory
 
     def watched(self):
-        """Record the attention weights, see `tfformer.layers.watch.watched`."""
+        """Record the attention weights, see `tfformer.layers.watcher.watched`."""
         return watched(self.twin)
 
     def start(self, source_ids, width):

@@ -8,9 +8,9 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole
 from tfformer.layers.location import Location, even
 from tfformer.layers.masks import attention_mask, check_mask, fits, may_be
-from tfformer.layers.matrices import Matrix
-from tfformer.layers.places import places_of
-from tfformer.layers.rows import Padded
+from tfformer.layers.packing import Padded
+from tfformer.layers.relative_positions import places_of
+from tfformer.layers.weight_matrices import Matrix
 
 
 def attention_weights(query, key, mask=None):
@@ -100,7 +100,7 @@ class MultiHeadAttention(Layer):
         dropout: on the attention weights, in training. Default 0.
         num_key_value_heads: g; h is a multiple of it. Default None: h.
         positions: the relative positions of self-attention: `"none"` (default), `"rotary"`,
-            `"alibi"` or `"relative"`, see `tfformer.layers.places`.
+            `"alibi"` or `"relative"`, see `tfformer.layers.relative_positions`.
         location_width: for cross-attention, the width of the convolution over the attention weights
             of the layer below, see `tfformer.layers.location`. Default 0: none.
 
@@ -115,7 +115,7 @@ class MultiHeadAttention(Layer):
             `causal`. (Self-attention accepts a `value_mask` too.)
         value_mask: boolean [B, S], True = token: the padding of `value`.
         causal: position t attends only to positions up to t; S = T. Default False.
-        rows, value_rows: the layouts of `query` and `value`, see `tfformer.layers.rows`, which
+        rows, value_rows: the layouts of `query` and `value`, see `tfformer.layers.packing`, which
             contain the masks. Default: padded, with the masks above.
 
     If the inputs carry Keras masks, mask propagation fills in both masks.

@@ -10,7 +10,7 @@ import keras
 from keras import ops
 
 from tfformer.layers.masks import attention_mask
-from tfformer.layers.rows import Padded, padded
+from tfformer.layers.packing import Padded, padded
 from tfformer.layers.stack import (
     Block,
     Part,

@@ -2,7 +2,7 @@
 
 import keras
 
-from tfformer.layers.rows import padded
+from tfformer.layers.packing import padded
 from tfformer.layers.stack import Block, Part, Stack, feed_forward, self_attention
 
 
@@ -18,7 +18,7 @@ class EncoderLayer(Block):
         mask: boolean [B, S], True = token; Keras's mask propagation fills it in.
         causal: position s attends only to positions up to s, as in a decoder-only model. Default
             False.
-        rows: the layout of `x`, see `tfformer.layers.rows`, which contains the mask. Default:
+        rows: the layout of `x`, see `tfformer.layers.packing`, which contains the mask. Default:
             padded.
 
     Returns:

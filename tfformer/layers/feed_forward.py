@@ -5,7 +5,7 @@ import keras
 from tfformer.config import ACTIVATIONS, number
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole, check_width
-from tfformer.layers.matrices import Matrix
+from tfformer.layers.weight_matrices import Matrix
 
 
 @keras.saving.register_keras_serializable("tfformer")

@@ -6,7 +6,7 @@ from keras import ops
 from tfformer.config import StackOptions
 from tfformer.layers.decoder import DecoderLayer
 from tfformer.layers.encoder import EncoderLayer
-from tfformer.layers.matrices import float_matrix
+from tfformer.layers.weight_matrices import float_matrix
 
 THEIRS = ("TransformerEncoder", "TransformerDecoder")
 # The activations of Keras that our layers have too.

@@ -1,5 +1,5 @@
 """Positions that are added to embeddings: sinusoids (section 3.5 of the paper), or a learned vector
-for each. Positions inside attention are in `tfformer.layers.places`."""
+for each. Positions inside attention are in `tfformer.layers.relative_positions`."""
 
 import keras
 import numpy as np

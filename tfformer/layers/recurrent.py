@@ -11,7 +11,7 @@ from keras import ops
 
 from tfformer.layers.dropout import Dropout
 from tfformer.layers.layer import Layer, check_whole
-from tfformer.layers.matrices import Matrix
+from tfformer.layers.weight_matrices import Matrix
 
 MASKED = -1e9
 

@@ -23,7 +23,7 @@ class Residual(Layer):
     Call arguments:
         x: [..., D].
         sublayer: a function [..., D] -> [..., D].
-        rows: the layout of `x`, see `tfformer.layers.rows`. Default: all positions are tokens.
+        rows: the layout of `x`, see `tfformer.layers.packing`. Default: all positions are tokens.
 
     Returns:
         [..., D].

@@ -9,9 +9,9 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.output import Dense
-from tfformer.layers.pieces import Pieces, Recurrence
+from tfformer.layers.overlapping_windows import Pieces, Recurrence
+from tfformer.layers.packing import Padded
 from tfformer.layers.pooling import Pooling
-from tfformer.layers.rows import Padded
 from tfformer.models.text_encoder import TextEncoder
 
 

@@ -10,7 +10,7 @@ from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.output import Dense
-from tfformer.layers.rows import Padded
+from tfformer.layers.packing import Padded
 from tfformer.models.configured import ConfiguredModel
 
 

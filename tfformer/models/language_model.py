@@ -5,7 +5,7 @@ from keras import ops
 
 from tfformer.config import LanguageModelConfig
 from tfformer.layers.output import Dense
-from tfformer.layers.rows import Joined
+from tfformer.layers.packing import Joined
 from tfformer.models.one_stack import OneStack
 
 
@@ -23,7 +23,7 @@ class LanguageModel(OneStack):
     Call arguments:
         inputs: integers [B, T], each row beginning with bos (2) and padded with 0 at the end. Or
             {"ids": integers [B, T], "texts": integers [B, T]}, if a row holds several texts, one
-            after the other: see `tfformer.layers.rows.Joined`.
+            after the other: see `tfformer.layers.packing.Joined`.
 
     Returns:
         logits [B, T, V]: [:, t] scores the token that follows ids[:, :t + 1]. For joined texts,

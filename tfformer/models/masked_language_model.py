@@ -6,8 +6,8 @@ from keras import ops
 from tfformer.config import MaskedLanguageModelConfig
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.output import Dense
+from tfformer.layers.packing import Joined
 from tfformer.layers.pooling import Pooling
-from tfformer.layers.rows import Joined
 from tfformer.models.text_encoder import TextEncoder
 
 
@@ -25,7 +25,7 @@ class MaskedLanguageModel(TextEncoder):
     Call arguments:
         inputs: integers [B, S], each row ending with eos (3), then padded with 0. Or {"ids": the
             same}. Or {"ids": integers [B, S], "texts": integers [B, S]}, if a row holds several
-            texts, one after the other: see `tfformer.layers.rows.Joined`. The last form may also
+            texts, one after the other: see `tfformer.layers.packing.Joined`. The last form may also
             have "asked" [N]: the positions b * S + s whose logits are wanted.
 
     Returns:

@@ -6,7 +6,7 @@ from keras import ops
 from tfformer.config import MASK_PREDICT, NonAutoregressiveConfig
 from tfformer.layers.length import LengthPredictor
 from tfformer.layers.masks import padding_mask
-from tfformer.layers.rows import Padded
+from tfformer.layers.packing import Padded
 from tfformer.layers.upsampling import Upsampling
 from tfformer.models.encoder_decoder import EncoderDecoder
 

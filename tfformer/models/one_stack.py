@@ -9,7 +9,7 @@ from tfformer.layers.dropout import Dropout
 from tfformer.layers.embedding import TokenEmbedding
 from tfformer.layers.encoder import Encoder
 from tfformer.layers.masks import padding_mask
-from tfformer.layers.rows import Padded
+from tfformer.layers.packing import Padded
 from tfformer.models.configured import ConfiguredModel
 
 

@@ -6,7 +6,7 @@ from keras import ops
 from tfformer.config import TransformerConfig
 from tfformer.layers.masks import padding_mask
 from tfformer.layers.output import Dense, PointerGenerator
-from tfformer.layers.rows import Packed, Padded
+from tfformer.layers.packing import Packed, Padded
 from tfformer.models.encoder_decoder import EncoderDecoder
 
 
@@ -25,7 +25,7 @@ class Transformer(EncoderDecoder):
             eos (3), a target begins with bos (2); both are padded with 0 at the end. The inputs may
             also have "source_places" [N] and "target_places" [M], the positions of the tokens,
             b * S + s and b * T + t, in ascending order. Then everything except attention skips the
-            padding, see `tfformer.layers.rows`. A few positions of padding may follow.
+            padding, see `tfformer.layers.packing`. A few positions of padding may follow.
 
     Returns:
         logits [B, T, V]: [:, t] scores the token that follows target_ids[:, :t + 1]. With

@@ -4,7 +4,7 @@ import tensorflow as tf
 
 from tfformer.inference.masks import behind_bos, padding_mask
 from tfformer.service.checks import require_in
-from tfformer.service.generation import finite
+from tfformer.service.encoder_decoder_signatures import finite
 from tfformer.service.n_best import asked_options, checked_options
 from tfformer.service.signature import Signature, graph_with_options, texts
 

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfformer.config import BOS, EOS, PAD
 from tfformer.inference.masks import MASKED
 from tfformer.models.masked_language_model import MaskedLanguageModel
-from tfformer.service.generation import encode_texts
+from tfformer.service.encoder_decoder_signatures import encode_texts
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import EmbeddingService, embed, warmup
 from tfformer.text.gaps import Gaps

@@ -6,10 +6,11 @@ from typing import NamedTuple
 from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, first_names
 from tfformer.inference.keras_hub import KINDS, KerasHubInference
-from tfformer.inference.wrapped import kind_of
+from tfformer.inference.keras_hub_common import kind_of
 from tfformer.service.complete import complete
 from tfformer.service.document import translate_document
-from tfformer.service.generation import Generation
+from tfformer.service.encoder_decoder_signatures import Generation
+from tfformer.service.keras_hub_common import Wrapping, vocabulary_of
 from tfformer.service.limits import Limits
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.sample import sample
@@ -17,9 +18,8 @@ from tfformer.service.score import score
 from tfformer.service.service import Searching
 from tfformer.service.translation import greedy, serving_default
 from tfformer.service.translator import Translating
-from tfformer.service.wrapped import Wrapping, vocabulary_of
 from tfformer.text.byte_pairs import BytePairs
-from tfformer.text.foreign import ForeignModel, unknown_id
+from tfformer.text.imported_sentencepiece import ForeignModel, unknown_id
 from tfformer.text.tokenizer import Tokenizer
 
 # Those of a `Translator` except `align`, which needs attention weights.

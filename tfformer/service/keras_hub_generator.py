@@ -5,12 +5,12 @@ from typing import NamedTuple
 
 from tfformer.config.search_options import OPTIONS, SAMPLING, first_names
 from tfformer.inference.keras_hub_causal import KINDS, KerasHubCausalInference
-from tfformer.inference.wrapped import kind_of
-from tfformer.service.generating import Generating
+from tfformer.inference.keras_hub_common import kind_of
+from tfformer.service.generator_service import Generating
+from tfformer.service.keras_hub_common import Wrapping, vocabulary_of
+from tfformer.service.language_model_signatures import OF_BEAM, Writing
 from tfformer.service.limits import Limits
-from tfformer.service.wrapped import Wrapping, vocabulary_of
-from tfformer.service.writing import OF_BEAM, Writing
-from tfformer.text.foreign import ForeignModel, unknown_id
+from tfformer.text.imported_sentencepiece import ForeignModel, unknown_id
 from tfformer.text.tokenizer import Tokenizer
 
 KNOWN = {name: {**OPTIONS, **SAMPLING}[name] for name in (*SAMPLING, *OF_BEAM)}

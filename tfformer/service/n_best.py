@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer.service.checks import require_in
-from tfformer.service.generation import finite
+from tfformer.service.encoder_decoder_signatures import finite
 from tfformer.service.signature import Signature, graph_with_options, texts
 
 MAX_LENGTH = 24  # for the slow reference search, whose time grows with the square of the length

@@ -13,7 +13,7 @@ from tfformer.search import length_penalty
 from tfformer.search.parallel import Written
 from tfformer.service.arguments import check_sides, check_vocabulary
 from tfformer.service.document import translate_document
-from tfformer.service.generation import FromSource
+from tfformer.service.encoder_decoder_signatures import FromSource
 from tfformer.service.limits import Limits
 from tfformer.service.service import checked_dtype
 from tfformer.service.translation import serving_default

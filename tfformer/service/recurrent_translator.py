@@ -2,7 +2,7 @@
 
 from tfformer.inference.recurrent import RecurrentInference
 from tfformer.models.recurrent import Recurrent
-from tfformer.service.generation import Generation
+from tfformer.service.encoder_decoder_signatures import Generation
 from tfformer.service.translator import Translator
 
 

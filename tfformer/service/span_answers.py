@@ -8,7 +8,7 @@ from tfformer.service.checks import require_equal_batches
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import TextService, warmup
 from tfformer.text.question import encode_question, split_at_tab, valid_utf8, whole_characters
-from tfformer.text.sides import SentencePieceModel
+from tfformer.text.vocabularies import SentencePieceModel
 
 SPACES = r"[\s\p{Z}]+"
 

@@ -9,7 +9,7 @@ from tfformer.config.search_options import first_names
 from tfformer.models.classifier import Classifier
 from tfformer.service.signature import Signature, graph, texts
 from tfformer.service.text_service import EmbeddingService, TextService, embed, examples, warmup
-from tfformer.text.sides import LabelTable
+from tfformer.text.vocabularies import LabelTable
 
 
 class TextClassifier(EmbeddingService):
@@ -34,7 +34,7 @@ class TextClassifier(EmbeddingService):
             tokenizer does not match the model.
 
     Example, with an untrained model (for the model of a run, use `load_service`):
-        >>> from tfformer.text.sides import LabelTable
+        >>> from tfformer.text.vocabularies import LabelTable
         >>> source = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300).source
         >>> tokenizer = Tokenizer(source, LabelTable(["de", "en"]))
         >>> config = ClassifierConfig.preset("test", source.size, num_labels=2)

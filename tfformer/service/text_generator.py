@@ -2,10 +2,10 @@
 
 from tfformer.config.search_options import takes_second_names
 from tfformer.models.language_model import LanguageModel
-from tfformer.service.generating import Generating
+from tfformer.service.generator_service import Generating
+from tfformer.service.language_model_signatures import Writing
 from tfformer.service.limits import Limits
 from tfformer.service.service import checked_dtype
-from tfformer.service.writing import Writing
 from tfformer.text.tokenizer import Tokenizer
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from tfformer.config import whole
 from tfformer.inference.text_encoder import TextEncoderInference
 from tfformer.service.checks import counted
-from tfformer.service.generation import encode_texts
+from tfformer.service.encoder_decoder_signatures import encode_texts
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.service.service import Page, Service, checked_dtype
 from tfformer.service.signature import Signature, graph, texts

@@ -31,7 +31,7 @@ class TextTagger(TextService):
             tokenizer does not match the model.
 
     Example, with an untrained model (for the model of a run, use `load_service`):
-        >>> from tfformer.text.sides import LabelTable
+        >>> from tfformer.text.vocabularies import LabelTable
         >>> source = Tokenizer.train(["ein Haus", "a house"], vocabulary_size=300).source
         >>> model = Tagger(TaggerConfig.preset("test", source.size, num_labels=2))
         >>> tagger = TextTagger(model, Tokenizer(source, LabelTable(["ART", "NOUN"])))

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer import search
-from tfformer.service.generation import in_vocabulary
+from tfformer.service.encoder_decoder_signatures import in_vocabulary
 from tfformer.service.signature import Signature, graph, texts
 
 WARMUP_LENGTHS = (4, 16, 64, 256)  # source tokens

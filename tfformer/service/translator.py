@@ -15,8 +15,8 @@ from tfformer.service.align import align
 from tfformer.service.arguments import check_forms, check_sides, check_vocabulary
 from tfformer.service.complete import complete
 from tfformer.service.document import document_limits, translate_document
+from tfformer.service.encoder_decoder_signatures import Generation
 from tfformer.service.explain import explain
-from tfformer.service.generation import Generation
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limits
 from tfformer.service.n_best import beam_search, beam_search_ids
 from tfformer.service.sample import sample
@@ -106,8 +106,8 @@ class Translator(Translating, Searching):
         no_repeat_ngram: n, in [0, 8], see `beam_search`; 0 (default) means no rule. These last
             three apply to beam search only. Greedy search and `sample` use only the lengths.
         attention_window: n, the number of source tokens to which a search step may attend, in a
-            window that only moves forward, see `tfformer.inference.window`; for models whose
-            attention is monotonic. `score` and `align`, which get the whole target, use no window.
+            window that only moves forward (`tfformer.inference.monotonic_attention`); for models
+            whose attention is monotonic. `score` and `align`, which get the whole target, use no window.
             0 (default): all source tokens.
         dtype: the dtype of products, `"float32"` or `"bfloat16"`; softmax, norms and scores are
             float32. Default None: the model's compute dtype, but float32 in a SavedModel.

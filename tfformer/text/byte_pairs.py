@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD, UNK
-from tfformer.text.sides import FILLING, SPECIAL, Side
+from tfformer.text.vocabularies import FILLING, SPECIAL, Side
 
 CUT = b"\xff"  # occurs in no UTF-8
 NEVER = 2**31 - 1  # the rank of a pair that no merge joins

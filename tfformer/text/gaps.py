@@ -5,7 +5,7 @@ import re
 import tensorflow as tf
 
 from tfformer.config import BOS
-from tfformer.text.sides import SPACE, clean
+from tfformer.text.vocabularies import SPACE, clean
 
 # One character of the Private Use Area. A vocabulary that has not learned it writes it as three
 # bytes.
@@ -16,7 +16,7 @@ class Gaps:
     """Handles the gaps in texts, for a side that has an id for each byte.
 
     Args:
-        side: a `tfformer.text.sides.SentencePieceModel`.
+        side: a `tfformer.text.vocabularies.SentencePieceModel`.
         mask: the text with which a user marks a gap.
 
     Raises:

@@ -51,7 +51,7 @@ def encode_question(side, question, text, longest):
     A question gets at most half of them, and the text gets the rest. Both are cut at the end.
 
     Args:
-        side: a `tfformer.text.sides.SentencePieceModel`.
+        side: a `tfformer.text.vocabularies.SentencePieceModel`.
         question, text: from `whole_characters`.
         longest: the maximum number of tokens, at least 4.
     """

@@ -7,7 +7,7 @@ models may share. This file writes that numbering into the model, so the table i
 import re
 
 from tfformer.config import BOS, EOS, PAD, UNK
-from tfformer.text.sides import CODE, FILLING, SPECIAL, SentencePieceModel
+from tfformer.text.vocabularies import CODE, FILLING, SPECIAL, SentencePieceModel
 
 # SentencePiece scores an unknown character by this much below the minimum score of a piece.
 UNKNOWN_PENALTY = -10.0

@@ -5,8 +5,8 @@ import hashlib
 import tensorflow as tf
 
 from tfformer.config import EOS, PAD, whole
-from tfformer.text import vocabulary
-from tfformer.text.sides import CLASSES, SentencePieceModel, Side
+from tfformer.text import learn_vocabulary
+from tfformer.text.vocabularies import CLASSES, SentencePieceModel, Side
 
 SIDES = ("source", "target")
 # All possible file names of a tokenizer: `source.model`, ...
@@ -20,7 +20,7 @@ class Tokenizer(tf.Module):
 
     Args:
         source_model: the bytes of a SentencePiece model; or a side, such as a
-            `tfformer.text.sides.PieceTable`.
+            `tfformer.text.vocabularies.PieceTable`.
         target_model: the same for the target. Default: that of the source.
 
     Attributes:
@@ -73,15 +73,15 @@ class Tokenizer(tf.Module):
         Raises:
             ValueError: a value breaks its rule; the message names argument, rule and value.
         """
-        if kind not in vocabulary.KINDS:
-            raise ValueError(f"kind must be one of {vocabulary.KINDS}, got {kind!r}")
+        if kind not in learn_vocabulary.KINDS:
+            raise ValueError(f"kind must be one of {learn_vocabulary.KINDS}, got {kind!r}")
         sides = [source_texts] if target_texts is None else [source_texts, target_texts]
         for side, texts in zip(SIDES, sides, strict=False):
             if isinstance(texts, (str, bytes)) or not hasattr(texts, "__iter__"):
                 raise ValueError(f"{side}_texts must be an iterable of strings, got {texts!r}")
 
         def learn(*texts):
-            return vocabulary.learn_model(texts, vocabulary_size, kind, split_digits)
+            return learn_vocabulary.learn_model(texts, vocabulary_size, kind, split_digits)
 
         return cls(learn(*sides)) if shared or len(sides) == 1 else cls(*map(learn, sides))
 
@@ -133,9 +133,11 @@ class Tokenizer(tf.Module):
         """
         whole("count", count, least=0)
         if self.is_shared:
-            return Tokenizer(vocabulary.extend(self.source, [source_texts, target_texts], count))
+            return Tokenizer(
+                learn_vocabulary.extend(self.source, [source_texts, target_texts], count)
+            )
         pairs = ((self.source, source_texts), (self.target, target_texts))
-        return Tokenizer(*(vocabulary.extend(side, [texts], count) for side, texts in pairs))
+        return Tokenizer(*(learn_vocabulary.extend(side, [texts], count) for side, texts in pairs))
 
     def made_of(self, old, side):
         """For each piece that this tokenizer adds to `old`, the ids with which `old` writes it.
@@ -151,7 +153,7 @@ class Tokenizer(tf.Module):
             ValueError: `side` is unknown.
         """
         _check_name(side)
-        return vocabulary.made_of(getattr(self, side), getattr(old, side))
+        return learn_vocabulary.made_of(getattr(self, side), getattr(old, side))
 
     def pieces(self, side):
         """The pieces of a side, `"source"` or `"target"`, in the order of their ids.

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from tfformer.config import EOS, UNK
-from tfformer.text.sides import clean
+from tfformer.text.vocabularies import clean
 
 # A piece of SentencePiece has at most 16 characters.
 CHARACTERS_PER_PIECE = 16
@@ -31,7 +31,7 @@ def encode_words(side, words, longest=None):
     """Encode words [B, (W)] one by one, as `WordIds`. A word without any piece becomes unk.
 
     Args:
-        side: a `tfformer.text.sides.Side`.
+        side: a `tfformer.text.vocabularies.Side`.
         words: RaggedTensor of strings.
         longest: the maximum number of positions that will be used; longer words are cut first.
     """

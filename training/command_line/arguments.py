@@ -19,7 +19,7 @@ from ..recipe.families import FAMILY_TASKS
 from ..recipe.rules import AUTO
 from . import options_file
 
-# The options that name other runs, in the order of `training.preparation.inherited.Runs`.
+# The options that name other runs, in the order of `training.preparation.initialisation.Runs`.
 RUNS = ("init", "init_encoder", "init_decoder", "distill", "teachers")
 
 

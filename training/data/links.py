@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from tfformer.config import EOS
-from tfformer.text.sides import SPACE, PieceTable
+from tfformer.text.vocabularies import SPACE, PieceTable
 
 
 class Links:

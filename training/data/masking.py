@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD
-from tfformer.layers.rows import token_places
-from tfformer.text.sides import SPACE
+from tfformer.layers.packing import token_places
+from tfformer.text.vocabularies import SPACE
 
 CHOSEN = 0.15  # share of the words, with at least one in each row
 MASKED, RANDOM = 0.8, 0.1  # shares of the chosen words; the others stay

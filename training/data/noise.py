@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.config import EOS, UNK
-from tfformer.text.sides import clean
+from tfformer.text.vocabularies import clean
 
 
 class Noise:

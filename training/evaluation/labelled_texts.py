@@ -57,8 +57,8 @@ def draw_confusion(path, tokenizer, confused):
         raise ValueError(f"--picture is of at most {DRAWN} labels, got {count}")
     names = tokenizer.target.labels
     from ..report.fonts import lettered
-    from ..report.look import SHARES, at_axis
     from ..report.picture import pyplot, write_picture
+    from ..report.picture_style import SHARES, at_axis
 
     shares = confused / np.maximum(confused.sum(axis=1, keepdims=True), 1)
     with lettered(names):

@@ -15,7 +15,6 @@ them:
 
 from pathlib import Path
 
-from .foreign import MARIAN, described
 from .imported import Imported
 from .marian_options import configuration, read_options
 from .marian_search import (
@@ -26,6 +25,7 @@ from .marian_search import (
 )
 from .marian_text import read_text
 from .marian_weights import read_weights, require_sizes
+from .recognise import MARIAN, described
 from .weights import Weights
 
 NEEDED = ("config.json", "source.spm", "target.spm", "vocab.json")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.renumbering import regular_pieces, renumbered
-from tfformer.text.sides import FILLING, SPECIAL
 from tfformer.text.tokenizer import Tokenizer
+from tfformer.text.vocabularies import FILLING, SPECIAL
 
+from .id_mapping import Numbering, known_pieces
 from .marian_options import read_json_object
-from .numbering import Numbering, known_pieces
 
 UNK, EOS = "<unk>", "</s>"  # the names of unk and eos in Marian
 

@@ -4,10 +4,10 @@ import re
 
 from tfformer.files import LONGEST_TEXT, read_bytes
 from tfformer.text.renumbering import regular_pieces, renumbered
-from tfformer.text.sides import FILLING, SPECIAL, PieceTable
 from tfformer.text.tokenizer import Tokenizer
+from tfformer.text.vocabularies import FILLING, SPECIAL, PieceTable
 
-from .numbering import Numbering, known_pieces
+from .id_mapping import Numbering, known_pieces
 
 BEGINNING = ["<blank>", "<s>", "</s>"]  # of each vocabulary file
 SCORED = r"[^\t]+\t-?\d+(\.\d+)?(e[+-]?\d+)?"

@@ -9,7 +9,7 @@ import numpy as np
 
 from tfformer.files import LONGEST_TEXT, open_regular, size_of
 
-from .foreign import described
+from .recognise import described
 from .weights import Weights
 
 ENDING = r"\.(index|data-\d{5}-of-\d{5})$"  # of the files of a checkpoint

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..report.look import SHARES, at_axis, colour
 from ..report.picture import pyplot
+from ..report.picture_style import SHARES, at_axis, colour
 
 
 def heads_figure(attention, queries, keys, title="", axes=("query", "key")):

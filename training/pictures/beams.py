@@ -2,8 +2,8 @@
 
 import math
 
-from ..report.look import COLOURS
 from ..report.picture import pyplot
+from ..report.picture_style import COLOURS
 
 KEPT, CUT, BEST = COLOURS[0], "0.65", COLOURS[3]
 

@@ -1,7 +1,7 @@
 """Draws the learning rate, the losses, and the score that chooses the model, over the epochs."""
 
-from ..report.look import colour, mark
 from ..report.picture import pyplot
+from ..report.picture_style import colour, mark
 
 
 def curves_figure(history, figure, title):

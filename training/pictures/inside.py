@@ -6,9 +6,9 @@ import numpy as np
 import tensorflow as tf
 
 from tfformer.inference.masks import behind_bos
-from tfformer.layers.watch import watched
+from tfformer.layers.watcher import watched
 
-from ..report.pieces import by_character, characters
+from ..report.piece_labels import by_character, characters
 
 # The label of bos.
 BEGIN = "<s>"

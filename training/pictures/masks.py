@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..report.look import SHARES, at_axis
 from ..report.picture import pyplot
+from ..report.picture_style import SHARES, at_axis
 
 
 def masks_figure(source, read, source_mask, read_mask):

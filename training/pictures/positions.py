@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..report.look import SIGNED, colour
 from ..report.picture import pyplot
+from ..report.picture_style import SIGNED, colour
 
 # Positions whose dot products with all others are drawn, as shares of the length.
 FROM = (0.0, 0.25, 0.5, 0.75)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..report.look import COLOURS, at_axis
 from ..report.picture import pyplot
+from ..report.picture_style import COLOURS, at_axis
 
 MOST = 10  # number of pieces drawn of a distribution
 COLUMNS = 4

@@ -29,7 +29,7 @@ from ..recipe import SETTLED_BY_INIT, TRANSLATION, options, plan
 from ..recipe.rules import require_vocabulary
 from ..tasks import TASKS
 from .distillation import distilled
-from .inherited import (
+from .initialisation import (
     NO_RUNS,
     WHOLE,
     beginning,

@@ -12,7 +12,7 @@ from tfformer.files import RunError, read_arrays, read_json, unpack, write_atomi
 
 from ..recipe.families import TRANSLATION
 from ..tasks import TASKS
-from .inherited import Beginning, read_configuration_of
+from .initialisation import Beginning, read_configuration_of
 
 
 def keep_teachers(folder, teachers, config, recipe):

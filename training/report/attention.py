@@ -1,7 +1,7 @@
 """Draws the attention to the source, and the gate of a model that copies."""
 
-from .look import SHARES, at_axis
 from .picture import pyplot
+from .picture_style import SHARES, at_axis
 
 
 def attention_figure(attention, source, target, gate=None):

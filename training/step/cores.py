@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from ..recipe.rules import AUTO
 from . import machine
-from .budget import has_gpu
+from .largest_batch import has_gpu
 
 # Each part is a copy of the graph and has its own gradients, as large as all weights.
 MOST = 8

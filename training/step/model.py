@@ -6,8 +6,8 @@ from tfformer.schedule import WarmupSchedule
 
 from ..methods.teachers import Teachers
 from .adam import Adam
-from .matrices import matrices_of
 from .muon import Muon
+from .muon_matrices import matrices_of
 from .parallel import in_parts
 
 

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 from .adam import Adam
-from .matrices import PASSES, A, B, C
+from .muon_matrices import PASSES, A, B, C
 
 
 class Muon(Adam):

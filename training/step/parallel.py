@@ -50,7 +50,7 @@ class Parts:
             replica must be a multiple of `parts * cores`.
         passes: number of copies of its rows in a batch, one after the other; of a part, too.
         without_padding: a function of (inputs, labels, passes) that removes the padding of a part,
-            such as that of `tfformer.layers.rows`. Default None: padding stays.
+            such as that of `tfformer.layers.packing`. Default None: padding stays.
         methods: `Methods`, the additions of training methods to a step.
 
     Attributes:

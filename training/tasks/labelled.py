@@ -10,7 +10,7 @@ import tensorflow as tf
 from tfformer.config import EOS, PAD
 from tfformer.loss import LabelCrossEntropy
 from tfformer.metrics import LabelAccuracy, LabelPerplexity
-from tfformer.text.sides import LabelTable
+from tfformer.text.vocabularies import LabelTable
 
 from ..data.batches import Batches
 from ..data.corpus import Corpus, write_corpus

@@ -7,7 +7,7 @@ import tensorflow as tf
 from tfformer.config import PAD
 from tfformer.models import LANGUAGE_MODEL
 
-from ..data.joined import JoinedBatches
+from ..data.packed_text import JoinedBatches
 from .plain_text import PlainTextTask
 
 # Number of texts that a validation continues, and tokens of each; the first half is the prompt.

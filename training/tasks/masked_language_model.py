@@ -8,8 +8,8 @@ import tensorflow as tf
 from tfformer.config import PAD
 from tfformer.models import MASKED_LANGUAGE_MODEL
 
-from ..data.joined import JoinedBatches
 from ..data.masking import Masking, asked_alone
+from ..data.packed_text import JoinedBatches
 from .plain_text import PlainTextTask
 
 # A validation shows the first texts with one word as a gap: number of texts, and words of each.

@@ -6,7 +6,7 @@ import math
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 
-from ..data.joined import JoinedCorpus
+from ..data.packed_text import JoinedCorpus
 from ..data.reader import clean_texts
 from .task import Task, require_defaults, source_tokenizer
 

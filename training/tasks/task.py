@@ -132,7 +132,7 @@ class Task(abc.ABC):
         )
 
     # A function of (inputs, labels, passes) that returns them without padding, such as
-    # `tfformer.layers.rows.without_padding`; None if the model only takes padded inputs.
+    # `tfformer.layers.packing.without_padding`; None if the model only takes padded inputs.
     without_padding = None
 
     def require_methods(self, recipe):

@@ -5,7 +5,7 @@ import tensorflow as tf
 from tfformer.config import BOS
 from tfformer.config.search_options import OPTIONS
 from tfformer.distances import KLDivergence, SquaredDistance
-from tfformer.layers.rows import without_padding
+from tfformer.layers.packing import without_padding
 from tfformer.loss import SmoothedCrossEntropy
 from tfformer.metrics import Perplexity, TokenAccuracy
 from tfformer.models import ENCODER_DECODER

@@ -22,18 +22,18 @@ from tfformer.config import PAD
 from tfformer.files import RunError, sweep
 from tfformer.text.tokenizer import FILES
 
-from ..preparation.inherited import NO_RUNS
+from ..preparation.initialisation import NO_RUNS
 from ..preparation.prepare import PREPARED, read_settings
 from ..recipe import plan
 from ..report.card import CARD
 from ..report.history import LOG, read_history, write_history
 from ..report.progress import EpochProgress, Forecast, write_curve
 from ..report.session import SESSIONS, Session
-from ..step.budget import LEAST_STEPS, largest_batch_tokens, training_step
+from ..step.largest_batch import LEAST_STEPS, largest_batch_tokens, training_step
 from .checkpoint import EpochWeights
-from .interrupt import Signals
 from .selection import Selection
 from .setup import Setup, make_folders, take_devices
+from .signals import Signals
 from .state import Keeper, State
 
 CURVE = "curve.png"

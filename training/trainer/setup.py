@@ -8,14 +8,14 @@ from tfformer.files import RunError
 from tfformer.terminal.progress_bar import console
 
 from ..data.noise import Noise
-from ..preparation.inherited import beginning
+from ..preparation.initialisation import beginning
 from ..preparation.prepare import PREPARED, prepare, read_tokenizer, require_undamaged
 from ..preparation.teachers import has_teachers, read_teachers
 from ..recipe.rules import AUTO, require_model, require_teachable, require_vocabulary
 from ..step import machine
 from ..step.allocator import keep_freed_memory
-from ..step.budget import has_gpu
 from ..step.cores import cores_of, keep_operations_apart, share_threads
+from ..step.largest_batch import has_gpu
 from ..step.model import compiled_model
 from ..step.strategy import Strategy
 from ..tasks import TASKS

@@ -12,7 +12,7 @@ from tfformer.run import load_model, read_config
 from training import train
 from training.command_line.arguments import COMMON
 from training.command_line.options import fields_of, model_options
-from training.preparation.inherited import Runs
+from training.preparation.initialisation import Runs
 from training.recipe import load_recipe, options
 from training.tasks import TASKS
 from training.trainer import fit

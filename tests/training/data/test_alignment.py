@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfformer import Tokenizer
-from tfformer.text.sides import PieceTable
+from tfformer.text.vocabularies import PieceTable
 from training.data.alignment import with_links
 from training.data.batches import Batches
 from training.data.corpus import write_corpus

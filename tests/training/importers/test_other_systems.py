@@ -7,8 +7,8 @@ import opennmt_folders as opennmt
 import pytest
 
 from training import import_marian, import_opennmt
-from training.importers.foreign import described
 from training.importers.opennmt_weights import read_checkpoint
+from training.importers.recognise import described
 
 
 @pytest.mark.parametrize(

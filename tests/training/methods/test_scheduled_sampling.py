@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from variants import make
 
-from tfformer.layers.rows import without_padding
+from tfformer.layers.packing import without_padding
 from training.methods.method import Noted
 from training.methods.scheduled_sampling import NEVER, ScheduledSampling, inverse_sigmoid_k
 

@@ -12,7 +12,7 @@ from stopped import assert_goes_on
 
 from tfformer import SmoothedCrossEntropy, Tokenizer, Transformer, TransformerConfig
 from tfformer import run as runs
-from tfformer.layers.rows import without_padding
+from tfformer.layers.packing import without_padding
 from training import train
 from training.methods.method import Methods
 from training.methods.teachers import Teachers

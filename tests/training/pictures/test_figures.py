@@ -7,7 +7,7 @@ import pytest
 
 from training.pictures import attention, beams, curves, masks, positions, probabilities
 from training.pictures.inside import Tree
-from training.report import look
+from training.report import picture_style
 from training.report.picture import pyplot, write_picture
 
 QUERIES, KEYS = ["▁ein", "▁$", "</s>"], ["▁a", "▁house", ".", "</s>"]
@@ -46,7 +46,7 @@ def test_a_line_for_each_share_that_is_large_enough(weights):
         assert words(ax.texts) == [*QUERIES, *KEYS]
         shares = sorted(line.get_alpha() for line in ax.lines)
         np.testing.assert_allclose(shares, np.sort(weights[layer][weights[layer] >= 0.3]))
-        assert {line.get_color() for line in ax.lines} <= set(look.COLOURS[:5])
+        assert {line.get_color() for line in ax.lines} <= set(picture_style.COLOURS[:5])
 
 
 # a | b c | c ends, and b's other child; beam 3 is never filled.

@@ -8,7 +8,7 @@ from variants import make
 
 import tfformer
 from tfformer.inference.masks import behind_bos
-from tfformer.layers.watch import watched
+from tfformer.layers.watcher import watched
 from training.pictures import inside
 
 SOURCE, TARGET = "a little house by the lake", "nobody in it"

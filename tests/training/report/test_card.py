@@ -29,7 +29,7 @@ from training.report.history import read_history
 from training.step.machine import CHECKOUT, commit
 from training.tasks import TASKS
 from training.trainer import fit
-from training.trainer.interrupt import Interrupted
+from training.trainer.signals import Interrupted
 from training.trainer.state import Keeper
 
 TRANSLATION = TASKS["translation"]

@@ -11,7 +11,7 @@ from matplotlib import font_manager, rcParams
 
 from training.report.fonts import families_for, lettered
 from training.report.picture import pyplot
-from training.report.pieces import by_character, characters
+from training.report.piece_labels import by_character, characters
 
 # Two hieroglyphs: Matplotlib's own fonts have neither.
 OURS, NOBODYS = "\U00013000", "\U00013001"

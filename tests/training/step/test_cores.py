@@ -16,7 +16,7 @@ from training.recipe import AUTO, load_recipe
 from training.step import cores, machine
 from training.step.cores import LEAST_TOKENS, MOST, cores_of
 from training.trainer import fit
-from training.trainer.interrupt import Interrupted
+from training.trainer.signals import Interrupted
 
 
 def recipe(**changes):

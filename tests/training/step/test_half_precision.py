@@ -9,8 +9,8 @@ import pytest
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from tfformer.run import model_weights
 from training.step.adam import Adam
-from training.step.matrices import matrices_of
 from training.step.muon import Muon
+from training.step.muon_matrices import matrices_of
 from training.step.parallel import in_parts
 
 pytestmark = pytest.mark.slow

@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig
 from training.step.adam import Adam
-from training.step.matrices import matrices_of
 from training.step.model import part_of
 from training.step.muon import Muon, orthogonal
+from training.step.muon_matrices import matrices_of
 from training.step.parallel import in_parts
 
 V, D, H = 31, 12, 3

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tfformer import TransformerConfig
-from training.preparation.inherited import Beginning
+from training.preparation.initialisation import Beginning
 from training.recipe import Recipe
 from training.step.model import compiled_model
 from training.tasks import TASKS

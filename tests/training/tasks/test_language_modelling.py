@@ -14,7 +14,7 @@ from stopped import assert_goes_on
 from tfformer import run as runs
 from tfformer.config import PAD
 from training import evaluate, train, translate
-from training.data.joined import JoinedBatches
+from training.data.packed_text import JoinedBatches
 from training.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
@@ -193,10 +193,14 @@ def test_what_follows_is_learned_exported_and_served(folder, tmp_path, monkeypat
     """The next word is known; after thirty epochs it is written."""
     from export import saved_model, translate_files
     from tfformer import TextGenerator
-    from tfformer.service import generating
+    from tfformer.service import generator_service
 
     # The others are exported in tests/service, too.
-    chosen = (generating.serving_default, generating.generate, generating.beam_search)
+    chosen = (
+        generator_service.serving_default,
+        generator_service.generate,
+        generator_service.beam_search,
+    )
     monkeypatch.setattr(generating, "SIGNATURES", chosen)
     prove_by_few(monkeypatch)
 

@@ -19,8 +19,8 @@ from tfformer import (
 from tfformer import run as runs
 from tfformer.config import BOS, EOS
 from training import evaluate, train
-from training.data.joined import JoinedBatches
 from training.data.masking import Masking
+from training.data.packed_text import JoinedBatches
 from training.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("loaded_once")

@@ -20,7 +20,7 @@ from training.metrics import labels as measures
 from training.tasks import TASKS
 from training.tasks.span import place_of
 from training.trainer import fit
-from training.trainer.interrupt import Interrupted
+from training.trainer.signals import Interrupted
 
 pytestmark = pytest.mark.usefixtures("loaded_once")
 TASK = TASKS["span"]

@@ -10,7 +10,7 @@ import tensorflow as tf
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from tfformer.config import BOS, EOS, PAD, UNK
-from tfformer.text.sides import SPECIAL, LabelTable, PieceTable, SentencePieceModel, clean
+from tfformer.text.vocabularies import SPECIAL, LabelTable, PieceTable, SentencePieceModel, clean
 
 KINDS = ("unigram", "bpe", "char")
 SCORE_STEP = SentencePieceModel.SCORE_STEP

@@ -12,7 +12,7 @@ from keras_hub.layers import AlibiBias, RotaryEmbedding
 from keras_hub.src.models.t5.t5_multi_head_attention import T5MultiHeadAttention
 
 from tfformer import EncoderLayer, MultiHeadAttention
-from tfformer.layers.places import Alibi, RelativeBias, Rotary, between, places_of
+from tfformer.layers.relative_positions import Alibi, RelativeBias, Rotary, between, places_of
 
 B, H, T, K, D = 2, 3, 7, 10, 30
 KINDS = ("rotary", "alibi", "relative")

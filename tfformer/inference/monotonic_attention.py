@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from tfformer.inference.carried import carried, kept
+from tfformer.inference.hypothesis_state import carried, kept
 from tfformer.inference.masks import attention_bias
 from tfformer.inference.transformer import Inference
 from tfformer.search.step import State

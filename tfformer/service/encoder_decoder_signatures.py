@@ -10,13 +10,13 @@ from tfformer.config import EOS, PAD
 from tfformer.config.search_options import OPTIONS
 from tfformer.inference.ensemble import Ensemble
 from tfformer.inference.masks import behind_bos, padding_mask, without_eos
+from tfformer.inference.monotonic_attention import WindowedInference
 from tfformer.inference.shortlist import ShortlistInference
 from tfformer.inference.transformer import Inference
-from tfformer.inference.window import WindowedInference
 from tfformer.inference.xla import CompiledInference, in_bucket
 from tfformer.service.checks import require_equal_batches, require_in
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
-from tfformer.text.sides import clean
+from tfformer.text.vocabularies import clean
 
 # The options of beam search that a request may set.
 ASKED = [option for option in OPTIONS.values() if option.asked]

@@ -8,7 +8,7 @@ from tfformer.config.search_options import OPTIONS, SAMPLING
 from tfformer.inference.language_model import LanguageModelInference
 from tfformer.inference.masks import behind_bos, padding_mask
 from tfformer.service.checks import require_in
-from tfformer.service.generation import encode_texts, finite
+from tfformer.service.encoder_decoder_signatures import encode_texts, finite
 from tfformer.service.limits import CHARACTERS_PER_TOKEN, Limited, unless_off
 from tfformer.service.sample import asked_sampling
 from tfformer.service.signature import Signature, graph, graph_with_options, texts

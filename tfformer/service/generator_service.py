@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from tfformer.config import whole
 from tfformer.config.search_options import OPTIONS, SAMPLING
+from tfformer.service.language_model_signatures import beam_search, generate, score, serving_default
 from tfformer.service.limits import CHARACTERS_PER_TOKEN
 from tfformer.service.service import Page, Searching
-from tfformer.service.writing import beam_search, generate, score, serving_default
 
 BATCH_SEED = 1_000_003  # between the seeds of two batches
 # In the order of the list on a model's page.

@@ -5,7 +5,7 @@
 
 Texts may have any length. An epoch concatenates all texts in its own order and cuts the result into
 rows. Only the positions after the last text are padding. A text may continue in the next row, which
-then does not see its earlier part (`tfformer.layers.rows.Joined`).
+then does not see its earlier part (`tfformer.layers.packing.Joined`).
 
 Both files are memory-mapped, as in `training.data.corpus`.
 """

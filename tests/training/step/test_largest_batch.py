@@ -8,7 +8,7 @@ import tensorflow as tf
 from workers import RECIPE, last_state
 
 from training import train
-from training.step import budget
+from training.step import largest_batch
 from training.trainer import fit, setup
 
 
@@ -30,7 +30,7 @@ def held(room, tried):
 @pytest.mark.parametrize("room", [17, 18, 101, 1009, 65_537, 99_991])
 def test_the_largest_batch_is_found_to_an_eighth_in_few_steps(room):
     tried = []
-    found = budget.largest_batch_tokens(held(room, tried), 17, 1_000_003)
+    found = largest_batch.largest_batch_tokens(held(room, tried), 17, 1_000_003)
     assert found <= room < found + max(2, found // 8 + 1)
     assert found in tried and len(tried) == len(set(tried)) < 22
 
@@ -38,13 +38,13 @@ def test_the_largest_batch_is_found_to_an_eighth_in_few_steps(room):
 @pytest.mark.parametrize("most", [17, 23, 1009])
 def test_the_largest_batch_is_no_larger_than_asked(most):
     tried = []
-    found = budget.largest_batch_tokens(held(10**9, tried), 17, most)
+    found = largest_batch.largest_batch_tokens(held(10**9, tried), 17, most)
     assert max(tried) <= most and found >= most - most // 8 - 1
 
 
 def test_no_room_for_the_least_is_said():
     with pytest.raises(MemoryError, match="not even of 17 tokens"):
-        budget.largest_batch_tokens(held(13, []), 17, 1009)
+        largest_batch.largest_batch_tokens(held(13, []), 17, 1009)
 
 
 def test_other_errors_of_a_step_are_not_taken_for_a_lack_of_room():
@@ -52,7 +52,7 @@ def test_other_errors_of_a_step_are_not_taken_for_a_lack_of_room():
         raise tf.errors.InvalidArgumentError(None, None, "another")
 
     with pytest.raises(tf.errors.InvalidArgumentError):
-        budget.largest_batch_tokens(step, 17, 1009)
+        largest_batch.largest_batch_tokens(step, 17, 1009)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def small_gpu(monkeypatch):
     tried = []
 
     def training_step(model, task, edge, passes=1):
-        real = budget.training_step(model, task, edge, passes)
+        real = largest_batch.training_step(model, task, edge, passes)
 
         def step(tokens):
             tried.append((tokens, edge, passes))

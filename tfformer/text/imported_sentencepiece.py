@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from tfformer.config import BOS, EOS, PAD, UNK
 from tfformer.text.renumbering import name_special, parsed
-from tfformer.text.sides import FILLING, SPECIAL, SentencePieceModel
+from tfformer.text.vocabularies import FILLING, SPECIAL, SentencePieceModel
 
 
 class ForeignModel(SentencePieceModel):

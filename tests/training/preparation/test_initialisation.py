@@ -17,7 +17,7 @@ from tfformer.run import load_tokenizer, model_weights, save
 from training import train
 from training.command_line import options
 from training.command_line.arguments import RUNS, parser
-from training.preparation.inherited import Runs, read_init
+from training.preparation.initialisation import Runs, read_init
 from training.preparation.prepare import prepare, read_tokenizer
 from training.tasks import TASKS
 

@@ -7,7 +7,7 @@ import pytest
 
 from tfformer import Tokenizer
 from tfformer.config import BOS, EOS
-from training.data.joined import JoinedBatches, JoinedCorpus
+from training.data.packed_text import JoinedBatches, JoinedCorpus
 from training.data.reader import CorpusReport, Pair
 from training.tasks import TASKS
 

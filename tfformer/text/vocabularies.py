@@ -16,7 +16,7 @@ import tensorflow as tf
 import tensorflow_text
 
 from tfformer.config import BOS, EOS, PAD, UNK
-from tfformer.text.codes import Codes
+from tfformer.text.language_codes import Codes
 from tfformer.text.sampling import SubwordSampler
 
 SPACE = "▁"  # U+2581, by which SentencePiece writes a space

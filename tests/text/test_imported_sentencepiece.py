@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from tfformer import SpecialIds, Tokenizer
-from tfformer.text.foreign import ForeignModel, unknown_id
+from tfformer.text.imported_sentencepiece import ForeignModel, unknown_id
 
 TEXTS = [
     *hub.TEXTS[:17],

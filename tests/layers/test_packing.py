@@ -7,7 +7,7 @@ import tensorflow as tf
 from variants import VARIANTS, make
 
 from tfformer import SmoothedCrossEntropy, TokenAccuracy, Transformer
-from tfformer.layers.rows import without_padding
+from tfformer.layers.packing import without_padding
 from training.step.adam import Adam
 from training.step.parallel import in_parts
 

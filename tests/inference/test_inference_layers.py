@@ -19,14 +19,14 @@ from tfformer.layers.length import LengthPredictor
 from tfformer.layers.location import Location
 from tfformer.layers.norm import AdaNorm, BatchNorm, LayerNorm, RMSNorm, SimpleNorm
 from tfformer.layers.output import Dense, PointerGenerator
-from tfformer.layers.pieces import Pieces, Recurrence
-from tfformer.layers.places import Alibi, RelativeBias, Rotary
+from tfformer.layers.overlapping_windows import Pieces, Recurrence
 from tfformer.layers.pooling import Pooling
 from tfformer.layers.positions import (
     LearnedPositionalEmbedding,
     NoPositions,
     SinusoidalPositionalEncoding,
 )
+from tfformer.layers.relative_positions import Alibi, RelativeBias, Rotary
 from tfformer.layers.residual import Residual
 from tfformer.layers.upsampling import Upsampling
 from tfformer.models.transformer import Transformer, TransformerConfig

@@ -3,8 +3,8 @@
 import tensorflow as tf
 
 from tfformer.config import PAD
-from tfformer.layers import pieces
-from tfformer.layers.matrices import float_matrix
+from tfformer.layers import overlapping_windows
+from tfformer.layers.weight_matrices import float_matrix
 
 
 class Pieces:
@@ -55,4 +55,4 @@ class Recurrence:
         return state
 
 
-TWINS = {pieces.Pieces: Pieces, pieces.Recurrence: Recurrence}
+TWINS = {overlapping_windows.Pieces: Pieces, overlapping_windows.Recurrence: Recurrence}

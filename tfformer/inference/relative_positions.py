@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from tfformer.layers import places
+from tfformer.layers import relative_positions
 from tfformer.layers.positions import sinusoids
 
 
@@ -78,7 +78,7 @@ class RelativeBias(Places):
 
 
 TWINS = {
-    places.Rotary: Rotary,
-    places.Alibi: Alibi,
-    places.RelativeBias: RelativeBias,
+    relative_positions.Rotary: Rotary,
+    relative_positions.Alibi: Alibi,
+    relative_positions.RelativeBias: RelativeBias,
 }

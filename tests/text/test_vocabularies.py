@@ -8,9 +8,16 @@ import pytest
 import sentencepiece
 import tensorflow as tf
 
-from tfformer.text.sides import CLASSES, LabelTable, PieceTable, SentencePieceModel, Side, clean
+from tfformer.text.learn_vocabulary import extend, learn_model, learn_table, made_of
 from tfformer.text.tokenizer import FILES
-from tfformer.text.vocabulary import extend, learn_model, learn_table, made_of
+from tfformer.text.vocabularies import (
+    CLASSES,
+    LabelTable,
+    PieceTable,
+    SentencePieceModel,
+    Side,
+    clean,
+)
 
 # A blank is a space alone: the others here are parts of a word.
 LABELS = [
