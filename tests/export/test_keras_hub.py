@@ -75,7 +75,7 @@ def test_a_decoder_only_preset_writes_on(tmp_path, monkeypatch):
     folder = saved(hub.CAUSAL["gemma"], tmp_path / "preset")
     prove_by_few(monkeypatch)
     chosen = (generator_service.serving_default, generator_service.beam_search)
-    monkeypatch.setattr(generating, "SIGNATURES", chosen)
+    monkeypatch.setattr(generator_service, "SIGNATURES", chosen)
     assert keras_hub.main([str(folder), str(tmp_path / "gemma"), *SHORT, "--top-k", "1"]) == 0
     report = json.loads((tmp_path / "gemma" / "1.report.json").read_text())
     checks = {check["name"] for check in report["checks"]}

@@ -222,7 +222,7 @@ def test_every_twin_has_a_case():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_twin_is_its_layer(name, rng, randomise):
+def test_an_inference_layer_is_its_layer(name, rng, randomise):
     _, make, case = CASES[name]
     layer, x, memory = make(), *(tf.constant(rng.normal(size=(B, n, D)), "float32") for n in (T, S))
     case(layer, x, memory)  # which builds it

@@ -56,7 +56,8 @@ class StackOptions:
         residual: whether the input of a sub-layer is added to its output. Default True.
         attention_positions: positions inside self-attention, in addition to `positions` or instead
             of it: `"none"` (default), `"rotary"` (Su et al. 2021), `"alibi"` (Press et al. 2022) or
-            `"relative"`, the biases of T5 (Raffel et al. 2020): `tfformer.layers.relative_positions`.
+            `"relative"`, the biases of T5 (Raffel et al. 2020); see
+            `tfformer.layers.relative_positions`.
         num_key_value_heads: the number of key and value heads; `num_heads` is a multiple of it.
             Each serves an equal number of query heads (Ainslie et al. 2023); 1 is multi-query
             attention (Shazeer 2019). Default None: `num_heads`.

@@ -107,7 +107,8 @@ class Translator(Translating, Searching):
             three apply to beam search only. Greedy search and `sample` use only the lengths.
         attention_window: n, the number of source tokens to which a search step may attend, in a
             window that only moves forward (`tfformer.inference.monotonic_attention`); for models
-            whose attention is monotonic. `score` and `align`, which get the whole target, use no window.
+            whose attention is monotonic. `score` and `align`, which get the whole target, use no
+            window.
             0 (default): all source tokens.
         dtype: the dtype of products, `"float32"` or `"bfloat16"`; softmax, norms and scores are
             float32. Default None: the model's compute dtype, but float32 in a SavedModel.

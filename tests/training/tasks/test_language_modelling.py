@@ -201,7 +201,7 @@ def test_what_follows_is_learned_exported_and_served(folder, tmp_path, monkeypat
         generator_service.generate,
         generator_service.beam_search,
     )
-    monkeypatch.setattr(generating, "SIGNATURES", chosen)
+    monkeypatch.setattr(generator_service, "SIGNATURES", chosen)
     prove_by_few(monkeypatch)
 
     run = tmp_path / "run"
