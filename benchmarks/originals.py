@@ -52,8 +52,8 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    least = dict.fromkeys(("beam_width", "batch", "sentences", "threads", "rounds"), 1)
-    work.require_at_least(command, options, max_length=2, **least)
+    minimum = dict.fromkeys(("beam_width", "batch", "sentences", "threads", "rounds"), 1)
+    work.require_at_least(command, options, max_length=2, **minimum)
     system, _, folder = options.original.partition("=")
     if system not in ORIGINALS or not folder:
         command.error(f"SYSTEM=FOLDER must be of {', '.join(ORIGINALS)}, got {options.original!r}")

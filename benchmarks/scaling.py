@@ -38,7 +38,7 @@ NAMES = {
 }
 BASE = {"length": 32, "beam": 4, "batch": 8}  # and the size's own vocabulary
 PORTIONS = 30  # of the requests: memory is read after each
-MOST_TEXTS, MOST_SENTENCES = 8, 4  # texts of a request, sentences of a text
+MAX_TEXTS, MAX_SENTENCES = 8, 4  # texts of a request, sentences of a text
 
 
 def parser():
@@ -65,9 +65,9 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    least = {"rounds": 1, "threads": 1, "requests": PORTIONS, "length": 2, "beam": 1, "batch": 1}
-    least["vocabulary"] = work.SIZES[options.size]["vocabulary"]
-    work.require_at_least(command, options, **least)
+    minimum = {"rounds": 1, "threads": 1, "requests": PORTIONS, "length": 2, "beam": 1, "batch": 1}
+    minimum["vocabulary"] = work.SIZES[options.size]["vocabulary"]
+    work.require_at_least(command, options, **minimum)
     hardware = machine.describe()
     print(machine.sentence(hardware), file=sys.stderr)
     try:
@@ -145,7 +145,7 @@ class Models:
 def measure(factor, models, options):
     """The rows of one factor: a dict for each of its values.
 
-    `ms_per_sentence` is the median over the rounds, `least` and `greatest` are of the same unit;
+    `ms_per_sentence` is the median over the rounds, `minimum` and `largest` are of the same unit;
     `foreign` is the number of cores that other processes used meanwhile.
     """
     values = sorted(set(getattr(options, factor)))
@@ -188,8 +188,8 @@ def measure_memory(models, count):
 
     def request():
         texts = [
-            " ".join(chance.choices(models.text.decoded, k=chance.randint(1, MOST_SENTENCES)))
-            for _ in range(chance.randint(1, MOST_TEXTS))
+            " ".join(chance.choices(models.text.decoded, k=chance.randint(1, MAX_SENTENCES)))
+            for _ in range(chance.randint(1, MAX_TEXTS))
         ]
         return {"texts": texts}
 

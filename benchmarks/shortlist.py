@@ -64,10 +64,10 @@ def main(arguments=None):
 
 
 def _run(command, options):
-    least = {"batch": 1, "candidates": 1, "frequent": 1, "rounds": 1, "threads": 1}
+    minimum = {"batch": 1, "candidates": 1, "frequent": 1, "rounds": 1, "threads": 1}
     if options.vocabulary:
-        least["vocabulary"] = 261  # special pieces and bytes, and one more
-    work.require_at_least(command, options, **least)
+        minimum["vocabulary"] = 261  # special pieces and bytes, and one more
+    work.require_at_least(command, options, **minimum)
     if options.run and not options.data:
         command.error("--run needs --data, the folder of its corpus")
     hardware = machine.describe()

@@ -162,11 +162,11 @@ def batches(folder, _, count):
 @contextlib.contextmanager
 def measured(phase):
     """A dict that gets the seconds of the phase, and its most anonymous memory in MiB."""
-    row, most, done = {}, [machine.anonymous_mib()], threading.Event()
+    row, maximum, done = {}, [machine.anonymous_mib()], threading.Event()
 
     def watch():
         while not done.wait(0.05):
-            most[0] = max(most[0], machine.anonymous_mib())
+            maximum[0] = max(maximum[0], machine.anonymous_mib())
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -177,7 +177,7 @@ def measured(phase):
         row[f"{phase}_seconds"] = time.monotonic() - started
         done.set()
         watcher.join()
-        row[f"{phase}_mib"] = most[0]
+        row[f"{phase}_mib"] = maximum[0]
 
 
 if __name__ == "__main__":

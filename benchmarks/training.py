@@ -120,7 +120,7 @@ def _run(command, options):
 def measure(size_name, text, pythons, beside, options):
     """The rows of one size, a dict for each system.
 
-    `tokens_per_second` is the median over the rounds, `least` and `greatest` are of the same unit;
+    `tokens_per_second` is the median over the rounds, `minimum` and `largest` are of the same unit;
     `foreign` is the number of cores that other processes used meanwhile.
     """
     size = dict(work.SIZES[size_name])

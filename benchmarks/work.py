@@ -91,12 +91,12 @@ print(json.dumps(work.export(Path(job["directory"]), tokenizer=tokenizer, **job[
 """
 
 
-def require_at_least(command, options, **least):
+def require_at_least(command, options, **minimum):
     """Ends the `Parser`'s command with a line unless every number of these options is as great.
 
     An option that is not given, None, may be.
     """
-    for name, bound in least.items():
+    for name, bound in minimum.items():
         given = getattr(options, name)
         if given is not None and min(given if isinstance(given, list) else [given]) < bound:
             command.error(f"--{name} must be at least {bound}, got {given}")

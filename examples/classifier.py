@@ -23,8 +23,8 @@ def make_texts(count, seed):
     texts, labels = [], []
     while len(texts) < count:
         words = draw.choices(NAMES, k=draw.randint(3, 15))
-        (first, most), *others = collections.Counter(words).most_common()
-        if not others or others[0][1] < most:  # one name alone is the most frequent
+        (first, maximum), *others = collections.Counter(words).most_common()
+        if not others or others[0][1] < maximum:  # one name alone is the most frequent
             texts.append(" ".join(words))
             labels.append(NAMES.index(first))
     return texts, labels

@@ -196,8 +196,8 @@ class RestClient(Client):
         try:
             return transport.ask(request, self.timeout, self._tls)
         except transport.TooLargeError as error:
-            most = transport.room_for(request.data)
-            message = f"the answer of {self.url} is larger than {most:,} bytes"
+            maximum = transport.room_for(request.data)
+            message = f"the answer of {self.url} is larger than {maximum:,} bytes"
             raise RequestError("RESOURCE_EXHAUSTED", message) from error
         except (OSError, http.client.HTTPException) as error:  # a URLError is an OSError
             reason = getattr(error, "reason", error)
@@ -309,7 +309,7 @@ def parser():
     parser.add_argument("--document", action="store_true", help="a line is many sentences")
     size = count()
     parser.add_argument("--batch-size", type=size, default=32, help="lines a request; default 32")
-    seconds = Number(float, most=LONGEST_TIMEOUT, positive=True)
+    seconds = Number(float, maximum=LONGEST_TIMEOUT, positive=True)
     parser.add_argument("--timeout", type=seconds, default=30.0, help="seconds; default 30")
     parser.add_argument(
         "--retries", type=Number(int), default=4, help="when UNAVAILABLE; default 4"

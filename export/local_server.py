@@ -37,7 +37,7 @@ from .verification.errors import UsageError
 from .verification.paths import require_model
 
 LONGEST_TIMEOUT = 7 * 24 * 3600
-MOST_THREADS = 4096
+MAX_THREADS = 4096
 DRAIN = 10  # seconds in which the requests that run may end
 
 
@@ -52,14 +52,14 @@ def parser():
     parser.add_argument(
         "--rest-port", type=port, default=8501, help="REST; 0: a free one. Default 8501"
     )
-    seconds = Number(float, most=LONGEST_TIMEOUT, positive=True)
+    seconds = Number(float, maximum=LONGEST_TIMEOUT, positive=True)
     parser.add_argument(
         "--rest-timeout", type=seconds, default=30.0, help="seconds of a request. Default 30"
     )
     parser.add_argument(
         "--batching", type=Path, metavar="FILE", help="batch requests; a batching_parameters.txt"
     )
-    threads = count(MOST_THREADS)
+    threads = count(MAX_THREADS)
     parser.add_argument("--intra-op-threads", type=threads, help="threads that share one operation")
     parser.add_argument("--inter-op-threads", type=threads, help="operations side by side")
     parser.add_argument(

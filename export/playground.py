@@ -35,7 +35,7 @@ from .verification.paths import require_model
 
 PAGE = Path(__file__).with_name("templates") / "playground.html"
 # A page forwards what a person types.
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 
 
 def parser():
@@ -46,7 +46,7 @@ def parser():
     parser.add_argument("--model", help="its name there")
     port = Number(int, 0, 65535, rule="be in [0, 65535]")
     parser.add_argument("--port", type=port, default=8080, help="0: a free one. Default 8080")
-    seconds = Number(float, most=3600, positive=True)
+    seconds = Number(float, maximum=3600, positive=True)
     parser.add_argument("--timeout", type=seconds, default=60.0, help="seconds. Default 60")
     return parser
 
@@ -211,8 +211,8 @@ def _handler():
             # A form of another site cannot send this type without asking first.
             if self.headers.get_content_type() != "application/json":
                 return self.fail(415, "Content-Type must be application/json")
-            if len(body) > MOST_BYTES:
-                return self.fail(413, f"a request must have at most {MOST_BYTES:,} bytes")
+            if len(body) > MAX_BYTES:
+                return self.fail(413, f"a request must have at most {MAX_BYTES:,} bytes")
             try:
                 asked = json.loads(body)
                 signature, inputs = str(asked["signature"]), dict(asked["inputs"])

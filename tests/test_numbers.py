@@ -103,7 +103,7 @@ def test_every_number_of_a_command_is_checked(monkeypatch):
         (Number(int, 1, 4), {"1": 1, "4": 4}, {"0": "be at least 1", "5": "be at most 4"}),
         (Number(int, 0, 9, rule="be in [0, 9]"), {"9": 9},
          {"-1": r"be in \[0, 9\], got -1", "10": r"be in \[0, 9\], got 10"}),
-        (Number(float, most=60, positive=True), {"60": 60.0, "0.5": 0.5, "1e-300": 1e-300},
+        (Number(float, maximum=60, positive=True), {"60": 60.0, "0.5": 0.5, "1e-300": 1e-300},
          {"0": "be positive", "-1": "be positive", "1e400": "be at most 60, got 1e400",
           "1e-400": "be positive", "inf": "be at most 60", "nan": "be a number",
           "-inf": "be positive", LONG: r"be at most 60, got 9{40}\.\.\. \(5000 characters\)"}),

@@ -79,9 +79,9 @@ class Shortlist:
 
     def describe(self):
         """The size of the shortlist, in words."""
-        num_pieces, most = self.candidates.shape
+        num_pieces, maximum = self.candidates.shape
         return (
-            f"at most {most} candidates for each of {num_pieces:,} source pieces, "
+            f"at most {maximum} candidates for each of {num_pieces:,} source pieces, "
             f"{len(self.always)} for every sentence"
         )
 
@@ -96,12 +96,12 @@ class Shortlist:
                 "shortlist must be made for this tokenizer, whose sha256 is "
                 f"{tokenizer.sha256[:16]}..., got one for {self.tokenizer_sha256[:16]}..."
             )
-        most = max(self.candidates.max(initial=0), self.always[-1]) + 1
+        maximum = max(self.candidates.max(initial=0), self.always[-1]) + 1
         sizes = (tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size)
-        if len(self.candidates) != sizes[0] or most > sizes[1]:
+        if len(self.candidates) != sizes[0] or maximum > sizes[1]:
             raise ValueError(
                 f"shortlist must be for {sizes[0]} source and {sizes[1]} target pieces, got one "
-                f"for {len(self.candidates)} and at least {most}"
+                f"for {len(self.candidates)} and at least {maximum}"
             )
 
     def save(self, path):

@@ -127,12 +127,12 @@ def pairs(split: str, count: int, seed: int = 0) -> Iterator[DatePair]:
     Raises:
         ValueError: an argument is wrong. It is raised by the call itself, before the first pair.
     """
-    most = len(days(split)) * len(LANGUAGES)
+    maximum = len(days(split)) * len(LANGUAGES)
     why = (
         f"split {split!r} has {len(days(split))} days, each written once in {len(LANGUAGES)} "
         "languages"
     )
-    require(split, count, most, why, seed)
+    require(split, count, maximum, why, seed)
     return itertools.islice(_all_pairs(split, seed), count)
 
 

@@ -40,7 +40,7 @@ from .evaluation.search_options import (
 from .recipe import load_recipe, recipe_names, require_recipe
 
 # More groups are none: the third column is something else, such as Tatoeba's attribution.
-MOST_GROUPS = 100
+MAX_GROUPS = 100
 
 
 def parser():
@@ -234,7 +234,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     for pair, translation in zip(pairs, translations, strict=True):
         if pair.group:
             groups.setdefault(pair.group, []).append((translation, pair.target))
-    if len(groups) > MOST_GROUPS:
+    if len(groups) > MAX_GROUPS:
         scores["groups_left_out"] = len(groups)
     elif groups:
         scores["groups"] = {}
@@ -269,7 +269,7 @@ def print_scores(scores, name):
     table.add_row("speed", speed, f"{scores['sentences_per_second']:.1f} sentences/s, warm")
     show(table)
     if "groups_left_out" in scores:
-        left_out = f"{scores['groups_left_out']:,} groups, more than {MOST_GROUPS}"
+        left_out = f"{scores['groups_left_out']:,} groups, more than {MAX_GROUPS}"
         show(f"The third column has {left_out}: their scores are left out.")
     if "groups" in scores:
         table = Table(title="by group")

@@ -18,7 +18,7 @@ from .corpora import embedded
 from .corpora.embedded import require, split_of
 
 # Questions of a split at most: of two and three of 20 syllables there are 8,400 names.
-MOST = 1_000_000
+MAXIMUM = 1_000_000
 SYLLABLES = ("jor", "vik", "vel", "da", "tar", "no", "mi", "sel", "kor", "ba", "lin", "ros", "é",
              "gu", "shan", "to", "wen", "äl", "pre", "qui")  # fmt: skip
 WORK = "baker smith pilot nurse farmer singer lawyer miner".split()
@@ -41,11 +41,11 @@ class Question(NamedTuple):
 
 
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[Question]:
-    """Yields `count` questions of a split, at most `MOST`, the same ones for the same seed.
+    """Yields `count` questions of a split, at most `MAXIMUM`, the same ones for the same seed.
 
     No split has a name or a place of another. A wrong argument is a ValueError.
     """
-    require(split, count, MOST, "more would be of hardly any new names", seed)
+    require(split, count, MAXIMUM, "more would be of hardly any new names", seed)
     chosen = random.Random(f"{split} {seed}")
     return itertools.islice(_pairs(split, chosen), count)
 

@@ -50,8 +50,8 @@ def draw_lengths(path, findings):
     from .report.picture import pyplot, write_picture
 
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")
-    most = int(np.quantile(findings.tokens, 0.999))
-    bins = np.arange(0, most + 2, 1 + most // 60)
+    maximum = int(np.quantile(findings.tokens, 0.999))
+    bins = np.arange(0, maximum + 2, 1 + maximum // 60)
     for n, side in enumerate(("source", "target")):
         left.hist(findings.tokens[:, n], bins=bins, histtype="step", label=side)
     left.set(xlabel="tokens, eos counted", ylabel="texts")

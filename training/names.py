@@ -48,7 +48,7 @@ BEGINNINGS = (
 VOWELS = ("a", "e", "i", "o", "u", "ae", "ei", "ou", "y")
 ENDS = ("", "", "", "l", "n", "r", "s", "k", "m", "sk", "rd", "x")
 # Of these syllables millions of names can be made, a tenth of them for the smallest split.
-MOST = 100_000
+MAXIMUM = 100_000
 
 
 class NamesPair(NamedTuple):
@@ -63,10 +63,10 @@ def pairs(split: str, count: int, seed: int = 0) -> Iterator[NamesPair]:
     """Yields `count` pairs of a split: the dialogues take turns, each with names of its own.
 
     The same `split` and `seed` give the same pairs, in every process; a smaller `count`, at most
-    `MOST`, gives the first of them. The splits share no name. A wrong argument is a ValueError of
-    the call itself.
+    `MAXIMUM`, gives the first of them. The splits share no name. A wrong argument is a
+    ValueError of the call itself.
     """
-    require(split, count, MOST, "more would be of hardly any new names", seed)
+    require(split, count, MAXIMUM, "more would be of hardly any new names", seed)
     return itertools.islice(_all_pairs(split, seed), count)
 
 

@@ -29,7 +29,7 @@ from tfformer.terminal.command import Parser, close_stdout
 
 FORMATS = ("png", "svg")
 # Pieces a side: of more, no picture can be read.
-MOST = 64
+MAXIMUM = 64
 PADDING = "<pad>"
 
 
@@ -86,9 +86,9 @@ def require_short(translator, name, text):
     encode, longest = tokenizer.encode_target, translator.max_target_length
     if name == "text":
         encode, longest = tokenizer.encode_source, translator.max_source_length
-    count, most = len(encode([text])[0]) - 1, min(MOST, longest - 1)
-    if not 1 <= count <= most:
-        raise ValueError(f"{name} must have 1 to {most} pieces, got {count}: {text!r}")
+    count, maximum = len(encode([text])[0]) - 1, min(MAXIMUM, longest - 1)
+    if not 1 <= count <= maximum:
+        raise ValueError(f"{name} must have 1 to {maximum} pieces, got {count}: {text!r}")
 
 
 def drawn(run, translator, source, target):

@@ -20,7 +20,7 @@ from .corpora import embedded
 from .corpora.embedded import require, split_of
 
 # Stories of a split at most; each is one of a number without end.
-MOST = 1_000_000
+MAXIMUM = 1_000_000
 # Sentences of a story, and how often the key is carried in it.
 SENTENCES, CARRIED = (32, 48), (1, 4)
 ROOMS = "kitchen cellar attic garden bathroom bedroom hall garage".split()
@@ -51,11 +51,11 @@ class Story(NamedTuple):
 
 
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[Story]:
-    """Yields `count` stories of a split, at most `MOST`, the same ones for the same seed.
+    """Yields `count` stories of a split, at most `MAXIMUM`, the same ones for the same seed.
 
     No split has a story of another. A wrong argument is a ValueError.
     """
-    require(split, count, MOST, "a corpus of more is of no use", seed)
+    require(split, count, MAXIMUM, "a corpus of more is of no use", seed)
     chosen = random.Random(f"{split} {seed}")
     stories = (_story(chosen) for _ in itertools.count())
     return itertools.islice((one for one in stories if split_of(one.text) == split), count)

@@ -29,7 +29,7 @@ import numpy as np
 from tfformer.terminal.command import Number, Parser
 
 CANDIDATES, FREQUENT = 100, 1000
-MOST_PAIRS = 1_000_000
+MAX_PAIRS = 1_000_000
 ITERATIONS = 5
 HELD_OUT = 50  # one pair of so many
 CHUNK = 1024  # pairs whose links are unpacked at once
@@ -221,7 +221,7 @@ def _learn(command, arguments):
     tokenizer, report = load_tokenizer(arguments.run), CorpusReport()
     progress("reading the corpus ...")
     pairs = clean_pairs(read_pairs(arguments.source, arguments.target, report=report), report)
-    tokens = tokenise(itertools.islice(pairs, MOST_PAIRS), tokenizer)
+    tokens = tokenise(itertools.islice(pairs, MAX_PAIRS), tokenizer)
     report.require_some(" and ".join(str(f) for f in (arguments.source, arguments.target) if f))
     learned, held_out = split(tokens)
     progress(f"{report}; learning from {len(learned.source):,} ...")

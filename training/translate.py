@@ -124,7 +124,7 @@ def mixture_of(translator, source, target):
         ("source_ids", source, tokenizer.encode_source, translator.max_source_length),
         ("target_ids", target, tokenizer.encode_target, translator.max_target_length),
     )
-    ids = {name: encode_texts([text], encode, most)[0] for name, text, encode, most in known}
+    ids = {name: encode_texts([text], encode, maximum)[0] for name, text, encode, maximum in known}
     ids["target_ids"] = tf.concat([[[BOS]], ids["target_ids"][:, :-1]], axis=1)
     return translator.model.mixture(ids)
 

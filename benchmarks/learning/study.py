@@ -172,9 +172,9 @@ def flat(scores):
     return found
 
 
-def reached(history, name, least):
+def reached(history, name, minimum):
     """The first epoch in which a figure was at least so much; one more than all, if in none."""
-    epochs = [row["epoch"] for row in history if row.get(name, -math.inf) >= least]
+    epochs = [row["epoch"] for row in history if row.get(name, -math.inf) >= minimum]
     return min(epochs, default=history[-1]["epoch"] + 1)
 
 

@@ -36,7 +36,7 @@ ONE_WAY = {
     "r_drop": 0.0,
     "freeze": "",
 }
-MOST_IDS = 2**15  # of int16
+MAX_IDS = 2**15  # of int16
 
 
 def parser():
@@ -114,9 +114,9 @@ def require_known(recipe, begun, tokenizer):
         raise ValueError("the model must see the source's eos and have no batch normalization")
     if not tokenizer.is_shared or not all(name.endswith(".model") for name in tokenizer.files):
         raise ValueError("both sides must have one SentencePiece model")
-    if config.target_vocabulary_size > MOST_IDS:
+    if config.target_vocabulary_size > MAX_IDS:
         raise ValueError(
-            f"the vocabulary must have at most {MOST_IDS:,} ids, got "
+            f"the vocabulary must have at most {MAX_IDS:,} ids, got "
             f"{config.target_vocabulary_size:,}"
         )
 

@@ -19,7 +19,7 @@ from tfformer.layers.packing import without_padding
 from training.step import machine
 from training.step.adam import Adam
 from training.step.allocator import keep_freed_memory
-from training.step.cores import MOST, keep_operations_apart, share_threads
+from training.step.cores import MAXIMUM, keep_operations_apart, share_threads
 from training.step.parallel import in_parts
 
 
@@ -28,7 +28,7 @@ def load(job):
     plain = options.get("plain", False)
     # Parts must have as many rows each.
     rows = {len(batch["source"]) for batch in job["batches"]["train"][0]["batches"]}
-    cores = 1 if plain else math.gcd(min(machine.cores(), MOST), *rows)
+    cores = 1 if plain else math.gcd(min(machine.cores(), MAXIMUM), *rows)
     if cores > 1:
         share_threads(cores)
     if not plain:

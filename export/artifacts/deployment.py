@@ -158,7 +158,7 @@ def facts(service, directory, texts, reference):
     }
 
 
-def measure_latency(directory, texts, most, xla=False):
+def measure_latency(directory, texts, maximum, xla=False):
     """Measures a request: {"milliseconds": {rows: median}, "machine": in words, "peak_bytes"}.
 
     Requests go through the server's loader with the threads of docker-compose.yml: one thread per
@@ -176,7 +176,7 @@ def measure_latency(directory, texts, most, xla=False):
         warm_up=False,  # only `serving_default` runs, and its first request is not counted
     )  # fmt: skip
     try:
-        for rows in sorted({min(rows, most) for rows in LATENCY_BATCHES}):
+        for rows in sorted({min(rows, maximum) for rows in LATENCY_BATCHES}):
             request = predict_pb2.PredictRequest()
             texts_of = np.resize(np.array(texts, object), rows)
             request.inputs["text"].CopyFrom(tf.make_tensor_proto(texts_of, tf.string))

@@ -24,33 +24,33 @@ def samples_for(service):
 
 def sample_requests(service):
     """Example requests to every signature: {signature: [{input: value}]}."""
-    samples, most = samples_for(service), service.max_batch_size
+    samples, maximum = samples_for(service), service.max_batch_size
     return {
-        name: [part for asked in signature.examples(samples) for part in in_rows(asked, most)]
+        name: [part for asked in signature.examples(samples) for part in in_rows(asked, maximum)]
         for name, signature in service.signatures.items()
     }
 
 
 def warmup_requests(service):
     """Warm-up requests for each signature: its own choice, or else its first example."""
-    samples, most = samples_for(service), service.max_batch_size
+    samples, maximum = samples_for(service), service.max_batch_size
     chosen = {}
     for name, signature in service.signatures.items():
         if signature.warmup is not None:
             asked = signature.warmup(samples)
-            chosen[name] = [part for request in asked for part in in_rows(request, most)]
+            chosen[name] = [part for request in asked for part in in_rows(request, maximum)]
         else:
-            chosen[name] = in_rows(signature.examples(samples)[0], most)[:1]
+            chosen[name] = in_rows(signature.examples(samples)[0], maximum)[:1]
     return chosen
 
 
-def in_rows(request, most):
-    """Splits a request into requests of at most `most` rows. Each of them gets the scalars."""
+def in_rows(request, maximum):
+    """Splits a request into requests of at most `maximum` rows. Each of them gets the scalars."""
     rows = max(len(value) for value in request.values() if isinstance(value, list))
     return [
         {
-            name: value[start : start + most] if isinstance(value, list) else value
+            name: value[start : start + maximum] if isinstance(value, list) else value
             for name, value in request.items()
         }
-        for start in range(0, rows, most)
+        for start in range(0, rows, maximum)
     ]

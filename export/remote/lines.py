@@ -4,14 +4,14 @@ import re
 from itertools import islice
 
 # No model reads a longer text. The rest of a line is cut, so that it does not fill the memory.
-MOST_BYTES = 2**20
+MAX_BYTES = 2**20
 
 
 def read_lines(file):
     """Yields the lines of a binary file as str, one at a time. Invalid UTF-8 is replaced."""
-    while line := file.readline(MOST_BYTES):
+    while line := file.readline(MAX_BYTES):
         rest = line
-        while not rest.endswith(b"\n") and (rest := file.readline(MOST_BYTES)):
+        while not rest.endswith(b"\n") and (rest := file.readline(MAX_BYTES)):
             pass
         yield line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="replace")
 

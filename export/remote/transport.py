@@ -17,12 +17,12 @@ import urllib.request
 
 # The size limit of an answer: 16 MiB plus ROOM_OF_A_BYTE for each byte of the request. The
 # attention of `align` as JSON is 2,600 times as large as its texts, if these have 1,024 tokens.
-LEAST_ROOM = 16 * 2**20
+MIN_ROOM = 16 * 2**20
 ROOM_OF_A_BYTE = 4096
-MOST_ROOM = 2**31 - 1
+MAX_ROOM = 2**31 - 1
 # A gRPC channel has one limit for all requests. In binary form, this is the attention of 256 rows
 # with 500 source and 500 target tokens. A translation needs hundreds of times less.
-MOST_BYTES_BY_GRPC = 256 * 2**20
+MAX_BYTES_BY_GRPC = 256 * 2**20
 CHUNK = 2**16
 HOST = re.compile(r"(\[[^\[\]]+\]|[^\[\]:]+)(:\d*)?")  # with an optional port
 
@@ -33,7 +33,7 @@ class TooLargeError(Exception):
 
 def room_for(body):
     """The maximum size in bytes of the answer to a request, including headers."""
-    return min(LEAST_ROOM + ROOM_OF_A_BYTE * len(body or b""), MOST_ROOM)
+    return min(MIN_ROOM + ROOM_OF_A_BYTE * len(body or b""), MAX_ROOM)
 
 
 def check_url(url):
@@ -90,7 +90,7 @@ def channel_options(address):
     """The options of a gRPC channel to an address that passed `check_address`."""
     # An answer may be larger than gRPC's default limit of 4 MB.
     options = [("grpc.max_send_message_length", -1)]
-    options += [("grpc.max_receive_message_length", MOST_BYTES_BY_GRPC)]
+    options += [("grpc.max_receive_message_length", MAX_BYTES_BY_GRPC)]
     # dns://authority/host:port, ipv4:host:port, host:port, [host]:port, or only an IPv6 address
     target = re.sub(r"^(grpcs://|dns:(//[^/]*/)?|ipv4:|ipv6:)", "", address)
     host = target if target.count(":") > 1 and "[" not in target else _host(target)

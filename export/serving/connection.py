@@ -15,9 +15,9 @@ import zlib
 
 from .deadline import LONGEST, Deadline
 from .rpc import cut
-from .tensors import MOST_BYTES
+from .tensors import MAX_BYTES
 
-MOST_LINE, MOST_TRAILERS = 2**12, 100  # bytes of a line of a chunked body; lines after the chunks
+MAX_LINE, MAX_TRAILERS = 2**12, 100  # bytes of a line of a chunked body; lines after the chunks
 PIECE = 2**20  # bytes that are read at once
 WRITING = 30  # minimum timeout in seconds for sending an answer
 LINGER = 1  # seconds of discarding an unread body, so that the client can read the answer
@@ -118,7 +118,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         if len(set(lengths)) > 1 or not re.fullmatch(r"[0-9]+", lengths[0].strip()):
             raise Refused(400, f"Content-Length must be a number, got {', '.join(lengths)}")
         digits = lengths[0].strip().lstrip("0") or "0"
-        if len(digits) > len(str(MOST_BYTES)) or int(digits) > MOST_BYTES:
+        if len(digits) > len(str(MAX_BYTES)) or int(digits) > MAX_BYTES:
             raise _too_large(digits)
         return self._read(int(digits))
 
@@ -132,20 +132,20 @@ class Connection(http.server.BaseHTTPRequestHandler):
             size = int(size[1], 16)
             if not size:
                 break
-            if len(body) + size > MOST_BYTES:
+            if len(body) + size > MAX_BYTES:
                 raise _too_large(len(body) + size)
             body += self._read(size)
             if self._line():
                 raise Refused(400, "a chunk must end with a new line")
-        for _ in range(MOST_TRAILERS):
+        for _ in range(MAX_TRAILERS):
             if not self._line():
                 return bytes(body)
-        raise Refused(400, f"at most {MOST_TRAILERS} lines after the last chunk")
+        raise Refused(400, f"at most {MAX_TRAILERS} lines after the last chunk")
 
     def _line(self):
-        line = self.rfile.readline(MOST_LINE)
+        line = self.rfile.readline(MAX_LINE)
         if not line.endswith(b"\r\n"):
-            raise Refused(400, f"a line of a chunked body must end within {MOST_LINE} bytes")
+            raise Refused(400, f"a line of a chunked body must end within {MAX_LINE} bytes")
         return line[:-2]
 
     def _read(self, size):
@@ -161,7 +161,7 @@ class Connection(http.server.BaseHTTPRequestHandler):
         """Answers and closes. Discards for `LINGER` seconds what the client still sends."""
         self.close_connection = True
         self.fail(status, message)
-        self._bytes.deadline, left = Deadline(LINGER), MOST_BYTES
+        self._bytes.deadline, left = Deadline(LINGER), MAX_BYTES
         try:
             while left > 0 and (piece := self.rfile.read1(PIECE)):
                 left -= len(piece)
@@ -190,13 +190,13 @@ def _unpacked(body):
     """Decompresses a gzip body. Raises `Refused` if it is over the limit."""
     try:
         with gzip.open(io.BytesIO(body)) as file:
-            plain = file.read(MOST_BYTES + 1)
+            plain = file.read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise Refused(400, f"the body must be whole gzip: {error}") from error
-    if len(plain) > MOST_BYTES:
+    if len(plain) > MAX_BYTES:
         raise _too_large("more from gzip")
     return plain
 
 
 def _too_large(size):
-    return Refused(413, f"a body must have at most {MOST_BYTES:,} bytes, got {size}")
+    return Refused(413, f"a body must have at most {MAX_BYTES:,} bytes, got {size}")

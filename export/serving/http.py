@@ -104,7 +104,7 @@ class _Handler(connection.Connection):
             name = name or DEFAULT_SIGNATURE
             if name not in signatures:
                 raise invalid(f'Serving signature name: "{name}" not found in signature def')
-            return signatures[name], model.most_rows
+            return signatures[name], model.max_rows
 
         request, by_rows = rest.parse(body, find, self.deadline)
         spec.signature_name = request.model_spec.signature_name

@@ -19,7 +19,7 @@ from ..verification.graph import BrokenModel, one_line, read_graph
 from ..verification.warmup import WARMUP_FILE, of_warmup, read_warmup
 from .batching import Batcher
 from .deadline import Deadline
-from .tensors import MOST_ROWS, to_array
+from .tensors import MAX_ROWS, to_array
 from .worker import Worker
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -44,7 +44,7 @@ class Model:
         graph: its `export.verification.graph.Graph`.
         worker: the `Worker` that runs it.
         deployment: the part "deployment" of the report beside the version; {} if there is none.
-        most_rows: the maximum number of rows of a request, from that report, else `MOST_ROWS`.
+        most_rows: the maximum number of rows of a request, from that report, else `MAX_ROWS`.
 
     Raises:
         ServingError: the SavedModel does not load, or a warm-up request fails.
@@ -61,7 +61,7 @@ class Model:
         except (BrokenModel, OSError) as error:
             raise ServingError("INTERNAL", one_line(error)) from error
         self.deployment = _deployment(self.directory)
-        self.most_rows = _most_rows(self.deployment)
+        self.max_rows = _max_rows(self.deployment)
         self.worker = Worker(directory, intra_op_threads, inter_op_threads, xla)
         self._batcher = Batcher(self.worker.run, batching) if batching else None
         self._running, self._idle, self._closed = 0, threading.Condition(), False
@@ -80,7 +80,7 @@ class Model:
             Unloaded: `close` was called before.
         """
         deadline = Deadline(timeout)
-        name, feeds, outputs = _asked(self.graph, request, self.most_rows)
+        name, feeds, outputs = _asked(self.graph, request, self.max_rows)
         deadline.check("reading the request")
         response = predict_pb2.PredictResponse()
         response.model_spec.name, response.model_spec.signature_name = self.name, name
@@ -138,10 +138,10 @@ class Model:
 
 def warmup_calls(directory, graph):
     """The recorded requests of a version as calls for `serve_calls`, each (feeds, fetches)."""
-    calls, most_rows = [], _most_rows(_deployment(directory))
+    calls, max_rows = [], _max_rows(_deployment(directory))
     for number, request in enumerate(_recorded(directory)):
         try:
-            _, feeds, outputs = _asked(graph, request, most_rows)
+            _, feeds, outputs = _asked(graph, request, max_rows)
         except ServingError as error:
             raise of_warmup(number, error) from error
         calls.append((feeds, list(outputs.values())))
@@ -166,23 +166,23 @@ def _deployment(directory):
     return found if isinstance(found, dict) else {}
 
 
-def _most_rows(deployment):
-    """The maximum batch size from the export's report; `MOST_ROWS` if it gives none."""
+def _max_rows(deployment):
+    """The maximum batch size from the export's report; `MAX_ROWS` if it gives none."""
     limits = deployment.get("limits")
-    most = limits.get("max_batch_size") if isinstance(limits, dict) else None
-    return most if isinstance(most, int) and most > 0 else MOST_ROWS
+    maximum = limits.get("max_batch_size") if isinstance(limits, dict) else None
+    return maximum if isinstance(maximum, int) and maximum > 0 else MAX_ROWS
 
 
-def _asked(graph, request, most_rows):
+def _asked(graph, request, max_rows):
     """The signature that a request names, {tensor name: array}, and {output: tensor name}."""
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     if name not in graph.signatures:
         raise ServingError("FAILED_PRECONDITION", f'Serving signature key "{name}" not found.')
     signature = graph.signatures[name]
-    return name, _feeds(signature, request, most_rows), _outputs(signature, request)
+    return name, _feeds(signature, request, max_rows), _outputs(signature, request)
 
 
-def _feeds(signature, request, most_rows):
+def _feeds(signature, request, max_rows):
     """{tensor name: array}, with the default of each input that the request lacks."""
     given, wanted = set(request.inputs), set(signature.inputs)
     if len(given) > len(wanted) or (len(given) < len(wanted) and not signature.defaults):
@@ -194,7 +194,7 @@ def _feeds(signature, request, most_rows):
     feeds = {}
     for alias, info in signature.inputs.items():
         if alias in request.inputs:
-            feeds[info.name] = to_array(alias, info, request.inputs[alias], most_rows)
+            feeds[info.name] = to_array(alias, info, request.inputs[alias], max_rows)
         elif alias in signature.defaults:
             feeds[info.name] = signature.defaults[alias]
         else:

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 from ..capi.library import ServingError, invalid
-from .tensors import MOST_DIMENSIONS, check_rows
+from .tensors import MAX_DIMENSIONS, check_rows
 
 OFTEN = 1024  # values of a list between two checks of the deadline
 
@@ -32,7 +32,7 @@ def parse(body, find, deadline):
             f"JSON Value: {_shown(document)} not formatted correctly. 'signature_name' key must be "
             f"a string value."
         )
-    signature, most_rows = find(name)
+    signature, max_rows = find(name)
     request = predict_pb2.PredictRequest()
     request.model_spec.signature_name = name
     inputs = {key: info.dtype for key, info in signature.inputs.items()}
@@ -46,7 +46,7 @@ def parse(body, find, deadline):
         )
     by_rows = "instances" in document
     given = document["instances" if by_rows else "inputs"]
-    values = (_rows if by_rows else _whole)(given, inputs, most_rows, deadline)
+    values = (_rows if by_rows else _whole)(given, inputs, max_rows, deadline)
     for key, array in values.items():
         request.inputs[key].CopyFrom(tf.make_tensor_proto(array, tf.as_dtype(inputs[key])))
     return request, by_rows
@@ -94,13 +94,13 @@ def _parse_json(body):
     return document
 
 
-def _rows(instances, inputs, most_rows, deadline):
+def _rows(instances, inputs, max_rows, deadline):
     """{input: array} from a list of rows."""
     if not isinstance(instances, list):
         raise invalid("JSON Value: Excepting 'instances' to be an list/array")
     if not instances:
         raise invalid("JSON Value: No values in 'instances' array")
-    check_rows("instances", len(instances), most_rows)
+    check_rows("instances", len(instances), max_rows)
     by_name = _is_object(instances[0])
     if not by_name and len(inputs) > 1:
         raise invalid(
@@ -134,7 +134,7 @@ def _rows(instances, inputs, most_rows, deadline):
     return {key: np.stack(rows) for key, rows in columns.items()}
 
 
-def _whole(values, inputs, most_rows, deadline):
+def _whole(values, inputs, max_rows, deadline):
     """{input: array} from whole tensors by name. With one input, the tensor may come without it."""
     if not _is_object(values):
         if len(inputs) > 1:
@@ -147,7 +147,7 @@ def _whole(values, inputs, most_rows, deadline):
         if key not in values:
             raise invalid(f"Missing named input: {key} in 'inputs' object.")
         if isinstance(values[key], list):
-            check_rows(key, len(values[key]), most_rows)
+            check_rows(key, len(values[key]), max_rows)
     return {key: _array(values[key], dtype, deadline) for key, dtype in inputs.items()}
 
 
@@ -157,8 +157,8 @@ def _array(value, dtype, deadline):
     while isinstance(inner, list):
         shape.append(len(inner))
         inner = inner[0] if inner else None
-        if len(shape) > MOST_DIMENSIONS:
-            raise invalid(f"at most {MOST_DIMENSIONS} dimensions, got more")
+        if len(shape) > MAX_DIMENSIONS:
+            raise invalid(f"at most {MAX_DIMENSIONS} dimensions, got more")
     leaves = []
     _collect(value, shape, 0, dtype, leaves, deadline)
     array = np.empty(len(leaves), object if dtype == "string" else dtype)
@@ -202,8 +202,8 @@ def _leaf(value, dtype):
         return value
     if dtype.startswith("float") and number:
         bits = np.finfo(dtype).nmant + 1  # an integer with more bits loses precision
-        most = 2**bits - 1 if isinstance(value, int) else float(np.finfo(dtype).max)
-        if abs(value) > most and abs(value) != float("inf"):
+        maximum = 2**bits - 1 if isinstance(value, int) else float(np.finfo(dtype).max)
+        if abs(value) > maximum and abs(value) != float("inf"):
             raise invalid(
                 f"Cannot convert JSON value: {_shown(value)} to float without loss of precision."
             )
@@ -240,8 +240,8 @@ def _to_list(key, array):
     return array.tolist()
 
 
-def _shown(value, most=200):
+def _shown(value, maximum=200):
     text, parts = "", json.JSONEncoder().iterencode(value)  # encode only the beginning
-    while len(text) <= most and (part := next(parts, "")):
+    while len(text) <= maximum and (part := next(parts, "")):
         text += part
-    return text if len(text) <= most else text[:most] + "..."
+    return text if len(text) <= maximum else text[:maximum] + "..."

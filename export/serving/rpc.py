@@ -20,10 +20,10 @@ from tensorflow_serving.apis import (
 
 from ..capi.library import CODES, as_serving_error, invalid
 from ..verification.graph import UsageError
-from .tensors import MOST_BYTES
+from .tensors import MAX_BYTES
 
-MOST_CALLS = 128  # calls at the same time; more calls wait
-MOST_MESSAGE = 1024  # characters of an error message, as in `model_servers/grpc_status_util.cc`
+MAX_CALLS = 128  # calls at the same time; more calls wait
+MAX_MESSAGE = 1024  # characters of an error message, as in `model_servers/grpc_status_util.cc`
 
 
 def serve(versions, port):
@@ -32,9 +32,9 @@ def serve(versions, port):
     Port 0 takes a free one. A taken port raises a UsageError.
     """
     server = grpc.server(
-        concurrent.futures.ThreadPoolExecutor(MOST_CALLS),
+        concurrent.futures.ThreadPoolExecutor(MAX_CALLS),
         options=[
-            ("grpc.max_receive_message_length", MOST_BYTES),
+            ("grpc.max_receive_message_length", MAX_BYTES),
             ("grpc.max_send_message_length", -1),
             ("grpc.so_reuseport", 0),
         ],
@@ -121,7 +121,7 @@ def _require_model_spec(request):
 def cut(message):
     """An error message for the client: surrogates are replaced, and a long message is cut."""
     message = re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", message)
-    return message if len(message) <= MOST_MESSAGE else f"{message[:MOST_MESSAGE]}...TRUNCATED"
+    return message if len(message) <= MAX_MESSAGE else f"{message[:MAX_MESSAGE]}...TRUNCATED"
 
 
 def _answer(respond, context):

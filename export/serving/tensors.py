@@ -13,16 +13,16 @@ from ..capi.fields import values_of
 from ..capi.library import DTYPES, invalid
 
 # Bytes of a request after decompression: of a REST body or a gRPC message.
-MOST_BYTES = 2**26
+MAX_BYTES = 2**26
 # Rows of a request, if the model's own limit is unknown.
-MOST_ROWS = 100_000
+MAX_ROWS = 100_000
 # Elements of a string tensor, and of a numeric tensor that does not carry all of its values.
-MOST_ELEMENTS = 1_000_000
-MOST_DIMENSIONS = 32  # the limit of NumPy; a server's tensors have at most 254
+MAX_ELEMENTS = 1_000_000
+MAX_DIMENSIONS = 32  # the limit of NumPy; a server's tensors have at most 254
 
 
-def to_array(alias, info, proto, most_rows):
-    """Turns the TensorProto of an input with at most `most_rows` rows into an array.
+def to_array(alias, info, proto, max_rows):
+    """Turns the TensorProto of an input with at most `max_rows` rows into an array.
 
     Raises:
         ServingError: INVALID_ARGUMENT, raised before memory is allocated.
@@ -35,7 +35,7 @@ def to_array(alias, info, proto, most_rows):
         raise invalid(f"Expects {info.name} to be {info.dtype} but {dtype.name} is provided")
     if proto.dtype not in DTYPES:  # `ServingSession` cannot feed it; no exported signature has it
         raise _invalid(alias, f"{dtype.name} is not served")
-    shape = _shape(alias, proto, most_rows)
+    shape = _shape(alias, proto, max_rows)
     size, carried = math.prod(shape), len(values_of(proto, dtype.name))
     if carried > size:
         raise _invalid(alias, f"at most {size:,} values for its shape {shape}, got {carried:,}")
@@ -43,8 +43,8 @@ def to_array(alias, info, proto, most_rows):
         carried = max(carried, len(proto.tensor_content) // dtype.size)
     # NumPy multiplies the sizes other than 0, even if the tensor has no elements.
     claimed = math.prod(filter(None, shape))
-    if claimed > MOST_ELEMENTS and (dtype == tf.string or carried < claimed):
-        raise _invalid(alias, f"at most {MOST_ELEMENTS:,} elements, got the shape {shape}")
+    if claimed > MAX_ELEMENTS and (dtype == tf.string or carried < claimed):
+        raise _invalid(alias, f"at most {MAX_ELEMENTS:,} elements, got the shape {shape}")
     if not carried and not proto.tensor_content:  # `FromProtoField` fills the tensor with T()
         strings = dtype == tf.string
         return np.full(shape, b"", object) if strings else np.zeros(shape, dtype.as_numpy_dtype)
@@ -57,21 +57,21 @@ def to_array(alias, info, proto, most_rows):
     return array
 
 
-def check_rows(alias, rows, most_rows):
-    """Raises INVALID_ARGUMENT if an input has more than `most_rows` rows."""
-    if rows > most_rows:
-        raise _invalid(alias, f"at most {most_rows:,} rows, got {rows:,}")
+def check_rows(alias, rows, max_rows):
+    """Raises INVALID_ARGUMENT if an input has more than `max_rows` rows."""
+    if rows > max_rows:
+        raise _invalid(alias, f"at most {max_rows:,} rows, got {rows:,}")
 
 
-def _shape(alias, proto, most_rows):
+def _shape(alias, proto, max_rows):
     """The shape, checked like `TensorShape::IsValid` of `core/framework/tensor_shape.cc`."""
     shape = [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_shape.unknown_rank or any(size < 0 for size in shape):
         raise _invalid(alias, "its shape is not known")
-    if len(shape) > MOST_DIMENSIONS:
-        raise _invalid(alias, f"at most {MOST_DIMENSIONS} dimensions, got {len(shape)}")
+    if len(shape) > MAX_DIMENSIONS:
+        raise _invalid(alias, f"at most {MAX_DIMENSIONS} dimensions, got {len(shape)}")
     if shape:
-        check_rows(alias, shape[0], most_rows)
+        check_rows(alias, shape[0], max_rows)
     return shape
 
 

@@ -26,7 +26,7 @@ from .deadline import Deadline
 
 PROC = Path("/proc")
 # Requests that the session runs at the same time. More requests wait.
-MOST_RUNS = 64
+MAX_RUNS = 64
 # Seconds to read the last output of a process that has ended. Only a living child process of it
 # could hold the stream open for longer.
 PATIENCE = 5
@@ -223,7 +223,7 @@ def main(descriptor):
             except OSError:
                 os._exit(0)
 
-    with concurrent.futures.ThreadPoolExecutor(MOST_RUNS) as threads:
+    with concurrent.futures.ThreadPoolExecutor(MAX_RUNS) as threads:
         while True:
             try:
                 call = pipe.recv()

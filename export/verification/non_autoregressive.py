@@ -18,8 +18,8 @@ def compare(service, requests, report, run, options, progress):
     texts = requests["serving_default"][0]["text"]
     ids = service.tokenizer.encode_source(tf.constant(texts))[:, : service.max_source_length]
     ids = ids.to_tensor(PAD)
-    twin, weights = service.fused_for(ids.shape[1] * service.model.places + PLACES)
-    inference = ParallelInference(twin, weights)
+    inference_layer, weights = service.fused_for(ids.shape[1] * service.model.places + PLACES)
+    inference = ParallelInference(inference_layer, weights)
     with tf.device("CPU:0"):  # the served answers come from the CPU too
         memory = inference.start(ids)
         inputs, real = {"source_ids": ids}, np.ones([len(texts), PLACES], bool)

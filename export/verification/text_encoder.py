@@ -25,9 +25,9 @@ def compare(service, requests, report, run, options, progress):
     report.add("the model itself", faults, f"{count} answers")
 
 
-def _is_near(served, expected, most):
-    """Whether numbers differ by at most `most` times the largest expected one, or times 1."""
+def _is_near(served, expected, maximum):
+    """Whether numbers differ by at most `maximum` times the largest expected one, or times 1."""
     largest = max(1.0, np.max(np.abs(expected), initial=0.0))
     return served.shape == expected.shape and bool(
-        np.all(np.abs(served - expected) <= most * largest)
+        np.all(np.abs(served - expected) <= maximum * largest)
     )

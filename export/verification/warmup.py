@@ -12,7 +12,7 @@ import tensorflow as tf
 from ..capi.library import ServingError
 
 WARMUP_FILE = Path("assets.extra", "tf_serving_warmup_requests")
-MOST_RECORDS = 1000  # the server's limit: more records are an error
+MAX_RECORDS = 1000  # the server's limit: more records are an error
 
 
 def write_warmup(directory, requests, functions):
@@ -46,8 +46,8 @@ def read_warmup(directory):
         return requests
     for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
         requests.append(prediction_log_pb2.PredictionLog.FromString(record).predict_log.request)
-    if len(requests) > MOST_RECORDS:
-        raise ValueError(f"at most {MOST_RECORDS} records, got {len(requests)}")
+    if len(requests) > MAX_RECORDS:
+        raise ValueError(f"at most {MAX_RECORDS} records, got {len(requests)}")
     return requests
 
 

@@ -100,8 +100,8 @@ def fuzz(count, seed=7):
     real += list(bad_requests.ODD_TEXTS.values())[:11]
 
     def characters():
-        most = rng.choice([0x80, 0x800, 0x10000, 0x110000])
-        return "".join(chr(rng.randrange(most)) for _ in range(rng.randrange(97)))
+        maximum = rng.choice([0x80, 0x800, 0x10000, 0x110000])
+        return "".join(chr(rng.randrange(maximum)) for _ in range(rng.randrange(97)))
 
     def damaged():
         text = bytearray(rng.choice(real))

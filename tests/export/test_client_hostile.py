@@ -59,7 +59,7 @@ def test_a_request_that_is_not_read_ends_too(certificate):
 
 @pytest.mark.parametrize("headers", ["", "Content-Length: 20000000\r\n", "Content-Length: %d\r\n"])
 def test_an_answer_has_a_greatest_size(headers, monkeypatch):
-    monkeypatch.setattr(transport, "LEAST_ROOM", 2**16)
+    monkeypatch.setattr(transport, "MIN_ROOM", 2**16)
     monkeypatch.setattr(transport, "ROOM_OF_A_BYTE", 4)
     headers = headers.replace("%d", str(10**15))
     for status in ("200 OK", "400 Bad Request", "302 Found"):
@@ -71,8 +71,8 @@ def test_an_answer_has_a_greatest_size(headers, monkeypatch):
 
 def test_an_answer_by_grpc_has_a_greatest_size(monkeypatch):
     answer = predicted(translation=["x" * 5 * 2**20])  # gRPC's own limit is 4 MiB
-    for most, found in ((6 * 2**20, 5 * 2**20), (2**20, None)):
-        monkeypatch.setattr(transport, "MOST_BYTES_BY_GRPC", most)
+    for maximum, found in ((6 * 2**20, 5 * 2**20), (2**20, None)):
+        monkeypatch.setattr(transport, "MAX_BYTES_BY_GRPC", maximum)
         with raw_grpc(answer) as address:
             asking = GrpcClient("tiny", address, retries=0)
             if found:

@@ -79,4 +79,4 @@ def test_grpc_asks_this_machine_directly(proxy, form):
 def test_the_proxy_of_a_grpc_address(address, direct):
     options = dict(transport.channel_options(address))
     assert options.get("grpc.enable_http_proxy") == (0 if direct else None)
-    assert options["grpc.max_receive_message_length"] == transport.MOST_BYTES_BY_GRPC
+    assert options["grpc.max_receive_message_length"] == transport.MAX_BYTES_BY_GRPC

@@ -15,7 +15,7 @@ from paths import ROOT, SUPPORT
 
 from benchmarks.machine import resident_mib
 from export import translate_files
-from export.remote.lines import MOST_BYTES, read_lines
+from export.remote.lines import MAX_BYTES, read_lines
 from export.serving.bulk import BulkTranslator
 from export.translate_files import ProgressError, translate_file
 from export.verification.graph import UsageError
@@ -55,10 +55,10 @@ def test_what_a_line_is(tmp_path):
 
 def test_a_line_over_the_limit_is_cut_and_the_next_one_is_whole(tmp_path):
     path = tmp_path / "lines"
-    path.write_bytes(b"a" * (3 * MOST_BYTES + 5) + b"\nb\n" + b"c" * MOST_BYTES + b"\nd")
+    path.write_bytes(b"a" * (3 * MAX_BYTES + 5) + b"\nb\n" + b"c" * MAX_BYTES + b"\nd")
     with path.open("rb") as file:
         found = list(read_lines(file))
-    assert [len(line) for line in found] == [MOST_BYTES, 1, MOST_BYTES, 1]
+    assert [len(line) for line in found] == [MAX_BYTES, 1, MAX_BYTES, 1]
     assert found[1] == "b" and found[3] == "d"
 
 

@@ -26,7 +26,7 @@ import tfformer
 from tfformer.files import unpack
 
 SECONDS = 300
-MOST_SAID = 1 << 20  # bytes
+MAX_SAID = 1 << 20  # bytes
 # Begun in an hour of need: these grow while a command goes on, or are its own affair.
 APART = ("tensorboard", ".lock")
 
@@ -71,7 +71,7 @@ def ended(module, words, largest_file=None, before=""):
             code = process.wait(SECONDS)
         finally:
             process.kill()
-        return code, (said.read(MOST_SAID) or b"").decode(errors="replace")
+        return code, (said.read(MAX_SAID) or b"").decode(errors="replace")
 
 
 def run(name, given, folder, largest_file=None, before=""):
@@ -166,11 +166,11 @@ def whole(given, tmp_path_factory):
     return get
 
 
-def sizes(least, expected):
+def sizes(minimum, expected):
     """Four times as much each time, until it is enough for all files together."""
     total = sum(path.stat().st_size for path in expected.rglob("*") if path.is_file())
-    size = least
-    while size < 4 * total + least:
+    size = minimum
+    while size < 4 * total + minimum:
         yield size
         size *= 4
 

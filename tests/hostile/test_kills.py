@@ -307,7 +307,7 @@ def translated(short, tmp_path_factory):
 
     def make(folder):
         folder.mkdir()
-        texts = [f"{text}\n" for text in tiny.sentences(31, most=3)]
+        texts = [f"{text}\n" for text in tiny.sentences(31, maximum=3)]
         (folder / "a.txt").write_text("".join(texts[:17]))
         (folder / "b.txt.gz").write_bytes(gzip.compress("".join(texts[17:]).encode(), mtime=0))
         files = [folder / "a.txt", folder / "b.txt.gz"]

@@ -1,4 +1,4 @@
-"""Each twin is its layer: the same rows out, to 1e-5; a shared layer is fused once."""
+"""Each inference layer is its layer: the same rows out, to 1e-5; a shared layer is fused once."""
 
 import keras
 import numpy as np
@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from tfformer.config import ACTIVATIONS
-from tfformer.inference.fuse import TWINS, Fusing, fuse
+from tfformer.inference.fuse import INFERENCE_LAYERS, Fusing, fuse
 from tfformer.inference.masks import attention_bias, causal_bias, padding_bias
 from tfformer.inference.transformer import Inference
 from tfformer.layers import masks
@@ -43,46 +43,48 @@ def rows(x):
     return tf.reshape(x, [-1, x.shape[-1]])
 
 
-def causal(twin, w):
-    """The causal attention of a layer's twin, over a whole target."""
-    return lambda q, k, v, n=0: twin.attend(w, q, k, v, CAUSAL, causal=True)
+def causal(inference_layer, w):
+    """The causal attention of an inference layer, over a whole target."""
+    return lambda q, k, v, n=0: inference_layer.attend(w, q, k, v, CAUSAL, causal=True)
 
 
 def encoder_case(layer, x, memory):
-    return layer(memory, mask=MASK), lambda twin, w: twin(
-        w, rows(memory), B, S, twin.sees(w, PADDING)
+    return layer(memory, mask=MASK), lambda inference_layer, w: inference_layer(
+        w, rows(memory), B, S, inference_layer.sees(w, PADDING)
     )
 
 
 def encoder_layer_case(layer, x, memory):
-    def by_twin(twin, w):
-        attend = twin.self_attention.attend
-        return twin(w, rows(memory), B, S, lambda *heads: attend(w, *heads, PADDING))
+    def by_inference_layer(inference_layer, w):
+        attend = inference_layer.self_attention.attend
+        return inference_layer(w, rows(memory), B, S, lambda *heads: attend(w, *heads, PADDING))
 
-    return layer(memory, mask=MASK), by_twin
+    return layer(memory, mask=MASK), by_inference_layer
 
 
 def decoder_layer_case(layer, x, memory):
-    def by_twin(twin, w):
+    def by_inference_layer(inference_layer, w):
         keys, values = layer.cross_attention.keys_and_values(memory)
-        attend = causal(twin.self_attention, w)
-        return twin(w, rows(x), B, T, attend, (keys, values, PADDING))[0]
+        attend = causal(inference_layer.self_attention, w)
+        return inference_layer(w, rows(x), B, T, attend, (keys, values, PADDING))[0]
 
-    return layer(x, memory, memory_mask=MASK), by_twin
+    return layer(x, memory, memory_mask=MASK), by_inference_layer
 
 
 def decoder_case(layer, x, memory):
-    def by_twin(twin, w):
-        keys, values = twin.project(w, rows(memory), B, S)
+    def by_inference_layer(inference_layer, w):
+        keys, values = inference_layer.project(w, rows(memory), B, S)
         kept = {"keys": keys, "values": values, "bias": PADDING}
-        attend = causal(twin.layers[0].self_attention, w)
-        return twin(w, rows(x), B, T, attend, kept)[0]
+        attend = causal(inference_layer.layers[0].self_attention, w)
+        return inference_layer(w, rows(x), B, T, attend, kept)[0]
 
-    return layer(x, memory, memory_mask=MASK), by_twin
+    return layer(x, memory, memory_mask=MASK), by_inference_layer
 
 
 def attention_case(layer, x, memory):
-    return layer(x, causal=True), lambda twin, w: twin(w, rows(x), B, T, causal(twin, w))
+    return layer(x, causal=True), lambda inference_layer, w: inference_layer(
+        w, rows(x), B, T, causal(inference_layer, w)
+    )
 
 
 def places_case(layer, x, memory):
@@ -105,16 +107,16 @@ def places_case(layer, x, memory):
         none[:, :, -1] if biases[1] is None else none[:, :, -1] + biases[1][None, :, -1],
     )
 
-    def by_twin(twin, w):
+    def by_inference_layer(inference_layer, w):
         at, start = tf.constant(positions, tf.int32), tf.constant(S - 1)
         return flat(
-            twin.turned(w, queries, at),
-            twin.turned(w, queries[:, :, -1:], start),
-            *[twin.added(w, none, at, at, causal) for causal in (False, True)],
-            twin.added(w, none[:, :, -1:], start[None], at, True),
+            inference_layer.turned(w, queries, at),
+            inference_layer.turned(w, queries[:, :, -1:], start),
+            *[inference_layer.added(w, none, at, at, causal) for causal in (False, True)],
+            inference_layer.added(w, none[:, :, -1:], start[None], at, True),
         )
 
-    return expected, by_twin
+    return expected, by_inference_layer
 
 
 def location_case(layer, x, memory):
@@ -123,13 +125,14 @@ def location_case(layer, x, memory):
     real = np.broadcast_to(MASK[:, None, None], below.shape).astype("float32")
     real /= real.sum(axis=-1, keepdims=True)
     expected = tf.concat([layer(below), layer(real[:, :, :1])], axis=2)
-    return tf.reshape(expected, [1, -1]), lambda twin, w: tf.reshape(
-        tf.concat([twin(w, below, PADDING), twin(w, None, PADDING)], axis=2), [1, -1]
+    return tf.reshape(expected, [1, -1]), lambda inference_layer, w: tf.reshape(
+        tf.concat([inference_layer(w, below, PADDING), inference_layer(w, None, PADDING)], axis=2),
+        [1, -1],
     )
 
 
 def plain_case(layer, x, memory):
-    return layer(x), lambda twin, w: twin(w, rows(x))
+    return layer(x), lambda inference_layer, w: inference_layer(w, rows(x))
 
 
 def pointer_case(layer, x, memory):
@@ -137,16 +140,24 @@ def pointer_case(layer, x, memory):
     ids = tf.constant([[5, 9, 5, 3, 0], [4, 3, 0, 0, 0]])
     of_rows = tf.repeat(ids, T, axis=0)  # [B * T, S]
     expected = layer(x, attention=attention, source_ids=ids[:, None])
-    return expected, lambda twin, w: twin(w, rows(x), rows(attention), of_rows)
+    return expected, lambda inference_layer, w: inference_layer(
+        w, rows(x), rows(attention), of_rows
+    )
 
 
 def length_case(layer, x, memory):
-    return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), MASK)
+    return layer(memory, mask=MASK), lambda inference_layer, w: inference_layer(
+        w, rows(memory), MASK
+    )
 
 
 def pooling_case(layer, x, memory):
-    np.testing.assert_array_equal(Fusing(L, tf.float32).twin(layer, "").read(IDS), layer.read(IDS))
-    return layer(memory, mask=MASK), lambda twin, w: twin(w, rows(memory), tf.constant(MASK))
+    np.testing.assert_array_equal(
+        Fusing(L, tf.float32).inference_layer(layer, "").read(IDS), layer.read(IDS)
+    )
+    return layer(memory, mask=MASK), lambda inference_layer, w: inference_layer(
+        w, rows(memory), tf.constant(MASK)
+    )
 
 
 def pieces_case(layer, x, memory):
@@ -154,25 +165,29 @@ def pieces_case(layer, x, memory):
         ids, real = pieces
         return tf.concat([tf.reshape(ids, [1, -1]), tf.cast(real[:1], ids.dtype)], axis=1)
 
-    return flat(layer(IDS)), lambda twin, w: flat(twin(w, tf.constant(IDS)))
+    return flat(layer(IDS)), lambda inference_layer, w: flat(inference_layer(w, tf.constant(IDS)))
 
 
 def recurrence_case(layer, x, memory):
-    return layer(memory, mask=MASK), lambda twin, w: twin(w, memory, tf.constant(MASK))
+    return layer(memory, mask=MASK), lambda inference_layer, w: inference_layer(
+        w, memory, tf.constant(MASK)
+    )
 
 
 def residual_case(layer, x, memory):
-    return layer(x, sublayer=tf.tanh), lambda twin, w: twin(w, rows(x), tf.tanh)
+    return layer(x, sublayer=tf.tanh), lambda inference_layer, w: inference_layer(
+        w, rows(x), tf.tanh
+    )
 
 
 def embedding_case(layer, x, memory):
     ids = np.array([[5, 4, 3], [6, 2, 1]])
-    return layer(ids), lambda twin, w: twin(w, ids.ravel(), tf.zeros([1, D]))
+    return layer(ids), lambda inference_layer, w: inference_layer(w, ids.ravel(), tf.zeros([1, D]))
 
 
 def positions_case(layer, x, memory):
     expected = layer(x) - x
-    return expected, lambda twin, w: tf.tile(twin.table(w)[:T], [B, 1])
+    return expected, lambda inference_layer, w: tf.tile(inference_layer.table(w)[:T], [B, 1])
 
 
 CASES = {
@@ -217,8 +232,8 @@ CASES = {
 }  # fmt: skip
 
 
-def test_every_twin_has_a_case():
-    assert {case[0] for case in CASES.values()} == set(TWINS)
+def test_every_inference_layer_has_a_case():
+    assert {case[0] for case in CASES.values()} == set(INFERENCE_LAYERS)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -226,9 +241,9 @@ def test_an_inference_layer_is_its_layer(name, rng, randomise):
     _, make, case = CASES[name]
     layer, x, memory = make(), *(tf.constant(rng.normal(size=(B, n, D)), "float32") for n in (T, S))
     case(layer, x, memory)  # which builds it
-    expected, by_twin = case(randomise(layer), x, memory)
+    expected, by_inference_layer = case(randomise(layer), x, memory)
     fusing = Fusing(L, tf.float32)
-    found = by_twin(fusing.twin(layer, "layer"), fusing.weights)
+    found = by_inference_layer(fusing.inference_layer(layer, "layer"), fusing.weights)
     expected = rows(expected)
     # What a layer gives at padding is nobody's concern, and of the second row it gives zeros.
     real = MASK.ravel() if "encoder" in name else np.ones(len(expected), bool)
@@ -244,17 +259,17 @@ def test_a_layer_that_stands_in_two_places_is_fused_once(randomise):
     alone = len(tf.nest.flatten(fuse(model, L)[1]))
     model.encoder.layers[1] = model.encoder.layers[0]
     model.decoder.layers[1] = model.decoder.layers[0]
-    twin, weights = fuse(model, L)
+    inference_layer, weights = fuse(model, L)
     assert len(tf.nest.flatten(weights)) < alone
-    assert twin.encoder.layers[0] is twin.encoder.layers[1]
+    assert inference_layer.encoder.layers[0] is inference_layer.encoder.layers[1]
     source, target = np.array([[5, 6, 7, 3]]), np.array([[2, 5, 9]])
-    inference = Inference(twin, weights)
+    inference = Inference(inference_layer, weights)
     logits, _ = inference.decode(tf.constant(target, tf.int32), inference.memory(source))
     expected = model({"source_ids": source, "target_ids": target})
     np.testing.assert_allclose(logits, expected, atol=1e-5, rtol=1e-5)
 
 
-def test_a_layer_without_a_twin_is_refused_by_its_name():
+def test_a_layer_without_an_inference_layer_is_refused_by_its_name():
     class Doubled(FeedForward):
         def call(self, x):
             return 2 * super().call(x)

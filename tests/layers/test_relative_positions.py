@@ -75,13 +75,13 @@ def test_what_follows_has_the_slopes_in_reverse():
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("buckets", "most"), [(32, 128), (8, 20)])
-def test_buckets_are_those_of_t5(causal, buckets, most):
-    distances = np.arange(-3 * most, 1 if causal else 3 * most, dtype="int32")
+@pytest.mark.parametrize(("buckets", "maximum"), [(32, 128), (8, 20)])
+def test_buckets_are_those_of_t5(causal, buckets, maximum):
+    distances = np.arange(-3 * maximum, 1 if causal else 3 * maximum, dtype="int32")
     theirs = T5MultiHeadAttention._relative_position_bucket(
-        keras.ops.convert_to_tensor(distances), not causal, buckets, most
+        keras.ops.convert_to_tensor(distances), not causal, buckets, maximum
     )
-    ours = RelativeBias(H, buckets, most).buckets(distances, causal)
+    ours = RelativeBias(H, buckets, maximum).buckets(distances, causal)
     np.testing.assert_array_equal(ours, theirs)
     assert 0 <= ours.min() and ours.max() == buckets - 1
 

@@ -1,4 +1,4 @@
-"""The heads of masked language model, tagger and span reader: oracle, twin, no batch-mate seen."""
+"""Heads of masked language model, tagger, span reader: oracle, inference layers, batch mates."""
 
 import keras
 import numpy as np
@@ -58,7 +58,7 @@ def make(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_head_is_the_oracle_and_its_twin(name, randomise, reload):
+def test_a_head_is_the_oracle_and_its_inference_layer(name, randomise, reload):
     model = randomise(make(name))
     found = model(IDS)
     expected = CASES[name][3](model, IDS)
@@ -68,9 +68,12 @@ def test_a_head_is_the_oracle_and_its_twin(name, randomise, reload):
                            expected.shape)  # fmt: skip
     np.testing.assert_array_equal(found.numpy() > -1e8, possible)
     oracle.assert_close(found.numpy()[possible & real], expected[possible & real])
-    twin = TextEncoderInference(*fuse(model, 11))(tf.constant(IDS))
+    inference_layer = TextEncoderInference(*fuse(model, 11))(tf.constant(IDS))
     np.testing.assert_allclose(
-        twin.numpy()[possible & real], found.numpy()[possible & real], atol=1e-5, rtol=1e-4
+        inference_layer.numpy()[possible & real],
+        found.numpy()[possible & real],
+        atol=1e-5,
+        rtol=1e-4,
     )
     for row, size in ((1, 4), (2, 4)):
         alone = model(IDS[row : row + 1, :size])[0]

@@ -105,7 +105,7 @@ def test_joined_texts_are_texts_alone(variant, ids, model_of):
 
 @variants
 def test_all_positions_at_once_are_token_by_token(variant, ids, model_of):
-    """The twin: a whole text, a prompt in one pass, and one token after the other."""
+    """The inference layers: a whole text, a prompt in one pass, and one token after the other."""
     model = model_of(variant)
     inference = LanguageModelInference(*fuse(model, 23))
     logits, attention = inference.decode(tf.constant(ids), {})

@@ -96,10 +96,10 @@ def test_every_place_sees_every_other_and_the_length_sees_none(variant, model_of
 
 
 @variants
-def test_the_twin_is_the_model(variant, model_of):
+def test_the_inference_layers_are_the_model(variant, model_of):
     model = model_of(variant)
-    twin, weights = fuse(model, K * S)
-    inference = ParallelInference(twin, weights)
+    inference_layer, weights = fuse(model, K * S)
+    inference = ParallelInference(inference_layer, weights)
     expected = model(inputs_of(model)).numpy()
     source = tf.constant(SOURCE, tf.int32)
     memory = inference.start(source)

@@ -67,7 +67,7 @@ def test_no_text_depends_on_padding_or_batch_mates(variant, ids, model_of):
 
 
 @variants
-def test_the_twin_is_the_model(variant, ids, model_of):
+def test_the_inference_layers_are_the_model(variant, ids, model_of):
     model = model_of(variant)
     inference = TextEncoderInference(*fuse(model, 11))
     np.testing.assert_allclose(inference(ids), model(ids), atol=1e-5, rtol=1e-4)

@@ -28,7 +28,7 @@ def wholes():
     """{search: what it finds in the whole batch}"""
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blocks, "LEAST_GROUPS", 1)
+        patch.setattr(blocks, "MIN_GROUPS", 1)
         for search in ("beam", "sample"):
             toy = ending_at_different_times()
             whole = found[search] = in_three_blocks(search, toy)
@@ -39,16 +39,16 @@ def wholes():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "least, most, size, largest",
+    "minimum, maximum, size, largest",
     [(2, 16, 16, 4), (3, 16, 16, 3), (9, 16, 16, 1), (1, 16, 2, 3), (1, 2, 1, 4)],
 )
 @pytest.mark.parametrize("search", ["beam", "sample"])
 def test_the_groups_of_a_batch_give_what_the_whole_gives(
-    search, least, most, size, largest, monkeypatch, wholes
+    search, minimum, maximum, size, largest, monkeypatch, wholes
 ):
     toy = ending_at_different_times()
-    monkeypatch.setattr(blocks, "LEAST_GROUPS", least)
-    monkeypatch.setattr(blocks, "MOST_GROUPS", most)
+    monkeypatch.setattr(blocks, "MIN_GROUPS", minimum)
+    monkeypatch.setattr(blocks, "MAX_GROUPS", maximum)
     monkeypatch.setattr(blocks, "GROUP_SIZE", size)
     for parts, together in zip(in_three_blocks(search, toy), wholes[search], strict=True):
         if together is not None:

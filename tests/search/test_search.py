@@ -26,7 +26,7 @@ penalties = pytest.mark.parametrize(
 @pytest.fixture
 def one_group(monkeypatch):
     """The whole batch in each step, as a test of the steps wants to see it."""
-    monkeypatch.setattr(blocks, "LEAST_GROUPS", 1)
+    monkeypatch.setattr(blocks, "MIN_GROUPS", 1)
 
 
 def run_beam(toy, max_length=T, beam_width=4, **options):

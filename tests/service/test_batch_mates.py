@@ -34,36 +34,36 @@ class Served:
         self._worker.close()
 
 
-def random_batches(count, most, seed=7):
-    """The places 0 ... count - 1, shuffled, in lists of 1 to `most`, the longest and 1 among them.
+def random_batches(count, maximum, seed=7):
+    """The positions 0 ... count - 1, shuffled, in lists of 1 to `maximum`; both lengths occur.
 
     The same for the same seed.
     """
     rng = random.Random(seed)
     places = rng.sample(range(count), count)
-    sizes = [most, 1]
+    sizes = [maximum, 1]
     while sum(sizes) < count:
-        sizes.append(rng.randint(1, most))
+        sizes.append(rng.randint(1, maximum))
     ends = np.cumsum([0, *sizes])
     return [places[a:b] for a, b in zip(ends, ends[1:], strict=False) if places[a:b]]
 
 
-def compare(served, texts, most):
-    """How texts alone and in batches of up to `most` differ.
+def compare(served, texts, maximum):
+    """How texts alone and in batches of up to `maximum` differ.
 
     Returns:
         (the places whose translation differs, the greatest difference of two scores, the number of
         different translations that there are).
     """
     alone = [[part[0] for part in served([text])] for text in texts]
-    different, greatest = [], 0.0
-    for batch in random_batches(len(texts), most):
+    different, largest = [], 0.0
+    for batch in random_batches(len(texts), maximum):
         translations, scores = served([texts[place] for place in batch])
         for place, translation, score in zip(batch, translations, scores, strict=True):
             if translation != alone[place][0]:
                 different.append(place)
-            greatest = max(greatest, abs(float(score) - float(alone[place][1])))
-    return different, greatest, len({translation for translation, _ in alone})
+            largest = max(largest, abs(float(score) - float(alone[place][1])))
+    return different, largest, len({translation for translation, _ in alone})
 
 
 @pytest.mark.slow
@@ -71,11 +71,11 @@ def test_a_translation_does_not_depend_on_its_batch_mates(short, translator_serv
     texts = tiny.sentences(500)
     served = Served(short)
     try:
-        different, greatest, kinds = compare(served, texts, translator_served.max_batch_size)
+        different, largest, kinds = compare(served, texts, translator_served.max_batch_size)
     finally:
         served.close()
     assert kinds > 50  # or the same answer to everything would pass
-    assert not different and greatest <= TOLERANCE
+    assert not different and largest <= TOLERANCE
 
 
 @pytest.mark.slow
@@ -90,9 +90,9 @@ def test_nor_does_that_of_a_trained_model():
     texts = (folder / "val.en").read_text(encoding="utf-8").split("\n")[:500]
     served = Served(export)
     try:
-        different, greatest, kinds = compare(served, texts, 64)
+        different, largest, kinds = compare(served, texts, 64)
     finally:
         served.close()
-    print(f"{len(different)} of {len(texts)} differ, scores by at most {greatest:.2g}")
+    print(f"{len(different)} of {len(texts)} differ, scores by at most {largest:.2g}")
     assert kinds > 400
-    assert not different and greatest <= TOLERANCE
+    assert not different and largest <= TOLERANCE

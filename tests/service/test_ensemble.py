@@ -12,7 +12,7 @@ from words import FEW_LAYERS, logits_of, make_model, make_tokenizer
 from export.verification.graph import read_graph
 from tfformer import Translator
 from tfformer.config.search_options import ENSEMBLE_MEANS
-from tfformer.inference.ensemble import LEAST, mixed
+from tfformer.inference.ensemble import MINIMUM, mixed
 
 means = pytest.mark.parametrize("mean", ENSEMBLE_MEANS)
 
@@ -111,7 +111,7 @@ def test_the_means_by_hand():
     odds = np.exp(mixed(logits, "log-probabilities"))[0]
     assert odds[0] / odds[1] == pytest.approx((0.32 / 0.12) ** 0.5)
     impossible = mixed([np.array([[0.0, -999.0]])] * 2, "probabilities").numpy()
-    assert impossible[0, 1] == pytest.approx(np.log(LEAST))
+    assert impossible[0, 1] == pytest.approx(np.log(MINIMUM))
 
 
 def test_the_report_counts_all_models(make, models, tokenizer, translator):

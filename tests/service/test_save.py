@@ -63,16 +63,16 @@ def test_a_saved_signature_gives_the_same(saved, translator_served, meta_graph, 
 def test_the_saved_root_holds_no_keras_object_and_each_weight_once(
     meta_graph, saved_directory, translator_served
 ):
-    model, most = translator_served.model, tiny.SERVED["max_source_length"]
+    model, maximum = translator_served.model, tiny.SERVED["max_source_length"]
     nodes = meta_graph.object_graph_def.nodes
     identifiers = {node.user_object.identifier for node in nodes if node.HasField("user_object")}
     assert identifiers
     assert not [identifier for identifier in identifiers if "keras" in identifier]
     stored = tf.train.list_variables(str(saved_directory / "variables" / "variables"))
     sizes = sorted(tuple(shape) for name, shape in stored if "VARIABLE_VALUE" in name)
-    weights = tf.nest.flatten(fuse(model, most)[1])
+    weights = tf.nest.flatten(fuse(model, maximum)[1])
     assert sizes == sorted(tuple(weight.shape) for weight in weights)
-    table = most * model.config.d_model
+    table = maximum * model.config.d_model
     assert sum(map(math.prod, sizes)) == model.count_params() + table
 
 

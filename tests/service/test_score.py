@@ -8,7 +8,7 @@ from words import sentences
 
 
 def test_score_is_the_log_prob_under_teacher_forcing(serve, log_probs_of, tokenizer):
-    targets = sentences(5, B, most=2)
+    targets = sentences(5, B, maximum=2)
     found = serve("score", TEXTS, targets)
     for b, row in enumerate(tokenizer.encode_target(tf.constant(targets)).numpy()):
         assert found["length"][b] == len(row) <= MAX_TARGET

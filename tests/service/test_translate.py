@@ -8,7 +8,7 @@ from words import sentences
 
 
 def test_translations_do_not_depend_on_order_or_batch(translator, served):
-    texts = TEXTS + sentences(4, 7, most=5)
+    texts = TEXTS + sentences(4, 7, maximum=5)
     together = translator.translate(texts)
     assert together[:B] == [text.decode() for text in served["serving_default"]["translation"]]
     assert translator.translate(texts[::-1], batch_size=5) == together[::-1]

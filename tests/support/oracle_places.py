@@ -20,16 +20,16 @@ def turned(x):
     return turned
 
 
-def bucket(distance, causal, count=32, most=128):
+def bucket(distance, causal, count=32, maximum=128):
     """T5's bucket of a key that stands so many places behind its query."""
     if not causal:
         first = count // 2 if distance > 0 else 0
-        return first + bucket(-abs(distance), True, count // 2, most)
+        return first + bucket(-abs(distance), True, count // 2, maximum)
     distance = max(-distance, 0)
     near = count // 2
     if distance < near:
         return distance
-    far = near + int(math.log(distance / near) / math.log(most / near) * (count - near))
+    far = near + int(math.log(distance / near) / math.log(maximum / near) * (count - near))
     return min(far, count - 1)
 
 

@@ -17,10 +17,10 @@ FIRST_BYTE = 4  # of the 256 that stand behind the special ids
 WORDS = "a little house by the lake with trees and nobody in it".split()
 
 
-def sentences(count, most=7, seed=7):
-    """The same `count` texts of up to `most` words for the same seed."""
+def sentences(count, maximum=7, seed=7):
+    """The same `count` texts of up to `maximum` words for the same seed."""
     rng = random.Random(seed)
-    return [" ".join(rng.choices(WORDS, k=rng.randint(1, most))) for _ in range(count)]
+    return [" ".join(rng.choices(WORDS, k=rng.randint(1, maximum))) for _ in range(count)]
 
 
 def make_translator(**options):

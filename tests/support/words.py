@@ -18,9 +18,9 @@ WORDS = (
 FEW_LAYERS = {"num_encoder_layers": 1, "num_decoder_layers": 2}
 
 
-def sentences(seed, count, most=4):
+def sentences(seed, count, maximum=4):
     chosen = random.Random(seed)
-    return [" ".join(chosen.choices(WORDS, k=chosen.randint(1, most))) for _ in range(count)]
+    return [" ".join(chosen.choices(WORDS, k=chosen.randint(1, maximum))) for _ in range(count)]
 
 
 def make_model(tokenizer, seed=13, bonus=5, **changes):

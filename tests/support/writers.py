@@ -169,7 +169,7 @@ def make_given(folder, model, write=True):
     if not write:
         return given
     given.home.mkdir(parents=True)
-    texts = tiny.sentences(17, most=3)
+    texts = tiny.sentences(17, maximum=3)
     given.source.write_text("".join(f"{text}\n" for text in texts))
     given.target.write_text("".join(f"{text[::-1]}\n" for text in texts))
     given.packed.write_bytes(gzip.compress(given.target.read_bytes(), mtime=0))

@@ -213,10 +213,10 @@ def test_a_sentence_that_is_too_long_goes_in_windows(translator):
 
 
 def test_a_document_over_the_limit_is_cut_and_flagged(translator):
-    most = LENGTH * CHARACTERS_PER_TOKEN * DOCUMENT_SOURCES
+    maximum = LENGTH * CHARACTERS_PER_TOKEN * DOCUMENT_SOURCES
     line = " ".join(tiny.WORDS[:3]).ljust(101) + "\n"  # few tokens for many characters
-    text = line * (most // len(line) + 3)
-    found, cut = (translate(translator, part) for part in (text, text[:most]))
+    text = line * (maximum // len(line) + 3)
+    found, cut = (translate(translator, part) for part in (text, text[:maximum]))
     assert found["truncated"] == [True] and cut["truncated"] == [False]
     assert found["translation"] == cut["translation"]
     assert found["sentences"] == cut["sentences"]

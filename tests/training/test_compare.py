@@ -19,8 +19,8 @@ def runs(tmp_path_factory):
     """Two runs of one model, of which the second may write one token at most."""
     translator = tiny.make_translator(max_source_length=17, max_target_length=13)
     folder = tmp_path_factory.mktemp("runs")
-    for name, most in (("a", 13), ("b", 3)):
-        search = {"max_source_length": 17, "max_target_length": most}
+    for name, maximum in (("a", 13), ("b", 3)):
+        search = {"max_source_length": 17, "max_target_length": maximum}
         tfformer.save(folder / name, translator.model, translator.tokenizer, search)
     (folder / "a" / "log.csv").write_text("epoch,seconds,val_bleu\n1,30,\n2,90,7.5\n")
     return [folder / "a", folder / "b"]

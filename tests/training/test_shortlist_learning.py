@@ -88,8 +88,8 @@ def plainly(tokens, iterations):
 
 
 def test_it_is_the_plain_algorithm_whatever_the_chunks(rng, monkeypatch):
-    def sentence(least):
-        return rng.integers(4, 23, rng.integers(least, 9))  # some pieces twice
+    def sentence(minimum):
+        return rng.integers(4, 23, rng.integers(minimum, 9))  # some pieces twice
 
     tokens = tokens_of(*((sentence(0), sentence(0)) for _ in range(53)))
     assert any(len(ids) == 0 for ids in [*tokens.source, *tokens.target])
@@ -161,8 +161,8 @@ def test_every_sentence_may_have_bytes_and_what_is_frequent(tokenizer):
         assert len(special) == 260 and special <= always
         more = always - special
         assert len(more) == min(frequent, len(counts))
-        least = min(counts[piece] for piece in more)
-        assert all(counts[piece] <= least for piece in counts if piece not in more)
+        minimum = min(counts[piece] for piece in more)
+        assert all(counts[piece] <= minimum for piece in counts if piece not in more)
 
 
 def test_coverage_by_hand():

@@ -28,11 +28,11 @@ class TwoSidedOptions(NumberedOptions):
         ValueError: a value breaks its rule; the message names argument, rule and value.
     """
 
-    source_vocabulary_size: int = option(dataclasses.MISSING, "ids of the source", least=5)
-    target_vocabulary_size: int = option(None, "ids of the target", least=5)
+    source_vocabulary_size: int = option(dataclasses.MISSING, "ids of the source", minimum=5)
+    target_vocabulary_size: int = option(None, "ids of the target", minimum=5)
     _: dataclasses.KW_ONLY
-    num_encoder_layers: int = option(6, "layers of the encoder", least=1)
-    num_decoder_layers: int = option(6, "layers of the decoder", least=1)
+    num_encoder_layers: int = option(6, "layers of the encoder", minimum=1)
+    num_decoder_layers: int = option(6, "layers of the decoder", minimum=1)
     tie_embeddings: str = option("none", "matrices that are one", choices=TIED)
     share_halves: bool = option(False, "encoder and decoder share what both have")
 
@@ -143,9 +143,9 @@ class NonAutoregressiveConfig(TwoSidedOptions):
 
     _: dataclasses.KW_ONLY
     decoding: str = option(DECODINGS[0], "how a whole target is written at once", choices=DECODINGS)
-    upsampling: int = option(3, "places for each source token, of ctc and eos", least=1)
+    upsampling: int = option(3, "places for each source token, of ctc and eos", minimum=1)
     max_length_difference: int = option(
-        32, "tokens that a target has more or less than its source, of mask-predict", least=1
+        32, "tokens that a target has more or less than its source, of mask-predict", minimum=1
     )
 
     def __post_init__(self):

@@ -20,9 +20,9 @@ class OneStackOptions(NumberedOptions):
         **options: see `NumberedOptions` and `StackOptions`.
     """
 
-    vocabulary_size: int = option(dataclasses.MISSING, "ids", least=5)
+    vocabulary_size: int = option(dataclasses.MISSING, "ids", minimum=5)
     _: dataclasses.KW_ONLY
-    num_layers: int = option(6, "layers of a model of one stack", least=1)
+    num_layers: int = option(6, "layers of a model of one stack", minimum=1)
 
     # Which half of an encoder-decoder its stack is.
     HALF = "encoder"
@@ -119,7 +119,7 @@ class TaggerConfig(OneStackOptions):
         (128, 5)
     """
 
-    num_labels: int = option(dataclasses.MISSING, "labels", least=1)
+    num_labels: int = option(dataclasses.MISSING, "labels", minimum=1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,8 +148,8 @@ class ClassifierConfig(TaggerConfig):
     _: dataclasses.KW_ONLY
     pooling: str = option("mean", "the vector of a text", choices=POOLINGS)
     multi_label: bool = option(False, "a text has any number of labels, split at commas")
-    piece_length: int = option(0, "tokens of a piece of a long text; 0 reads it at once", least=0)
-    piece_overlap: int = option(0, "tokens that two neighbouring pieces share", least=0)
+    piece_length: int = option(0, "tokens of a piece of a long text; 0 reads it at once", minimum=0)
+    piece_overlap: int = option(0, "tokens that two neighbouring pieces share", minimum=0)
     pieces: str = option("mean", "what makes one vector of those of the pieces", choices=COMBINED)
 
     def __post_init__(self):
@@ -159,10 +159,10 @@ class ClassifierConfig(TaggerConfig):
                 f"piece_overlap must be less than piece_length = {self.piece_length}, got "
                 f"{self.piece_overlap}"
             )
-        most = super().longest - (self.pooling == "bos")  # bos takes one position
-        if self.piece_length > most:
+        maximum = super().longest - (self.pooling == "bos")  # bos takes one position
+        if self.piece_length > maximum:
             raise ValueError(
-                f"piece_length must be at most {most}, the places that the model can number, got "
+                f"piece_length must be at most {maximum}, the positions of the model, got "
                 f"{self.piece_length}"
             )
 

@@ -14,17 +14,17 @@ ATTENTION_POSITIONS = ("none", "rotary", "alibi", "relative")
 ACTIVATIONS = ("relu", "gelu", "silu", "swiglu")
 
 
-def option(default, help, *, least=None, below=None, choices=None):
+def option(default, help, *, minimum=None, below=None, choices=None):
     """A field of a configuration, with its rule and its help text on the command line.
 
     Args:
         default: its default value, of its type.
         help: a short description.
-        least: the minimum of a number. Default: none.
+        minimum: the minimum of a number. Default: none.
         below: an upper limit, which a number must not reach. Default: none.
         choices: the allowed words. Default: any.
     """
-    rules = {"help": help, "least": least, "below": below, "choices": choices}
+    rules = {"help": help, "minimum": minimum, "below": below, "choices": choices}
     return dataclasses.field(default=default, metadata=rules)
 
 
@@ -72,29 +72,29 @@ class StackOptions:
         ValueError: a value breaks its rule; the message names argument, rule and value.
     """
 
-    d_model: int = option(512, "width of every layer's input and output", least=2)
-    num_heads: int = option(8, "heads of an attention; d_model is a multiple of it", least=1)
-    d_ff: int = option(2048, "width inside the feed-forward layer", least=1)
-    dropout: float = option(0.1, "P_drop, of each sub-layer's output", least=0, below=1)
+    d_model: int = option(512, "width of every layer's input and output", minimum=2)
+    num_heads: int = option(8, "heads of an attention; d_model is a multiple of it", minimum=1)
+    d_ff: int = option(2048, "width inside the feed-forward layer", minimum=1)
+    dropout: float = option(0.1, "P_drop, of each sub-layer's output", minimum=0, below=1)
     activation: str = option("relu", "of the feed-forward layer", choices=ACTIVATIONS)
     norm: str = option("post", "LayerNorm after the sum, or before the layer", choices=NORMS)
     last_norm: bool | None = option(None, "LayerNorm after the last layer; default as norm has it")
-    epsilon: float = option(1e-6, "what LayerNorm adds to the variance", least=0, below=1)
-    attention_dropout: float = option(0.0, "P_drop of the attention weights", least=0, below=1)
-    activation_dropout: float = option(0.0, "P_drop after the activation", least=0, below=1)
+    epsilon: float = option(1e-6, "what LayerNorm adds to the variance", minimum=0, below=1)
+    attention_dropout: float = option(0.0, "P_drop of the attention weights", minimum=0, below=1)
+    activation_dropout: float = option(0.0, "P_drop after the activation", minimum=0, below=1)
     normalization: str = option("layer", "which norm", choices=NORMALIZATIONS)
     residual: bool = option(True, "what a sub-layer gives is added to its input")
     attention_positions: str = option(
         "none", "how an attention of a text to itself knows places", choices=ATTENTION_POSITIONS
     )
     num_key_value_heads: int | None = option(
-        None, "heads of keys and values; 1 is multi-query attention; default num_heads", least=1
+        None, "heads of keys and values; 1 is multi-query attention; default num_heads", minimum=1
     )
     unique_layers: int | None = option(
-        None, "layers of a stack that have weights of their own, and repeat; default all", least=1
+        None, "layers of a stack that have weights of their own, and repeat; default all", minimum=1
     )
     location_width: int = option(
-        0, "places of the layer below's attention that an attention sees; 0: none", least=0
+        0, "places of the layer below's attention that an attention sees; 0: none", minimum=0
     )
 
     # Whether the model has attention heads.
@@ -163,18 +163,18 @@ class StackOptions:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(StackOptions)}
 
 
-def whole(name, value, least=1):
+def whole(name, value, minimum=1):
     """The value as a Python integer. Raises a ValueError unless it is an integer of at least
-    `least`; a bool is refused."""
-    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
+    `minimum`; a bool is refused."""
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < minimum:
+        raise ValueError(f"{name} must be an integer of at least {minimum}, got {value!r}")
     return int(value)
 
 
-def number(name, value, least, below):
+def number(name, value, minimum, below):
     """The value as a Python number. Raises a ValueError unless it is in [least, below)."""
-    if not isinstance(value, numbers.Real) or not least <= value < below:
-        raise ValueError(f"{name} must be a number in [{least}, {below}), got {value!r}")
+    if not isinstance(value, numbers.Real) or not minimum <= value < below:
+        raise ValueError(f"{name} must be a number in [{minimum}, {below}), got {value!r}")
     return value if isinstance(value, int) else float(value)
 
 
@@ -185,9 +185,9 @@ def _checked(field, value):
     if field.type == int | None and value is None:
         return None
     if field.type in (int, int | None):
-        return whole(field.name, value, rules["least"])
+        return whole(field.name, value, rules["minimum"])
     if field.type is float:
-        return number(field.name, value, rules["least"], rules["below"])
+        return number(field.name, value, rules["minimum"], rules["below"])
     if field.type in (bool, bool | None):
         if value is None and field.default is None:
             return None
@@ -215,7 +215,7 @@ class NumberedOptions(StackOptions):
     """
 
     positions: str = option("sinusoidal", "what numbers places", choices=POSITIONS)
-    max_positions: int = option(512, "places that learned positions can number", least=1)
+    max_positions: int = option(512, "places that learned positions can number", minimum=1)
 
     def __post_init__(self):
         super().__post_init__()

@@ -23,7 +23,7 @@ class Option:
     Args:
         name: the same in commands, code and graph.
         default: its default value, whose type is the option's type.
-        least, most: its minimum and maximum.
+        minimum, maximum: its minimum and maximum.
         help: a short description.
         off: the value that turns it off, so that it adds no operations. Default: always on.
         choices: the allowed words.
@@ -33,8 +33,8 @@ class Option:
 
     name: str
     default: int | float | str
-    least: float = 0
-    most: float = math.inf
+    minimum: float = 0
+    maximum: float = math.inf
     help: str = ""
     off: int | float | None = None
     choices: tuple = ()
@@ -62,8 +62,10 @@ class Option:
                 raise ValueError(f"{self.name} must be one of {self.choices}, got {value!r}")
             return value
         number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        if not number or not self.least <= value <= self.most:
-            raise ValueError(f"{self.name} must be in [{self.least}, {self.most}], got {value!r}")
+        if not number or not self.minimum <= value <= self.maximum:
+            raise ValueError(
+                f"{self.name} must be in [{self.minimum}, {self.maximum}], got {value!r}"
+            )
         if self.kind is int and value != int(value):
             raise ValueError(f"{self.name} must be an integer, got {value!r}")
         return self.kind(value)

@@ -2,7 +2,7 @@
 
 A Keras layer is written for training, on any backend and in any shape. A search runs the decoder
 once for each token, over four rows for a sentence, where the overhead of an operation exceeds its
-computation. So each served layer has an inference layer here, its "twin", in the file of the same
+computation. So each served layer has an inference layer here, in the file of the same
 name. It works on rows [B * T, D], merges the products that share an input, and writes its cache in
 place.
 

@@ -94,7 +94,7 @@ class SelfAttention:
         projections = [layer.query_projection, layer.key_projection, layer.value_projection]
         self.qkv = Dense(projections, f"{name}/qkv", fusing, [self.heads.scale, 1.0, 1.0])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
-        self.places = layer.places and fusing.twin(layer.places, f"{name}/places")
+        self.places = layer.places and fusing.inference_layer(layer.places, f"{name}/places")
         self.watcher = None  # as in the layer
 
     def __call__(self, weights, x, batch, length, attend):
@@ -128,7 +128,9 @@ class CrossAttention:
         self.heads = Heads(layer, fusing.few_rows)
         self.query = Dense([layer.query_projection], f"{name}/query", fusing, [self.heads.scale])
         self.output = Dense([layer.output_projection], f"{name}/output", fusing)
-        self.location = layer.location and fusing.twin(layer.location, f"{name}/location")
+        self.location = layer.location and fusing.inference_layer(
+            layer.location, f"{name}/location"
+        )
         self.watcher = None  # as in the layer
 
     def __call__(self, weights, x, batch, length, keys, values, bias, below=None):
@@ -148,4 +150,4 @@ def attention(layer, name, fusing, reads_memory=False):
     return (CrossAttention if reads_memory else SelfAttention)(layer, name, fusing)
 
 
-TWINS = {MultiHeadAttention: attention}
+INFERENCE_LAYERS = {MultiHeadAttention: attention}

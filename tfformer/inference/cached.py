@@ -15,15 +15,15 @@ class Cached(abc.ABC):
     `tfformer.search` requires of a model.
 
     Args:
-        twin, weights: from `fuse`; the weights may be tensors or variables. The twin has `decoder`,
-            `output`, `vocabulary_size`, `dtype`, and `written`, the embedding and the positions of
+        inference_layer, weights: from `fuse`; the weights may be tensors or variables. The layer
+            has `decoder`, `output`, `vocabulary_size`, `dtype`, and `written`, the embedding and the positions of
             the target.
     """
 
-    def __init__(self, twin, weights):
-        self.twin = twin
+    def __init__(self, inference_layer, weights):
+        self.inference_layer = inference_layer
         self.weights = as_tensors(weights)
-        self.vocabulary_size = twin.vocabulary_size
+        self.vocabulary_size = inference_layer.vocabulary_size
 
     @abc.abstractmethod
     def _through(self, x, batch, length, attend, memory):
@@ -48,7 +48,7 @@ class Cached(abc.ABC):
     def _seen(self, attention, memory):
         """The inputs of the output layer besides the states: none; or for a layer that copies, the
         attention [B, T, S] as rows, float32 [R, S], and the source ids, [R, S]."""
-        if not self.twin.output.reads_source:
+        if not self.inference_layer.output.reads_source:
             return ()
         ids = tf.broadcast_to(memory["source_ids"][:, None], tf.shape(attention))  # [B, T, S]
         shape = [-1, tf.shape(attention)[2]]
@@ -62,7 +62,7 @@ class Cached(abc.ABC):
 
     def logits_of(self, rows):
         """Logits float32 [R, V] from some of the rows of `rows`."""
-        return self.twin.output(self.weights, *rows)
+        return self.inference_layer.output(self.weights, *rows)
 
     def log_probs(self, target_ids, labels, memory, block=1024):
         """log P(label) at all positions of target_ids [B, T], float32 [B, T]. Only the logits of
@@ -76,10 +76,10 @@ class Cached(abc.ABC):
         """
         batch, length = tf.unstack(tf.shape(target_ids))
         bias = causal_bias(target_ids, length)  # [B, 1, T, T]
-        x = embedded(target_ids, *self.twin.written, self.weights, memory.get("padding"))
+        x = embedded(target_ids, *self.inference_layer.written, self.weights, memory.get("padding"))
 
         def attend(queries, keys, values, n):
-            attention = self.twin.decoder.layers[n].self_attention
+            attention = self.inference_layer.decoder.layers[n].self_attention
             known = queries, keys, values, bias
             return attention.attend(self.weights, *known, causal=True, caches=caches)
 
@@ -90,15 +90,15 @@ class Cached(abc.ABC):
     def caches(self, batch, width, before=0):
         """The caches of a search with W = `width` beams, before the first step. `before` is the
         number of caches that other models in the same search have."""
-        heads = self.twin.decoder.heads
+        heads = self.inference_layer.decoder.heads
         shape = tf.stack([batch, heads.key_value_heads, 1, width * heads.head_size])
 
         def cache(number):
             """Make a separate buffer: a graph would merge two tensors with equal numbers. Its
             first content is overwritten before it is read."""
-            return tf.fill(shape, tf.cast(number, self.twin.dtype))
+            return tf.fill(shape, tf.cast(number, self.inference_layer.dtype))
 
-        num_layers = len(self.twin.decoder.layers)
+        num_layers = len(self.inference_layer.decoder.layers)
         numbers = range(before, before + 2 * num_layers, 2)
         return [(cache(number), cache(number + 1)) for number in numbers]
 
@@ -115,7 +115,7 @@ class Cached(abc.ABC):
         self._decode(prompt[:, :-1], memory, caches)
 
         def in_first_beam(rows):  # [B, G, P - 1, K] -> [B, G, P, W * K]
-            others = (width - 1) * self.twin.decoder.heads.head_size
+            others = (width - 1) * self.inference_layer.decoder.heads.head_size
             return tf.pad(rows, [[0, 0], [0, 0], [0, 1], [0, others]])
 
         return State(memory, tf.nest.map_structure(in_first_beam, caches))
@@ -125,11 +125,13 @@ class Cached(abc.ABC):
         for the values of each layer. A position is one slice for all beams.
         """
         batch, width = tf.shape(ids)[0], ids.shape[1] or tf.shape(ids)[1]
-        layout = CacheLayout(self.twin.decoder.heads, batch, width, tf.shape(visible)[2], position)
+        layout = CacheLayout(
+            self.inference_layer.decoder.heads, batch, width, tf.shape(visible)[2], position
+        )
         bias = attention_bias(visible)  # [B, W, C, W]
         bias = tf.reshape(bias, layout.of_bias)  # [B, 1, W, C * W]
         ids = tf.reshape(self.vocabulary_ids(ids), [-1])  # [B * W]
-        embedding, positions = self.twin.written
+        embedding, positions = self.inference_layer.written
         positions = positions.table(self.weights)
         if "padding" in state.memory:
             positions = tf.gather(positions, position - state.memory["padding"])  # [B, D]
@@ -140,7 +142,7 @@ class Cached(abc.ABC):
         caches = []
 
         def attend(queries, keys, values, n):
-            attention = self.twin.decoder.layers[n].self_attention
+            attention = self.inference_layer.decoder.layers[n].self_attention
             places, heads, seen = attention.places, attention.heads, bias
             if places is not None:
                 queries, keys = (places.turned(self.weights, x, position) for x in (queries, keys))

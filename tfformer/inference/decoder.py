@@ -76,4 +76,4 @@ class Decoder(Stack):
         return self.normed(weights, x), tf.reduce_mean(attention, axis=1)
 
 
-TWINS = {decoder.DecoderLayer: DecoderLayer, decoder.Decoder: Decoder}
+INFERENCE_LAYERS = {decoder.DecoderLayer: DecoderLayer, decoder.Decoder: Decoder}

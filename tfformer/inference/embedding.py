@@ -29,4 +29,4 @@ class TokenEmbedding:
         return x * tf.cast(self.scale, self.dtype) + positions
 
 
-TWINS = {embedding.TokenEmbedding: TokenEmbedding}
+INFERENCE_LAYERS = {embedding.TokenEmbedding: TokenEmbedding}

@@ -12,8 +12,12 @@ class Block:
         for part, (sublayer, residual) in zip(layer.PARTS, layer.parts(), strict=True):
             # Keys and values of the memory are computed separately, before the first step.
             more = {"reads_memory": True} if part.reads_memory else {}
-            setattr(self, part.name, fusing.twin(sublayer, f"{name}/{part.name}", **more))
-            setattr(self, part.residual, fusing.twin(residual, f"{name}/{part.residual}"))
+            setattr(
+                self, part.name, fusing.inference_layer(sublayer, f"{name}/{part.name}", **more)
+            )
+            setattr(
+                self, part.residual, fusing.inference_layer(residual, f"{name}/{part.residual}")
+            )
 
 
 class EncoderLayer(Block):
@@ -35,10 +39,12 @@ class Stack:
     """The inference layers of a stack, and of its final norm if it has one."""
 
     def __init__(self, layer, name, fusing):
-        self.layers = [fusing.twin(one, f"{name}/layer_{n}") for n, one in enumerate(layer.layers)]
+        self.layers = [
+            fusing.inference_layer(one, f"{name}/layer_{n}") for n, one in enumerate(layer.layers)
+        ]
         self.final_norm = None
         if layer.options.ends_with_norm:
-            self.final_norm = fusing.twin(layer.final_norm, f"{name}/final_norm")
+            self.final_norm = fusing.inference_layer(layer.final_norm, f"{name}/final_norm")
 
     @property
     def heads(self):
@@ -67,4 +73,4 @@ class Encoder(Stack):
         return self.normed(weights, x)
 
 
-TWINS = {encoder.EncoderLayer: EncoderLayer, encoder.Encoder: Encoder}
+INFERENCE_LAYERS = {encoder.EncoderLayer: EncoderLayer, encoder.Encoder: Encoder}

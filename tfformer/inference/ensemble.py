@@ -8,7 +8,7 @@ from tfformer.search.step import State, StepResult
 
 PROBABILITIES, LOG_PROBABILITIES = ENSEMBLE_MEANS
 # The minimum normal float32. It replaces all smaller probabilities.
-LEAST = 1.2e-38
+MINIMUM = 1.2e-38
 
 
 def mixed(logits, mean):
@@ -25,7 +25,7 @@ def mixed(logits, mean):
     if mean == LOG_PROBABILITIES:
         return tf.add_n(logits) / len(logits)
     total = tf.add_n([tf.nn.softmax(one) for one in logits])
-    return tf.math.log(tf.maximum(total / len(logits), LEAST))
+    return tf.math.log(tf.maximum(total / len(logits), MINIMUM))
 
 
 class Ensemble:

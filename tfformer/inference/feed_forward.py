@@ -50,4 +50,4 @@ class FeedForward:
         return columns(product(hidden, own["outer"]), self.size)
 
 
-TWINS = {feed_forward.FeedForward: FeedForward}
+INFERENCE_LAYERS = {feed_forward.FeedForward: FeedForward}

@@ -49,7 +49,11 @@ FILES = (
     residual,
     upsampling,
 )
-TWINS = {layer: twin for file in FILES for layer, twin in file.TWINS.items()}
+INFERENCE_LAYERS = {
+    layer: inference_layer
+    for file in FILES
+    for layer, inference_layer in file.INFERENCE_LAYERS.items()
+}
 # By model class. A model may be an instance of a subclass.
 MODELS = {
     Transformer: transformer.Transformer,
@@ -76,9 +80,9 @@ class Fusing:
 
     def __init__(self, num_positions, dtype, few_rows=False):
         self.num_positions, self.dtype, self.few_rows = num_positions, dtype, few_rows
-        self.weights, self._twins = {}, {}
+        self.weights, self._inference_layers = {}, {}
 
-    def twin(self, layer, name, **more):
+    def inference_layer(self, layer, name, **more):
         """The inference layer of a layer; the same layer always gives the same one.
 
         Raises:
@@ -86,18 +90,19 @@ class Fusing:
         """
         # Self-attention and cross-attention of one layer have different inference layers.
         key = id(layer), more.get("reads_memory", False)
-        if key not in self._twins:
-            if type(layer) not in TWINS:
+        if key not in self._inference_layers:
+            if type(layer) not in INFERENCE_LAYERS:
+                known = sorted(one.__name__ for one in INFERENCE_LAYERS)
                 raise ValueError(
-                    f"{name} must be a layer that can be served, one of "
-                    f"{sorted(one.__name__ for one in TWINS)}, got {type(layer).__name__}"
+                    f"{name} must be a layer that can be served, one of {known}, "
+                    f"got {type(layer).__name__}"
                 )
-            self._twins[key] = TWINS[type(layer)](layer, name, self, **more)
-        return self._twins[key]
+            self._inference_layers[key] = INFERENCE_LAYERS[type(layer)](layer, name, self, **more)
+        return self._inference_layers[key]
 
 
 def fuse(model, num_positions, dtype=None, few_rows=False):
-    """Make the inference layers of a model, its "twin", and its weights.
+    """Make the inference layers of a model and its weights.
 
     Queries, keys and values of an attention become one matrix [D, 3 D], with the queries already
     divided by sqrt(K). The memory's keys and values of all N decoder layers become one matrix
@@ -113,15 +118,15 @@ def fuse(model, num_positions, dtype=None, few_rows=False):
             `tfformer.inference.low_latency`. Default False.
 
     Returns:
-        (twin, weights). The twin holds no weights, and reads no configuration.
+        (inference layer, weights). The layer holds no weights, and reads no configuration.
 
     Raises:
         ValueError: the model or one of its layers has no inference layer.
     """
     fusing = Fusing(num_positions, tf.as_dtype(dtype or model.compute_dtype), few_rows)
-    for kind, twin in MODELS.items():
+    for kind, inference_layer in MODELS.items():
         if isinstance(model, kind):
-            return twin(model, fusing), fusing.weights
+            return inference_layer(model, fusing), fusing.weights
     raise ValueError(
         f"model must be one of {[kind.__name__ for kind in MODELS]}, got {type(model).__name__}"
     )

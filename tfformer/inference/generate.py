@@ -127,13 +127,13 @@ def _cached(model, source_ids, prompt, special, max_length):
         needs = "needs source_ids" if has_source else "has no source: source_ids must be None"
         raise ValueError(f"a {name} {needs}, got source_ids={source_ids}")
     longest = tf.reduce_max(max_length) + (0 if prompt is None else tf.shape(prompt)[1] - 1)
-    most = model.config.longest
-    if math.isfinite(most):
+    maximum = model.config.longest
+    if math.isfinite(maximum):
         rule = (
             "max_length and the prompt but for its last token must be at most max_positions = "
-            f"{most} tokens"
+            f"{maximum} tokens"
         )
-        _require(longest <= most, rule, longest)
+        _require(longest <= maximum, rule, longest)
     if not has_source:
         return LanguageModelInference(*fuse(model, longest + 1))
     return Inference(*fuse(model, tf.maximum(longest + 1, tf.shape(source_ids)[1])))

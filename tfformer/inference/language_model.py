@@ -10,11 +10,13 @@ class LanguageModel:
     """The inference layers of a language model, under the names of its layers."""
 
     def __init__(self, model, fusing):
-        self.decoder = fusing.twin(model.decoder, "decoder")
-        self.positions = fusing.twin(model.positions, "positions")
+        self.decoder = fusing.inference_layer(model.decoder, "decoder")
+        self.positions = fusing.inference_layer(model.positions, "positions")
         tied = model.output_projection.tied
-        self.output = fusing.twin(model.output_projection, "output", embedding=model.embedding)
-        self.embedding = fusing.twin(
+        self.output = fusing.inference_layer(
+            model.output_projection, "output", embedding=model.embedding
+        )
+        self.embedding = fusing.inference_layer(
             model.embedding, "embedding", output=self.output if tied else None
         )
         self.written = self.embedding, self.positions
@@ -30,4 +32,4 @@ class LanguageModelInference(Cached):
         return State({}, self.caches(tf.shape(prompt)[0], width))
 
     def _through(self, x, batch, length, attend, memory):
-        return self.twin.decoder(self.weights, x, batch, length, attend), None
+        return self.inference_layer.decoder(self.weights, x, batch, length, attend), None

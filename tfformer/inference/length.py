@@ -19,4 +19,4 @@ class LengthPredictor:
         return tf.cast(self.projection(weights, mean), tf.float32)
 
 
-TWINS = {length.LengthPredictor: LengthPredictor}
+INFERENCE_LAYERS = {length.LengthPredictor: LengthPredictor}

@@ -32,4 +32,4 @@ class Location:
         return tf.transpose(found, [0, 3, 1, 2])  # [B, H, T, S]
 
 
-TWINS = {location.Location: Location}
+INFERENCE_LAYERS = {location.Location: Location}

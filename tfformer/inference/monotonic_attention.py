@@ -18,12 +18,12 @@ class WindowedInference(Inference):
     hypothesis.
 
     Args:
-        twin, weights: from `fuse`.
+        inference_layer, weights: from `fuse`.
         size: n, the number of positions in the window.
     """
 
-    def __init__(self, twin, weights, size):
-        super().__init__(twin, weights)
+    def __init__(self, inference_layer, weights, size):
+        super().__init__(inference_layer, weights)
         self.size = size
 
     def caches(self, batch, width):

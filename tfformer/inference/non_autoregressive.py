@@ -23,44 +23,47 @@ class NonAutoregressive(Transformer):
         super().__init__(model, fusing)
         self.length = self.upsampling = None
         if model.length is not None:
-            self.length = fusing.twin(model.length, "length")
+            self.length = fusing.inference_layer(model.length, "length")
         else:
-            self.upsampling = fusing.twin(model.upsampling, "upsampling")
+            self.upsampling = fusing.inference_layer(model.upsampling, "upsampling")
 
 
 class ParallelInference(ReadsSource):
     """The forward pass of a non-autoregressive model.
 
     Args:
-        twin, weights: from `fuse`; the weights may be tensors or variables.
+        inference_layer, weights: from `fuse`; the weights may be tensors or variables.
     """
 
-    def __init__(self, twin, weights):
-        self.twin, self.weights = twin, tf.nest.map_structure(tf.convert_to_tensor, weights)
+    def __init__(self, inference_layer, weights):
+        self.inference_layer, self.weights = (
+            inference_layer,
+            tf.nest.map_structure(tf.convert_to_tensor, weights),
+        )
 
     def start(self, source_ids):
         """source_ids [B, S] -> the memory. For mask-predict it has `lengths`, logits float32
         [B, 2 n + 1] of the target lengths; otherwise `states`, rows [B * k S, D]."""
         x, bias, shape = self.encoded(source_ids)
         memory = self.projected(x, bias, shape)
-        if self.twin.length is not None:
+        if self.inference_layer.length is not None:
             return {
                 **memory,
-                "lengths": self.twin.length(self.weights, x, padding_mask(source_ids)),
+                "lengths": self.inference_layer.length(self.weights, x, padding_mask(source_ids)),
             }
-        return {**memory, "states": self.twin.upsampling(self.weights, x)}
+        return {**memory, "states": self.inference_layer.upsampling(self.weights, x)}
 
     def logits(self, target_ids, memory):
         """target_ids [B, T], with bos at tokens to predict -> logits float32 [B, T, V]."""
-        embedding, positions = self.twin.written
+        embedding, positions = self.inference_layer.written
         x = embedded(target_ids, embedding, positions, self.weights)
         return self._written(x, padding_bias(target_ids), memory)
 
     def logits_of_places(self, source_ids, memory):
         """Logits of the k positions for each source token, float32 [B, k S, V]."""
         batch, length = tf.unstack(tf.shape(source_ids))
-        places = self.twin.upsampling.factor
-        positions = self.twin.target_positions.table(self.weights)[: places * length]
+        places = self.inference_layer.upsampling.factor
+        positions = self.inference_layer.target_positions.table(self.weights)[: places * length]
         x = memory["states"] + tf.tile(positions, [batch, 1])
         bias = tf.repeat(memory["bias"], places, axis=3)  # [B, 1, 1, k S]
         return self._written(x, bias, memory)
@@ -68,10 +71,12 @@ class ParallelInference(ReadsSource):
     def _written(self, x, bias, memory):
         """Run the decoder and the output layer: rows [B * T, D] -> float32 [B, T, V]."""
         batch, length = tf.shape(bias)[0], tf.shape(bias)[3]
-        attend = self.twin.decoder.sees(self.weights, bias)
-        x, _ = self.twin.decoder(self.weights, x, batch, length, attend, memory)
-        logits = self.twin.output(self.weights, x)
-        return tf.reshape(logits, tf.stack([batch, length, self.twin.vocabulary_size]))  # [B, T, V]
+        attend = self.inference_layer.decoder.sees(self.weights, bias)
+        x, _ = self.inference_layer.decoder(self.weights, x, batch, length, attend, memory)
+        logits = self.inference_layer.output(self.weights, x)
+        return tf.reshape(
+            logits, tf.stack([batch, length, self.inference_layer.vocabulary_size])
+        )  # [B, T, V]
 
     # Predictions.
 
@@ -80,8 +85,8 @@ class ParallelInference(ReadsSource):
         memory = self.start(source_ids)
         logits = self.logits_of_places(source_ids, memory)
         # Positions after the end of a source give no token.
-        real = tf.repeat(padding_mask(source_ids), self.twin.upsampling.factor, axis=1)
-        size, nothing = self.twin.vocabulary_size, EOS if up_to_first_eos else PAD
+        real = tf.repeat(padding_mask(source_ids), self.inference_layer.upsampling.factor, axis=1)
+        size, nothing = self.inference_layer.vocabulary_size, EOS if up_to_first_eos else PAD
         silent = tf.one_hot(nothing, size, on_value=0.0, off_value=NEVER)
         logits = tf.where(real[:, :, None], logits, silent)
         return up_to_eos(logits) if up_to_first_eos else collapsed(logits)

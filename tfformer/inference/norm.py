@@ -78,7 +78,7 @@ class BatchNorm(Norm):
         return x * own["gain"] + own["bias"]
 
 
-TWINS = {
+INFERENCE_LAYERS = {
     norm.LayerNorm: LayerNorm,
     norm.SimpleNorm: SimpleNorm,
     norm.AdaNorm: AdaNorm,

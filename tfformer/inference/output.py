@@ -69,15 +69,15 @@ class PointerGenerator(Output):
         [R, S] -> float32 [R, V]."""
         generated = tf.nn.log_softmax(super().__call__(weights, x))
         copied = output.attention_to_ids(attention, source_ids, self.size)
-        copied = tf.math.log(tf.maximum(copied, output.LEAST))
+        copied = tf.math.log(tf.maximum(copied, output.MINIMUM))
         gate = tf.cast(self.gate(weights, x), tf.float32)  # [R, 1]
         generated, copied = (
             generated + tf.math.log_sigmoid(gate),
             copied + tf.math.log_sigmoid(-gate),
         )
         # log(e^a + e^b), computed so that no exponential exceeds 1.
-        most = tf.maximum(generated, copied)
-        return most + tf.math.log1p(tf.exp(-tf.abs(generated - copied)))
+        maximum = tf.maximum(generated, copied)
+        return maximum + tf.math.log1p(tf.exp(-tf.abs(generated - copied)))
 
 
-TWINS = {output.Dense: Output, output.PointerGenerator: PointerGenerator}
+INFERENCE_LAYERS = {output.Dense: Output, output.PointerGenerator: PointerGenerator}

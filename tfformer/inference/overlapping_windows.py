@@ -55,4 +55,4 @@ class Recurrence:
         return state
 
 
-TWINS = {overlapping_windows.Pieces: Pieces, overlapping_windows.Recurrence: Recurrence}
+INFERENCE_LAYERS = {overlapping_windows.Pieces: Pieces, overlapping_windows.Recurrence: Recurrence}

@@ -25,4 +25,4 @@ class Pooling:
         return pooling.mean_of_tokens(x, mask)
 
 
-TWINS = {pooling.Pooling: Pooling}
+INFERENCE_LAYERS = {pooling.Pooling: Pooling}

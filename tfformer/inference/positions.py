@@ -42,7 +42,7 @@ class NoPositions(Positions):
         }
 
 
-TWINS = {
+INFERENCE_LAYERS = {
     positions.NoPositions: NoPositions,
     positions.LearnedPositionalEmbedding: LearnedPositions,
     positions.SinusoidalPositionalEncoding: Sinusoids,

@@ -70,14 +70,16 @@ class RelativeBias(Places):
         fusing.weights[name] = {"table": tf.cast(layer.table, tf.float32)}
 
     def added(self, weights, bias, queries, keys, causal):
-        most = self.layer.max_distance
-        buckets = self.layer.buckets(np.arange(-most, most + 1), causal).astype("int32")
-        table = tf.transpose(tf.gather(weights[self.name]["table"], buckets))  # [H, 2 most + 1]
-        distances = tf.clip_by_value(keys[None] - queries[:, None], -most, most) + most  # [T, S]
+        maximum = self.layer.max_distance
+        buckets = self.layer.buckets(np.arange(-maximum, maximum + 1), causal).astype("int32")
+        table = tf.transpose(tf.gather(weights[self.name]["table"], buckets))  # [H, 2 maximum + 1]
+        distances = (
+            tf.clip_by_value(keys[None] - queries[:, None], -maximum, maximum) + maximum
+        )  # [T, S]
         return bias + tf.gather(table, distances, axis=1)  # [H, T, S]
 
 
-TWINS = {
+INFERENCE_LAYERS = {
     relative_positions.Rotary: Rotary,
     relative_positions.Alibi: Alibi,
     relative_positions.RelativeBias: RelativeBias,

@@ -8,7 +8,7 @@ class Residual:
 
     def __init__(self, layer, name, fusing):
         self.norm_first, self.adds = layer.norm == "pre", layer.residual
-        self.layer_norm = fusing.twin(layer.layer_norm, f"{name}/layer_norm")
+        self.layer_norm = fusing.inference_layer(layer.layer_norm, f"{name}/layer_norm")
 
     def __call__(self, weights, x, sublayer):
         """Rows [R, D] -> [R, D]; `sublayer` is a function of rows."""
@@ -18,4 +18,4 @@ class Residual:
         return found if self.norm_first else self.layer_norm(weights, found)
 
 
-TWINS = {residual.Residual: Residual}
+INFERENCE_LAYERS = {residual.Residual: Residual}

@@ -18,13 +18,13 @@ class ShortlistInference(Inference):
     are over a sentence's own candidates, and other sentences of the batch do not change them.
 
     Args:
-        twin, weights: as for `Inference`.
+        inference_layer, weights: as for `Inference`.
         table, always: `candidates` and `always` of a `Shortlist`, tensors or variables.
         source_ids: int32 [B, S], the sentences.
     """
 
-    def __init__(self, twin, weights, table, always, source_ids):
-        super().__init__(twin, weights)
+    def __init__(self, inference_layer, weights, table, always, source_ids):
+        super().__init__(inference_layer, weights)
         table, always = tf.convert_to_tensor(table), tf.convert_to_tensor(always)
         batch, size = tf.shape(source_ids)[0], self.vocabulary_size
         # 1. The allowed pieces of each sentence: boolean [B, V].
@@ -37,7 +37,7 @@ class ShortlistInference(Inference):
         # 2. The pieces allowed in any sentence, in order: int32 [C].
         candidates = tf.cast(tf.where(tf.reduce_any(may, axis=0))[:, 0], tf.int32)
         self.candidates = candidates
-        self.output = twin.output.chosen(self.weights, candidates)
+        self.output = inference_layer.output.chosen(self.weights, candidates)
         mine = tf.gather(may, candidates, axis=1)
         self.absent = tf.where(mine, 0.0, float("-inf"))
 

@@ -12,13 +12,13 @@ class TextEncoder:
     """The inference layers that all encoder-only models have, under the names of the layers."""
 
     def __init__(self, model, fusing):
-        self.encoder = fusing.twin(model.encoder, "encoder")
-        self.positions = fusing.twin(model.positions, "positions")
+        self.encoder = fusing.inference_layer(model.encoder, "encoder")
+        self.positions = fusing.inference_layer(model.positions, "positions")
         self.embedding = self.of_embedding(model, fusing)
 
     def of_embedding(self, model, fusing):
         """The inference layer of the embedding, made after all others except the head."""
-        return fusing.twin(model.embedding, "embedding")
+        return fusing.inference_layer(model.embedding, "embedding")
 
     def states(self, weights, ids):
         """ids [B, S] -> rows [B * S, D]."""
@@ -40,17 +40,17 @@ class Classifier(TextEncoder):
 
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
-        self.pooling = fusing.twin(model.pooling, "pooling")
-        self.output = fusing.twin(model.output_projection, "output")
+        self.pooling = fusing.inference_layer(model.pooling, "pooling")
+        self.output = fusing.inference_layer(model.output_projection, "output")
         self.several, self.kind, self.pieces = model.config.multi_label, "mean", None
         if model.pieces is not None:
-            self.pieces = fusing.twin(model.pieces, "pieces")
-            self.mean_of_pieces = fusing.twin(model.mean_of_pieces, "mean_of_pieces")
+            self.pieces = fusing.inference_layer(model.pieces, "pieces")
+            self.mean_of_pieces = fusing.inference_layer(model.mean_of_pieces, "mean_of_pieces")
         if model.combined is not None:
             self.kind = "lstm" if isinstance(model.combined, Recurrence) else "transformer"
-            self.combined = fusing.twin(model.combined, "combined")
+            self.combined = fusing.inference_layer(model.combined, "combined")
         if self.kind == "transformer":
-            self.piece_positions = fusing.twin(model.piece_positions, "piece_positions")
+            self.piece_positions = fusing.inference_layer(model.piece_positions, "piece_positions")
 
     def vectors(self, weights, ids):
         """ids [B, S] -> [B, D]."""
@@ -85,13 +85,13 @@ class MaskedLanguageModel(TextEncoder):
 
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
-        self.pooling = fusing.twin(model.pooling, "pooling")
+        self.pooling = fusing.inference_layer(model.pooling, "pooling")
 
     def of_embedding(self, model, fusing):
         output = model.output_projection
-        self.output = fusing.twin(output, "output", embedding=model.embedding)
+        self.output = fusing.inference_layer(output, "output", embedding=model.embedding)
         shared = self.output if output.tied else None
-        return fusing.twin(model.embedding, "embedding", output=shared)
+        return fusing.inference_layer(model.embedding, "embedding", output=shared)
 
     def vectors(self, weights, ids):
         """ids [B, S] -> [B, D]."""
@@ -103,7 +103,7 @@ class Tagger(TextEncoder):
 
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
-        self.output = fusing.twin(model.output_projection, "output")
+        self.output = fusing.inference_layer(model.output_projection, "output")
 
 
 class SpanReader(TextEncoder):
@@ -111,7 +111,7 @@ class SpanReader(TextEncoder):
 
     def __init__(self, model, fusing):
         super().__init__(model, fusing)
-        self.output = fusing.twin(model.output_projection, "output")
+        self.output = fusing.inference_layer(model.output_projection, "output")
 
     def logits(self, weights, ids):
         """ids [B, S] -> float32 [B, 2, S]."""
@@ -123,17 +123,17 @@ class TextEncoderInference:
     """The forward pass of an encoder-only model. A call returns logits, as the model does.
 
     Args:
-        twin, weights: from `fuse`; the weights may be tensors or variables.
+        inference_layer, weights: from `fuse`; the weights may be tensors or variables.
     """
 
-    def __init__(self, twin, weights):
-        self.twin = twin
+    def __init__(self, inference_layer, weights):
+        self.inference_layer = inference_layer
         self.weights = tf.nest.map_structure(tf.convert_to_tensor, weights)
 
     def __call__(self, ids):
         """ids [B, S] -> the logits of the model, float32."""
-        return self.twin.logits(self.weights, ids)
+        return self.inference_layer.logits(self.weights, ids)
 
     def embed(self, ids):
         """ids [B, S] -> the vectors of the texts, float32 [B, D]."""
-        return tf.cast(self.twin.vectors(self.weights, ids), tf.float32)
+        return tf.cast(self.inference_layer.vectors(self.weights, ids), tf.float32)

@@ -13,29 +13,29 @@ class Transformer:
 
     def __init__(self, model, fusing):
         # The encoder first, so that its weights come first in an export.
-        self.encoder = fusing.twin(model.encoder, "encoder")
-        self.decoder = fusing.twin(model.decoder, "decoder")
-        self.source_positions = fusing.twin(model.source_positions, "source_positions")
-        self.target_positions = fusing.twin(model.target_positions, "target_positions")
+        self.encoder = fusing.inference_layer(model.encoder, "encoder")
+        self.decoder = fusing.inference_layer(model.decoder, "decoder")
+        self.source_positions = fusing.inference_layer(model.source_positions, "source_positions")
+        self.target_positions = fusing.inference_layer(model.target_positions, "target_positions")
         tied = model.output_projection.tied
-        self.output = fusing.twin(
+        self.output = fusing.inference_layer(
             model.output_projection, "output", embedding=model.target_embedding
         )
-        self.target_embedding = fusing.twin(
+        self.target_embedding = fusing.inference_layer(
             model.target_embedding, "target_embedding", output=self.output if tied else None
         )
-        self.source_embedding = fusing.twin(model.source_embedding, "source_embedding")
+        self.source_embedding = fusing.inference_layer(model.source_embedding, "source_embedding")
         self.written = self.target_embedding, self.target_positions
         self.vocabulary_size, self.dtype = self.output.size, fusing.dtype
         self.sees_eos = model.sees_eos
 
 
 class ReadsSource:
-    """The forward pass of an encoder, with `twin` and `weights`."""
+    """The forward pass of an encoder, with `inference_layer` and `weights`."""
 
     def seen(self, source_ids):
         """The source ids as the encoder reads them, see `EncoderDecoder.seen`."""
-        return source_ids if self.twin.sees_eos else without_eos(source_ids)
+        return source_ids if self.inference_layer.sees_eos else without_eos(source_ids)
 
     def encoded(self, source_ids):
         """source_ids [B, S] -> the encoder's output, rows [B * S, D], the bias [B, 1, 1, S] that
@@ -43,16 +43,19 @@ class ReadsSource:
         batch, length = tf.unstack(tf.shape(source_ids))
         source_ids = self.seen(source_ids)
         bias = padding_bias(source_ids)  # [B, 1, 1, S]
-        embedding, positions = self.twin.source_embedding, self.twin.source_positions
+        embedding, positions = (
+            self.inference_layer.source_embedding,
+            self.inference_layer.source_positions,
+        )
         x = embedded(source_ids, embedding, positions, self.weights)
-        attend = self.twin.encoder.sees(self.weights, bias)
-        x = self.twin.encoder(self.weights, x, batch, length, attend)
+        attend = self.inference_layer.encoder.sees(self.weights, bias)
+        x = self.inference_layer.encoder(self.weights, x, batch, length, attend)
         return x, bias, (batch, length)
 
     def projected(self, x, bias, shape):
         """Prepare the encoder's output for the decoder: N keys and N values, [B, G, S, K] each, and
         the bias."""
-        keys, values = self.twin.decoder.project(self.weights, x, *shape)
+        keys, values = self.inference_layer.decoder.project(self.weights, x, *shape)
         return {"keys": keys, "values": values, "bias": bias}
 
 
@@ -63,15 +66,19 @@ class Inference(ReadsSource, Cached):
         """source_ids [B, S] -> `State.memory`: the result of `projected`, and the source ids if the
         output layer reads them."""
         memory, source_ids = self.projected(*self.encoded(source_ids)), self.seen(source_ids)
-        return {**memory, "source_ids": source_ids} if self.twin.output.reads_source else memory
+        return (
+            {**memory, "source_ids": source_ids}
+            if self.inference_layer.output.reads_source
+            else memory
+        )
 
     def watched(self):
         """Record the attention weights, see `tfformer.layers.watcher.watched`."""
-        return watched(self.twin)
+        return watched(self.inference_layer)
 
     def start(self, source_ids, width):
         """The `State` of a search with W = `width` beams, before the first step."""
         return State(self.memory(source_ids), self.caches(tf.shape(source_ids)[0], width))
 
     def _through(self, x, batch, length, attend, memory):
-        return self.twin.decoder(self.weights, x, batch, length, attend, memory)
+        return self.inference_layer.decoder(self.weights, x, batch, length, attend, memory)

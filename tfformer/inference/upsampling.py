@@ -17,4 +17,4 @@ class Upsampling:
         return tf.reshape(self.projection(weights, x), [-1, self.d_model])  # [B * k S, D]
 
 
-TWINS = {upsampling.Upsampling: Upsampling}
+INFERENCE_LAYERS = {upsampling.Upsampling: Upsampling}

@@ -13,7 +13,7 @@ from keras import ops
 from tfformer.layers.layer import Layer, check_whole
 
 # The number used for a probability of 0 in a logarithm.
-LEAST = 1e-30
+MINIMUM = 1e-30
 
 
 # Keras names the weights in a `.keras` file by the classes of the layers. In existing files the
@@ -133,7 +133,7 @@ class PointerGenerator(Dense):
 
     def call(self, x, embedding=None, attention=None, source_ids=None):
         gate, generated, copied = self._parts(x, embedding, attention, source_ids)
-        copied = ops.log(ops.maximum(copied, LEAST))
+        copied = ops.log(ops.maximum(copied, MINIMUM))
         return ops.logaddexp(generated + ops.log_sigmoid(gate), copied + ops.log_sigmoid(-gate))
 
     def mixture(self, x, embedding=None, attention=None, source_ids=None):

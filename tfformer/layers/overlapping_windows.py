@@ -41,8 +41,8 @@ class Pieces(Layer):
 
     def call(self, ids):
         size, stride = ops.shape(ids)[1], self.length - self.overlap
-        length = _least(size, self.length)
-        more = (_most(size - self.length, 0) + stride - 1) // stride  # pieces after the first
+        length = _minimum(size, self.length)
+        more = (_maximum(size - self.length, 0) + stride - 1) // stride  # pieces after the first
         ids = ops.pad(ids, [[0, 0], [0, length + more * stride - size]], constant_values=PAD)
         starts = ops.arange(more + 1) * stride
         places = starts[:, None] + ops.arange(length)  # [P, L]
@@ -57,12 +57,12 @@ class Pieces(Layer):
         return {**super().get_config(), "length": self.length, "overlap": self.overlap}
 
 
-def _least(a, b):
+def _minimum(a, b):
     """The smaller of two numbers; each may be a tensor."""
     return min(a, b) if isinstance(a, int) else ops.minimum(a, b)
 
 
-def _most(a, b):
+def _maximum(a, b):
     return max(a, b) if isinstance(a, int) else ops.maximum(a, b)
 
 

@@ -179,9 +179,9 @@ class RelativeBias(Places):
 
     def bias(self, queries, keys, causal):
         # All larger distances share a bucket, so a table up to `max_distance` is enough.
-        most = self.max_distance
-        table = self.buckets(np.arange(-most, most + 1), causal).astype("int32")
-        distances = ops.clip(between(queries, keys), -most, most) + most  # [T, S]
+        maximum = self.max_distance
+        table = self.buckets(np.arange(-maximum, maximum + 1), causal).astype("int32")
+        distances = ops.clip(between(queries, keys), -maximum, maximum) + maximum  # [T, S]
         buckets = ops.take(table, distances, axis=0)  # [T, S]
         found = ops.take(ops.cast(self.table, "float32"), buckets, axis=0)  # [T, S, H]
         return ops.transpose(found, (2, 0, 1))  # [H, T, S]

@@ -211,10 +211,10 @@ def steps(history, first):
 
 def check(max_length, **at_least):
     """Checks arguments that are Python numbers. The service checks tensors."""
-    for name, (value, least) in {"max_length": (max_length, 1), **at_least}.items():
+    for name, (value, minimum) in {"max_length": (max_length, 1), **at_least}.items():
         check_number(name, value)
-        if not tf.is_tensor(value) and not np.all(np.asarray(value) >= least):
-            raise ValueError(f"{name} must be at least {least}, got {value}")
+        if not tf.is_tensor(value) and not np.all(np.asarray(value) >= minimum):
+            raise ValueError(f"{name} must be at least {minimum}, got {value}")
 
 
 def check_rules(max_length, **rules):
@@ -222,7 +222,7 @@ def check_rules(max_length, **rules):
     and `no_repeat_ngram`. None means off."""
     for name, value in rules.items():
         if value is not None:
-            check(max_length, **{name: (value, OPTIONS[name].least)})
+            check(max_length, **{name: (value, OPTIONS[name].minimum)})
     ngram = rules.get("no_repeat_ngram")
     if not tf.is_tensor(ngram) and (ngram or 0) > LARGEST_NGRAM:
         raise ValueError(f"no_repeat_ngram must be at most {LARGEST_NGRAM}, got {ngram}")

@@ -13,7 +13,7 @@ BLOCK = 16
 # MOST_GROUPS parts. Each uses its own thread if one is free. (The products of a step are too small
 # for two threads to share. A part of 16 sentences is as fast as the whole batch, one of 8 a tenth
 # slower.) Parts must not run stateful operations: TensorFlow would run these in order.
-GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS = 16, 2, 16
+GROUP_SIZE, MIN_GROUPS, MAX_GROUPS = 16, 2, 16
 
 
 def search_in_blocks(advance, settled, hypotheses, state):
@@ -81,7 +81,7 @@ def _in_groups(search, hypotheses, state):
     The parts are iterations of a loop that do not wait for each other.
     """
     size = tf.size(hypotheses.given["row"])
-    groups = tf.clip_by_value(size // GROUP_SIZE, LEAST_GROUPS, MOST_GROUPS)
+    groups = tf.clip_by_value(size // GROUP_SIZE, MIN_GROUPS, MAX_GROUPS)
     groups = tf.clip_by_value(size, 1, groups)
     longest = tf.reduce_max(tf.concat([hypotheses.given["limit"], [1]], axis=0))
     capacity = hypotheses.newest + 1 + (longest + BLOCK - 1) // BLOCK * BLOCK
@@ -101,7 +101,7 @@ def _in_groups(search, hypotheses, state):
         )
     ]
     start, alive = (0, parts), lambda group, parts: group < groups
-    _, parts = tf.while_loop(alive, one_group, start, parallel_iterations=MOST_GROUPS)
+    _, parts = tf.while_loop(alive, one_group, start, parallel_iterations=MAX_GROUPS)
     found = tf.nest.pack_sequence_as(hypotheses, [part.concat() for part in parts])
     order = tf.argsort(found.given["row"])
     return tf.nest.map_structure(lambda leaf: tf.gather(leaf, order), found)

@@ -3,10 +3,10 @@
 import tensorflow as tf
 
 
-def require_in(name, value, least, most):
+def require_in(name, value, minimum, maximum):
     """`value`; INVALID_ARGUMENT on the server unless all its numbers are in [least, most]."""
-    inside = tf.reduce_all((value >= least) & (value <= most))
-    return after(inside, [f"{name} must be in [{least}, {most}], got", value], value)
+    inside = tf.reduce_all((value >= minimum) & (value <= maximum))
+    return after(inside, [f"{name} must be in [{minimum}, {maximum}], got", value], value)
 
 
 def counted(values, *counts):
@@ -16,7 +16,7 @@ def counted(values, *counts):
         values: the tensor.
         counts: for each count, (its name in the plural, the count, its maximum).
     """
-    checked = [require_in(f"the number of {name}", n, 0, most) for name, n, most in counts]
+    checked = [require_in(f"the number of {name}", n, 0, maximum) for name, n, maximum in counts]
     with tf.control_dependencies(checked):
         return tf.identity(values)
 

@@ -78,10 +78,10 @@ def _translate(generation, text):
     }
 
 
-def _checked(windows, most):
+def _checked(windows, maximum):
     """The windows, checked against the maximum number in a request."""
     count = tf.cast(windows.nrows(), tf.int32)
-    ids = counted(windows.flat_values, ("pieces of all texts", count, most))
+    ids = counted(windows.flat_values, ("pieces of all texts", count, maximum))
     return windows.with_flat_values(ids)
 
 

@@ -9,7 +9,7 @@ from tfformer.service.n_best import asked_options, checked_options
 from tfformer.service.signature import Signature, graph_with_options, texts
 
 # The maximum rows of a request, because the attention of every layer and head is much to send.
-MOST = 4
+MAXIMUM = 4
 
 
 def explain(generation):
@@ -65,7 +65,7 @@ def explain(generation):
         }
 
     def examples(samples):
-        few = {"text": samples.texts[:MOST]}
+        few = {"text": samples.texts[:MAXIMUM]}
         return [few, {**few, "beam_width": 2, "length_penalty": 0.0, "max_length": 7}]
 
     function = graph_with_options("explain", texts("text"), asked_options(generation), answer)
@@ -74,5 +74,5 @@ def explain(generation):
 
 def require_few(text):
     """`text`; INVALID_ARGUMENT on the server if it has more rows than `explain` accepts."""
-    count = require_in("rows of explain", tf.shape(text)[0], 0, MOST)
+    count = require_in("rows of explain", tf.shape(text)[0], 0, MAXIMUM)
     return text[:count]

@@ -112,7 +112,7 @@ class KerasHubTranslator(Wrapping, Translating, Searching):
         self.model, self.dtype = model, None
         self.kind, side = _read(model)
         self.tokenizer, self.inference = Tokenizer(side), KerasHubInference(self.kind)
-        self.max_batch_size = whole("max_batch_size", max_batch_size, least=1)
+        self.max_batch_size = whole("max_batch_size", max_batch_size, minimum=1)
         self.max_source_length = self._length("max_source_length", max_source_length)
         self.max_target_length = self._length("max_target_length", max_target_length)
         if self.options["min_length"] > self.max_target_length:
@@ -126,10 +126,10 @@ class KerasHubTranslator(Wrapping, Translating, Searching):
     def _length(self, name, value):
         """A checked number of tokens, within the model's positions; None means the default."""
         # One position is for the token in front of a source, or in front of a target's bos.
-        most = math.inf if self.kind.longest is None else self.kind.longest - 1
-        value = min(LENGTH, most) if value is None else value
-        if whole(name, value, least=2) > most:
-            raise ValueError(f"{name} must be in [2, {most}], got {value}")
+        maximum = math.inf if self.kind.longest is None else self.kind.longest - 1
+        value = min(LENGTH, maximum) if value is None else value
+        if whole(name, value, minimum=2) > maximum:
+            raise ValueError(f"{name} must be in [2, {maximum}], got {value}")
         return value
 
     @property

@@ -139,7 +139,7 @@ def generate(writing):
         )
         for name in RULES:
             option = OPTIONS[name]
-            options[name] = require_in(name, asked[name], option.least, option.most)
+            options[name] = require_in(name, asked[name], option.minimum, option.maximum)
         stop = asked["stop"]
         on = [tf.not_equal(options[name], off) for name, off in OFF.items()]
         # The rules have a cost at each step, so they run in a separate loop, only if they are on.
@@ -165,7 +165,7 @@ def beam_search(writing):
     options = {name: writing.options[name] for name in OF_BEAM}
 
     def answer(text, asked):
-        bounds = {name: (OPTIONS[name].least, OPTIONS[name].most) for name in OF_BEAM}
+        bounds = {name: (OPTIONS[name].minimum, OPTIONS[name].maximum) for name in OF_BEAM}
         bounds["min_length"] = 0, writing.max_target_length
         options = {name: require_in(name, asked[name], *bounds[name]) for name in OF_BEAM}
         width = options["beam_width"]

@@ -43,17 +43,17 @@ class Limited:
         count = tf.shape(rows)[0]
         counts = [(name, count, self.max_batch_size)]
         if width is not None:
-            most = self.max_batch_size * max(USUAL_WIDTH, self.options["beam_width"])
-            counts.append((f"{name} * beam_width", count * width, most))
+            maximum = self.max_batch_size * max(USUAL_WIDTH, self.options["beam_width"])
+            counts.append((f"{name} * beam_width", count * width, maximum))
         return counted(rows, *counts)
 
     def longest_written(self, max_length):
         """The maximum number of tokens to generate; `max_length` 0 means the service's limit."""
-        most = self.max_target_length
+        maximum = self.max_target_length
         if not tf.is_tensor(max_length):
-            return max_length or most
-        max_length = require_in("max_length", max_length, 0, most)
-        return tf.where(tf.equal(max_length, 0), most, max_length)
+            return max_length or maximum
+        max_length = require_in("max_length", max_length, 0, maximum)
+        return tf.where(tf.equal(max_length, 0), maximum, max_length)
 
 
 def unless_off(options, off):

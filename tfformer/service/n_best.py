@@ -63,7 +63,7 @@ def beam_search_ids(generation):
 
 def checked_options(generation, asked):
     """The beam options of a request, {name: number}; INVALID_ARGUMENT outside their bounds."""
-    bounds = {option.name: (option.least, option.most) for option in generation.asked}
+    bounds = {option.name: (option.minimum, option.maximum) for option in generation.asked}
     bounds["min_length"] = 0, generation.max_target_length
     return {name: require_in(name, asked[name], *bounds[name]) for name in bounds}
 

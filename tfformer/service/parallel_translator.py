@@ -28,7 +28,7 @@ class ParallelGeneration(FromSource):
 
     Args:
         config, fused, tokenizer, options, limits: see `Limited`; with `rerank`, `fused` returns
-            ((twin, its twin), (weights, its weights)), where "its" means the reranker's.
+            ((layer, its layer), (weights, its weights)), where "its" means the reranker's.
         rerank: the `Translator` that chooses among the candidates of several lengths, or None.
     """
 
@@ -37,10 +37,10 @@ class ParallelGeneration(FromSource):
         self.rerank = rerank
 
     def written(self, source_ids):
-        blank, (twin, weights) = self.blank(source_ids), self.fused()
+        blank, (inference_layer, weights) = self.blank(source_ids), self.fused()
         if self.rerank is not None:
-            (twin, ranks), (weights, others) = twin, weights
-        inference = ParallelInference(twin, weights)
+            (inference_layer, ranks), (weights, others) = inference_layer, weights
+        inference = ParallelInference(inference_layer, weights)
         if self.config.decoding != MASK_PREDICT:
             found = inference.from_places(source_ids, self.config.decoding != CTC)
             # There are more positions than target tokens, so longer results are cut.
@@ -130,7 +130,7 @@ class ParallelTranslator(Translating):
         longest = model.config.longest
         limits = {"max_source_length": max_source_length, "max_target_length": max_target_length}
         for name, value in limits.items():
-            if not 2 <= whole(name, value, least=0) <= longest:
+            if not 2 <= whole(name, value, minimum=0) <= longest:
                 raise ValueError(f"{name} must be in [2, {longest}], got {value}")
         if max_source_length * model.places > longest:
             raise ValueError(

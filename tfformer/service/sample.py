@@ -13,7 +13,7 @@ OPTIONS = {"seed": 0, **{o.name: o.default for o in SAMPLING.values()}, "max_len
 def asked_sampling(asked, vocabulary_size):
     """The sampling options of a request, {name: scalar}, including `seed`. A number that breaks its
     rule is INVALID_ARGUMENT on a server."""
-    bounds = {name: (option.least, option.most) for name, option in SAMPLING.items()}
+    bounds = {name: (option.minimum, option.maximum) for name, option in SAMPLING.items()}
     bounds["top_k"] = 0, vocabulary_size
     found = {name: require_in(name, asked[name], *bounds[name]) for name in bounds}
     return {"seed": asked["seed"], **found}

@@ -124,7 +124,7 @@ class Service(abc.ABC):
             raise ValueError(f"texts must be a list of strings, got the string {texts!r}")
         if batch_size is None:
             batch_size = min(32, self.max_batch_size)
-        if not 1 <= whole("batch_size", batch_size, least=0) <= self.max_batch_size:
+        if not 1 <= whole("batch_size", batch_size, minimum=0) <= self.max_batch_size:
             raise ValueError(f"batch_size must be in [1, {self.max_batch_size}], got {batch_size}")
         texts = list(texts) if hasattr(texts, "__iter__") else [texts]
         for text in texts:
@@ -180,10 +180,10 @@ class Service(abc.ABC):
         def variable(value):
             return tf.Variable(value, trainable=False)
 
-        twin, weights = self.fused(self.dtype or "float32")
+        inference_layer, weights = self.fused(self.dtype or "float32")
         root.weights = tf.nest.map_structure(variable, weights)
         root.shortlist = self.arrays(variable)
-        return self.served(lambda: (twin, root.weights), root.shortlist)
+        return self.served(lambda: (inference_layer, root.weights), root.shortlist)
 
 
 def checked_dtype(dtype):
@@ -206,11 +206,11 @@ class Searching(Service):
         It is the larger of two extremes: the maximum number of rows, or the maximum beam width.
         """
         usual = max(self.options["beam_width"], USUAL_WIDTH)
-        most = self.max_batch_size * usual  # rows * width of a request
-        widest = int(min(OPTIONS["beam_width"].most, most))
+        maximum = self.max_batch_size * usual  # rows * width of a request
+        widest = int(min(OPTIONS["beam_width"].maximum, maximum))
         return max(
             self.request_bytes(self.max_batch_size, usual),
-            self.request_bytes(most // widest, widest),
+            self.request_bytes(maximum // widest, widest),
         )
 
     @abc.abstractmethod

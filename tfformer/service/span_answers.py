@@ -58,7 +58,7 @@ class SpanAnswers(TextService):
         dtype=None,
     ):
         self.max_answer_length = whole("max_answer_length", max_answer_length)
-        whole("max_source_length", max_source_length, least=4)
+        whole("max_source_length", max_source_length, minimum=4)
         limits = {"max_source_length": max_source_length, "max_batch_size": max_batch_size}
         super().__init__(model, tokenizer, **limits, dtype=dtype)
 

@@ -208,10 +208,10 @@ class Translator(Translating, Searching):
             ("max_source_length", max_source_length),
             ("max_target_length", max_target_length),
         ):
-            if not 2 <= whole(name, value, least=0) <= longest:
+            if not 2 <= whole(name, value, minimum=0) <= longest:
                 raise ValueError(f"{name} must be in [2, {longest}], got {value}")
         check_forms(xla, low_latency, shortlist, attention_window, beam_width, dtype)
-        if whole("max_batch_size", max_batch_size, least=0) < 1:
+        if whole("max_batch_size", max_batch_size, minimum=0) < 1:
             raise ValueError(f"max_batch_size must be at least 1, got {max_batch_size}")
         self.options = {
             name: OPTIONS[name].checked(value)
@@ -295,10 +295,10 @@ class Translator(Translating, Searching):
     def saved(self, root):
         served = super().saved(root)
         if self.low_latency:
-            twin, _ = self.fused("float32", few_rows=True)
+            inference_layer, _ = self.fused("float32", few_rows=True)
             own = with_constants(root.weights)
             root.zeros = zeros_of(own)
-            single = self.served(lambda: (twin, own), root.shortlist)["serving_default"]
+            single = self.served(lambda: (inference_layer, own), root.shortlist)["serving_default"]
             several = served["serving_default"]
             function = by_rows(single.function, several.function)
             served["serving_default"] = dataclasses.replace(several, function=function)

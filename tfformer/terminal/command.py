@@ -232,14 +232,14 @@ class Number:
 
     Args:
         kind: `int` or `float`.
-        least, most: minimum and maximum, both allowed.
-        positive: whether 0 is not allowed; `least` is 0 then.
+        minimum, maximum: minimum and maximum, both allowed.
+        positive: whether 0 is not allowed; `minimum` is 0 then.
         rule: the rule in the error for a number out of bounds. Default: the bound itself.
         nan: whether to accept NaN, because the caller checks it.
     """
 
-    def __init__(self, kind, least=0, most=LARGEST, positive=False, rule=None, nan=False):
-        self.kind, self.least, self.most = kind, least, most
+    def __init__(self, kind, minimum=0, maximum=LARGEST, positive=False, rule=None, nan=False):
+        self.kind, self.minimum, self.maximum = kind, minimum, maximum
         self.positive, self.rule, self.nan = positive, rule, nan
         self.__name__ = kind.__name__
 
@@ -253,11 +253,11 @@ class Number:
             value = -math.inf if "-" in text else math.inf
         if value != value and not self.nan:
             self._refuse("be a number", text)
-        if value < self.least or (self.positive and value == 0):
-            lower = "not be negative" if self.least == 0 else f"be at least {self.least}"
+        if value < self.minimum or (self.positive and value == 0):
+            lower = "not be negative" if self.minimum == 0 else f"be at least {self.minimum}"
             self._refuse(self.rule or ("be positive" if self.positive else lower), text)
-        if value > self.most:
-            self._refuse(self.rule or f"be at most {self.most}", text)
+        if value > self.maximum:
+            self._refuse(self.rule or f"be at most {self.maximum}", text)
         return value
 
     def _refuse(self, rule, text):
@@ -266,17 +266,17 @@ class Number:
         raise argparse.ArgumentTypeError(f"must {rule}, got {shown}")
 
 
-def count(most=LARGEST):
+def count(maximum=LARGEST):
     """The argparse type of an integer of at least 1."""
-    return Number(int, 1, most)
+    return Number(int, 1, maximum)
 
 
 def option_number(option):
     """The argparse type of a search option, with the bounds of its table; `str` for words."""
     if option.kind is str:
         return str
-    rule = f"be in [{option.least}, {option.most}]" if option.most < math.inf else None
-    return Number(option.kind, option.least, min(option.most, LARGEST), rule=rule)
+    rule = f"be in [{option.minimum}, {option.maximum}]" if option.maximum < math.inf else None
+    return Number(option.kind, option.minimum, min(option.maximum, LARGEST), rule=rule)
 
 
 def close_stdout():

@@ -64,8 +64,8 @@ class Bar:
     def name(self, title):
         """Changes the title to the next step of the work."""
         # A bar with a total also needs space for figures.
-        most = max(12, self.output.width // (2 if self.total is None else 3))
-        self._title = title if len(title) <= most else f"{title[: most - 1]}…"
+        maximum = max(12, self.output.width // (2 if self.total is None else 3))
+        self._title = title if len(title) <= maximum else f"{title[: maximum - 1]}…"
         self._progress.update(self._task, description=self._title)
 
     def expect(self, total):

@@ -162,16 +162,16 @@ class BytePairs(Side):
             key = tf.cast(ids[:-1], tf.int64) * self._size + tf.cast(ids[1:], tf.int64)
             return tf.where(segments[:-1] == segments[1:], self._ranks.lookup(key), NEVER)
 
-        def least(values, segments):
+        def minimum(values, segments):
             return tf.gather(tf.math.unsorted_segment_min(values, segments, count), segments)
 
         def some(ids, rows, segments, ranks):
             return tf.reduce_any(ranks < NEVER)
 
         def join(ids, rows, segments, found):
-            chosen = (found < NEVER) & (found == least(found, segments[:-1]))  # [N - 1]
+            chosen = (found < NEVER) & (found == minimum(found, segments[:-1]))  # [N - 1]
             places = tf.where(chosen, tf.range(tf.size(found)), NEVER)
-            chosen &= places == least(places, segments[:-1])  # the leftmost
+            chosen &= places == minimum(places, segments[:-1])  # the leftmost
             made = tf.gather(self._joined, tf.where(chosen, found, 0))
             ids = tf.concat([tf.where(chosen, made, ids[:-1]), ids[-1:]], axis=0)
             stays = tf.concat([[True], ~chosen], axis=0)

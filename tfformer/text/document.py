@@ -37,7 +37,7 @@ NO_BREAKS = (
     ),
 )
 # The minimum number of consecutive equal tokens at which two translations agree.
-LEAST_AGREEMENT = 3
+MIN_AGREEMENT = 3
 
 
 def split_sentences(text):
@@ -189,16 +189,16 @@ def join_windows(ids, rows, lengths, overlap):
     expected = (shared[:-1] + shared[1:]) / 2
     # Twice the overlap, because the ratio of target to source tokens varies within a text.
     reach = tf.minimum(tf.cast(tf.math.ceil(2.0 * shared), tf.int32), sizes)
-    most = tf.reduce_max(tf.concat([reach, [1]], axis=0))
-    # The last and first `most` tokens of a window; those out of reach match nothing.
-    places = tf.range(most)
-    offsets = sizes[:, None] - most + places
-    tails = tf.where(places >= most - reach[:, None], _tokens(ids, offsets), -1)
+    maximum = tf.reduce_max(tf.concat([reach, [1]], axis=0))
+    # The last and first `maximum` tokens of a window; those out of reach match nothing.
+    places = tf.range(maximum)
+    offsets = sizes[:, None] - maximum + places
+    tails = tf.where(places >= maximum - reach[:, None], _tokens(ids, offsets), -1)
     heads = tf.where(places < reach[:, None], _tokens(ids, places), -2)
     size, tail_end, head_end = _best_run(tails[:-1], heads[1:], expected)
     agreed = size > 0
     half = tf.cast(tf.round(shared / 2), tf.int32)
-    end = tf.where(agreed, sizes[:-1] - most + tail_end - size // 2, sizes[:-1] - half[:-1])
+    end = tf.where(agreed, sizes[:-1] - maximum + tail_end - size // 2, sizes[:-1] - half[:-1])
     begin = tf.where(agreed, head_end - size // 2, half[1:])
     together = tf.equal(rows[:-1], rows[1:])
     begins = tf.concat([tf.zeros_like(sizes[:1]), tf.where(together, begin, 0)], axis=0)
@@ -237,7 +237,7 @@ def _best_run(tails, heads, expected):
         # The overlap of the two if they are aligned here.
         overlap = tf.cast(length - place + places, tf.float32)  # [R]
         values = tf.minimum(tf.cast(run, tf.float32), expected) - tf.abs(overlap - expected)
-        allowed = (run >= LEAST_AGREEMENT) & (overlap <= 2 * expected)
+        allowed = (run >= MIN_AGREEMENT) & (overlap <= 2 * expected)
         values = tf.where(allowed, values, -tf.float32.max)
         head = tf.argmax(values, axis=1, output_type=tf.int32)
         newest = tf.reduce_max(values, axis=1)

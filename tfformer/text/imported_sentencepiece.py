@@ -44,7 +44,7 @@ def renumbered(content, special_ids, size=None):
     own = dict(zip((PAD, UNK, BOS, EOS), special_ids, strict=True))
     if wrong := [one for one in own.values() if one is not None and not 0 <= one < len(pieces)]:
         raise ValueError(f"special_ids must be below {len(pieces)}, the pieces, got {wrong[0]}")
-    least = min(piece.score for piece in pieces)
+    minimum = min(piece.score for piece in pieces)
     order, named = [], set()
     for ours in (EOS, UNK, BOS, PAD):  # of two equal ids, the first one keeps the name
         own_id, name = own[ours], f"{FILLING}{SPECIAL[ours]}"
@@ -52,13 +52,13 @@ def renumbered(content, special_ids, size=None):
             named.add(own_id)
             name = pieces[own_id].piece
         which = kind.UNKNOWN if ours == UNK else kind.CONTROL
-        order.append(kind(piece=name, score=least - 1, type=which))
+        order.append(kind(piece=name, score=minimum - 1, type=which))
     order = [order[3], order[1], order[2], order[0]]  # pad, unk, bos, eos
     for n in range(size):
         if n < len(pieces) and n not in named:
             order.append(pieces[n])
         else:
-            order.append(kind(piece=f"{FILLING}{n}", score=least - 1, type=kind.CONTROL))
+            order.append(kind(piece=f"{FILLING}{n}", score=minimum - 1, type=kind.CONTROL))
     del model.pieces[:]
     model.pieces.extend(order)
     name_special(model)

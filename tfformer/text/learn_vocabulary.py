@@ -14,7 +14,7 @@ from tfformer.text.vocabularies import SPECIAL, LabelTable, PieceTable, Sentence
 
 KINDS = ("unigram", "bpe", "char")
 SCORE_STEP = SentencePieceModel.SCORE_STEP
-MOST_TEXTS = 1_000_000  # the maximum number of texts of an iterable from which pieces are learned
+MAX_TEXTS = 1_000_000  # the maximum number of texts of an iterable from which pieces are learned
 
 
 def learn_model(texts, vocabulary_size, kind="unigram", split_digits=False):
@@ -51,7 +51,7 @@ def learn_model(texts, vocabulary_size, kind="unigram", split_digits=False):
             unk_id=UNK,
             bos_id=BOS,
             eos_id=EOS,
-            input_sentence_size=MOST_TEXTS * len(texts),
+            input_sentence_size=MAX_TEXTS * len(texts),
             shuffle_input_sentence=True,
             max_sentence_length=16_384,
             num_threads=1,
@@ -160,7 +160,7 @@ def _extend_model(side, texts, count):
     from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
     old, known = ModelProto.FromString(side.content), set(side.pieces)
-    texts = [itertools.islice(part, MOST_TEXTS) for part in texts]
+    texts = [itertools.islice(part, MAX_TEXTS) for part in texts]
     texts = [text.decode() for text in _cleaned(texts)]
     processor = sentencepiece.SentencePieceProcessor(model_proto=side.content)
     characters = collections.Counter()
@@ -174,10 +174,10 @@ def _extend_model(side, texts, count):
     normal = [piece for piece in learned.pieces if piece.type == ModelProto.SentencePiece.NORMAL]
     scores = {piece.piece: piece.score for piece in normal}
     longer = [piece.piece for piece in normal if piece.piece not in known | set(missing)]
-    least = min(piece.score for piece in old.pieces)
+    minimum = min(piece.score for piece in old.pieces)
     for rank, piece in enumerate([*missing, *longer][:count], 1):
         # A unigram score is a log-probability; a BPE score is the order of the merges.
-        score = scores.get(piece, least - 1) if kind == "unigram" else least - rank
+        score = scores.get(piece, minimum - 1) if kind == "unigram" else minimum - rank
         old.pieces.add(piece=piece, score=score, type=ModelProto.SentencePiece.NORMAL)
     old.trainer_spec.vocab_size = len(old.pieces)
     return SentencePieceModel(old.SerializeToString())

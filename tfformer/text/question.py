@@ -55,8 +55,8 @@ def encode_question(side, question, text, longest):
         question, text: from `whole_characters`.
         longest: the maximum number of tokens, at least 4.
     """
-    most = longest * CHARACTERS_PER_PIECE
-    asked, read = (tf.strings.substr(one, 0, most, unit="UTF8_CHAR") for one in (question, text))
+    maximum = longest * CHARACTERS_PER_PIECE
+    asked, read = (tf.strings.substr(one, 0, maximum, unit="UTF8_CHAR") for one in (question, text))
     cut = (tf.strings.length(asked) < tf.strings.length(question)) | (
         tf.strings.length(read) < tf.strings.length(text)
     )

@@ -71,7 +71,7 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
         )
     fallback = spec.byte_fallback
     spec.byte_fallback &= not bytes_left_out
-    least = min((piece.score for piece in own.values()), default=0.0)
+    minimum = min((piece.score for piece in own.values()), default=0.0)
     unknown_score = UNKNOWN_PENALTY + min(
         (piece.score for piece in model.pieces if piece.type == kinds.NORMAL), default=0.0
     )
@@ -90,7 +90,7 @@ def renumbered(content, pieces, name="content", unwritten=(), codes=False):
             # SentencePieceModel would take an unused piece that looks like a code for a code.
             is_hidden = piece.startswith(FILLING) or (not codes and re.fullmatch(CODE, piece))
             kind = kinds.CONTROL if is_hidden else kinds.UNUSED
-            model.pieces.add(piece=piece, score=least - 1, type=kind)
+            model.pieces.add(piece=piece, score=minimum - 1, type=kind)
     name_special(model)
     return SentencePieceModel(model.SerializeToString(), name)
 

@@ -131,7 +131,7 @@ class Tokenizer(tf.Module):
             ValueError: `count` is not an integer of at least 0, or the texts are not enough to
                 learn from.
         """
-        whole("count", count, least=0)
+        whole("count", count, minimum=0)
         if self.is_shared:
             return Tokenizer(
                 learn_vocabulary.extend(self.source, [source_texts, target_texts], count)
@@ -258,9 +258,9 @@ def _check_ids(ids, side):
     if ids.dtype != tf.int32:
         raise ValueError(f"ids must be int32, got {ids.dtype.name}")
     if tf.executing_eagerly() and tf.size(ids) > 0:
-        least, most = int(tf.reduce_min(ids)), int(tf.reduce_max(ids))
-        if not 0 <= least <= most < side.size:
-            raise ValueError(f"ids must be in [0, {side.size}), got {least} to {most}")
+        minimum, maximum = int(tf.reduce_min(ids)), int(tf.reduce_max(ids))
+        if not 0 <= minimum <= maximum < side.size:
+            raise ValueError(f"ids must be in [0, {side.size}), got {minimum} to {maximum}")
 
 
 def _is_of(model, side):

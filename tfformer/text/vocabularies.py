@@ -244,9 +244,9 @@ class SentencePieceModel(Side):
         from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
         model = ModelProto.FromString(self.content)
-        least = min(piece.score for piece in model.pieces)
+        minimum = min(piece.score for piece in model.pieces)
         for number in range(len(model.pieces), size):
-            model.pieces.add(piece=f"{FILLING}{number}", score=least - 1)
+            model.pieces.add(piece=f"{FILLING}{number}", score=minimum - 1)
         model.trainer_spec.vocab_size = size
         return SentencePieceModel(model.SerializeToString())
 

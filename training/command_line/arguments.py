@@ -220,8 +220,8 @@ def _add_option(group, name, kind, help):
 
 def _type(name, kind):
     """The argparse type of an option: any machine number. The recipe checks its bounds."""
-    most = 2**32 - 1 if name == "seed" else LARGEST  # the maximum of NumPy's seeds
-    whole = Number(int, -most, most)
+    maximum = 2**32 - 1 if name == "seed" else LARGEST  # the maximum of NumPy's seeds
+    whole = Number(int, -maximum, maximum)
     if kind is tokens:
         return lambda text: text if text == AUTO else whole(text)
     if kind is float:

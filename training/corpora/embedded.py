@@ -25,11 +25,11 @@ def require_split(split: str) -> None:
         raise ValueError(f"split must be one of {', '.join(SPLITS)}, got {split!r}")
 
 
-def require(split: str, count: int, most: int, why: str, seed: int) -> None:
-    """Raises a ValueError unless a split has `count` pairs for this seed; `why` it has `most`."""
+def require(split: str, count: int, maximum: int, why: str, seed: int) -> None:
+    """Raises a ValueError unless a split has `count` pairs; `why` says why it has `maximum`."""
     require_split(split)
-    if type(count) is not int or not 0 <= count <= most:
-        raise ValueError(f"count must be a whole number from 0 to {most} ({why}), got {count!r}")
+    if type(count) is not int or not 0 <= count <= maximum:
+        raise ValueError(f"count must be a whole number from 0 to {maximum} ({why}), got {count!r}")
     if type(seed) is not int:
         raise ValueError(f"seed must be a whole number, got {seed!r}")
 

@@ -11,7 +11,7 @@ import numpy as np
 from .batches import EDGES
 from .reader import MAX_CHARACTERS, CorpusError, CorpusReport, clean_pairs
 
-MOST_SUSPECTS = 1000  # maximum number of lines kept for each reason
+MAX_SUSPECTS = 1000  # maximum number of lines kept for each reason
 CHUNK = 4096  # pairs processed together
 SHORTEST_JUDGED = 20  # bytes: a shorter text says little about its language
 FOREIGN = 0.5  # nats for each three bytes by which the other language must be more probable
@@ -109,7 +109,7 @@ def inspect(pairs, tokenizer, letters, others=None, say=lambda count: None):
 
     def suspect(line, reason, pair):
         counts[reason] += 1
-        if reasons[reason] < MOST_SUSPECTS:
+        if reasons[reason] < MAX_SUSPECTS:
             reasons[reason] += 1
             suspects.append((line, reason, pair.source, pair.target))
 
@@ -203,10 +203,10 @@ def suggestions(findings):
         if counts[f"{side} language"]:
             yield f"{share(f'{side} language')}: the {side} language: see suspects.tsv in --out."
     longest = findings.lengths()["tokens"]
-    most = max(side["99 %"] for side in longest.values())
-    edge = next((edge for edge in EDGES if edge >= most), None)
+    maximum = max(side["99 %"] for side in longest.values())
+    edge = next((edge for edge in EDGES if edge >= maximum), None)
     if edge:
-        yield f"99 % of the texts have at most {most:.0f} tokens: --max-tokens {edge} keeps them."
+        yield f"99 % of the texts have at most {maximum:.0f} tokens: --max-tokens {edge} keeps all."
     else:
         yield (
             f"More than 1 % of the texts have over {EDGES[-1]:,} tokens, and training drops them: "

@@ -48,8 +48,8 @@ class Masking:
         )
         # At least one in each row: a validation that hides nothing would measure nothing.
         is_word = ids > EOS
-        least = tf.reduce_min(tf.where(is_word, chance, 1.0), axis=1, keepdims=True)
-        chosen = is_word & (chance <= tf.maximum(CHOSEN, least))
+        minimum = tf.reduce_min(tf.where(is_word, chance, 1.0), axis=1, keepdims=True)
+        chosen = is_word & (chance <= tf.maximum(CHOSEN, minimum))
         drawn = tf.random.stateless_uniform(shape, seeds[2], EOS + 1, self.size, tf.int32)
         hidden = tf.where(how < MASKED, BOS, tf.where(how < MASKED + RANDOM, drawn, ids))
         return tf.where(chosen, hidden, ids), tf.where(chosen, ids, PAD)

@@ -138,9 +138,9 @@ def _hypotheses(texts, scores, log_probs):
 
 def _drawn(translator, text, samples):
     """Samples of a text, drawn in a batch of its own: they do not depend on other texts."""
-    found, most = [], translator.max_batch_size
-    for start in range(0, samples, most):
-        rows = tf.fill([min(most, samples - start)], text)
+    found, maximum = [], translator.max_batch_size
+    for start in range(0, samples, maximum):
+        rows = tf.fill([min(maximum, samples - start)], text)
         found += [*translator.functions["sample"](rows, seed=start)["translation"].numpy()]
     return [one.decode() for one in found]
 

@@ -49,9 +49,9 @@ def read_options(path):
     if isinstance(found.get("eos_token_id"), list) and len(found["eos_token_id"]) == 1:
         found["eos_token_id"] = found["eos_token_id"][0]
     for name in SIZES:
-        least = 0 if name.endswith("_id") else 1
-        if type(found.get(name)) is not int or found[name] < least:
-            rule = f"must be an integer of at least {least}"
+        minimum = 0 if name.endswith("_id") else 1
+        if type(found.get(name)) is not int or found[name] < minimum:
+            rule = f"must be an integer of at least {minimum}"
             raise ValueError(f"{path}: {name} {rule}, got {found.get(name)!r}")
     for name, default in FLAGS.items():
         if type(found.setdefault(name, default)) is not bool:

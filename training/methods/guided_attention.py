@@ -8,7 +8,7 @@ from tfformer.config import PAD
 # How wide the diagonal is (Tachibana et al. 2017, section 4.1).
 WIDTH = 0.2
 # Added before the logarithm, because log 0 has no gradient.
-LEAST = 1e-9
+MINIMUM = 1e-9
 
 
 class GuidedAttention:
@@ -48,7 +48,7 @@ class GuidedAttention:
     def __call__(self, attention, inputs):
         if "links" in inputs:
             cost = -linked(inputs["source_words"], inputs["target_words"], inputs["links"])
-            attention = [tf.math.log(weights + LEAST) for weights in attention]
+            attention = [tf.math.log(weights + MINIMUM) for weights in attention]
         else:
             cost = off_the_diagonal(inputs["source_ids"], inputs["target_ids"])  # [B, T, S]
         of_layers = [

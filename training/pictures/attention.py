@@ -34,10 +34,10 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
     return figure
 
 
-def lines_figure(attention, queries, keys, title="", axes=("query", "key"), least=0.1):
+def lines_figure(attention, queries, keys, title="", axes=("query", "key"), minimum=0.1):
     """Draws lines from each query to its keys, with a panel per layer and a colour per head.
 
-    `least` is the minimum share of attention that gets a line. See `heads_figure`.
+    `minimum` is the minimum share of attention that gets a line. See `heads_figure`.
     """
     layers, heads = attention.shape[:2]
     height = 1.4 + 0.24 * max(len(queries), len(keys))
@@ -45,7 +45,7 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), leas
     figure, panels = pyplot().subplots(1, layers, **shape)
     for layer, ax in enumerate(panels[0]):
         for head in range(heads):
-            for t, s in zip(*(attention[layer, head] >= least).nonzero(), strict=True):
+            for t, s in zip(*(attention[layer, head] >= minimum).nonzero(), strict=True):
                 # Summed shares of the bytes of a character may exceed 1 by rounding.
                 share = min(1.0, float(attention[layer, head, t, s]))
                 # Lines of several heads between the same two pieces are drawn side by side.

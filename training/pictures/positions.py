@@ -18,8 +18,8 @@ def positions_figure(table):
     """
     length, size = table.shape
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")
-    most = np.abs(table).max()
-    image = left.imshow(table, cmap=SIGNED, vmin=-most, vmax=most, aspect="auto")
+    maximum = np.abs(table).max()
+    image = left.imshow(table, cmap=SIGNED, vmin=-maximum, vmax=maximum, aspect="auto")
     left.set(xlabel=f"dimension, of {size}", ylabel="place", title="the vector of each place")
     figure.colorbar(image, ax=left, label="value")
     products = table @ table.T

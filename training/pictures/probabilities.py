@@ -5,7 +5,7 @@ import numpy as np
 from ..report.picture import pyplot
 from ..report.picture_style import COLOURS, at_axis
 
-MOST = 10  # number of pieces drawn of a distribution
+MAXIMUM = 10  # number of pieces drawn of a distribution
 COLUMNS = 4
 
 
@@ -21,13 +21,13 @@ def tokens_figure(pieces, log_probs):
     return figure
 
 
-def likeliest(labels, probs, most=MOST):
+def likeliest(labels, probs, maximum=MAXIMUM):
     """The ids to draw of each distribution, integers [T, n], the likeliest first.
 
     The label is always included. If it is not among the likeliest, it replaces the last one.
     `labels` are integers [T], `probs` float [T, V].
     """
-    ids = np.argsort(-probs, axis=1)[:, :most]
+    ids = np.argsort(-probs, axis=1)[:, :maximum]
     missing = ~(ids == labels[:, None]).any(axis=1)
     ids[missing, -1] = labels[missing]
     return ids

@@ -10,7 +10,7 @@ from .rules import AUTO
 SMALL_CORPUS = 200_000
 # The share of all steps in which the rate rises; at most the paper's 4,000 steps.
 WARMUP_SHARE = 0.1
-WARMUP_MOST = 4000
+WARMUP_MAX = 4000
 # The maximum rate. For a short warm-up, the paper's formula would give more.
 PEAK = 0.0025
 
@@ -28,7 +28,7 @@ def chosen(recipe, task, corpus, tokenizer):
     tokens = table["batch_tokens"] if recipe.batch_tokens == AUTO else recipe.batch_tokens
     steps = len(task.batches(corpus, tokenizer, tokens, recipe.max_tokens)) * recipe.epochs
     if "warmup_steps" in recipe.choose:
-        warmup = min(WARMUP_MOST, _warmup(steps))
+        warmup = min(WARMUP_MAX, _warmup(steps))
         recipe = dataclasses.replace(recipe, warmup_steps=warmup)
     if "learning_rate_scale" in recipe.choose:
         sizes = tokenizer.source_vocabulary_size, tokenizer.target_vocabulary_size

@@ -16,7 +16,7 @@ REPLACEMENTS = ("argmax", "sampled", "mixed")
 REWARDS = ("none", "minimum-risk", "self-critical")
 
 # {minimum: settings without a maximum}, and (name, minimum, maximum) of the others.
-LEAST = {
+MINIMUM = {
     1: "max_characters accumulate epochs warmup_steps validate_every average checkpoint_steps "
     "max_length_ratio",
     0: "cores patience seed max_minutes weight_decay clip_norm r_drop r_drop_from "
@@ -86,15 +86,15 @@ def words(recipe, tasks, presets):
 
 def numbers(recipe):
     """Checks the settings that are numbers."""
-    for least, names in LEAST.items():
+    for minimum, names in MINIMUM.items():
         for name in names.split():
-            if not (value := getattr(recipe, name)) >= least:  # NaN is refused too
-                raise ValueError(f"{name} must be at least {least}, got {value}")
+            if not (value := getattr(recipe, name)) >= minimum:  # NaN is refused too
+                raise ValueError(f"{name} must be at least {minimum}, got {value}")
             if value == math.inf and name != "max_length_ratio":
                 raise ValueError(f"{name} must be finite, got inf")
-    for name, least, most in BETWEEN:
-        if not least <= (value := getattr(recipe, name)) <= most:
-            raise ValueError(f"{name} must be in [{least}, {most}], got {value}")
+    for name, minimum, maximum in BETWEEN:
+        if not minimum <= (value := getattr(recipe, name)) <= maximum:
+            raise ValueError(f"{name} must be in [{minimum}, {maximum}], got {value}")
     if not 0 < recipe.learning_rate_scale < math.inf:
         raise ValueError(
             f"learning_rate_scale must be positive and finite, got {recipe.learning_rate_scale}"
@@ -156,11 +156,11 @@ def require_model(recipe, config):
     from `--init`."""
     if config.normalization == "batch":
         # Each part of a batch would have its own statistics, and each device its own averages.
-        for name, most in (("strategy", "none"), ("accumulate", 1), ("cores", 1)):
+        for name, maximum in (("strategy", "none"), ("accumulate", 1), ("cores", 1)):
             value = getattr(recipe, name)
-            if value != most and (name, value) != ("cores", 0):
+            if value != maximum and (name, value) != ("cores", 0):
                 raise ValueError(
-                    f"{name} must be {most!r} with normalization='batch', got {value!r}"
+                    f"{name} must be {maximum!r} with normalization='batch', got {value!r}"
                 )
     halves = sorted({"encoder", "decoder"} & set(recipe.frozen()))
     if getattr(config, "share_halves", False) and len(halves) == 1:

@@ -311,7 +311,7 @@ def _limitations(task, config, settings):
         yield "- The validation scores chose this model among others, so they flatter it."
     yield "- A score holds for text like that of its test set. Of other domains, and of whether a"
     yield "  translation is complete, true or harmless, nothing was measured here."
-    if most := config["search"].get("max_source_length"):
-        yield f"- Of a source at most {most} tokens are read; what comes after them is cut."
+    if maximum := config["search"].get("max_source_length"):
+        yield f"- Of a source at most {maximum} tokens are read; what comes after them is cut."
     if "seed" in settings:
         yield f"- This is one seed, {settings['seed']}. Another one scores differently by chance."

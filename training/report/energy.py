@@ -20,17 +20,17 @@ PERIOD = 30.0
 class Counter:
     """Adds up the joules since its creation, by a function `read` that returns a growing number.
 
-    At `most` joules the number restarts from 0.
+    At `maximum` joules the number restarts from 0.
     """
 
-    def __init__(self, read, most=0.0):
-        self.read, self.most = read, most
+    def __init__(self, read, maximum=0.0):
+        self.read, self.maximum = read, maximum
         self.before, self.joules = read(), 0.0
 
     def update(self):
         now = self.read()
         grown = now - self.before
-        self.joules += grown if grown >= 0 else grown + self.most
+        self.joules += grown if grown >= 0 else grown + self.maximum
         self.before = now
 
 
@@ -88,9 +88,9 @@ def rapl_counters(powercap=POWERCAP):
     for zone in sorted(Path(powercap).glob("intel-rapl:*")):
         name = (zone / "name").read_text().strip()
         if name.startswith("package") or name == "dram":
-            most = int((zone / "max_energy_range_uj").read_text()) / 1e6
+            maximum = int((zone / "max_energy_range_uj").read_text()) / 1e6
             counters.append(
-                Counter(lambda zone=zone: int((zone / "energy_uj").read_text()) / 1e6, most)
+                Counter(lambda zone=zone: int((zone / "energy_uj").read_text()) / 1e6, maximum)
             )
     if not counters:
         raise OSError(f"{powercap} has no intel-rapl zone of a processor")

@@ -13,9 +13,9 @@ from . import machine
 from .largest_batch import has_gpu
 
 # Each part is a copy of the graph and has its own gradients, as large as all weights.
-MOST = 8
+MAXIMUM = 8
 # Source or target tokens of a part: smaller parts have matrix products that are too small.
-LEAST_TOKENS = 512
+MIN_TOKENS = 512
 
 
 def cores_of(recipe):
@@ -30,7 +30,7 @@ def cores_of(recipe):
         return 1
     tokens = recipe.batch_tokens // recipe.accumulate
     # A part has at least one row, however long the row is.
-    return max(1, min(machine.cores(), MOST, tokens // max(LEAST_TOKENS, recipe.max_tokens)))
+    return max(1, min(machine.cores(), MAXIMUM, tokens // max(MIN_TOKENS, recipe.max_tokens)))
 
 
 def keep_operations_apart():

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tfformer.config import EOS
 
 # Minimum steps in an epoch: with fewer, the model learns too little, however fast they are.
-LEAST_STEPS = 100
+MIN_STEPS = 100
 
 
 def has_gpu():
@@ -19,11 +19,11 @@ def has_gpu():
     return bool(tf.config.list_physical_devices("GPU"))
 
 
-def largest_batch_tokens(step, least, most):
+def largest_batch_tokens(step, minimum, maximum):
     """The largest number of tokens in [least, most] whose step fits into memory, to an eighth.
 
     `step` is a function of a number of tokens that runs a training step of that size. If not even
-    `least` tokens fit, MemoryError is raised.
+    `minimum` tokens fit, MemoryError is raised.
     """
 
     def fits(tokens):
@@ -33,9 +33,9 @@ def largest_batch_tokens(step, least, most):
             return False
         return True
 
-    if not fits(least):
-        raise MemoryError(f"no room for a training step, not even of {least} tokens")
-    fitting, beyond = least, most + 1
+    if not fits(minimum):
+        raise MemoryError(f"no room for a training step, not even of {minimum} tokens")
+    fitting, beyond = minimum, maximum + 1
     while beyond - fitting > max(1, fitting // 8):
         tokens = min(2 * fitting, (fitting + beyond) // 2)
         if fits(tokens):

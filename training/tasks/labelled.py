@@ -22,7 +22,7 @@ from .task import Task, require_defaults, source_tokenizer
 # Texts in a batch of a validation.
 BATCH = 64
 # With more different labels than this, the file has no labels but, for example, translations.
-MOST_LABELS = 4096
+MAX_LABELS = 4096
 LABELS = "labels.npy"
 CONTROLS = "[\x00-\x1f\x7f-\x9f]+"
 
@@ -127,9 +127,9 @@ class LabelledTask(Task):
         found = set()
         for target in targets:
             found.update(filter(None, target.split("\t")))
-            if len(found) > MOST_LABELS:
+            if len(found) > MAX_LABELS:
                 raise CorpusError(
-                    f"labels must be at most {MOST_LABELS:,} different ones, got more, of which "
+                    f"labels must be at most {MAX_LABELS:,} different ones, got more, of which "
                     f"one is {target[:40]!r}"
                 )
         if not found:

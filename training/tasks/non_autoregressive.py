@@ -137,25 +137,27 @@ def glanced(model, inputs, labels, seed, share):
     return inputs, tf.concat([lengths, tf.where(hidden, tokens, PAD)], axis=1)
 
 
-def length_ids(source_ids, target_ids, most):
+def length_ids(source_ids, target_ids, maximum):
     """The difference between the lengths of target and source as a class id, [B, 1].
 
-    1 means `most` tokens fewer than the source, 2 most + 1 means `most` more. A row without tokens
+    1: `maximum` tokens fewer than the source; 2 `maximum` + 1: `maximum` more. A row without tokens
     has padding.
     """
     sizes = [
         tf.math.count_nonzero(ids, axis=1, keepdims=True, dtype=tf.int32)
         for ids in (source_ids, target_ids)
     ]
-    difference = tf.clip_by_value(sizes[1] - (sizes[0] - 1), -most, most)  # eos is not counted
-    return tf.where(sizes[1] > 0, difference + most + 1, PAD)
+    difference = tf.clip_by_value(
+        sizes[1] - (sizes[0] - 1), -maximum, maximum
+    )  # eos is not counted
+    return tf.where(sizes[1] > 0, difference + maximum + 1, PAD)
 
 
 def filled_up(source_ids, labels, places):
     """Fills labels [B, T] without eos to [B, k S]: with eos, up to `places` for each source token.
     Longer labels are cut."""
-    most = places * tf.math.count_nonzero(source_ids, axis=1, keepdims=True, dtype=tf.int32)
+    maximum = places * tf.math.count_nonzero(source_ids, axis=1, keepdims=True, dtype=tf.int32)
     size = places * tf.shape(source_ids)[1]
     labels = tf.pad(labels, [[0, 0], [0, tf.maximum(size - tf.shape(labels)[1], 0)]])[:, :size]
     filled = tf.where(labels == PAD, EOS, labels)
-    return tf.where(tf.range(size) < most, filled, PAD)
+    return tf.where(tf.range(size) < maximum, filled, PAD)

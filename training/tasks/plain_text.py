@@ -17,7 +17,7 @@ class PlainTextTask(Task):
     Its `unused` settings have no meaning for the task.
     """
 
-    figure, figure_name, figure_most = "val_perplexity", "perplexity", math.inf
+    figure, figure_name, figure_max = "val_perplexity", "perplexity", math.inf
     by_metrics, unit = True, "text"
     corpus, write_corpus = JoinedCorpus, staticmethod(JoinedCorpus.write)
     # Settings that need a source and a target, or sample segmentations.

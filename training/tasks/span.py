@@ -61,7 +61,7 @@ class SpanReading(LabelledTask):
     """The task of a `SpanReader` and of its `SpanAnswers`."""
 
     family, reading, corpus = SPAN, Questions, Corpus
-    figure, figure_name, figure_most = "val_token_f1", "F1 of words", 100.0
+    figure, figure_name, figure_max = "val_token_f1", "F1 of words", 100.0
     pipeline_tag = "question-answering"
     description = "A reader that finds answers in texts, the encoder of a Transformer"
     columns = {

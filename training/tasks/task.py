@@ -49,7 +49,7 @@ class Task(abc.ABC):
     exported = True
 
     family = figure = figure_name = figure_how = pipeline_tag = description = ""
-    figure_most = 1.0
+    figure_max = 1.0
     columns: Mapping = {}
     test_set = "--source SOURCES.txt --target REFERENCES.txt"
 

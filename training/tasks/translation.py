@@ -27,7 +27,7 @@ class Translation(Task):
     """The task of a `Transformer` and of its `Translator`."""
 
     family = ENCODER_DECODER
-    figure, figure_name, figure_how, figure_most = "val_bleu", "BLEU", "greedy", 100.0
+    figure, figure_name, figure_how, figure_max = "val_bleu", "BLEU", "greedy", 100.0
     pipeline_tag = "translation"
     description = "An encoder-decoder Transformer (Vaswani et al. 2017), text in and text out"
     columns = {"val_perplexity": ("perplexity", "{:.3f}"), "val_bleu": ("greedy BLEU", "{:.2f}")}

@@ -67,13 +67,13 @@ def restore(path, model):
 
 
 class EpochWeights:
-    """The weights after each of the last epochs, at most `most`, in a folder, for averaging.
+    """The weights after each of the last epochs, at most `maximum`, in a folder, for averaging.
 
     `epoch-7.npz` has those after epoch 7.
     """
 
-    def __init__(self, folder, most):
-        self.folder, self.most = Path(folder), most
+    def __init__(self, folder, maximum):
+        self.folder, self.maximum = Path(folder), maximum
 
     def _file(self, epoch):
         return self.folder / f"epoch-{epoch}.npz"
@@ -83,12 +83,12 @@ class EpochWeights:
         write_atomically(self._file(epoch), pack(weights))
         for path in self.folder.glob("epoch-*.npz"):
             number = path.stem.removeprefix("epoch-")
-            if number.isdecimal() and int(number) <= epoch - self.most:
+            if number.isdecimal() and int(number) <= epoch - self.maximum:
                 path.unlink(missing_ok=True)
 
     def epochs(self, last):
         """The epochs up to this one whose weights are stored."""
-        epochs = range(max(1, last - self.most + 1), last + 1)
+        epochs = range(max(1, last - self.maximum + 1), last + 1)
         return [epoch for epoch in epochs if self._file(epoch).exists()]
 
     def mean(self, epochs):

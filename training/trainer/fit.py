@@ -29,7 +29,7 @@ from ..report.card import CARD
 from ..report.history import LOG, read_history, write_history
 from ..report.progress import EpochProgress, Forecast, write_curve
 from ..report.session import SESSIONS, Session
-from ..step.largest_batch import LEAST_STEPS, largest_batch_tokens, training_step
+from ..step.largest_batch import MIN_STEPS, largest_batch_tokens, training_step
 from .checkpoint import EpochWeights
 from .selection import Selection
 from .setup import Setup, make_folders, take_devices
@@ -91,13 +91,13 @@ class Training:
 
     def largest_batch(self):
         """The batch tokens for batch_tokens="auto". This object cannot train afterwards."""
-        least = self.recipe.max_tokens
+        minimum = self.recipe.max_tokens
         # As in the last epoch: with R-Drop if the training ever uses it.
         self._set_r_drop(self.recipe.epochs - 1)
         _, longest = self.batches.shape(self.batches.buckets[-1])
         step = training_step(self.model, self.task, longest, self.batches.passes)
-        most = self.batches.padded_tokens // LEAST_STEPS
-        found = largest_batch_tokens(step, least, max(least, most))
+        maximum = self.batches.padded_tokens // MIN_STEPS
+        found = largest_batch_tokens(step, minimum, max(minimum, maximum))
         self.say(f"batch_tokens: {found:,}, the most that fit")
         return found
 

@@ -6,16 +6,16 @@ import dataclasses
 from benchmarks.learning.methods import short
 
 # Words of a source in training at most; a fifth of the corpus is longer.
-MOST = 15
+MAXIMUM = 15
 
 
 def pairs(split, data, source_language, language, report=None):
     for pair in short.pairs(split, data, source_language, language, report):
         words = len(pair.source.split())
         if split != "train":
-            group = "as in training" if words <= MOST else "longer"
+            group = "as in training" if words <= MAXIMUM else "longer"
             yield pair._replace(group=group)
-        elif words <= MOST:
+        elif words <= MAXIMUM:
             yield pair
 
 

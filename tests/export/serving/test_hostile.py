@@ -155,8 +155,8 @@ def test_a_message_by_grpc_has_a_greatest_size(asked, compression):
 
 def test_the_rows_of_a_report_are_the_limit(asked, monkeypatch):
     model = asked.server.versions.model(predict_spec())
-    assert model.most_rows == tensors.MOST_ROWS  # there is no report beside it
-    monkeypatch.setattr(model, "most_rows", 2)
+    assert model.max_rows == tensors.MAX_ROWS  # there is no report beside it
+    monkeypatch.setattr(model, "max_rows", 2)
     assert asked.translate("a", "b")
     with refused("INVALID_ARGUMENT", "text: at most 2 rows, got 3"):
         asked.translate("a", "b", "c")

@@ -40,7 +40,7 @@ def test_a_map_for_each_head(weights):
 
 
 def test_a_line_for_each_share_that_is_large_enough(weights):
-    figure = attention.lines_figure(weights, QUERIES, KEYS, least=0.3)
+    figure = attention.lines_figure(weights, QUERIES, KEYS, minimum=0.3)
     for layer, ax in enumerate(figure.axes):
         assert len(ax.lines) == (weights[layer] >= 0.3).sum()
         assert words(ax.texts) == [*QUERIES, *KEYS]
@@ -105,7 +105,7 @@ def test_probabilities_and_their_product():
 def test_a_label_is_shown_however_unlikely_it_is():
     labels = np.array([4, 0])
     probs = np.array([[0.1, 0.3, 0.4, 0.15, 0.05], [0.6, 0.1, 0.1, 0.1, 0.1]])
-    ids = probabilities.likeliest(labels, probs, most=3)
+    ids = probabilities.likeliest(labels, probs, maximum=3)
     assert ids[0].tolist() == [2, 1, 4] and ids[1, 0] == 0
     names = [[f"p{n}" for n in row] for row in ids]
     figure = probabilities.distributions_figure(labels, probs, ids, names, 0.1)

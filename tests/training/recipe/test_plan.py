@@ -51,7 +51,7 @@ def plan_run(command):
 
 def test_a_large_corpus_gets_the_paper_s_model_and_no_more_than_its_warm_up(command, monkeypatch):
     monkeypatch.setattr(plan, "SMALL_CORPUS", 50)
-    monkeypatch.setattr(plan, "WARMUP_MOST", 1)
+    monkeypatch.setattr(plan, "WARMUP_MAX", 1)
     recipe, _ = prepared(command)
     assert {name: getattr(recipe, name) for name in FOR_LARGE} == FOR_LARGE
     assert recipe.warmup_steps == 1

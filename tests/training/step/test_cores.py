@@ -14,7 +14,7 @@ from tfformer.files import read_json
 from training import train
 from training.recipe import AUTO, load_recipe
 from training.step import cores, machine
-from training.step.cores import LEAST_TOKENS, MOST, cores_of
+from training.step.cores import MAXIMUM, MIN_TOKENS, cores_of
 from training.trainer import fit
 from training.trainer.signals import Interrupted
 
@@ -31,17 +31,17 @@ def no_gpu(monkeypatch):
 @pytest.mark.parametrize(
     ("available", "changes", "expected"),
     [
-        (1, {"batch_tokens": 9 * LEAST_TOKENS}, 1),
-        (7, {"batch_tokens": 9 * LEAST_TOKENS}, 7),
-        (7, {"batch_tokens": 3 * LEAST_TOKENS}, 3),
-        (7, {"batch_tokens": LEAST_TOKENS - 1}, 1),
-        (7, {"batch_tokens": 9 * LEAST_TOKENS, "accumulate": 3}, 3),
-        (7, {"batch_tokens": 9 * LEAST_TOKENS, "max_tokens": 2 * LEAST_TOKENS}, 4),
-        (3 * MOST, {"batch_tokens": 5 * MOST * LEAST_TOKENS}, MOST),
-        (7, {"batch_tokens": 9 * LEAST_TOKENS, "strategy": "mirrored"}, 1),
+        (1, {"batch_tokens": 9 * MIN_TOKENS}, 1),
+        (7, {"batch_tokens": 9 * MIN_TOKENS}, 7),
+        (7, {"batch_tokens": 3 * MIN_TOKENS}, 3),
+        (7, {"batch_tokens": MIN_TOKENS - 1}, 1),
+        (7, {"batch_tokens": 9 * MIN_TOKENS, "accumulate": 3}, 3),
+        (7, {"batch_tokens": 9 * MIN_TOKENS, "max_tokens": 2 * MIN_TOKENS}, 4),
+        (3 * MAXIMUM, {"batch_tokens": 5 * MAXIMUM * MIN_TOKENS}, MAXIMUM),
+        (7, {"batch_tokens": 9 * MIN_TOKENS, "strategy": "mirrored"}, 1),
         (7, {"strategy": "mirrored", "cores": 5}, 5),
         (7, {"strategy": "tpu", "cores": 5}, 1),
-        (2, {"batch_tokens": LEAST_TOKENS, "cores": 5}, 5),
+        (2, {"batch_tokens": MIN_TOKENS, "cores": 5}, 5),
     ],
 )
 def test_as_many_parts_as_cores_if_each_has_enough_to_do(monkeypatch, available, changes, expected):
@@ -53,7 +53,7 @@ def test_a_gpu_computes_its_batch_whole(monkeypatch):
     monkeypatch.setattr(machine, "cores", lambda: 7)
     assert cores_of(recipe(batch_tokens=AUTO)) == 1
     monkeypatch.setattr(cores, "has_gpu", lambda: True)
-    assert cores_of(recipe(batch_tokens=9 * LEAST_TOKENS)) == 1
+    assert cores_of(recipe(batch_tokens=9 * MIN_TOKENS)) == 1
     assert cores_of(recipe(cores=2)) == 1
 
 
@@ -79,7 +79,7 @@ def test_a_run_keeps_its_parts_on_a_machine_of_other_cores(monkeypatch, tmp_path
     )
     for available, epochs in ((3, 1), (5, 2)):
         monkeypatch.setattr(machine, "cores", lambda available=available: available)
-        batch = [] if models else ["--batch-tokens", str(4 * LEAST_TOKENS)]
+        batch = [] if models else ["--batch-tokens", str(4 * MIN_TOKENS)]
         assert train.main([*command, *batch, "--epochs", str(epochs)]) == code
         assert read_json(tmp_path / "run" / "prepared" / "recipe.json")["cores"] == 3
     assert [model.cores for model in models] == [3, 3]

@@ -35,11 +35,11 @@ def test_the_largest_batch_is_found_to_an_eighth_in_few_steps(room):
     assert found in tried and len(tried) == len(set(tried)) < 22
 
 
-@pytest.mark.parametrize("most", [17, 23, 1009])
-def test_the_largest_batch_is_no_larger_than_asked(most):
+@pytest.mark.parametrize("maximum", [17, 23, 1009])
+def test_the_largest_batch_is_no_larger_than_asked(maximum):
     tried = []
-    found = largest_batch.largest_batch_tokens(held(10**9, tried), 17, most)
-    assert max(tried) <= most and found >= most - most // 8 - 1
+    found = largest_batch.largest_batch_tokens(held(10**9, tried), 17, maximum)
+    assert max(tried) <= maximum and found >= maximum - maximum // 8 - 1
 
 
 def test_no_room_for_the_least_is_said():
@@ -73,7 +73,7 @@ def small_gpu(monkeypatch):
 
     monkeypatch.setattr(setup, "has_gpu", lambda: True)
     monkeypatch.setattr(fit, "training_step", training_step)
-    monkeypatch.setattr(fit, "LEAST_STEPS", 1)
+    monkeypatch.setattr(fit, "MIN_STEPS", 1)
     return tried
 
 
@@ -102,7 +102,7 @@ def test_a_run_finds_its_batch_once_and_learns_as_with_the_number(small_gpu, tmp
 
 @pytest.mark.slow
 def test_an_epoch_keeps_its_steps(small_gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(fit, "LEAST_STEPS", 20)
+    monkeypatch.setattr(fit, "MIN_STEPS", 20)
     run = tmp_path / "run"
     command = [RECIPE, "--run", str(run), "--epochs", "1", "--batch-tokens", "auto"]
     assert train.main(command) == 0

@@ -270,10 +270,10 @@ def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, g
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("decoding", "epochs", "least"), [("mask-predict", "40", 40), ("ctc", "17", 80)]
+    ("decoding", "epochs", "minimum"), [("mask-predict", "40", 40), ("ctc", "17", 80)]
 )
 def test_words_are_learned_all_at_once_exported_and_served(
-    folder, tmp_path, monkeypatch, decoding, epochs, least
+    folder, tmp_path, monkeypatch, decoding, epochs, minimum
 ):
     """Each word has one translation; the exported model gives it for unseen sentences."""
     from export import saved_model, translate_files
@@ -290,7 +290,7 @@ def test_words_are_learned_all_at_once_exported_and_served(
     options += ["--max-length-difference", "20", "--tie-embeddings", "all"]
     run, exported = tmp_path / "run", tmp_path / "exported"
     assert train.main(words(folder, run, *options, *learn)) == 0
-    assert runs.read_config(run)["training"]["val_bleu"] > least
+    assert runs.read_config(run)["training"]["val_bleu"] > minimum
     assert saved_model.main([str(run), str(exported)]) == 0
     assert translate_files.main([str(exported), str(tmp_path / "out"), f"{folder}/val.en"]) == 0
     lines = (tmp_path / "out" / "val.en").read_text().splitlines()

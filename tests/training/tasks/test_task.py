@@ -22,7 +22,7 @@ from training.trainer.fit import Training
 class Lengths(Translation):
     """A task whose figure is the better the smaller it is, and has no BLEU."""
 
-    figure, figure_name, figure_how, figure_most = "val_offset", "offset", "", 10.0
+    figure, figure_name, figure_how, figure_max = "val_offset", "offset", "", 10.0
     columns = {"val_offset": ("mean offset", "{:.1f}")}
     without_padding = None
 
