@@ -32,7 +32,7 @@ KERAS_ALONE = [
     "TaggerConfig",
     "Tagger",
     "SpanReader",
-    "PlaceCrossEntropy",
+    "PositionCrossEntropy",
     "LabelAccuracy",
     "LabelCrossEntropy",
     "LabelPerplexity",
@@ -118,6 +118,20 @@ def test_the_public_names_are_these_and_no_others():
     assert sorted(PUBLIC) == sorted(tfformer.__all__)
     assert set(PUBLIC) <= set(dir(tfformer))
     assert all(hasattr(tfformer, name) for name in tfformer.__all__)
+
+
+def test_a_name_of_an_earlier_version_still_works(tmp_path):
+    import keras
+
+    with pytest.warns(DeprecationWarning, match="is now tfformer.PositionCrossEntropy"):
+        assert tfformer.PlaceCrossEntropy is tfformer.PositionCrossEntropy
+    stored = keras.saving.serialize_keras_object(tfformer.PositionCrossEntropy())
+    stored |= {
+        "class_name": "PlaceCrossEntropy",
+        "registered_name": "tfformer>PlaceCrossEntropy",
+    }
+    loss = keras.saving.deserialize_keras_object(stored)
+    assert type(loss) is tfformer.PositionCrossEntropy
 
 
 def test_unknown_name_is_an_attribute_error():

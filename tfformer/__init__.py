@@ -9,6 +9,7 @@ A `.keras` file with layers of tfformer loads after a plain `import tfformer` (s
 
 import importlib
 import importlib.util
+import warnings
 
 from tfformer import checkout, registry
 
@@ -41,7 +42,7 @@ _MODULES = {
     "NonAutoregressiveConfig": "tfformer.config",
     "ParallelTranslator": "tfformer.service.parallel_translator",
     "Perplexity": "tfformer.metrics",
-    "PlaceCrossEntropy": "tfformer.loss",
+    "PositionCrossEntropy": "tfformer.loss",
     "RunError": "tfformer.files",
     "Shortlist": "tfformer.shortlist",
     "SinusoidalPositionalEncoding": "tfformer.layers.positions",
@@ -84,10 +85,17 @@ _MODULES = {
     "without_padding": "tfformer.layers.packing",
 }
 
+# Names of earlier versions.
+_OLD_NAMES = {"PlaceCrossEntropy": "PositionCrossEntropy"}
+
 __all__ = list(_MODULES)
 
 
 def __getattr__(name):
+    if name in _OLD_NAMES:
+        new = _OLD_NAMES[name]
+        warnings.warn(f"tfformer.{name} is now tfformer.{new}", DeprecationWarning, stacklevel=2)
+        return __getattr__(new)
     module = _MODULES.get(name, f"tfformer.{name}")
     if name not in _MODULES and (name.startswith("_") or not importlib.util.find_spec(module)):
         raise AttributeError(f"module 'tfformer' has no attribute {name!r}")

@@ -345,7 +345,7 @@ def label_columns(labels):
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class PlaceCrossEntropy(SmoothedCrossEntropy):
+class PositionCrossEntropy(SmoothedCrossEntropy):
     """`SmoothedCrossEntropy` for positions in rows of any length, some of them impossible.
 
     Args:
@@ -363,7 +363,7 @@ class PlaceCrossEntropy(SmoothedCrossEntropy):
         ValueError: as `SmoothedCrossEntropy`.
 
     Example, log 3, for three equal positions:
-        >>> loss = PlaceCrossEntropy(0.0)
+        >>> loss = PositionCrossEntropy(0.0)
         >>> round(float(loss([[2]], [[[-1e9, 5.0, 5.0, 5.0]]])), 4)
         1.0986
     """

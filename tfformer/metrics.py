@@ -121,7 +121,7 @@ def _with_none(logits):
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class PlaceAccuracy(TokenAccuracy):
+class PositionAccuracy(TokenAccuracy):
     """`TokenAccuracy` for positions, integers [...] (0: no label), and logits [..., S]."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):
@@ -132,7 +132,7 @@ class PlaceAccuracy(TokenAccuracy):
 
 
 @keras.saving.register_keras_serializable("tfformer")
-class PlacePerplexity(Perplexity):
+class PositionPerplexity(Perplexity):
     """`Perplexity` for positions, integers [...] (0: no label), and logits [..., S]."""
 
     def update_state(self, y_true, y_pred, sample_weight=None):

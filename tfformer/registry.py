@@ -43,15 +43,15 @@ MODULES = {
     "loss": [
         "LabelCrossEntropy",
         "LengthCrossEntropy",
-        "PlaceCrossEntropy",
+        "PositionCrossEntropy",
         "SmoothedCrossEntropy",
     ],
     "metrics": [
         "LabelAccuracy",
         "LabelPerplexity",
         "Perplexity",
-        "PlaceAccuracy",
-        "PlacePerplexity",
+        "PositionAccuracy",
+        "PositionPerplexity",
         "TokenAccuracy",
     ],
     "models.classifier": ["Classifier"],
@@ -63,6 +63,12 @@ MODULES = {
     "models.tagger": ["Tagger"],
     "models.transformer": ["Transformer"],
     "schedule": ["WarmupSchedule"],
+}
+# Names in files of earlier versions.
+OLD_NAMES = {
+    "PlaceAccuracy": "PositionAccuracy",
+    "PlaceCrossEntropy": "PositionCrossEntropy",
+    "PlacePerplexity": "PositionPerplexity",
 }
 
 
@@ -106,6 +112,7 @@ def register():
         sys.meta_path.insert(0, _AfterKeras())
         return
     registry = keras.saving.get_custom_objects()
-    for module, names in MODULES.items():
-        for name in names:
-            registry.setdefault(f"{PACKAGE}>{name}", Later(f"{PACKAGE}.{module}", name))
+    modules = {name: module for module, names in MODULES.items() for name in names}
+    for name in [*modules, *OLD_NAMES]:
+        new = OLD_NAMES.get(name, name)
+        registry.setdefault(f"{PACKAGE}>{name}", Later(f"{PACKAGE}.{modules[new]}", new))

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tfformer import (
     MaskedLanguageModel,
-    PlaceCrossEntropy,
+    PositionCrossEntropy,
     SpanReader,
     Tagger,
 )
@@ -108,6 +108,6 @@ def test_a_span_learns_by_a_plain_fit():
     ids = np.concatenate([asked[:, None], np.full((160, 1), 3), texts, np.full((160, 1), 3)], 1)
     labels = np.stack([places + 2, places + 2], axis=1)
     model = SpanReader(SpanConfig.preset("test", V, num_layers=2, dropout=0.0, norm="pre"))
-    model.compile(keras.optimizers.Adam(0.01), PlaceCrossEntropy(0.0), jit_compile=False)
+    model.compile(keras.optimizers.Adam(0.01), PositionCrossEntropy(0.0), jit_compile=False)
     model.fit(ids, labels, batch_size=16, epochs=25, verbose=0)
     assert (model(ids).numpy().argmax(axis=-1) == labels).mean() > 0.9

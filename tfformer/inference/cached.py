@@ -16,8 +16,8 @@ class Cached(abc.ABC):
 
     Args:
         inference_layer, weights: from `fuse`; the weights may be tensors or variables. The layer
-            has `decoder`, `output`, `vocabulary_size`, `dtype`, and `written`, the embedding and the positions of
-            the target.
+            has `decoder`, `output`, `vocabulary_size`, `dtype`, and `written`, the embedding and
+            the positions of the target.
     """
 
     def __init__(self, inference_layer, weights):

@@ -34,7 +34,7 @@ class SpanReader(TextEncoder):
             positions, the inputs are longer than `max_positions`.
 
     A plain `compile` and `fit` trains it on elements (ids, labels [B, 2]), with the loss
-    `PlaceCrossEntropy`. The labels are positions. 0 means no label, since no text begins there.
+    `PositionCrossEntropy`. The labels are positions. 0 means no label, since no text begins there.
 
     Example:
         >>> model = SpanReader(SpanConfig.preset("test", vocabulary_size=17))

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import tensorflow as tf
 
-from tfformer.loss import PlaceCrossEntropy
-from tfformer.metrics import PlaceAccuracy, PlacePerplexity
+from tfformer.loss import PositionCrossEntropy
+from tfformer.metrics import PositionAccuracy, PositionPerplexity
 from tfformer.models import SPAN
 from tfformer.text.question import encode_question, split_at_tab, whole_characters
 
@@ -121,10 +121,10 @@ class SpanReading(LabelledTask):
         return 2
 
     def loss(self, recipe, corpus=None):
-        return PlaceCrossEntropy(recipe.smoothing)
+        return PositionCrossEntropy(recipe.smoothing)
 
     def metrics(self, recipe):
-        return [PlaceAccuracy(), PlacePerplexity()]
+        return [PositionAccuracy(), PositionPerplexity()]
 
     def asked(self, corpus, tokenizer):
         """The answers, without their positions."""

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from stopped import assert_goes_on
 
-from tfformer import PlaceCrossEntropy
+from tfformer import PositionCrossEntropy
 from tfformer import run as runs
-from tfformer.metrics import PlaceAccuracy, PlacePerplexity
+from tfformer.metrics import PositionAccuracy, PositionPerplexity
 from training import evaluate, facts, train
 from training.corpora.embedded import SPLITS, split_of
 from training.data.reader import CorpusReport, Pair
@@ -114,11 +114,11 @@ def test_loss_and_metrics_are_those_of_numpy(rng):
         log_probs = np.log(oracle.softmax(own))
         nll.append(-log_probs[labels[row, side] - 1])
         smooth.append(-log_probs.mean())
-    np.testing.assert_allclose(PlaceCrossEntropy(0.0)(labels, logits), np.mean(nll), rtol=1e-5)
+    np.testing.assert_allclose(PositionCrossEntropy(0.0)(labels, logits), np.mean(nll), rtol=1e-5)
     expected = 0.9 * np.mean(nll) + 0.1 * np.mean(smooth)
-    np.testing.assert_allclose(PlaceCrossEntropy(0.1)(labels, logits), expected, rtol=1e-5)
-    assert np.isnan(PlaceCrossEntropy()(np.full((3, 2), 5), logits))
-    accuracy, perplexity = PlaceAccuracy(), PlacePerplexity()
+    np.testing.assert_allclose(PositionCrossEntropy(0.1)(labels, logits), expected, rtol=1e-5)
+    assert np.isnan(PositionCrossEntropy()(np.full((3, 2), 5), logits))
+    accuracy, perplexity = PositionAccuracy(), PositionPerplexity()
     for metric in (accuracy, perplexity):
         metric.update_state(labels, logits)
     hits = logits.argmax(axis=-1)[:2] == labels[:2]
