@@ -43,6 +43,7 @@ test-hostile: .venv/ready
 lint: .venv/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 
 # Decoding speed of the export, beside whichever peers .venv has: see benchmarks/README.md.
 bench: .venv/ready

@@ -1,7 +1,7 @@
-"""Which way imports point: a table of rooms, and what each may import. A file in no room fails.
+"""Which way imports point: a table of parts, and what each may import. A file in no part fails.
 
-A room is a folder, or a file that is a room by itself; a file is in the room with the longest name
-that its path begins with. Other packages count only for the rooms that run on Keras alone.
+A part is a folder, or a file that is a part by itself; a file is in the part with the longest name
+that its path begins with. Other packages count only for the parts that run on Keras alone.
 """
 
 import ast
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-# Room -> the rooms that it may import. `tfformer` is the page of public names.
+# Part -> the parts that it may import. `tfformer` is the page of public names.
 ARROWS = {
     # The library, from the ground up.
     "tfformer/terminal": "",
@@ -78,10 +78,10 @@ ARROWS = {
 }
 KERAS_ALONE = "config ctc files schedule backend layers loss metrics models __init__ run".split()
 TENSORFLOW = {"tensorflow", "tensorflow_text", "sentencepiece"}
-# TensorFlow's own part of a Keras-only room: each says so, and is imported only where that backend
+# TensorFlow's own part of a Keras-only part: each says so, and is imported only where that backend
 # runs.
 TENSORFLOW_ALONE = {"tfformer/backend/random_bytes.py", "tfformer/backend/replicas.py"}
-# Ids and pieces are the text room's own; who opens a SentencePiece model outside it, and why.
+# Ids and pieces are the text part's own; who opens a SentencePiece model outside it, and why.
 OPENED_BY = {
     "benchmarks/same_weights.py": "CTranslate2's own way from a text, which is compared",
     "benchmarks/wrapped.py": "a vocabulary with the special ids of a T5, for KerasHub's tokenizer",
@@ -95,8 +95,8 @@ def files() -> list[Path]:
     return sorted(path.relative_to(ROOT) for path in found)
 
 
-def room(path: Path) -> str | None:
-    """The room of a file, by its path; None if it is in none."""
+def part(path: Path) -> str | None:
+    """The part of a file, by its path; None if it is in none."""
     name = path.with_suffix("").as_posix()
     inside = [r for r in ARROWS if name == r or name.startswith(f"{r}/")]
     return max(inside, key=len, default=None)
@@ -129,35 +129,35 @@ def imported(path: Path) -> set[str]:
 
 
 def reached(path: Path) -> set[str]:
-    """The rooms that a file imports from, besides its own."""
+    """The parts that a file imports from, besides its own."""
     found = filter(None, map(module_file, imported(path)))
-    return {room(file) for file in found} - {room(path)}
+    return {part(file) for file in found} - {part(path)}
 
 
 def allowed(name: str) -> set[str]:
-    """What a room may import; for who is not in `tfformer`, all of that is open."""
-    rooms = set(ARROWS[name].split())
-    if "tfformer" in rooms:
-        rooms |= {r for r in ARROWS if r.startswith("tfformer/")}
-    return rooms
+    """What a part may import; for who is not in `tfformer`, all of that is open."""
+    parts = set(ARROWS[name].split())
+    if "tfformer" in parts:
+        parts |= {r for r in ARROWS if r.startswith("tfformer/")}
+    return parts
 
 
-def test_every_file_is_in_a_room_and_every_room_has_a_file():
-    rooms = [room(path) for path in files()]
-    assert None not in rooms, [str(p) for p in files() if room(p) is None]
-    assert set(rooms) == set(ARROWS)
+def test_every_file_is_in_a_part_and_every_part_has_a_file():
+    parts = [part(path) for path in files()]
+    assert None not in parts, [str(p) for p in files() if part(p) is None]
+    assert set(parts) == set(ARROWS)
 
 
 @pytest.mark.parametrize("name", ARROWS)
 def test_a_room_imports_what_the_table_says(name):
     for path in files():
-        if room(path) == name:
+        if part(path) == name:
             assert reached(path) <= allowed(name), path
 
 
 def test_no_arrow_of_the_table_is_idle():
     for name, text in ARROWS.items():
-        drawn = set().union(*(reached(path) for path in files() if room(path) == name))
+        drawn = set().union(*(reached(path) for path in files() if part(path) == name))
         for other in set(text.split()) - {"tfformer"}:
             assert other in drawn, f"{name} imports nothing of {other}"
 
@@ -169,7 +169,7 @@ def test_the_packages_know_each_other_one_way():
             assert other.split("/")[0] in {top, "tfformer"}, f"{name} -> {other}"
 
 
-def test_nobody_outside_the_text_room_opens_a_sentencepiece_model():
+def test_nobody_outside_the_text_package_opens_a_sentencepiece_model():
     paths = [*files(), *(p.relative_to(ROOT) for p in (ROOT / "benchmarks").rglob("*.py"))]
     opening = {path.as_posix() for path in paths if opens_sentencepiece(path)}
     inside = {path for path in opening if path.startswith("tfformer/text/")}
@@ -197,7 +197,7 @@ def opens_sentencepiece(path: Path) -> bool:
 def test_what_needs_keras_alone_imports_no_tensorflow():
     for path in files():
         if (
-            room(path).removeprefix("tfformer/") in KERAS_ALONE
+            part(path).removeprefix("tfformer/") in KERAS_ALONE
             and str(path) not in TENSORFLOW_ALONE
         ):
             found = {name.split(".")[0] for name in imported(path)}

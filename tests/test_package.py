@@ -120,6 +120,13 @@ def test_the_public_names_are_these_and_no_others():
     assert all(hasattr(tfformer, name) for name in tfformer.__all__)
 
 
+def test_editors_read_the_same_names_in_the_stub():
+    stub = (ROOT / "tfformer" / "__init__.pyi").read_text(encoding="utf-8")
+    found = re.findall(r"^from (\S+) import (\w+) as (\w+)$", stub, re.M)
+    assert {name: module for module, name, _ in found} == tfformer._MODULES
+    assert all(name == shown for _, name, shown in found)
+
+
 def test_a_name_of_an_earlier_version_still_works(tmp_path):
     import keras
 

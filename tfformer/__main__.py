@@ -61,7 +61,7 @@ EXTRAS = {
 USAGE = "usage: tfformer [-h] [--version] COMMAND ...\n"
 
 
-def main(arguments=None):
+def main(arguments: list[str] | None = None) -> int:
     """Runs the command that the first argument names. Returns its exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     completing = "_ARGCOMPLETE" in os.environ  # the shell completes a command line
@@ -86,7 +86,7 @@ def main(arguments=None):
             module.prepare_process("tfformer" if __name__ == "__main__" else sys.argv[0])
         return module.main(words[1:])
     except ModuleNotFoundError as error:
-        missing = error.name.partition(".")[0]
+        missing = str(error.name).partition(".")[0]
         if missing == "tfformer":
             raise
         extra = EXTRAS.get(words[0], "train")
@@ -98,7 +98,7 @@ def main(arguments=None):
         return 2
 
 
-def _words_to_complete():
+def _words_to_complete() -> list[str]:
     """The words of the line that the shell completes, for `argcomplete`, without `tfformer`.
 
     The first word is completed here. For the others, the line is changed to one of the command.
@@ -117,7 +117,7 @@ def _words_to_complete():
     return words[:1]
 
 
-def _help():
+def _help() -> str:
     lines = [USAGE]
     for heading, group in COMMANDS.items():
         lines.append(f"{heading}:")

@@ -13,9 +13,14 @@ import contextlib
 import importlib
 import io
 import logging
+import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from tfformer.files import read_json
+
+StrPath = str | os.PathLike[str]
 
 
 class CommandError(RuntimeError):
@@ -30,12 +35,12 @@ class CommandError(RuntimeError):
         runs/none is no directory 1
     """
 
-    def __init__(self, message, exit_code):
+    def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
 
-def train_model(run, recipe=None, **options):
+def train_model(run: StrPath, recipe: StrPath | None = None, **options: Any) -> Path:
     """Train a model, as `tfformer train` does.
 
     Args:
@@ -62,7 +67,7 @@ def train_model(run, recipe=None, **options):
     return Path(run)
 
 
-def evaluate_run(run, **options):
+def evaluate_run(run: StrPath, **options: Any) -> dict[str, Any]:
     """Score a run on a test set, as `tfformer evaluate` does.
 
     Args:
@@ -86,7 +91,7 @@ def evaluate_run(run, **options):
     return read_json(Path(options.get("output") or Path(run) / "evaluation.json"))
 
 
-def export_run(run, directory, **options):
+def export_run(run: StrPath, directory: StrPath, **options: Any) -> Path:
     """Export and verify the next version of a SavedModel, as `tfformer export` does.
 
     Args:
@@ -113,7 +118,7 @@ def export_run(run, directory, **options):
     return max(versions, key=lambda path: int(path.name))
 
 
-def verify_export(directory, **options):
+def verify_export(directory: StrPath, **options: Any) -> None:
     """Check that a SavedModel serves, as `tfformer verify` does.
 
     Args:
@@ -133,7 +138,7 @@ def verify_export(directory, **options):
     _run("export.verify", [directory], options)
 
 
-def import_marian(folder, run, **options):
+def import_marian(folder: StrPath, run: StrPath, **options: Any) -> Path:
     """Make a run of a Marian model of Hugging Face, as `tfformer import-marian` does.
 
     Args:
@@ -158,7 +163,7 @@ def import_marian(folder, run, **options):
     return Path(run)
 
 
-def import_opennmt(folder, run, **options):
+def import_opennmt(folder: StrPath, run: StrPath, **options: Any) -> Path:
     """Make a run of a checkpoint of OpenNMT-tf 2, as `tfformer import-opennmt` does.
 
     Args:
@@ -183,7 +188,7 @@ def import_opennmt(folder, run, **options):
     return Path(run)
 
 
-def _run(module, arguments, options):
+def _run(module: str, arguments: Iterable[StrPath], options: dict[str, Any]) -> None:
     """Runs a command in this process; raises its error."""
     words = [str(argument) for argument in arguments]
     for name, value in options.items():
@@ -215,13 +220,13 @@ class _Log(io.TextIOBase):
         last: the last line.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.last, self._begun = "", ""
 
-    def writable(self):
+    def writable(self) -> bool:
         return True
 
-    def write(self, text):
+    def write(self, text: str) -> int:
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
             if line.strip():
