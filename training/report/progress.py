@@ -113,6 +113,27 @@ def duration(seconds):
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+def shortened(text, most=100):
+    """A text for one line of the screen: at most this many characters, and "…" if it is cut."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def going_on(progress, step, max_minutes=0):
+    """One line about where a resumed training goes on, and how much of its time is used.
+
+    Args:
+        progress: the `progress` of its `State`.
+        step: the number of steps made before.
+        max_minutes: the limit for all sessions together; 0 is no limit.
+    """
+    ended, minutes = progress["epoch"], f"{progress['seconds'] / 60:.1f}"
+    place = f"in epoch {ended + 1}, after" if progress["batch"] else f"after epoch {ended},"
+    line = f"goes on {place} step {step:,}, {minutes} minutes"
+    if max_minutes:
+        line += f"; of {max_minutes:g} minutes (--max-minutes), {minutes} are used"
+    return line
+
+
 def write_curve(path, rows, task):
     """Draws the training curve over epochs: losses on the left, the task's score on the right."""
     from .picture import pyplot, write_picture
