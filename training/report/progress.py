@@ -150,7 +150,8 @@ def write_curve(path, rows, task):
     right, scores = axes.twinx(), [row[task.figure] for row in rows if task.figure in row]
     label = f"validation {task.figure_words()}"
     line(right, task.figure, color="tab:green", marker="^", label=label)
-    most = task.figure_most if max(scores) > 0.6 * task.figure_most else None
+    # A little above the maximum, so that the axis cuts no marker.
+    most = 1.03 * task.figure_most if max(scores) > 0.6 * task.figure_most else None
     right.set(ylabel=task.figure_name, ylim=(0, most))
     lines = axes.get_lines() + right.get_lines()
     labels = [line.get_label() for line in lines]

@@ -8,7 +8,8 @@ import pytest
 from terminal import terminal
 
 from tfformer.terminal.progress_bar import console
-from training.report.progress import EpochProgress, going_on, shortened
+from training.report.picture import pyplot
+from training.report.progress import EpochProgress, going_on, shortened, write_curve
 from training.tasks import TASKS
 
 
@@ -59,3 +60,13 @@ def test_a_long_text_is_cut_to_100_characters():
     assert shortened("ä" * 100) == "ä" * 100
     assert shortened("ä" * 101) == "ä" * 99 + "…"
     assert shortened("a " * 60) == "a " * 49 + "a…"
+
+
+def test_the_axis_of_a_score_does_not_cut_its_maximum(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("training.report.picture.write_picture", lambda _, one: drawn.append(one))
+    rows = [{"epoch": n, "loss": 1, "val_loss": 1, "val_bleu": 100.0} for n in (1, 2)]
+    write_curve(tmp_path / "curve.png", rows, TASKS["translation"])
+    bottom, top = drawn[0].axes[1].get_ylim()
+    assert bottom == 0 and top > 100
+    pyplot().close(drawn[0])
