@@ -29,7 +29,7 @@ on its own side, by the corpus's own counts, over the whole line.
 --keep keeps the kinds that it names. A gzip file stays one if its name ends in .gz. A TSV gets the
 columns source, target and group, without a header.
 
-Memory: about 60 bytes a pair, with --clean 130. Exit codes: 0 looked at, whatever was found; 1 the
+Memory: about 60 bytes a pair, with --clean 160. Exit codes: 0 looked at, whatever was found; 1 the
 corpus or the disk is at fault; 2 wrong usage; 130 or 143 interrupted.
 """
 
