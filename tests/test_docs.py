@@ -123,3 +123,12 @@ def test_each_decision_has_at_most_five_lines():
             if entry.startswith("**"):
                 lines = entry.strip().splitlines()
                 assert len(lines) <= 5 and max(map(len, lines)) <= 100, entry
+
+
+def test_a_word_of_the_glossary_has_one_short_sentence():
+    page = (ROOT / "docs" / "reference" / "words.md").read_text(encoding="utf-8")
+    glossary = page.partition("## A learner's glossary")[2]
+    rows = re.findall(r"^\| (?!word)(.+?) \| (.+?) \|$", glossary, re.MULTILINE)
+    assert len(rows) == len({word for word, _ in rows}) > 40
+    for word, sentence in rows:
+        assert re.fullmatch(r"[A-Z][^.]*\.", sentence) and len(sentence.split()) <= 25, word

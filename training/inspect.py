@@ -2,12 +2,14 @@
 
     tfformer inspect train.en train.de --val val.en val.de --test test.en test.de
     tfformer inspect train.tsv --run runs/mine --out runs/mine/inspect
+    tfformer inspect train.en train.de --val val.en val.de --clean clean
 
 It counts what training drops by its default limits of characters and of the ratio of lengths, and
 what should not be there: pairs that occur twice, sources that are their own translation, faults of
-encoding, lines that look like the other language, texts of the validation or test corpus that
-stand in the training corpus too; and, with the vocabulary of --run or one learned here, how long
-the texts are in tokens, how much of a batch would be padding, and how many tokens are single bytes.
+encoding, placeholders that differ, lines that look like the other language, texts of the validation
+or test corpus that stand in the training corpus too; and, with the vocabulary of --run or one
+learned here, how long the texts are in tokens, how much of a batch would be padding, and how many
+tokens are single bytes.
 What to do about it stands at the end, and the command that trains on these files.
 
 --out gets inspect.json (every figure), lengths.png, and suspects.tsv: up to 1,000 lines for each
@@ -15,10 +17,23 @@ reason, but for repetitions and what is in validation and test too, which are co
 looks like the other language if its letters do: three characters in a row are likelier there than
 on its own side, by the corpus's own counts, over the whole line.
 
-Memory: about 60 bytes a pair. Exit codes: 0 looked at, whatever was found; 1 the corpus or the disk
-is at fault; 2 wrong usage; 130 or 143 interrupted.
+--clean writes the corpus again, into a new or empty folder, under the same file names. It drops:
+
+    lengths        blank, too long, or too different in length: by the limits of training
+    copies         the target is the source
+    placeholders   %s, %d, {0} or {name} are not the same on both sides
+    language       a line looks like the other language
+    held-out       the pair is in --val or --test too, whatever its case and spaces
+    repetitions    the same pair occurs before
+
+--keep keeps the kinds that it names. A gzip file stays one if its name ends in .gz. A TSV gets the
+columns source, target and group, without a header.
+
+Memory: about 60 bytes a pair, with --clean 160. Exit codes: 0 looked at, whatever was found; 1 the
+corpus or the disk is at fault; 2 wrong usage; 130 or 143 interrupted.
 """
 
+import os
 import shlex
 import sys
 from itertools import islice
@@ -33,6 +48,18 @@ from .data.reader import CorpusError, CorpusReport, is_blank, read_pairs, requir
 
 SAMPLE = 50_000  # pairs of which a vocabulary and the letters of a language are learned
 VOCABULARY = 8000
+# What --clean drops, by its word for --keep: the reasons in `training.data`.
+KINDS = {
+    "lengths": ("blank", "too long", "length ratio"),
+    "copies": ("source = target",),
+    "placeholders": ("placeholders differ",),
+    "language": (
+        "source looks like the target's language",
+        "target looks like the source's language",
+    ),
+    "held-out": ("in validation or test",),
+    "repetitions": ("occurs before",),
+}
 
 
 def drawn(pairs):
@@ -96,6 +123,13 @@ def parser():
         "--vocabulary", type=size, default=VOCABULARY, help="of the one learned here; default 8000"
     )
     parser.add_argument("--out", type=Path, help="a folder for figures, suspects and the picture")
+    parser.add_argument(
+        "--clean", type=Path, metavar="FOLDER", help="a new folder for the corpus without faults"
+    )
+    parser.add_argument(
+        "--keep", nargs="+", choices=KINDS, default=[], metavar="KIND",
+        help=f"what --clean does not drop: {', '.join(KINDS)}",
+    )  # fmt: skip
     return parser
 
 
@@ -109,10 +143,32 @@ def _run(command, options):
     for name in ("val", "test"):
         if len(getattr(options, name) or [1]) > 2:
             command.error(f"--{name} must be two files or a TSV, got {len(getattr(options, name))}")
+    if options.keep and not options.clean:
+        command.error("--keep needs --clean, the folder of the clean corpus")
     try:
+        if options.clean:
+            require_place(options)
         return _inspect(options)
     except (ValueError, OSError) as error:
         return command.fail(error)
+
+
+def corpus_files(options):
+    """The two files of the corpus, or its TSV."""
+    return [options.source, options.target] if options.target else [options.source]
+
+
+def require_place(options):
+    """Raises a ValueError if the clean corpus cannot be written under the names of its files."""
+    folder, names = options.clean, [path.name for path in corpus_files(options)]
+    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        raise ValueError(f"--clean must not exist yet or be an empty folder, got {folder}")
+    if options.out and options.out.resolve() == folder.resolve():
+        raise ValueError(f"--clean must not be the folder of --out, got {folder}")
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"--clean needs different names of SOURCE and TARGET, got {names[0]} twice"
+        )
 
 
 def _inspect(options):
@@ -125,7 +181,7 @@ def _inspect(options):
     from .data.corpus_checks import Letters, inspect
 
     report = CorpusReport()
-    paths = [options.source, options.target] if options.target else [options.source]
+    paths = corpus_files(options)
     require_files(paths)
     others = {
         name: list(read_pairs(*getattr(options, name)))
@@ -151,7 +207,8 @@ def _inspect(options):
             tokenizer = Tokenizer.train(*texts, vocabulary_size=options.vocabulary)
     pairs = read_pairs(*paths, report=report)
     with Bar("looking the pairs over", total) as bar:
-        findings = inspect(pairs, tokenizer, Letters(usable), others, bar.to)
+        letters = Letters(usable)
+        findings = inspect(pairs, tokenizer, letters, others, bar.to)
     findings.counts["lines that are no UTF-8"] = report.invalid_utf8
     print(f"{total:,} pairs", file=sys.stderr)
     show(findings)
@@ -165,20 +222,55 @@ def _inspect(options):
         write_atomically(options.out / "suspects.tsv", text.encode(errors="replace"))
         draw_lengths(options.out / "lengths.png", findings)
         print(f"{options.out}: inspect.json, suspects.tsv, lengths.png")
+    # Last: if anything before it fails, the folder is not there yet, and the same command works.
+    if options.clean:
+        with Bar("writing the clean corpus", total) as bar:
+            counts = write_clean(options, letters, others, bar)
+        show_clean(counts)
+        print(f"{options.clean}: {', '.join(path.name for path in paths)}")
     print(f"to train: {training_command(options)}")
     return 0
 
 
+def write_clean(options, letters, others, bar):
+    """Writes the clean corpus. Returns the number of pairs kept, and dropped for each reason."""
+    from .data.cleaning import Cleaner, write_corpus
+
+    kinds = [kind for kind in KINDS if kind not in options.keep]
+    dropped = [reason for kind in kinds for reason in KINDS[kind]]
+    cleaner, paths = Cleaner(letters, others, dropped), corpus_files(options)
+    pairs = cleaner.kept(bar.over(read_pairs(*paths)))
+    write_corpus(options.clean, [path.name for path in paths], pairs)
+    return {reason: cleaner.counts[reason] for reason in ("kept", *dropped)}
+
+
 def training_command(options):
-    """The command that trains on what was looked at."""
-    words = ["--source", options.source]
+    """The command that trains on what was looked at, or on the clean corpus."""
+    paths = corpus_files(options)
+    if options.clean:
+        paths = [options.clean / path.name for path in paths]
+    words = ["--source", paths[0]]
     if options.target:
-        words += ["--target", options.target]
+        words += ["--target", paths[1]]
     if options.val:
         words += ["--val-source", options.val[0]]
         words += ["--val-target", *options.val[1:]] if len(options.val) > 1 else []
     line = shlex.join(["tfformer", "train", *map(str, words)])
     return f"{line} --run runs/mine"
+
+
+def show_clean(counts):
+    """The number of pairs kept, and dropped for each reason, as a table on standard output."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    kinds = {reason: kind for kind, reasons in KINDS.items() for reason in reasons}
+    total, table = sum(counts.values()), Table("clean corpus", "reason", "pairs", "share")
+    for reason, count in counts.items():
+        words = (f"dropped: {kinds[reason]}", reason) if reason in kinds else (reason, "")
+        table.add_row(*map(Text, words), f"{count:,}", f"{100 * count / total:.2f} %")
+    Console().print(table)
 
 
 def show(findings):

@@ -99,6 +99,7 @@ def drawn(run, translator, source, target):
     from .preparation.prepare import PREPARED, read_settings
     from .recipe import Recipe
     from .report.history import read_history
+    from .step.model import schedule_of
     from .tasks import TASKS
 
     model, tokenizer = translator.model, translator.tokenizer
@@ -117,9 +118,14 @@ def drawn(run, translator, source, target):
         figures[f"lines-{kind}"] = lambda k=known, w=words: attention.lines_figure(*k, **w)
     padded = [[*pieces, PADDING, PADDING] for pieces in (seen.source, seen.read)]
     real = [np.arange(len(pieces)) < len(pieces) - 2 for pieces in padded]
-    # A model that was imported has neither.
-    smoothing = read_settings(run, Recipe()).smoothing if (run / PREPARED).exists() else 0.0
+    # A model that was imported has neither settings nor a log.
+    settings = read_settings(run, Recipe()) if (run / PREPARED).exists() else None
+    smoothing = settings.smoothing if settings else 0.0
     history, task = read_history(run), TASKS["translation"]
+    schedule = None
+    if settings and history and "step" in history[-1]:
+        steps = round(history[-1]["step"] / history[-1]["epoch"])
+        schedule = schedule_of(settings, model.config.d_model, steps)
     probs = np.exp(seen.log_probs)
     ids = probabilities.likeliest(seen.labels, probs)
     likely = [inside.names(tokenizer.target_pieces(row[None].astype("int32"))) for row in ids]
@@ -134,7 +140,9 @@ def drawn(run, translator, source, target):
     if (table := inside.places(model)) is not None:
         figures["positions"] = lambda: positions.positions_figure(table)
     if history:
-        figures["curves"] = lambda: curves.curves_figure(history, task.figure, task.figure_words())
+        figures["curves"] = lambda: curves.curves_figure(
+            history, task.figure, task.figure_words(), schedule
+        )
     pieces = *tree.pieces, *likely, seen.pieces, seen.source, seen.target
     return [piece for row in pieces for piece in row], figures
 

@@ -9,6 +9,7 @@ import urllib.request
 
 import pytest
 from browser import PROGRAM, Browser
+from tfformer.text.sides import SPECIAL
 
 from export import playground
 from export.playground import PAGE, Playground
@@ -155,6 +156,21 @@ def test_the_page_runs_nothing_but_its_own_script():
         assert " style=" not in text and " onclick=" not in text  # the policy forbids both
 
 
+def test_the_page_shows_texts_of_any_direction_and_scores_with_their_unit():
+    """What the text of the page can tell; the tests below need a browser."""
+    page = PAGE.read_text(encoding="utf-8")
+    outputs = re.findall(r'make\("output", (\{.*?\})', page)
+    assert outputs and all('dir: "auto"' in properties for properties in outputs)
+    [field] = re.findall(r"^function field.*?^}", page, re.DOTALL | re.MULTILINE)
+    assert 'dir: "auto"' in field
+    [body] = re.findall(r"^body \{.*?\}", page, re.DOTALL | re.MULTILINE)
+    assert "max-width" not in body and "textarea { width: 100%;" in page
+    assert "log-probability (natural logarithm)" in page and "or Ctrl+Enter" in page
+    [marks] = re.findall(r"MARKS = new Set\((.*?)\)", page)
+    # An unknown token stands for a word of the text, so it is shown.
+    assert set(json.loads(marks)) == set(SPECIAL) - {"<unk>"}
+
+
 def test_a_text_in_the_address_is_not_sent_by_itself(seen):
     client = translator()
     with Playground(client) as page:
@@ -187,7 +203,7 @@ def test_a_translation_its_alternatives_and_what_words_attended_to(seen):
         assert [one.split()[-1] for one in shown] == ["-0.25", "-1.50"]
         seen.hover("#targets .word")
         shares = "[...document.querySelectorAll('#sources .word')].map(w => w.title)"
-        assert seen.run(shares) == ["75 %", "25 %"]
+        assert seen.run(shares) == ["75 %"]  # the rest is on the end mark, which is not shown
         assert "export with --explain" in seen.run("document.body.innerText")
         # Another alternative is asked for by the keyboard alone.
         seen.run(f"{buttons}[1].focus()")
@@ -218,6 +234,7 @@ def test_a_forced_beginning_other_options_documents_and_mistakes(seen):
         said = seen.run("document.querySelector('#said').textContent")
         assert "beam_width must be in [1, 64], got 0" in said
         assert client.asked[-1] == ("beam_search", {"text": ["wrong"], **OPTIONS, "beam_width": 7})
+        assert not seen.run("document.querySelector('#translation')")  # the old answer is gone
         seen.run("document.querySelectorAll('#tabs button')[1].click()")
         seen.run("document.querySelector('[name=text]').value = 'One. Two.'")
         seen.run("document.forms[0].requestSubmit()")
@@ -233,10 +250,10 @@ def test_layers_heads_and_the_steps_of_the_search(seen):
         assert client.asked[-1] == ("explain", {"text": ["one"], **OPTIONS})
         seen.run("document.querySelectorAll('#targets .word')[1].focus()")
         shares = "[...document.querySelectorAll('#sources .word')].map(w => w.title)"
-        assert seen.run(shares) == ["50 %", "50 %"]
+        assert seen.run(shares) == ["50 %"]
         head = "document.querySelectorAll('select')[1]"
         seen.run(f"{head}.value = 1; {head}.dispatchEvent(new Event('change'))")
-        assert seen.run(shares) == ["0 %", "100 %"]
+        assert seen.run(shares) == ["0 %"]
         step = "document.querySelector('[type=range]')"
         seen.run(f"{step}.value = 1; {step}.dispatchEvent(new Event('input'))")
         rows = (
@@ -246,8 +263,24 @@ def test_layers_heads_and_the_steps_of_the_search(seen):
         assert seen.run(rows) == [["1", "eins", "-0.10", "goes on"], ["2", "drei", "-2.00", "cut"]]
         seen.run(f"{step}.value = 3; {step}.dispatchEvent(new Event('input'))")
         assert [row[1:] for row in seen.run(rows)] == [
-            ["eins zwei </s>", "-0.25", "ended"], ["eins zwei </s>", "-3.00", "ended"]
+            ["eins zwei", "-0.25", "ended"], ["eins zwei", "-3.00", "ended"]
         ]  # fmt: skip
+
+
+def test_pieces_read_as_their_text(seen):
+    pieces = ["▁Zieh", "en", "▁ein", "</s>"]
+    explained = {
+        "source_tokens": [["▁pull", "</s>"]], "target_tokens": [pieces],
+        "probabilities": [[0.9] * 4], "cross_attention": [[[[[0.5, 0.5]] * 4]]],
+        "step_tokens": [[[piece] for piece in pieces]], "step_parents": [[[0]] * 4],
+        "step_scores": [[[-0.1]] * 4],
+    }  # fmt: skip
+    with Playground(translator(("explain", explained))) as page:
+        ask(seen, page, "pull")
+        seen.until("document.querySelector('#targets .word')")
+        shown = "[...document.querySelectorAll('#targets .word')].map(word => word.textContent)"
+        assert seen.run(shown) == [" Zieh", "en", " ein"]
+        assert seen.run("document.querySelector('td:nth-child(2)').textContent") == "Ziehen ein"
 
 
 def test_the_rest_of_the_family(seen):

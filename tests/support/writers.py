@@ -95,7 +95,8 @@ WRITERS = {
     ),
     "training.inspect": Writer(
         lambda given, folder: [
-            given.source, given.target, "--run", given.run, "--out", folder / "out"
+            given.source, given.target, "--run", given.run, "--out", folder / "out",
+            "--clean", folder / "clean",
         ],
         prints=True,
     ),

@@ -1,5 +1,6 @@
 """The findings in a corpus: every planted fault is found, and nothing else is."""
 
+import gzip
 import json
 import os
 import random
@@ -12,8 +13,8 @@ from tfformer import Tokenizer
 from training import inspect as command
 from training import train as trains
 from training.data.batches import EDGES
-from training.data.corpus_checks import Letters, inspect, suggestions
-from training.data.reader import Pair
+from training.data.corpus_checks import FAULTS, Letters, inspect, placeholders, suggestions
+from training.data.reader import Pair, read_pairs
 
 ENGLISH = "the house that stands by the lake where nobody lives with three white trees".split()
 GERMAN = "das Haus das am See steht wo niemand wohnt mit drei weißen Bäumen und Straßen".split()
@@ -37,6 +38,7 @@ FAULTY = {
     "UTF-8 read as Latin-1": Pair("three trees", "drei BÃ¤ume"),
     "control characters": Pair("the\x07 house", "das Haus"),
     "markup": Pair("the <b>house</b>", "das Haus"),
+    "placeholders differ": Pair("the house of %s", "das Haus"),
     "source looks like the target's language": Pair(CLEAN[7].target + " x", "das Haus am See"),
     "target looks like the source's language": Pair("the lake", CLEAN[8].source + " x"),
 }
@@ -110,6 +112,25 @@ def test_single_bytes_are_counted(tokenizer, letters):
     assert found.bytes.tolist() == [0, 3 * 7 * 3]
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("%s has %d files", ["d", "s"]),
+        ("%2$s, %1$s: %(name)s", ["(name)s", "s", "s"]),
+        ("%5.2f MB, %-10s", ["-10s", "5.2f"]),
+        ("{0} and {name}, {0:.2f}, {}", ["{0:.2f}", "{0}", "{name}", "{}"]),
+        ("100 % sure, 50%ige Loesung, 3 {a b}, %%s, 1,234.5", []),
+    ],
+)
+def test_placeholders(text, found):
+    assert placeholders(text) == found
+
+
+def test_numbers_and_the_order_of_placeholders_may_differ(tokenizer, letters):
+    pairs = [Pair("page %1$s of 7: {x}", "{x}: %s, Seite")]
+    assert not inspect([*CLEAN, *pairs], tokenizer, letters).counts["placeholders differ"]
+
+
 # The command.
 
 
@@ -143,6 +164,104 @@ def test_the_command_writes_what_it_found(tmp_path, capsys):
     lines = {row.split("\t")[0] for row in rows[1:]}
     assert lines == {str(500 + n) for n in range(len(faulty))}
     assert (out / "lengths.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_clean_corpus_has_the_pairs_without_a_fault(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")  # no row of the table is broken
+    sound = [Pair("the lake", "der See"), Pair("the lake", "am See")]  # two translations
+    # Faults of the encoding, and markup, can be repaired: --clean leaves them in the corpus.
+    faulty = [pair for reason, pair in FAULTY.items() if reason not in FAULTS]
+    held_out = Pair(CLEAN[5].source.upper(), CLEAN[5].target)
+    corpus = [*CLEAN[:200], *faulty, held_out, CLEAN[3], *sound, *CLEAN[200:]]
+    train, val = write(tmp_path, "train", corpus), write(tmp_path, "val", CLEAN[5:7])
+    folder = tmp_path / "new" / "clean"
+    arguments = [*train, "--val", *val, "--vocabulary", "400"]
+    assert command.main([*arguments, "--clean", str(folder)]) == 0
+    printed = capsys.readouterr().out
+    assert sorted(path.name for path in folder.iterdir()) == ["train.de", "train.en"]
+    kept = [*CLEAN[:5], *CLEAN[7:200], *sound, *CLEAN[200:]]
+    files = [folder / "train.en", folder / "train.de"]
+    assert list(read_pairs(*files)) == kept
+    # The table counts each pair once, by its first reason.
+    rows = [line.split("│")[1:-1] for line in printed.partition("clean corpus")[2].splitlines()]
+    counts = {row[1].strip() or row[0].strip(): row[2].strip() for row in rows if len(row) == 4}
+    assert counts == {
+        "kept": f"{len(kept)}", "blank": "1", "too long": "1", "length ratio": "1",
+        "source = target": "1", "placeholders differ": "1",
+        "source looks like the target's language": "1",
+        "target looks like the source's language": "1",
+        "in validation or test": "3", "occurs before": "1",
+    }  # fmt: skip
+    # The command at the end trains on the clean files.
+    given = trains.parser().parse_args(shlex.split(printed.splitlines()[-1])[4:])
+    assert [*given.source, *given.target] == files
+    # The same folder is not written into again.
+    assert command.main([*arguments, "--clean", str(folder)]) == 1
+    error = capsys.readouterr().err.strip()
+    assert error.endswith(f"error: --clean must not exist yet or be an empty folder, got {folder}")
+    assert list(read_pairs(*files)) == kept
+
+
+@pytest.mark.parametrize(
+    ("kind", "pair"),
+    [
+        ("lengths", FAULTY["length ratio"]),
+        ("copies", Pair("Haus", "Haus")),
+        ("placeholders", FAULTY["placeholders differ"]),
+        ("language", FAULTY["target looks like the source's language"]),
+        ("held-out", Pair("a lake", "ein See")),
+        ("repetitions", CLEAN[3]),
+    ],
+)
+def test_keep_switches_one_kind_off(tmp_path, kind, pair):
+    """The clean corpus stays a gzip file; the folder may exist if it is empty."""
+    train = tmp_path / "train.tsv.gz"
+    text = "".join(f"{source}\t{target}\n" for source, target, *_ in [*CLEAN, pair])
+    train.write_bytes(gzip.compress(text.encode()))
+    val = tmp_path / "val.tsv"
+    val.write_text("a lake\tein See\n")
+    for name, keep, kept in (("all", [], CLEAN), (kind, ["--keep", kind], [*CLEAN, pair])):
+        folder = tmp_path / name
+        folder.mkdir()
+        words = ["--val", str(val), "--vocabulary", "400", "--clean", str(folder), *keep]
+        assert command.main([str(train), *words]) == 0
+        assert list(read_pairs(folder / "train.tsv.gz")) == kept
+        assert (folder / "train.tsv.gz").read_bytes().startswith(b"\x1f\x8b")
+
+
+def test_the_group_of_a_tsv_stays_and_its_header_does_not(tmp_path):
+    train = tmp_path / "train.tsv"
+    rows = [f"{pair.target}\t{pair.source}\tnews" for pair in CLEAN]
+    train.write_text("\n".join(["target\tsource\tdomain", *rows]))
+    folder = tmp_path / "clean"
+    assert command.main([str(train), "--vocabulary", "400", "--clean", str(folder)]) == 0
+    expected = [Pair(pair.source, pair.target, "news") for pair in CLEAN]
+    assert list(read_pairs(folder / "train.tsv")) == expected
+
+
+def test_a_clean_corpus_that_cannot_be_written_is_refused_in_one_line(tmp_path, capsys):
+    train = write(tmp_path, "train", CLEAN)
+    (tmp_path / "other").mkdir()
+    twice = [train[0], str(tmp_path / "other" / "train.en")]
+    write(tmp_path / "other", "train", CLEAN)
+    copies = write(tmp_path, "copies", [Pair("a lake", "a lake")])
+    folder = tmp_path / "clean"
+    for words, message in (
+        (
+            [*twice, "--clean", str(folder)],
+            "needs different names of SOURCE and TARGET",
+        ),
+        ([*train, "--clean", train[0]], "--clean must not exist yet or be an empty folder"),
+        ([*train, "--clean", str(folder), "--out", str(folder)], "must not be the folder of --out"),
+        ([*copies, "--vocabulary", "265", "--clean", str(folder)], "no pair is left"),
+    ):
+        assert command.main(words) == 1
+        assert message in capsys.readouterr().err.splitlines()[-1]
+        assert not folder.exists()
+    with pytest.raises(SystemExit) as ended:
+        command.main([*train, "--keep", "copies"])
+    assert ended.value.code == 2
+    assert "--keep needs --clean" in capsys.readouterr().err
 
 
 def test_what_cannot_be_compared_is_refused_at_once(tmp_path, capsys):

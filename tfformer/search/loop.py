@@ -9,8 +9,8 @@ from tfformer.search.step import State
 # empty positions, and a settled sentence waits for up to this many steps.
 BLOCK = 16
 
-# A batch is searched in parts, one for each GROUP_SIZE sentences, but from LEAST_GROUPS to
-# MOST_GROUPS parts. Each uses its own thread if one is free. (The products of a step are too small
+# A batch is searched in parts, one for each GROUP_SIZE sentences, but from MIN_GROUPS to
+# MAX_GROUPS parts. Each uses its own thread if one is free. (The products of a step are too small
 # for two threads to share. A part of 16 sentences is as fast as the whole batch, one of 8 a tenth
 # slower.) Parts must not run stateful operations: TensorFlow would run these in order.
 GROUP_SIZE, MIN_GROUPS, MAX_GROUPS = 16, 2, 16

@@ -24,6 +24,13 @@ FAULTS = {
     "markup": re.compile(r"</?[a-zA-Z][^>]{0,80}>|&(?:[a-z]{2,8}|#\d{2,5});"),
 }
 
+# What a program replaces in a text: %s, %d, %1$s, %-5.2f, %(name)s; {}, {0}, {name}, {0:.2f}. The
+# position in %1$s is left out, because a translation may change the order. "100 %" is none.
+PLACEHOLDER = re.compile(
+    r"(?<!%)%(?:\d+\$)?((?:\(\w+\))?[-+#0]*\d*(?:\.\d+)?l{0,2}[sdifux](?!\w))|(\{[\w.]*(?:[:,!][^{}]*)?\})",
+    re.ASCII,
+)
+
 
 class Letters:
     """The probability of each three-byte sequence in the source and in the target of a corpus."""
@@ -160,10 +167,17 @@ def reasons_of(pair, letters):
     for reason, fault in FAULTS.items():
         if fault.search(pair.source) or fault.search(pair.target):
             yield reason
+    if placeholders(pair.source) != placeholders(pair.target):
+        yield "placeholders differ"
     if letters.towards_target(pair.source) > FOREIGN:
         yield "source looks like the target's language"
     if letters.towards_target(pair.target) < -FOREIGN:
         yield "target looks like the source's language"
+
+
+def placeholders(text):
+    """The placeholders of a text, sorted: "%2$s: {name}" has "s" and "{name}"."""
+    return sorted(one or other for one, other in PLACEHOLDER.findall(text))
 
 
 def hashes(texts):
@@ -193,12 +207,14 @@ def suggestions(findings):
         parts = ", ".join(f"{share(name)} {name}" for name in dropped)
         yield f"Training drops by itself: {parts}."
     if counts["occur before"] > total / 100:
-        yield f"{share('occur before')} occur before: remove them, or they weigh twice."
+        yield f"{share('occur before')} occur before: remove them (--clean), or they weigh twice."
     if counts["source = target"] > total / 100:
         yield f"{share('source = target')} have source = target: a model learns to copy from them."
     for reason in FAULTS:
         if counts[reason]:
             yield f"{share(reason)} with {reason}: mend or remove them (suspects.tsv in --out)."
+    if counts["placeholders differ"]:
+        yield f"{share('placeholders differ')} whose placeholders, such as %s or {{name}}, differ."
     for side in ("source looks like the target's", "target looks like the source's"):
         if counts[f"{side} language"]:
             yield f"{share(f'{side} language')}: the {side} language: see suspects.tsv in --out."

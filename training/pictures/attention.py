@@ -5,6 +5,8 @@ import numpy as np
 from ..report.picture import pyplot
 from ..report.picture_style import SHARES, at_axis, colour
 
+LABEL = 7  # points: smaller labels cannot be read
+
 
 def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
     """A grid of heat-maps, with a row for each layer and a column for each head.
@@ -15,16 +17,16 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
         axes: labels for the rows and the columns of a map.
     """
     layers, heads = attention.shape[:2]
-    width, height = (min(4, 0.9 + 0.16 * len(pieces)) for pieces in (keys, queries))
+    width, height = (_inches(len(pieces)) for pieces in (keys, queries))
     size = (1 + width * heads, 1 + height * layers)
     shape = {"figsize": size, "layout": "constrained", "squeeze": False}
     figure, panels = pyplot().subplots(layers, heads, **shape)
     for (layer, head), ax in np.ndenumerate(panels):
         image = ax.imshow(attention[layer, head], cmap=SHARES, vmin=0, vmax=1, aspect="auto")
         last, first = layer == layers - 1, head == 0
-        at_axis(ax.xaxis, keys if last else None, size=6)
-        at_axis(ax.yaxis, queries if first else None, size=6)
-        ax.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=7)
+        at_axis(ax.xaxis, keys if last else None, size=LABEL)
+        at_axis(ax.yaxis, queries if first else None, size=LABEL)
+        ax.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=LABEL)
         if last:
             ax.set_xlabel(axes[1])
         if first:
@@ -32,6 +34,11 @@ def heads_figure(attention, queries, keys, title="", axes=("query", "key")):
     figure.colorbar(image, ax=panels, shrink=0.6, label="share of the attention")
     figure.suptitle(title)
     return figure
+
+
+def _inches(pieces):
+    """The width or height of a map: at most 4 inches, unless its labels would overlap."""
+    return max(min(4, 0.9 + 0.16 * pieces), 0.9 + 1.1 * LABEL / 72 * pieces)
 
 
 def lines_figure(attention, queries, keys, title="", axes=("query", "key"), minimum=0.1):
@@ -55,7 +62,7 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), mini
             for n, piece in enumerate(pieces):
                 ax.text(
                     place + (0.04 if place else -0.04), n, piece,
-                    ha=side, va="center", fontsize=7, parse_math=False,
+                    ha=side, va="center", fontsize=LABEL, parse_math=False,
                 )  # fmt: skip
         longer = max(len(queries), len(keys))
         ax.set(xlim=(-0.7, 1.7), ylim=(longer, -1), title=f"layer {layer + 1}")
@@ -67,6 +74,6 @@ def lines_figure(attention, queries, keys, title="", axes=("query", "key"), mini
         pyplot().Line2D([], [], color=colour(head), label=f"head {head + 1}")
         for head in range(heads)
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(heads, 8), fontsize=7)
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(heads, 8), fontsize=LABEL)
     figure.suptitle(title)
     return figure

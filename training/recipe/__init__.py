@@ -96,7 +96,9 @@ class Recipe:
     )
     strategy: str = device("none", "of the devices: none, mirrored, multiworker or tpu")
     epochs: int = training(20, "passes over the corpus at most")
-    max_minutes: float = training(0.0, "stop after the epoch that passes this time; 0 is no limit")
+    max_minutes: float = training(
+        0.0, "stop after the epoch that passes this time, earlier sessions included; 0 is no limit"
+    )
     optimizer: str = training("adam", "adam, the paper's, or muon, which learns in fewer steps")
     warmup_steps: int = training(4000, "steps in which the learning rate rises")
     warmup: bool = training(

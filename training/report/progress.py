@@ -113,6 +113,27 @@ def duration(seconds):
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+def shortened(text, maximum=100):
+    """A text for one line of the screen: at most this many characters, and "…" if it is cut."""
+    return text if len(text) <= maximum else f"{text[: maximum - 1].rstrip()}…"
+
+
+def going_on(progress, step, max_minutes=0):
+    """One line about where a resumed training goes on, and how much of its time is used.
+
+    Args:
+        progress: the `progress` of its `State`.
+        step: the number of steps made before.
+        max_minutes: the limit for all sessions together; 0 is no limit.
+    """
+    ended, minutes = progress["epoch"], f"{progress['seconds'] / 60:.1f}"
+    place = f"in epoch {ended + 1}, after" if progress["batch"] else f"after epoch {ended},"
+    line = f"goes on {place} step {step:,}, {minutes} minutes"
+    if max_minutes:
+        line += f"; of {max_minutes:g} minutes (--max-minutes), {minutes} are used"
+    return line
+
+
 def write_curve(path, rows, task):
     """Draws the training curve over epochs: losses on the left, the task's score on the right."""
     from .picture import pyplot, write_picture
@@ -129,7 +150,8 @@ def write_curve(path, rows, task):
     right, scores = axes.twinx(), [row[task.figure] for row in rows if task.figure in row]
     label = f"validation {task.figure_words()}"
     line(right, task.figure, color="tab:green", marker="^", label=label)
-    maximum = task.figure_max if max(scores) > 0.6 * task.figure_max else None
+    # A little above the maximum, so that the axis cuts no marker.
+    maximum = 1.03 * task.figure_max if max(scores) > 0.6 * task.figure_max else None
     right.set(ylabel=task.figure_name, ylim=(0, maximum))
     lines = axes.get_lines() + right.get_lines()
     labels = [line.get_label() for line in lines]

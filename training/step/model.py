@@ -60,20 +60,24 @@ def compiled_model(
     return model
 
 
+def schedule_of(recipe, d_model, steps):
+    """The paper's learning rate, with the recipe's cool-down at the end of its epochs of `steps`
+    steps."""
+    steps *= recipe.epochs
+    return WarmupSchedule(
+        d_model, recipe.warmup_steps, recipe.learning_rate_scale, total_steps=steps,
+        cooldown_steps=round(recipe.cooldown * steps), rises=recipe.warmup,
+    )  # fmt: skip
+
+
 def _optimizer(model, recipe, steps):
     """The paper's Adam (section 5.3), or Muon for the matrices and Adam for everything else.
 
     Weight decay (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization") applies to
     matrices, including embeddings: a gain or bias of 0 does not make a model simpler.
     """
-    steps *= recipe.epochs
-    # The paper's learning rate, with the recipe's cool-down at the end of its epochs.
-    schedule = WarmupSchedule(
-        model.config.d_model, recipe.warmup_steps, recipe.learning_rate_scale, total_steps=steps,
-        cooldown_steps=round(recipe.cooldown * steps), rises=recipe.warmup,
-    )  # fmt: skip
     options = {
-        "learning_rate": schedule,
+        "learning_rate": schedule_of(recipe, model.config.d_model, steps),
         "beta_1": 0.9,
         "beta_2": 0.98,
         "epsilon": 1e-9,

@@ -28,7 +28,7 @@ class Task(abc.ABC):
         figure: the figure that decides which model is published, by its name in `log.csv`:
             "val_...".
         figure_name, figure_how: that figure in words, and the search or decision behind it.
-        figure_most: its maximum value.
+        figure_max: its maximum value.
         pipeline_tag: of the Hugging Face Hub, for the model card.
         description: a sentence about the model, for the model card.
         columns: {name: (title, format)} of the deciding figure, and of other validation figures in

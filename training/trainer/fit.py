@@ -27,7 +27,7 @@ from ..preparation.prepare import PREPARED, read_settings
 from ..recipe import plan
 from ..report.card import CARD
 from ..report.history import LOG, read_history, write_history
-from ..report.progress import EpochProgress, Forecast, write_curve
+from ..report.progress import EpochProgress, Forecast, going_on, write_curve
 from ..report.session import SESSIONS, Session
 from ..step.largest_batch import MIN_STEPS, largest_batch_tokens, training_step
 from .checkpoint import EpochWeights
@@ -132,6 +132,8 @@ class Training:
             raise ValueError(
                 f"epochs must be at least {ended + 1}, in whose middle the run is, got {epochs}"
             )
+        if place:
+            self.say(going_on(self.state.progress, place, self.recipe.max_minutes))
 
     def run(self):
         """Trains to the end of the recipe; the best model is then in the run directory.

@@ -4,6 +4,8 @@ import keras
 
 from tfformer.terminal.progress_bar import Bar, console
 
+from ..report.progress import shortened
+
 SHOWN = 3  # texts at each validation
 
 
@@ -51,11 +53,12 @@ class Validation:
         return results
 
     def shown(self):
-        """Yields lines with the first texts, their references and the model's outputs."""
+        """Yields the first texts with their references and the model's outputs, `shortened`."""
         if self.strategy.is_chief:
             texts = zip(self.sources[:SHOWN], self.references, strict=False)
             made = self.task.shown(self.served, self.sources[:SHOWN])
             for (source, reference), answer in zip(texts, made, strict=False):
+                source, reference, answer = map(shortened, (source, reference, answer))
                 yield f"  {source}\n    reference: {reference}\n    model:     {answer}"
 
     def score(self):

@@ -1,10 +1,13 @@
 """Each figure shows the numbers that it was given, and names its axes."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
+from tfformer.schedule import WarmupSchedule
 from training.pictures import attention, beams, curves, masks, positions, probabilities
 from training.pictures.inside import Tree
 from training.report import picture_style
@@ -131,3 +134,44 @@ def test_a_figure_is_written_in_each_form(tmp_path, weights):
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert b"<svg" in (tmp_path / "a.svg").read_bytes()
     assert not pyplot().get_fignums()
+
+
+def test_the_learning_rate_shows_a_warm_up_inside_the_first_epoch():
+    schedule = WarmupSchedule(64, warmup_steps=30)
+    rows = [{"epoch": n, "step": 100 * n, "loss": 3, "val_bleu": 7} for n in (1, 2, 3)]
+    for row in rows:
+        row["learning_rate"] = float(schedule(row["step"]))
+    logged, line = curves.curves_figure(rows, "val_bleu", "BLEU", schedule).axes[0].lines
+    assert logged.get_xdata().tolist() == [100, 200, 300] and logged.get_linestyle() == "None"
+    steps, rates = map(list, line.get_data())
+    assert steps[rates.index(max(rates))] == 29  # its 30th update
+    assert max(rates) == pytest.approx((64 * 30) ** -0.5)
+    assert steps[0] == 0 and steps[-1] == 300
+    # The last session had other settings: from there on, the line is that of the log.
+    rows[2]["learning_rate"] = 0.5
+    rate, loss, score = curves.curves_figure(rows, "val_bleu", "BLEU", schedule).axes
+    steps, rates = map(list, rate.lines[1].get_data())
+    assert steps[-2:] == [200, 300] and rates[-1] == 0.5
+    assert list(loss.lines[0].get_xdata()) == list(score.lines[0].get_xdata()) == [100, 200, 300]
+    # Without one rate that agrees, and without steps, there is nothing but the log.
+    rows[0]["learning_rate"] = 0.5
+    assert len(curves.curves_figure(rows, "val_bleu", "BLEU", schedule).axes[0].lines) == 1
+    del rows[0]["step"]
+    (line,) = curves.curves_figure(rows, "val_bleu", "BLEU", schedule).axes[0].lines
+    assert list(line.get_xdata()) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("count", [3, 60])
+def test_labels_have_7_points_and_do_not_overlap(count, rng):
+    pieces = [f"▁word{n}" for n in range(count)]
+    weights = rng.dirichlet(np.ones(count), (1, 2, count))
+    heads = attention.heads_figure(weights, pieces, pieces)
+    for figure in (
+        heads,
+        attention.lines_figure(weights, pieces, pieces),
+        beams.beams_figure(TREE),
+    ):
+        assert min(text.get_fontsize() for text in figure.findobj(Text) if text.get_text()) >= 7
+    heads.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in heads.axes[0].get_yticklabels()]
+    assert all(above.y0 >= below.y1 for above, below in itertools.pairwise(boxes))

@@ -8,7 +8,8 @@ import pytest
 from terminal import terminal
 
 from tfformer.terminal.progress_bar import console
-from training.report.progress import EpochProgress
+from training.report.picture import pyplot
+from training.report.progress import EpochProgress, going_on, shortened, write_curve
 from training.tasks import TASKS
 
 
@@ -44,3 +45,28 @@ def test_the_bar_of_an_epoch_has_count_time_and_loss_in_80_columns():
     row = output.file.rows()[-1]
     assert re.search(r"^epoch 2/3 .* 5/7 loss 1.700  accuracy 30.0 % .*:\d\d$", row)
     assert len(row) <= 80
+
+
+def test_a_resumed_training_says_where_it_goes_on_and_how_much_time_is_used():
+    between = {"epoch": 3, "batch": 0, "seconds": 312.0}
+    assert going_on(between, 1234) == "goes on after epoch 3, step 1,234, 5.2 minutes"
+    limited = going_on(between, 1234, 30)
+    assert limited.endswith("5.2 minutes; of 30 minutes (--max-minutes), 5.2 are used")
+    inside = {"epoch": 0, "batch": 40, "seconds": 6.0}
+    assert going_on(inside, 40) == "goes on in epoch 1, after step 40, 0.1 minutes"
+
+
+def test_a_long_text_is_cut_to_100_characters():
+    assert shortened("ä" * 100) == "ä" * 100
+    assert shortened("ä" * 101) == "ä" * 99 + "…"
+    assert shortened("a " * 60) == "a " * 49 + "a…"
+
+
+def test_the_axis_of_a_score_does_not_cut_its_maximum(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("training.report.picture.write_picture", lambda _, one: drawn.append(one))
+    rows = [{"epoch": n, "loss": 1, "val_loss": 1, "val_bleu": 100.0} for n in (1, 2)]
+    write_curve(tmp_path / "curve.png", rows, TASKS["translation"])
+    bottom, top = drawn[0].axes[1].get_ylim()
+    assert bottom == 0 and top > 100
+    pyplot().close(drawn[0])
