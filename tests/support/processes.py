@@ -1,7 +1,6 @@
 """Starts commands in processes of their own."""
 
 import os
-import resource
 import subprocess
 import sys
 
@@ -23,6 +22,10 @@ def begin(module, arguments, environment=(), output=subprocess.DEVNULL, limit=No
     variables |= {"TF_CPP_MIN_LOG_LEVEL": "3"} | dict(environment)
     # A shell that starts the tests in the background makes its children ignore Ctrl-C.
     listen = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    if limit is not None:
+        before += (
+            f"\nimport resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+        )
     program = f"{listen}\n{before}\nimport sys, {module}\nsys.exit({module}.main(sys.argv[1:]))"
     return subprocess.Popen(
         [sys.executable, "-c", program, *map(str, arguments)],
@@ -31,7 +34,6 @@ def begin(module, arguments, environment=(), output=subprocess.DEVNULL, limit=No
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
-        preexec_fn=limit and (lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))),
     )
 
 
