@@ -18,7 +18,7 @@ CASES = [
     ("export.saved_model run a.txt", 1, "directory must be a folder, got the file 'a.txt'"),
     ("export.saved_model run out --rerank typo", 1, "typo is no directory"),
     ("export.saved_model run out --ensemble typo", 1, "typo is no directory"),
-    ("export.saved_model run out --shortlist typo", 1, "typo cannot be read: No such file"),
+    ("export.saved_model run out --shortlist typo", 1, "cannot read typo: No such file"),
     ("export.keras_hub folder/typo out", 1, "PRESET must be a folder, or a preset in Ker"),
     ("export.keras_hub folder a.txt", 1, "directory must be a folder, got the file 'a.txt'"),
     ("export.ctranslate2 typo out", 1, "typo is no directory"),

@@ -89,7 +89,7 @@ def test_which_form_is_fastest_is_said_in_words():
     one, eight, last = forms.compared(known)
     each = "as exported 7 ms, --xla 3.5 ms, --low-latency 3.7 ms"
     assert one == f"a request of 1: {each}; fastest here: --xla"
-    assert eight.endswith("fastest here: as exported") and "your server" in last
+    assert eight.endswith("fastest here: as exported") and "a server of your own" in last
 
 
 @pytest.mark.parametrize("form", ["--xla", "--low-latency"])

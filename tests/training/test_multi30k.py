@@ -225,7 +225,7 @@ def test_without_a_checksum_the_lines_are_counted(two_lines, home, tmp_path, cap
     assert "2 files, 1 of them downloaded" in said
     assert "1 verified by checksum, 1 by number of lines" in said
     (tmp_path / "train.fr").write_bytes(b"un\ndeux\ntrois\n")
-    with pytest.raises(CorpusError, match="another file .* 3 lines, expected 2"):
+    with pytest.raises(CorpusError, match="not the file .* 3 lines, expected 2"):
         paths(tmp_path, "train", language="fr")
 
 

@@ -34,9 +34,7 @@ class TwoSidedOptions(NumberedOptions):
     num_encoder_layers: int = option(6, "layers of the encoder", least=1)
     num_decoder_layers: int = option(6, "layers of the decoder", least=1)
     tie_embeddings: str = option("none", "embedding matrices that are shared", choices=TIED)
-    share_halves: bool = option(
-        False, "encoder and decoder share self-attention and feed-forward layers"
-    )
+    share_halves: bool = option(False, "encoder and decoder share the layers that both have")
 
     def __post_init__(self):
         if self.target_vocabulary_size is None:

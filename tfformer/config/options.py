@@ -77,7 +77,7 @@ class StackOptions:
     dropout: float = option(0.1, "P_drop of each sub-layer's output", least=0, below=1)
     activation: str = option("relu", "activation of the feed-forward layer", choices=ACTIVATIONS)
     norm: str = option(
-        "post", "LayerNorm after the residual sum, or before the sub-layer", choices=NORMS
+        "post", "LayerNorm after the residual sum, or before the layer", choices=NORMS
     )
     last_norm: bool | None = option(
         None, "LayerNorm after the last layer; by default only with pre-norm"

@@ -127,7 +127,7 @@ def test_a_taken_port_is_one_line(option, tmp_path, capsys):
         (["none"], "a base_path that is a folder"),
         (["loop"], "a base_path that is a folder"),
         (["--config", "none"], "the models' configuration cannot be read"),
-        (["x", "--batching", "none"], "`python -m export.saved_model RUN DIRECTORY --batching`"),
+        (["x", "--batching", "none"], "`tfformer export RUN DIRECTORY --batching`"),
         (["x", "--batching", "x"], "--batching` writes into DIRECTORY, got x: Is a directory"),
         (["x", "--batching", "wrong"], "batching parameters do not parse"),
     ],

@@ -115,8 +115,8 @@ def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
             "--utility bleu --backward RUN",
             "--utility and --backward cannot be combined",
         ),
-        ("--utility bleu --greedy", "--greedy finds one translation"),
-        ("--utility bleu --picture p.png", "--picture is of the run alone"),
+        ("--utility bleu --greedy", "--greedy finds only one translation"),
+        ("--utility bleu --picture p.png", "--picture cannot be given with --utility"),
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(words, message, tmp_path, capsys):
