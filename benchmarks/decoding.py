@@ -238,7 +238,7 @@ def markdown(rows):
     """The rows of one size as a table: every system at its best, and ours also by default."""
     systems = dict.fromkeys(row["system"] for row in rows)
     compared = [*COMPARED, *(name for name in systems if name.startswith(work.BESIDE))]
-    heads = ["batch", "system", "threads", "ms a sentence", "least to greatest"]
+    heads = ["batch", "system", "threads", "ms a sentence", "minimum to maximum"]
     heads += [f"/ {name}" for name in compared] + ["foreign"]
     lines = [heads, ["--:", "---", "---", "--:", "--:", *["--:"] * len(compared), "--:"]]
     for row in sorted(rows, key=lambda row: row["batch"]):

@@ -212,7 +212,7 @@ def measure_memory(models, count):
 def markdown(rows):
     """The rows of one factor as a table; the last column is the growth from value to value."""
     lines = [
-        f"| {NAMES[rows[0]['factor']]} | ms a sentence | least to greatest | / the one before |",
+        f"| {NAMES[rows[0]['factor']]} | ms a sentence | minimum to maximum | / the one before |",
         "| --: | --: | --: | --: |",
     ]
     for before, row in zip([None, *rows], rows, strict=False):

@@ -210,7 +210,7 @@ def markdown(rows):
     beside = {name: speed for name, speed in speeds.items() if name.startswith(work.BESIDE)}
     own = ("tfformer", work.BESIDE)
     others = [speed for name, speed in speeds.items() if not name.startswith(own)]
-    heads = ["system", "tokens a second", "least to greatest", "/ best of others"]
+    heads = ["system", "tokens a second", "minimum to maximum", "/ best of others"]
     heads += [f"/ {name}" for name in beside] + ["foreign"]
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)]]
     for row in rows:
