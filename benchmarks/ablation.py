@@ -1,23 +1,23 @@
-"""What each means against a small corpus is worth: `python -m benchmarks.ablation RECIPE`.
+"""Measures what methods against overfitting gain: `python -m benchmarks.ablation RECIPE`.
 
-    python -m benchmarks.ablation multi30k --data data/multi30k --init runs/half \
+    python -m benchmarks.ablation multi30k --data data/multi30k --init runs/half \\
         --teacher runs/multi30k --out runs/ablation
     python -m benchmarks.ablation multi30k --data data/multi30k --out runs/sizes --anew
 
-Each row of the table is the recipe with one change, trained with several seeds. Most begin with
-one half-trained run (--init; `training.train multi30k --run runs/half`, stopped by Ctrl-C, is one),
-with the weights that it has published: a model that is still far from its corpus has nothing to
-gain by what keeps it from learning that by heart. Their rate rises in 100 steps to --learning-rate
-and falls to 0. Sizes, which no run can change, are compared --anew, by the recipe's rate with fewer
-steps of warm-up.
+Each row of the table is the recipe with one change, trained with several seeds. Most rows begin
+with the published weights of one half-trained run (--init; for example `training.train multi30k
+--run runs/half`, stopped by Ctrl-C), because a model that has learned little gains nothing from
+methods against overfitting. Their rate rises in 100 steps to --learning-rate and falls to 0. No run
+can change its sizes, so sizes are compared with --anew: by the recipe's rate, with fewer steps of
+warm-up.
 
-Trainings run side by side on the CPU, a core each. Each is a run directory in --out with its log
-beside it; its last weights are scored on the recipe's val by the search of the recipe. What was
-stopped goes on: give the same command. The training loss is of what a training saw: with its
-dropout and noise, of the row `R-Drop 1` with its divergence, and of the row `distillation` half is
-the teacher's.
+Trainings run in parallel on the CPU, a core each. Each is a run directory in --out with its log
+beside it. The recipe's search scores its last weights on the recipe's val. After an interruption,
+the same command continues. The training loss includes dropout and noise; for the row `R-Drop 1` it
+includes the divergence; in the row `distillation`, half of the targets are the teacher's.
 
-Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 the table is complete; 1 an error of a training or a run; 2 wrong usage; 130
+interrupted.
 """
 
 import dataclasses

@@ -1,13 +1,13 @@
-"""What averaging the weights of a run's last epochs is worth: `python -m benchmarks.averages RUN`.
+"""Measures the gain of averaging the last epochs' weights: `python -m benchmarks.averages RUN`.
 
     python -m benchmarks.averages runs/multi30k --recipe multi30k --data data/multi30k
 
-The run's own search on the recipe's val, with the weights after the last epoch, with the mean of
-the last 2, 4, 8, ... that the run has kept (`training.train --average`), and with the exponential
-moving average of all of these, in which an epoch has half the share of the next (and the first as
-much as the second).
+It scores the run's own search on the recipe's val with different weights: those after the last
+epoch; the mean of the last 2, 4, 8, ... that the run has kept (`training.train --average`); and
+their exponential moving average, in which an epoch has half the share of the next (and the first
+as much as the second).
 
-Exit codes: 0 measured; 1 the run or the corpus is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of the run or the corpus; 2 wrong usage; 130 interrupted.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""Requests that nobody should make, and the answers: `python -m benchmarks.bad_requests`.
+"""Makes malformed requests and shows the answers: `python -m benchmarks.bad_requests`.
 
     python -m benchmarks.bad_requests exported/dates
 
-Each is made through gRPC and through REST, to `export.local_server`, and after each of them a good
-one. The table goes to standard output, as Markdown: what was asked, the status by either, and the
-milliseconds. The one document of 8 MB may take minutes.
+Each request is made by gRPC and by REST to `export.local_server`, followed by a good one. Standard
+output gets a table in Markdown: the request, the status of both, and the milliseconds. The one
+document of 8 MB may take minutes.
 
 DIRECTORY is what `export.saved_model` wrote into; the limits are those of its newest report.
 

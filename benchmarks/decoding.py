@@ -1,15 +1,15 @@
-"""Times decoding beside what others decode with: `python -m benchmarks.decoding`.
+"""Measures decoding, compared with other systems: `python -m benchmarks.decoding`.
 
     python -m benchmarks.decoding
     python -m benchmarks.decoding --size S B --data data/multi30k --out decoding.json \\
         --python opennmt=/envs/opennmt/bin/python marian=/envs/torch/bin/python
 
-Beam search over models of random weights: exactly so many tokens for every sentence, whoever
-decodes. Each system is a process of its own for each number of threads; they take turns, and
-medians over the rounds are compared. A system whose package its Python lacks is left out. How to
-install them, and how to read the table: benchmarks/README.md.
+Beam search with models of random weights: every system computes exactly the same number of tokens
+for every sentence. Each system has a separate process for each number of threads. The processes
+take turns, and medians over the rounds are compared. Systems that are not installed in their Python
+are left out. For installation, and how to read the table, see benchmarks/README.md.
 
-The table goes to standard output, every single time measured into the JSON file.
+The table goes to standard output, all measured times to the JSON file.
 
 Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrupted.
 """

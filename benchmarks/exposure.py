@@ -1,15 +1,15 @@
-"""Exposure bias, made visible: `python -m benchmarks.exposure NAME=RUN ... --source F --target F`.
+"""Measures exposure bias: `python -m benchmarks.exposure NAME=RUN ... --source F --target F`.
 
-    python -m benchmarks.exposure forced=runs/forced sampled=runs/sampled \
+    python -m benchmarks.exposure forced=runs/forced sampled=runs/sampled \\
         --source data/multi30k/val.en --target data/multi30k/val.de --picture exposure.png
 
-In training a translator reads true words, in use its own. Two translations of each source are
-written greedily: one reads its own words, the other at each place the words of the reference before
-it. A token is right that the reference has, as often as it has it (as BLEU counts). If mistakes
-lead to mistakes, the first falls behind the second towards the end of a sentence. Printed: the
-share of right tokens in each fifth of the sentences, both ways; and a picture, if asked for.
+In training a translator reads true words, in use its own. Two greedy translations of each source
+are made: one reads its own words; the other reads, at each position, the reference's words before
+it. A token is right if the reference has it, at most as often as there (as for BLEU). If errors
+lead to errors, the first is worse than the second towards the end of a sentence. It prints the
+share of right tokens in each fifth of the sentences for both, and draws a picture on request.
 
-Exit codes: 0 measured; 1 a run or a file is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of a run or a file; 2 wrong usage; 130 interrupted.
 """
 
 import datetime

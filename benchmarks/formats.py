@@ -1,4 +1,4 @@
-"""SavedModel, LiteRT and ONNX files of Keras's `model.export`: `python -m benchmarks.formats`.
+"""Measures SavedModel, LiteRT and ONNX files of `model.export`: `python -m benchmarks.formats`.
 
 For a model of each family, each format, and any shape or a fixed one, it shows the maximum
 difference of the logits from the model's own, or the error. ONNX needs

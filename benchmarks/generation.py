@@ -1,12 +1,12 @@
-"""Times how a language model goes on, beside KerasHub's: `python -m benchmarks.generation`.
+"""Measures generation by a language model and by KerasHub: `python -m benchmarks.generation`.
 
     python -m benchmarks.generation --data data/multi30k
 
-Two models of one size and of random weights: tfformer's, exported, which takes and gives text, and
-KerasHub's `GPT2CausalLM` by its `generate`, with and without XLA, which takes and gives ids. All
-write exactly so many tokens behind prompts of one length, the likeliest each time. Each system is a
-process of its own for each number of threads; they take turns, and medians over the rounds are
-compared, in tokens a second. How to read the table: benchmarks/README.md.
+It compares two models of the same size with random weights: tfformer's, exported, with text as
+input and output, and KerasHub's `GPT2CausalLM` by its `generate`, with and without XLA, with ids as
+input and output. Both continue prompts of one length greedily by exactly the same number of tokens.
+Each system has a separate process for each number of threads; they take turns. The medians over the
+rounds are compared, in tokens per second. How to read the table: benchmarks/README.md.
 
 Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrupted.
 """

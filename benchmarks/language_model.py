@@ -1,17 +1,18 @@
-"""Trains language models of one size, KerasHub's too: `python -m benchmarks.language_model`.
+"""Trains language models of one size, also KerasHub's: `python -m benchmarks.language_model`.
 
-    python -m benchmarks.language_model --text data/multi30k/train.en \
+    python -m benchmarks.language_model --text data/multi30k/train.en \\
         --val-text data/multi30k/val.en
 
-Three models learn from the same batches, in the same order, by the same loss, optimizer and rate,
+Three models learn from the same batches, in the same order, with the same loss, optimizer and rate,
 in float32, by a plain `fit`: tfformer's with its defaults, tfformer's with the choices of GPT-2
 (Radford et al. 2019: normalised before each sub-layer, GELU, learned positions), and KerasHub's
-`GPT2CausalLM`. A line is a text, alone in its row. They take turns, an epoch each.
+`GPT2CausalLM`. Each line is a text in its own row. The models take turns, an epoch each.
 
-Printed: parameters, the perplexity a token of the validation after each epoch, and the median of
-the tokens a second, padding not counted.
+It prints parameters, the validation perplexity per token after each epoch, and the median of the
+tokens per second without padding.
 
-Exit codes: 0 measured; 1 a file is at fault or KerasHub missing; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of a file, or KerasHub is missing; 2 wrong usage; 130
+interrupted.
 """
 
 import datetime

@@ -1,7 +1,7 @@
-"""Many clients on the local server: how long each request takes, and whether its answer is right.
+"""Many clients for the local server: measures the latency of requests and checks the answers.
 
-The server is a process of its own, and has another one for the model. The clients are threads of
-this process: what a request costs here is small beside a translation.
+The server has its own process, and another one for the model. The clients are threads of this
+process, where a request costs little compared with a translation.
 """
 
 import concurrent.futures

@@ -1,4 +1,4 @@
-"""The machine that a figure belongs to, and what a process takes of it."""
+"""Describes the machine of a measurement, and what a process uses of it."""
 
 import os
 from pathlib import Path

@@ -1,12 +1,12 @@
-"""A run beside the Marian model that it was imported from, on the same lines.
+"""Compares a run with the Marian model that it was imported from, on the same lines.
 
     PYTHON tests/support/marian_original.py answer FOLDER < lines.txt > answers.json
     python benchmarks/marian_beside.py RUN answers.json lines.txt
 
-Printed: how many lines have as many ids, the same greedy translations and the same beam
-translations, and how far the scores of the same translations are from each other. Of each line that
-differs: both translations, their scores, and whether the original's rules of beam search, over the
-log-probabilities of the run, find what the original found.
+It prints how many lines have the same number of ids, the same greedy translation and the same beam
+translation, and the differences of the scores of equal translations. For each line that differs, it
+prints both translations, their scores, and whether the original's rules of beam search, over the
+run's log-probabilities, find the original's result.
 """
 
 import argparse

@@ -1,18 +1,18 @@
-"""Models from elsewhere beside their exports: `python -m benchmarks.originals`.
+"""Compares models of other systems with their exports: `python -m benchmarks.originals`.
 
     python -m benchmarks.originals marian=models/opus exported/opus --source val.en \\
         --python /envs/torch/bin/python --beam-width 4
     python -m benchmarks.originals opennmt=model_dir exported/onmt --source val.en --python PYTHON
     python -m benchmarks.originals keras_hub=presets/dates exported/dates --source dates.txt
 
-The same weights, twice: by the system that they are from (transformers, OpenNMT-tf, the `generate`
-of KerasHub), and by the SavedModel of an export, as TensorFlow Serving runs it. The export must
-have been written with the same --beam-width. Both translate the first `--sentences` lines of a
-file, in requests of 1, 8 and 32 in their order. They are processes that take turns; a figure is the
-median over the rounds, after one that warms up.
+The same weights run twice: in the original system (transformers, OpenNMT-tf, KerasHub's
+`generate`), and in the SavedModel of an export, as in TensorFlow Serving. The export must have the
+same --beam-width. Both translate the first `--sentences` lines of a file, in requests of 1, 8 and
+32 lines in their order. The two processes take turns. A result is the median over the rounds, after
+one warm-up round.
 
-Printed: milliseconds a sentence of both, their ratio, and how many translations are the same. A
-folder of OpenNMT-tf is one of `tests/support/opennmt_training.py`, a vocabulary beside it.
+It prints milliseconds per sentence of both, their ratio, and how many translations are the same. A
+folder of OpenNMT-tf is one made by `tests/support/opennmt_training.py`, with a vocabulary.
 
 Exit codes: 0 measured; 1 one of the two does not run; 2 wrong usage; 130 interrupted.
 """

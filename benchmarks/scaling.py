@@ -1,15 +1,15 @@
-"""How the cost of the exported model grows with the work: `python -m benchmarks.scaling`.
+"""Measures how the cost of an exported model grows: `python -m benchmarks.scaling`.
 
     python -m benchmarks.scaling --data data/multi30k --out scaling.png
 
-Output length, beam width, batch size and vocabulary grow one at a time around batch 8, beam 4, 32
-tokens and the size's own vocabulary; the models of one factor take turns. Then the memory of the
-process that serves is read while it answers requests of many lengths and batch sizes: a process
-that leaks grows.
+Output length, beam width, batch size and vocabulary grow one at a time, from batch 8, beam 4, 32
+tokens and the size's own vocabulary. The models of one factor take turns. Then the memory of the
+serving process is measured while it answers requests of many lengths and batch sizes: if it leaks,
+its memory grows.
 
-The tables go to standard output, a picture to --out, and every figure beside it as JSON.
+The tables go to standard output, a picture to --out, and all numbers to a JSON file beside it.
 
-Exit codes: 0 measured; 1 the model or the machine is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of the model or the machine; 2 wrong usage; 130 interrupted.
 """
 
 import datetime

@@ -1,15 +1,15 @@
-"""What shared parameters gain when a model decodes: `python -m benchmarks.sharing`.
+"""Measures the gain of shared parameters in decoding: `python -m benchmarks.sharing`.
 
     python -m benchmarks.sharing --size B --length 32 256 --batch 8 32
 
-Exports of random weights, one for each way of sharing and each length of the output, on the same
-sentences, in turns: milliseconds a sentence beside the model that shares its embeddings alone. What
-sharing costs in quality a training says: benchmarks/learning/methods/sharing.toml.
+Exports with random weights, one for each kind of sharing and each length of the output, decode the
+same sentences in turns. The results are milliseconds per sentence, compared with the model that
+shares only its embeddings. For the quality, see benchmarks/learning/methods/sharing.toml.
 
 `cache` is what a step reads besides weights: the keys and values of a sentence, of all its beams
-and of its source, by the sizes alone. Tables go to standard output.
+and of its source, computed from the sizes. Tables go to standard output.
 
-Exit codes: 0 measured; 1 the model or the machine is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of the model or the machine; 2 wrong usage; 130 interrupted.
 """
 
 import datetime

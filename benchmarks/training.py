@@ -1,16 +1,16 @@
-"""Times training beside what others train with: `python -m benchmarks.training`.
+"""Measures training speed, compared with other systems: `python -m benchmarks.training`.
 
     python -m benchmarks.training --data data/multi30k
     python -m benchmarks.training --size S tiny B --data data/multi30k --out training.json \\
         --python opennmt=/envs/opennmt/bin/python torch=/envs/torch/bin/python
 
-Everybody gets the same batches of 64 pairs, padded to the same few lengths, and makes the same
-steps: forward, label-smoothed loss, backward, Adam. Each system is a process of its own; they take
-turns, and medians over the rounds are compared, in real tokens a second: source and target, padding
-not counted. A system whose package its Python lacks is left out. How to install them, and how to
-read the table: benchmarks/README.md.
+All systems get the same batches of 64 pairs, padded to the same few lengths, and make the same
+steps: forward, label-smoothed loss, backward, Adam. Each system has a separate process; they take
+turns. The medians over the rounds are compared, in tokens per second: source and target, without
+padding. Systems that are not installed in their Python are left out. For installation, and how to
+read the table, see benchmarks/README.md.
 
-The table goes to standard output, every single time measured into the JSON file.
+The table goes to standard output, all measured times to the JSON file.
 
 Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrupted.
 """

@@ -1,4 +1,4 @@
-"""What is decoded: real sentences, a vocabulary of an exact size, and a model of random weights."""
+"""The work to decode: real sentences, a vocabulary of an exact size, a model of random weights."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A Transformer trained by a loop of your own, from texts to a directory that `export` can serve.
+"""A custom training loop for a Transformer, from texts to a directory that `export` can serve.
 
 seven thousand two hundred and six  ->  7206
 
@@ -39,7 +39,7 @@ def make_dataset(tokenizer, numbers):
     """Batches of ({"source_ids": [B, S], "target_ids": [B, T]}, labels [B, T]), padded with 0.
 
     A source ends with eos. The decoder reads bos and the target (teacher forcing), and learns to
-    say the target and eos.
+    predict the target and eos.
     """
 
     def to_ids(sources, targets):
@@ -54,7 +54,7 @@ def make_dataset(tokenizer, numbers):
 
 
 def make_step(model, optimizer, loss, batches):
-    """One step of training as a graph: a function of one of the batches that gives its loss."""
+    """One training step as a graph: a function of a batch that returns its loss."""
     optimizer.build(model.trainable_variables)  # else a graph makes them, which is traced twice
 
     @tf.function(input_signature=batches.element_spec)  # one graph for all lengths
@@ -70,7 +70,7 @@ def make_step(model, optimizer, loss, batches):
 
 
 def main(directory=None):
-    """Trains; the share of unseen numbers that it reads right."""
+    """Trains the model. Returns its exact match on unseen numbers."""
     keras.utils.set_random_seed(1)  # before the tokenizer is made
     numbers = random.Random(1).sample(range(10_000), 10_000)
     train, unseen = numbers[:8000], numbers[-500:]

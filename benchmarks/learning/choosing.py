@@ -1,13 +1,13 @@
-"""Which choice among several translations pays: `python -m benchmarks.learning.choosing`.
+"""Compares choices among several translations: `python -m benchmarks.learning.choosing`.
 
     python -m benchmarks.learning.choosing runs/one --backward runs/back --source val.en \\
         --target val.de --language de
 
-Candidates are found once, by the beam and by draws, and each row of the table is another choice
-among them, by `training.evaluation.reranking`. The last row is no choice, but the best that
-any choice could come to: of each text the candidate of the greatest BLEU.
+The candidates are found once, by beam search and by sampling. Each row of the table is another
+choice among them, by `training.evaluation.reranking`. The last row is the upper limit of all
+choices: for each text the candidate with the highest BLEU.
 
-Exit codes: 0 printed; 1 a run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 printed; 1 an error of a run or a file; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import functools

@@ -1,15 +1,15 @@
-"""What a run would say, as near to what people wrote as it comes: a corpus to go on with.
+"""Makes a corpus of a run's hypotheses nearest to the references.
 
     python -m benchmarks.learning.nearest runs/one --source train.en --target train.de \\
         --out data/nearest
     python -m training.train --source data/nearest/source.txt --target data/nearest/target.txt \\
         --val-source val.en --val-target val.de --run runs/final --init runs/one
 
-Sequence-level interpolation (Kim and Rush 2016, section 3.3): of the hypotheses of a source, that
-which has the best BLEU against its reference. The corpus has it beside the reference, once where
-the two are the same.
+This is sequence-level interpolation (Kim and Rush 2016, section 3.3): from the hypotheses of a
+source, it takes the one with the highest BLEU against the reference. The corpus has it besides the
+reference, only once if the two are equal.
 
-Exit codes: 0 written; 1 a run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 written; 1 an error of a run or a file; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import functools

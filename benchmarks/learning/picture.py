@@ -1,4 +1,4 @@
-"""A study as a picture: how its rows learn, epoch by epoch, and what they come to."""
+"""Draws a study: how its rows learn, epoch by epoch, and their results."""
 
 from training.report.history import read_history
 from training.report.look import colour, mark

@@ -1,31 +1,33 @@
-"""A question, and the trainings that answer it: `python -m benchmarks.learning.study STUDY.toml`.
+"""Compares trainings with several seeds: `python -m benchmarks.learning.study STUDY.toml`.
 
     python -m benchmarks.learning.study benchmarks/learning/rooms.toml --out runs/rooms-study
     python -m benchmarks.learning.study benchmarks/learning/halves.toml --data data/multi30k \
         --out runs/halves-study --seeds 0 1
 
-A study is a file. Its rows are runs of `training.train`, which differ in the options that each row
-names, and are trained with several seeds and scored by `training.evaluate`:
+A study is a TOML file. Each row has its own options of `training.train`. It is trained with several
+seeds and scored by `training.evaluate`:
 
     train = ["rooms", "--epochs", "8"]       # arguments of the training of every row
-    evaluate = ["--recipe", "rooms"]         # and of its evaluation
-    picture = ["val_loss", "accuracy"]       # what --picture draws: a column of log.csv, a figure
-    [figures]                                # of what that writes: title and format
+    evaluate = ["--recipe", "rooms"]         # arguments of its evaluation
+    picture = ["val_loss", "accuracy"]       # for --picture: a column of log.csv, a score
+    [figures]                                # scores of the evaluation: title and format
     accuracy = ["accuracy", "{:.3f}"]
     [rows]
-    "an encoder that has read" = ["--init-encoder", "{reads}"]
-    [before]                                 # trained once, by these arguments alone
+    "a pre-trained encoder" = ["--init-encoder", "{reads}"]
+    [before]                                 # trained once, with only these arguments
     reads = ["--family", "masked-language-model", "--text", "{data}/train.en"]
 
-{data} is the folder of --data, {here} that of the study. Where an option comes twice, that of the
-row counts. Besides the scores there are `minutes`, `parameters` (millions), `epochs_to_99` (greedy
-BLEU on val), `last_...` of the last row of log.csv, and `groups.NAME.bleu` of a recipe's groups.
+{data} is the folder of --data, {here} the folder of the study. If an option is given twice, that of
+the row is used. Besides the scores there are `minutes`, `parameters` (millions), `epochs_to_99`
+(greedy BLEU on val), `last_...` from the last row of log.csv, and `groups.NAME.bleu` for a recipe's
+groups.
 
-Trainings run side by side on the CPU, a core each, one seed of every row before the second of
-any. Each is a run directory in --out, its log beside it. What was stopped goes on: give the same
-command.
+Trainings run in parallel on the CPU, a core each. The first seed of every row comes before any
+second seed. Each is a run directory in --out with its log beside it. After an interruption, the
+same command continues.
 
-Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 the table is complete; 1 an error of a training or a run; 2 wrong usage; 130
+interrupted.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Trainings side by side, a core each, and the table of what they came to."""
+"""Runs trainings in parallel, a core each, and makes the table of their results."""
 
 import os
 import queue

@@ -1,5 +1,6 @@
-"""The batches of several models that learn in step: of each step one shape, of each model its own
-pairs."""
+"""Batches for several models that are trained in one step: all have the same shape, but each model
+has its own pairs.
+"""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A corpus of `benchmarks.on_jax.pack` as ids."""
+"""Reads a corpus of `benchmarks.on_jax.pack` as ids."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""Models of one configuration that learn in step, on JAX."""
+"""Models of one configuration that are trained in one step, on JAX."""
 
 from concurrent.futures import ThreadPoolExecutor
 

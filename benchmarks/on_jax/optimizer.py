@@ -1,7 +1,7 @@
-"""The training step's optimizer as pure functions of arrays, for JAX: `training.step.muon`'s.
+"""The optimizer of `training.step.muon` as pure functions of arrays, for JAX.
 
 Matrices of the layers learn by Muon, everything else by Adam, both with the clipping and the weight
-decay of `training.train`; tests compare the two.
+decay of `training.train`. Tests compare the two implementations.
 """
 
 import jax.numpy as jnp

@@ -1,14 +1,14 @@
-"""Makes a corpus ready for a machine without TensorFlow: `python -m benchmarks.on_jax.pack`.
+"""Prepares a corpus for a machine without TensorFlow: `python -m benchmarks.on_jax.pack`.
 
     python -m benchmarks.on_jax.pack runs/multi30k --out multi30k.npz
     python -m benchmarks.on_jax.pack runs/multi30k --source data/diverse/source.txt \\
         --target data/diverse/target.txt --out diverse.npz
 
-The run is a translator's that was begun; it need not be trained. The file gets its vocabulary, the
-sizes of its model, the settings of its recipe, and the texts of its corpora. Other texts to learn
-from may take the place of its own.
+The run is a translator that was begun; it need not be trained. The file gets its vocabulary, the
+sizes of its model, the settings of its recipe, and the texts of its corpora. Other training texts
+may replace its own.
 
-Exit codes: 0 written; 1 the run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 written; 1 an error of the run or a file; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import io

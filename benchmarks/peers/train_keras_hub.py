@@ -1,4 +1,4 @@
-"""KerasHub's Transformer layers in `fit`; of the job's `options`, `jit_compile` and `dtype`."""
+"""KerasHub's Transformer layers in `fit`. Options of the job: `jit_compile` and `dtype`."""
 
 import keras
 import keras_hub

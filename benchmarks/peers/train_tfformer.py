@@ -1,11 +1,11 @@
-"""tfformer's training step in `fit`, with what `training` does to be fast, or plain.
+"""tfformer's training step in `fit`, with the optimizations of `training`, or plain.
 
-That is: a part of the batch for each core, padding left out, Adam in one operation, freed memory
-kept, no product fused with its bias; and huge pages and oneDNN's products of matrices, for which
-the environment asks. Metrics and clipping, which the others do not compute, are left out too.
+The optimizations: a part of the batch for each core, no padding, Adam in one operation, freed
+memory is kept, no product fused with its bias, huge pages and oneDNN's matrix products, which the
+environment turns on. Metrics and clipping are left out, because the others do not compute them.
 
-Of the job's `options` it takes `plain`, whether a plain `compile` and `fit` of the padded batches
-with Keras's own Adam is measured, and `dtype`, a Keras dtype policy.
+Options of the job: `plain`, whether to measure a plain `compile` and `fit` of the padded batches
+with Keras's own Adam; `dtype`, a Keras dtype policy.
 """
 
 import math
