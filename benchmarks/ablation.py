@@ -67,10 +67,10 @@ COLUMNS = {
 
 
 def row_recipe(path):
-    """The recipe of a row, by its JSON file (see `write_row`).
+    """The recipe of a row, from its JSON file (see `write_row`).
 
-    With translations of the training sources, a line each, its corpus is that of the recipe, and
-    the sources once more with these for targets: sequence-level distillation (Kim and Rush 2016).
+    If there are translations of the training sources, the corpus has the recipe's pairs, and the
+    sources again with these translations: sequence-level distillation (Kim and Rush 2016).
     """
     row = read_json(path)
     recipe = dataclasses.replace(load_recipe(row["recipe"]), **row["settings"])
@@ -92,12 +92,12 @@ def write_row(path, row):
     """Writes a row's JSON file, and beside it the recipe file for `training.train`.
 
     Args:
-        path: of the JSON file.
+        path: the JSON file.
         row: {"recipe": its name or file, "settings": all of a `Recipe`, "translations": None or a
-            file, ...}; what else it holds is for the reader.
+            file, ...}; other entries are for the reader.
 
     Raises:
-        ValueError: there is one, and it says otherwise.
+        ValueError: the file exists and has other content.
     """
     if path.exists() and read_json(path) != row:
         raise ValueError(f"{path} was begun with other settings: choose another --out")
@@ -109,7 +109,7 @@ def write_row(path, row):
 
 
 def changed(recipe, changes):
-    """The settings of the recipe, some of them changed; `model_changes` are added to its own."""
+    """The recipe's settings with some changes. `model_changes` are added to the recipe's own."""
     sizes = recipe.model_changes | changes.get("model_changes", {})
     return recipe.settings() | changes | {"model_changes": sizes}
 
@@ -119,10 +119,10 @@ def settings(recipe, changes, epochs, init=None, peak=None):
 
     Args:
         recipe: the `Recipe`.
-        changes: its fields that are the row's, as in `changed`.
-        epochs: of a training.
-        init: the `config.json` of the run that it begins with, or None.
-        peak: of the learning rate, with `init`; without, it is the recipe's.
+        changes: the fields that the row changes, as in `changed`.
+        epochs: the number of epochs of a training.
+        init: the `config.json` of the initial run, or None.
+        peak: the peak of the learning rate with `init`; without it, the recipe's is used.
     """
     found = changed(recipe, changes)
     found |= {"epochs": epochs, "validate_every": epochs, "cores": 1}
@@ -144,14 +144,14 @@ def settings(recipe, changes, epochs, init=None, peak=None):
 
 
 class Training:
-    """The training of a row with one seed, in processes of its own.
+    """The training of a row with one seed, in separate processes.
 
     Args:
         file: the JSON file of the row; run directory, log and scores are beside it.
-        row: its name.
+        row: the name of the row.
         seed: the seed.
         data: the folder of the recipe's data, or None.
-        init: the run that it begins with, or None.
+        init: the initial run, or None.
     """
 
     def __init__(self, file, row, seed, data, init):
@@ -164,7 +164,7 @@ class Training:
         self.recipe = [str(recipe), *(["--data", str(data)] if data else [])]
 
     def finish(self, call):
-        """Trains and scores it, but for what was done before, by `call(arguments, log)`."""
+        """Trains and scores it by `call(arguments, log)`. Finished steps are skipped."""
         if not self.scores.exists():
             train = ["--run", str(self.run), "--resume", *self.seed]
             if self.init and not (self.run / "prepared").exists():
@@ -174,7 +174,7 @@ class Training:
             call(["training.evaluate", str(self.run), *evaluate], self.log)
 
     def figures(self):
-        """What it came to, by the names of `COLUMNS`; None if it is not finished."""
+        """The results by the names of `COLUMNS`, or None if it is not finished."""
         if not self.scores.exists():
             return None
         last = read_history(self.run)[-1]
@@ -186,7 +186,7 @@ class Training:
 
 
 def distil(recipe, data, teacher, path):
-    """Writes a translation of each training source by a run; nothing if they are there."""
+    """Writes a run's translations of the training sources, unless the file exists."""
     if path.exists():
         return
     sources = "".join(f"{pair.source}\n" for pair in recipe.read("train", data))
@@ -263,7 +263,7 @@ def _run(command, options):
 
 
 def default_rows(recipe, known, teacher):
-    """The names of the rows that change something, and have what they need."""
+    """The names of the rows that change something and whose needs are given."""
     rows = []
     for row, changes in known.items():
         # By its change, not its settings: the first row has none, nor has distillation.

@@ -56,8 +56,8 @@ def measure(run, pairs, language):
 
     Args:
         run: the run directory.
-        pairs: what it is measured on.
-        language: of the targets, or "".
+        pairs: the test set.
+        language: the target language, or "".
     """
     from tfformer.run import load_translator, set_weights
     from training.report.history import read_history

@@ -41,14 +41,14 @@ HUGE, NAN = 2**31 - 1, float("nan")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A request and what is to be answered.
+    """A request and the expected answer.
 
     Attributes:
-        what: it is, in words.
+        what: its description.
         inputs: {name: bytes, a number, or nested lists of them}.
-        signature: its name.
+        signature: the name of the signature.
         status: the name of gRPC's status, and REST's number.
-        dtypes: of inputs that are not of the signature's types.
+        dtypes: dtypes of inputs that differ from the signature's types.
     """
 
     what: str
@@ -59,7 +59,7 @@ class Case:
 
 
 def cases(max_batch_size, max_source_length, max_target_length):
-    """All of them, for a model of these limits."""
+    """All requests, for a model with these limits."""
     text = {"text": [b"a"]}
     pair = {"source": [b"a"], "target": [b"b"]}
     beam = {**text, **BEAM_OPTIONS}
@@ -178,9 +178,9 @@ class Asker:
     """Makes requests to a model by gRPC and by REST.
 
     Args:
-        port, rest_port: of the server on this machine.
-        model: its name.
-        graph: its `export.verification.graph.Graph`, for the types of inputs.
+        port, rest_port: the ports of the server on this machine.
+        model: the model's name.
+        graph: the model's `export.verification.graph.Graph`, for the types of inputs.
     """
 
     def __init__(self, port, rest_port, model, graph):
@@ -237,7 +237,7 @@ GOOD = Case("a good request", {"text": [b"a"]}, status=OK)
 
 
 def measure(asker, case):
-    """What a case came to: {"what", "status", "seconds", "good"}, each by gRPC and by REST."""
+    """The result of a case: {"what", "status", "seconds", "good"}, each by gRPC and by REST."""
     status, seconds, good = [], [], []
     for ask in (asker.grpc, asker.rest):
         start = time.perf_counter()

@@ -34,9 +34,9 @@ class System(NamedTuple):
     """A row of the table.
 
     Attributes:
-        name: as in the table and in `--systems`.
+        name: its name in the table and in `--systems`.
         peer: the worker, `benchmarks.peers.with_PEER`.
-        options: of the worker; for tfformer of the `Translator`.
+        options: options of the worker; for tfformer, of the `Translator`.
     """
 
     name: str
@@ -45,7 +45,7 @@ class System(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A system with a number of threads; None: as many as it chooses itself."""
+    """A system with a number of threads. None: the system's default."""
 
     system: str
     threads: int | None
@@ -148,9 +148,9 @@ def _run(command, options):
 def measure(size_name, text, pythons, beside, options):
     """The rows of one size: a dict for each system, number of threads and batch size.
 
-    `ms_per_sentence` is the median over the rounds, `least` and `greatest` are of the same unit;
+    `ms_per_sentence` is the median over the rounds, `least` and `greatest` are minimum and maximum;
     `foreign` is the number of cores that other processes used meanwhile; `best` marks the number
-    of threads with which the system is fastest at this batch size. `threads` None: its own choice.
+    of threads with which the system is fastest at this batch size. `threads` None: its default.
     """
     size = dict(work.SIZES[size_name])
     tokenizer = work.learn_vocabulary(text, size.pop("vocabulary"))
@@ -189,7 +189,7 @@ def measure(size_name, text, pythons, beside, options):
 
 
 def rows_of(size_name, workers, batches, answers):
-    """The rows that `measure` gives, of what the workers answered to these batches."""
+    """The rows of `measure`, from the workers' answers to these batches."""
     rows = []
     for (setting, batch), given in answers.items():
         sentences = sum(len(part["texts"]) for part in batches[batch])
@@ -215,7 +215,7 @@ def rows_of(size_name, workers, batches, answers):
 
 
 def start(workers, system, job, python, threads):
-    """Adds a worker of the system for each number of threads; ours also with its default."""
+    """Adds a worker of the system for each number of threads; for tfformer also the default."""
     for count in [*threads, None] if system.peer == "tfformer" else threads:
         setting = Setting(system.name, count)
         try:
@@ -229,13 +229,13 @@ def start(workers, system, job, python, threads):
 
 
 def fastest(rows, system, batch):
-    """The system's row of this batch size with the least time; None if it was not measured."""
+    """The system's fastest row for this batch size, or None if it was not measured."""
     own = [row for row in rows if (row["system"], row["batch"]) == (system, batch)]
     return min(own, key=lambda row: row["ms_per_sentence"], default=None)
 
 
 def markdown(rows):
-    """The rows of one size as a table: every system at its best, and ours also by default."""
+    """The rows of one size as a table: every system at its best, tfformer also by default."""
     systems = dict.fromkeys(row["system"] for row in rows)
     compared = [*COMPARED, *(name for name in systems if name.startswith(work.BESIDE))]
     heads = ["batch", "system", "threads", "ms a sentence", "minimum to maximum"]

@@ -67,7 +67,7 @@ def _run(command, options):
 
 
 def measure(exports, sources, options):
-    """{name: translations} and {(name, sentences of a request): milliseconds of each round}."""
+    """{name: translations} and {(name, sentences in a request): milliseconds of each round}."""
     from export.serving.bulk import BulkTranslator
 
     models, found, times = {}, {}, {}
@@ -96,7 +96,7 @@ def measure(exports, sources, options):
 
 
 def table(found, times, references, batch):
-    """The rows of the table, Markdown."""
+    """The rows of the table, in Markdown."""
     from training.evaluate import repeated_words
     from training.metrics.bleu import bleu
 

@@ -65,8 +65,8 @@ def _run(command, options):
 
 
 def shares(translator, pairs):
-    """The shares of right tokens by fifths of the sentences: with words of its own before each, and
-    with true ones."""
+    """The shares of right tokens by fifths of the sentences: after the model's own words, and after
+    true words."""
     import tensorflow as tf
 
     counts = [[], []]
@@ -84,7 +84,7 @@ def shares(translator, pairs):
 
 
 def forced(translator, sources, labels):
-    """The likeliest token at each place behind the true ones, int32 [B, T]."""
+    """The most likely token at each position after the true ones, int32 [B, T]."""
     import tensorflow as tf
 
     from tfformer.config import PAD
@@ -98,7 +98,7 @@ def forced(translator, sources, labels):
 
 
 def right(ids, reference):
-    """Which of the tokens of a row the reference has, each as often as it has it: booleans."""
+    """Which tokens of a row the reference has, each at most as often as there: booleans."""
     left, found = {}, []
     for token in reference[reference > 3]:
         left[token] = left.get(token, 0) + 1
@@ -120,7 +120,8 @@ def by_parts(rows):
 
 
 def draw(path, rows):
-    """The shares as lines, of each run its own words drawn through and the true ones dashed."""
+    """Draws the shares as lines: for each run, a solid line for own words, a dashed one for true
+    words."""
     from training.report.picture import pyplot, write_picture
 
     figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")

@@ -71,7 +71,7 @@ def _run(command, options):
 
 
 def measure(text, options):
-    """The rows, as those of `benchmarks.decoding.measure`."""
+    """The rows, in the form of `benchmarks.decoding.measure`."""
     size = dict(work.SIZES[options.size])
     tokenizer = work.learn_vocabulary(text, size.pop("vocabulary"))
     batches = {
@@ -103,7 +103,7 @@ def measure(text, options):
 
 
 def table(rows, steps):
-    """Markdown: every system with its best number of threads, in tokens a second."""
+    """A table in Markdown: every system with its best number of threads, in tokens per second."""
     yield "| batch | system | threads | tokens a second | × gpt2 | × gpt2-xla | foreign |"
     yield "|--:|---|--:|--:|--:|--:|--:|"
     for row in sorted(rows, key=lambda row: row["batch"]):

@@ -98,7 +98,7 @@ def measure(lines, validation, options):
 
 
 def models(vocabulary_size, size, options):
-    """(name, model) of each, compiled alike."""
+    """(name, model) of each model, compiled in the same way."""
     import keras
 
     from benchmarks.peers.with_gpt2 import make
@@ -136,12 +136,14 @@ def models(vocabulary_size, size, options):
 
 
 def batches(ids, order=None):
-    """Batches of `ROWS` rows of like length, padded to one of `work.EDGES`: pairs of what is read,
-    bos in front, and of what is to come, eos behind. Texts longer than the last edge are cut.
+    """Batches of `ROWS` rows of similar length, padded to one of `work.EDGES`.
+
+    A batch is a pair: the inputs, which begin with bos, and the labels, which end with eos. Texts
+    longer than the last edge are cut.
 
     Args:
         ids: the ids of each text, eos at the end.
-        order: a `random.Random`, by which rows and batches are drawn. Default: as they stand.
+        order: a `random.Random` that shuffles rows and batches. Default: the given order.
     """
     import numpy as np
 
@@ -161,7 +163,7 @@ def batches(ids, order=None):
 
 
 def data(given, name):
-    """The batches as this model takes them, a `tf.data.Dataset`."""
+    """The batches in the form of this model's inputs, a `tf.data.Dataset`."""
     import tensorflow as tf
 
     spec = tf.TensorSpec([None, None], tf.int32)
@@ -172,7 +174,7 @@ def data(given, name):
 
 
 def table(rows):
-    """Markdown, a row a model."""
+    """A table in Markdown, a row for each model."""
     yield "| | parameters | perplexity after each epoch | best | tokens a second |"
     yield "|---|--:|---|--:|--:|"
     for name, row in rows.items():

@@ -14,7 +14,7 @@ def resident_mib(process_id):
 
 
 def anonymous_mib(process_id="self"):
-    """Of the resident set size, in MiB, what is not a page of a file."""
+    """The resident set size in MiB without pages of files."""
     return _status_mib(process_id, "RssAnon")
 
 
@@ -26,7 +26,7 @@ def _status_mib(process_id, name):
 
 
 def processor_seconds(process_id):
-    """Processor seconds of a process and of those that it has started and that still run."""
+    """Processor seconds of a process and of its children that still run."""
     stat = lines(f"/proc/{process_id}/stat")
     if not stat:  # it has ended, or no Linux
         return 0.0

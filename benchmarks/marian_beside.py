@@ -67,9 +67,9 @@ def searched(translator, lines, batch_size=32):
 def by_their_rules(translator, line):
     """The translation by transformers' rules of beam search, and its score.
 
-    Finished hypotheses leave the beam, whose places others take; the W best of them are kept. It
-    ends when no open one has a better score than the worst of these, or at the limit, where eos
-    costs nothing.
+    Finished hypotheses leave the beam, and others take their places. The W best finished ones are
+    kept. The search ends when no open hypothesis has a better score than the worst of these, or at
+    the limit, where eos costs nothing.
     """
     model, width, limit = translator.model, translator.beam_width, translator.max_target_length
     memory = model.encode(translator.tokenizer.encode_source([line]).to_tensor())

@@ -58,7 +58,7 @@ def main():
 
 
 def alike(one, other):
-    """Whether two texts are the same but for unknown words, which a run does not write."""
+    """Whether two texts are the same except unknown words, which a run does not write."""
     return one.split() == other.replace("⁇", " ").split()
 
 
@@ -73,12 +73,12 @@ def searched(translator, lines, batch_size=32):
 
 
 def by_their_rules(translator, line, penalty):
-    """The translation by OpenNMT-tf's rules of beam search, and the score that it has there.
+    """The translation by OpenNMT-tf's rules of beam search, and its score there.
 
-    Three of them are odd. The log-probability of a finished hypothesis stays at its place in the
-    beam, though the hypothesis itself may move to another place: there it gets the one of who stood
-    there before. A finished hypothesis of n tokens is compared as one of n + 1. And what is given
-    back as the score is not divided by the penalty by which it was chosen.
+    Three rules are unusual. A finished hypothesis may move in the beam, but its log-probability
+    does not move with it: it gets the one of the hypothesis that was there before. A finished
+    hypothesis of n tokens is compared with length n + 1. The returned score is not divided by the
+    penalty that decided the choice.
     """
     model, width = translator.model, translator.beam_width
     memory = model.encode(translator.tokenizer.encode_source([line]).to_tensor())

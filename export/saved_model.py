@@ -300,7 +300,7 @@ def release(model, report, directory, batching, xla, progress):
         for line in write_deployment(directory, report.to_dict(), batching, xla, model.parent):
             progress(f"warning: {line}")
     except OSError as error:  # the model is already served
-        progress(f"warning: {version} is published, but not all files of a deployment: {error}")
+        progress(f"warning: {version} is published, but deployment files are missing: {error}")
     return version
 
 

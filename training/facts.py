@@ -3,8 +3,8 @@
     Where does Jorvik live?    Velda likes figs. Jorvik lives in Tarn.    ->  Tarn
 
 The texts say where somebody lives, what they do and what they like. Each answer is a word of its
-text. Names and places are made of syllables, and those of validation and test are in no training
-text, so a model must find the answer and cannot know it. The texts are computed from a seed;
+text. Names and places are made of syllables. Those of validation and test are in no training text,
+so a model must find the answer and cannot know it. The texts are computed from a seed;
 nothing is stored or downloaded.
 """
 

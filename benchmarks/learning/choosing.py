@@ -47,7 +47,7 @@ def parser():
 
 
 def choices(options, backward, right_to_left):
-    """The rows: {name: (a `Choice`, whether what was drawn counts)}."""
+    """The rows: {name: (a `Choice`, whether the samples are candidates too)}."""
     from training.evaluation.reranking import Choice
 
     rows = {"the score of the search": (Choice(), False)}
@@ -100,7 +100,7 @@ def _run(command, options):
     asked = choosing.Choice(backward=backward, right_to_left=right_to_left)
 
     def of_search(one):
-        """The candidates that the search found, and nothing of what was drawn."""
+        """The candidates of the search, without the samples."""
         there = np.isfinite(one.scores)
         few = [text for text, kept in zip(one.texts, there, strict=True) if kept]
         return choosing.Candidates(few, one.scores[there], one.log_probs[there], np.zeros(len(few)))

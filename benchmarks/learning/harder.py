@@ -39,13 +39,13 @@ def parser():
 
 
 def words(text):
-    """The words of a text, each once, without regard to case."""
+    """The different words of a text, ignoring case."""
     return set(re.findall(r"\w+", text.lower()))
 
 
 def harder(pairs, size):
-    """The numbers, in order, of at most `size` pairs whose sources each have a word that stands in
-    no other pair's."""
+    """The numbers, in order, of at most `size` pairs. Each source has a word that occurs in no
+    other source."""
     found = Counter(word for pair in pairs for word in words(pair.source))
     rare = [n for n, pair in enumerate(pairs) if any(found[w] == 1 for w in words(pair.source))]
     drawn = sorted(rare, key=lambda n: (zlib.crc32(pairs[n].source.encode()), n))

@@ -51,7 +51,7 @@ def _run(command, options):
 
 
 def attention(translator, source, target):
-    """The cross-attention of the last layer's heads, [H, T, S], and the labels of both sides."""
+    """The cross-attention of the last layer's heads, [H, T, S], and labels of source and target."""
     from training.pictures.inside import look_inside
 
     seen = look_inside(translator.model, translator.tokenizer, source, target)

@@ -33,13 +33,13 @@ def parser():
 
 
 def nearest(translator, texts, references, batch_size=None):
-    """Of the hypotheses of each text that which has the best BLEU against its reference; of equal
-    ones the likeliest.
+    """For each text, the hypothesis with the highest BLEU against its reference. If several are
+    equal, it is the most likely one.
 
     Args:
-        translator: a `Translator`; it has as many hypotheses as its beam is wide.
-        texts, references: strings, as many of both.
-        batch_size: texts at once; as `Translator.translate` has it.
+        translator: a `Translator`, whose beam width is the number of hypotheses.
+        texts, references: strings, the same number of both.
+        batch_size: texts at once, as for `Translator.translate`.
 
     Returns:
         A list of strings, each in one line.
@@ -50,7 +50,7 @@ def nearest(translator, texts, references, batch_size=None):
     from training.methods.reward import sentence_bleu
 
     def hypotheses(texts):
-        """Those of each text of a batch, string [B] both, a line each, best first."""
+        """The hypotheses of each text in a batch, best first, each in one line."""
         found = candidates_of(translator, [text.decode() for text in texts.numpy()])
         return tf.constant(["\n".join(" ".join(x.split()) for x in one.texts) for one in found])
 

@@ -49,7 +49,7 @@ MINUTES = {"minutes": ("minutes", "{:.0f}")}
 
 
 class Study:
-    """What the file of a study says.
+    """The content of a study's file.
 
     Args:
         path: the file.
@@ -58,14 +58,14 @@ class Study:
 
     Attributes:
         rows: {name: arguments of `training.train`}
-        before: the same, of what is trained once.
+        before: the same for the trainings that are made once.
         evaluate: arguments of `training.evaluate`.
         figures: {name: (title, format)}
         picture: (a column of `log.csv`, the name of a figure). Default: the loss, the last figure.
 
     Raises:
-        ValueError: naming the file and what is wrong with it.
-        OSError: it cannot be read.
+        ValueError: the file has an error; the message names both.
+        OSError: the file cannot be read.
     """
 
     def __init__(self, path, out, data=None):
@@ -101,7 +101,7 @@ class Study:
             )
 
     def _filled(self, where, words):
-        """Arguments, each {name} in them replaced."""
+        """Replaces each {name} in arguments."""
         try:
             return [word.format_map(self.names) for word in words]
         except KeyError as error:
@@ -112,19 +112,19 @@ class Study:
             raise ValueError(f"{self.path}: {where} must be a list of words: {error}") from error
 
     def trainings(self, rows, seeds):
-        """What is trained first, and the trainings of the rows, one seed after the other."""
+        """The trainings of `before`, then those of the rows, one seed after the other."""
         first = [Training(self, name, words, None) for name, words in self.before.items()]
         return first, [Training(self, row, self.rows[row], seed) for seed in seeds for row in rows]
 
 
 class Training:
-    """A training of a study, in processes of its own.
+    """A training of a study, in separate processes.
 
     Args:
         study: a `Study`.
-        row: its name.
+        row: the name of the row.
         words: arguments of `training.train`.
-        seed: the seed; None: the recipe's, and it is not scored.
+        seed: the seed. None: the recipe's, and the training is not scored.
     """
 
     def __init__(self, study, row, words, seed):
@@ -135,7 +135,7 @@ class Training:
         self.words = [*words, "--cores", "1", *(["--seed", str(seed)] if self.scores else [])]
 
     def begin(self):
-        """Writes what it is asked to do. Raises ValueError: it was begun with something else."""
+        """Writes the arguments. Raises a ValueError if the training was begun with others."""
         path = self.run.with_suffix(".words.json")
         asked = {"train": self.words, "evaluate": self.study.evaluate if self.scores else []}
         if path.exists() and read_json(path) != asked:
@@ -143,7 +143,7 @@ class Training:
         write_json(path, asked)
 
     def finish(self, call):
-        """Trains and scores it, but for what was done before, by `call(arguments, log)`."""
+        """Trains and scores it by `call(arguments, log)`. Finished steps are skipped."""
         if self.scores is None or not self.scores.exists():
             call(["training.train", *self.words, "--run", str(self.run), "--resume"], self.log)
         if self.scores and not self.scores.exists():
@@ -151,7 +151,7 @@ class Training:
             call(["training.evaluate", str(self.run), *self.study.evaluate, *output], self.log)
 
     def figures(self):
-        """What it came to, by name; None if it is not finished."""
+        """The results by name, or None if it is not finished."""
         if not self.scores.exists():
             return None
         history, scores = read_history(self.run), flat(read_json(self.scores))
@@ -166,7 +166,7 @@ class Training:
 
 
 def flat(scores):
-    """The scores by name; those of a group by the names `groups.NAME.SCORE`."""
+    """The scores by name; the scores of groups have the names `groups.NAME.SCORE`."""
     found = {}
     for name, value in scores.items():
         inner = flat(value) if isinstance(value, dict) else {}
@@ -175,7 +175,8 @@ def flat(scores):
 
 
 def reached(history, name, least):
-    """The first epoch in which a figure was at least so much; one more than all, if in none."""
+    """The first epoch in which a figure reached a value; the number of epochs plus one if none
+    did."""
     epochs = [row["epoch"] for row in history if row.get(name, -math.inf) >= least]
     return min(epochs, default=history[-1]["epoch"] + 1)
 

@@ -46,12 +46,12 @@ class Peer(NamedTuple):
     """A loaded system.
 
     Attributes:
-        version: its name and version, and whatever else it chose.
-        prepare: a batch of the job -> what `decode` takes; not measured.
-        decode: what is measured; it returns only when the whole result is there.
-        lengths: likewise, but gives the number of target tokens of each hypothesis found. None in
-            a training, whose `decode` makes a step for each batch and gives the last loss.
-        texts: of a model that is there already: what `decode` takes -> its translations.
+        version: its name and version, and its choices.
+        prepare: converts a batch of the job to the input of `decode`; not measured.
+        decode: the measured function; it returns only when the whole result is available.
+        lengths: likewise, but returns the number of target tokens of each hypothesis. None in a
+            training, where `decode` makes a step for each batch and returns the last loss.
+        texts: for an existing model: converts the input of `decode` to its translations.
     """
 
     version: str
@@ -62,7 +62,7 @@ class Peer(NamedTuple):
 
 
 def serve(load):
-    """A worker's whole life: `load(job)` gives its `Peer`, then it answers until input ends."""
+    """Runs a worker: `load(job)` returns its `Peer`, then it answers until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
 
@@ -110,7 +110,7 @@ def measure(decode, batches):
 
 
 def machine_seconds():
-    """Processor seconds that all cores together have worked since the machine started."""
+    """Processor seconds of all cores together since the machine started."""
     try:
         with open("/proc/stat") as file:
             ticks = [int(number) for number in file.readline().split()[1:9]]
@@ -128,6 +128,6 @@ def training_ids(batch):
 
 
 def padded(rows, multiple=1):
-    """Rows of ids -> lists of one length, a multiple of `multiple`, padded with 0."""
+    """Pads rows of ids with 0 to one length, a multiple of `multiple`."""
     length = -(-max(map(len, rows)) // multiple) * multiple
     return [row + [0] * (length - len(row)) for row in rows]

@@ -33,7 +33,8 @@ NEEDS = (
 
 
 def as_file(recipe, arguments):
-    """The text of a file for `--config` with all effective options that nothing else decides."""
+    """The text of a file for `--config`. It has all effective options, except those that other runs
+    or the corpus decide."""
     left_out = {*recipe.choose, *settled(arguments)}
     if not arguments.teachers:
         left_out.add("teacher_weight")

@@ -14,7 +14,7 @@ SHORT, LONG = 9, 17
 
 
 def group(source):
-    """How long a source is, in a word."""
+    """The group of a source by its length."""
     words = len(source.split())
     return "short" if words <= SHORT else "long" if words >= LONG else "middle"
 
