@@ -38,8 +38,8 @@ from training.data.reader import Pair
 from training.recipe import load_recipe
 from training.report.history import read_history
 
-# With --init: the settings of the recipe that are another in each row. Unless it is asked for, a
-# row that says what the recipe says anyway is left out.
+# With --init: the settings that each row changes. A row equal to the recipe is left out, unless
+# --rows names it.
 FURTHER = {
     "the recipe": {},
     "dropout 0.2": {"model_changes": {"dropout": 0.2}},
@@ -126,11 +126,11 @@ def settings(recipe, changes, epochs, init=None, peak=None):
     """
     found = changed(recipe, changes)
     found |= {"epochs": epochs, "validate_every": epochs, "cores": 1}
-    # What the recipe counts in the epochs and minutes of a whole training. The mean of all weights
-    # since the beginning would be no better than the last, in one seed here and in another there.
+    # Settings for the epochs and minutes of a complete training do not apply here. The mean of all
+    # weights since the beginning was no better than the last weights.
     found |= {"both_ways": 0, "max_minutes": 0.0, "patience": 0, "average": 1}
     if init:
-        # Its first epochs are behind it.
+        # The initial run has already had the first epochs.
         found |= {"r_drop_from": 0, "subword_sampling_from": 0}
         width = init["model"]["d_model"]
         found |= {"warmup_steps": 100, "cooldown": 1.0}
@@ -207,7 +207,7 @@ def parser():
     parser.add_argument("--out", required=True, type=Path, help="a folder for the runs")
     beginning = parser.add_mutually_exclusive_group(required=True)
     beginning.add_argument("--init", type=Path, metavar="RUN", help="the half-trained run")
-    beginning.add_argument("--anew", action="store_true", help="from the beginning")
+    beginning.add_argument("--anew", action="store_true", help="begin with random weights")
     parser.add_argument("--teacher", type=Path, metavar="RUN", help="for the row `distillation`")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="default: all")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2], help="default 1 2")
@@ -229,7 +229,7 @@ def _run(command, options):
     if not options.learning_rate > 0:
         command.error(f"--learning-rate must be positive, got {options.learning_rate}")
     if not hasattr(os, "sched_setaffinity"):
-        return command.fail("this system cannot give a process a core of its own, as Linux can")
+        return command.fail("this system cannot bind a process to one core, as Linux can")
     known = SIZES if options.anew else FURTHER
     try:
         recipe = load_recipe(options.recipe)
@@ -242,7 +242,7 @@ def _run(command, options):
         command.error("the row distillation needs --teacher")
     if "distillation" in rows and options.epochs % 2:
         command.error(f"--epochs must be even with the row distillation, got {options.epochs}")
-    # A container is stopped by SIGTERM: as by Ctrl-C, the trainings save their states.
+    # A container is stopped by SIGTERM. As with Ctrl-C, the trainings then save their states.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,7 @@ def default_rows(recipe, known, teacher):
     """The names of the rows that change something and whose needs are given."""
     rows = []
     for row, changes in known.items():
-        # By its change, not its settings: the first row has none, nor has distillation.
+        # By its changes, not its settings: the first row and distillation have none.
         if not changes or changed(recipe, changes) != changed(recipe, {}):
             rows.append(row)
     if "distillation" in rows and not teacher:
@@ -287,7 +287,7 @@ def prepare(options, recipe, row, changes):
             "translations": str(translations.resolve()),
             "teacher": read_config(options.teacher)["weights"],
         }
-        # Twice the corpus, in as many steps.
+        # Twice the corpus in the same number of steps.
         epochs //= 2
     found["settings"] = settings(recipe, changes, epochs, init, options.learning_rate)
     write_row(path, found)

@@ -21,7 +21,9 @@ def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.averages", __doc__)
     parser.add_argument("run", type=Path, help="the run directory")
-    parser.add_argument("--recipe", required=True, help="whose val: its name, or a file")
+    parser.add_argument(
+        "--recipe", required=True, help="use the val of this recipe: a name, or a file"
+    )
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
     nothing = dict.fromkeys(("source", "target", "columns", "source_language", "language"))
     parser.set_defaults(split="val", **nothing)
@@ -67,7 +69,7 @@ def measure(run, pairs, language):
     kept = EpochWeights(run / "checkpoints", len(history))
     epochs = kept.epochs(len(history))
     if not epochs:
-        raise ValueError(f"{run} has kept the weights of no epoch")
+        raise ValueError(f"{run} must have kept the weights of an epoch, got none")
     translator = load_translator(run)
     model = translator.model
 

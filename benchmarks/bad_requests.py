@@ -63,14 +63,14 @@ def cases(max_batch_size, max_source_length, max_target_length):
     text = {"text": [b"a"]}
     pair = {"source": [b"a"], "target": [b"b"]}
     beam = {**text, **BEAM_OPTIONS}
-    yield Case("a signature that there is not", text, "translate", ("FAILED_PRECONDITION", 400))
+    yield Case("a signature that does not exist", text, "translate", ("FAILED_PRECONDITION", 400))
     yield Case("no input", {})
     yield Case("an input missing", {"source": [b"a"]}, "score")
     yield Case(
-        "an input that there is not", {**text, "texts": [b"a"]}, status=("INVALID_ARGUMENT", 200)
+        "an input that does not exist", {**text, "texts": [b"a"]}, status=("INVALID_ARGUMENT", 200)
     )
     yield Case("an input of another name", {"texts": [b"a"]})
-    # REST makes of a number what the signature says; an integer for a string is refused there too.
+    # REST converts numbers to the signature's types. It refuses an integer for a string too.
     yield Case("int32 for text", {"text": [5]}, dtypes={"text": "int32"})
     yield Case("float32 for text", {"text": [0.5]}, dtypes={"text": "float32"})
     yield Case("complex64 for text", {"text": [7]}, dtypes={"text": "complex64"})

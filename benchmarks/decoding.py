@@ -78,7 +78,7 @@ def parser():
     parser.add_argument("--size", nargs="+", choices=work.SIZES, default=["S"], help="default S")
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8, 32], metavar="N")
     parser.add_argument("--steps", type=int, default=32, help="target tokens; default 32")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument(
         "--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="default: 1 2"
     )
@@ -138,8 +138,8 @@ def _run(command, options):
     disturbed = sum(row["foreign"] > FOREIGN for row in rows)
     if disturbed:
         print(
-            f"warning: others used more than {FOREIGN} cores during {disturbed} of {len(rows)} "
-            "measurements: measure again on an idle machine",
+            f"warning: other processes used more than {FOREIGN} cores during {disturbed} of "
+            f"{len(rows)} measurements: measure again on an idle machine",
             file=sys.stderr,
         )
     return 0

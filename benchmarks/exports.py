@@ -29,9 +29,9 @@ def parser():
     parser.add_argument("exports", nargs="+", metavar="NAME=DIRECTORY", help="a SavedModel each")
     parser.add_argument("--source", type=Path, required=True, help="lines to translate")
     parser.add_argument("--target", type=Path, required=True, help="their references")
-    parser.add_argument("--batch", type=int, default=32, help="sentences of a request; default 32")
+    parser.add_argument("--batch", type=int, default=32, help="sentences in a request; default 32")
     parser.add_argument("--singles", type=int, default=200, help="requests of one; default 200")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--threads", type=int, default=2, help="operations at once; default 2")
     return parser
 

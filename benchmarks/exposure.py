@@ -25,10 +25,10 @@ BATCH, PARTS = 64, 5
 def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.exposure", __doc__)
-    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="of translators")
+    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="runs of translators")
     parser.add_argument("--source", type=Path, required=True, help="texts")
     parser.add_argument("--target", type=Path, required=True, help="their translations")
-    parser.add_argument("--picture", type=Path, metavar="PNG", help="of the table")
+    parser.add_argument("--picture", type=Path, metavar="PNG", help="draw the table")
     return parser
 
 

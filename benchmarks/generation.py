@@ -35,8 +35,8 @@ def parser():
     parser.add_argument("--size", choices=work.SIZES, default="S", help="default S")
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8, 32], metavar="N")
     parser.add_argument("--prompt", type=int, default=6, help="tokens of a prompt; default 6")
-    parser.add_argument("--steps", type=int, default=64, help="that are written; default 64")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--steps", type=int, default=64, help="tokens to generate; default 64")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument(
         "--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="default: 1 2"
     )
@@ -66,7 +66,7 @@ def _run(command, options):
         print(line)
     print("\n" + "\n".join(sorted({f"- {row['system']}: {row['version']}" for row in rows})))
     if any(row["foreign"] > FOREIGN for row in rows):
-        print("warning: others used the machine meanwhile: measure again", file=sys.stderr)
+        print("warning: other processes used the machine meanwhile: measure again", file=sys.stderr)
     return 0
 
 

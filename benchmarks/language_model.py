@@ -35,8 +35,8 @@ OPTIONS = {  # of the rows that are ours
 def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.language_model", __doc__)
-    parser.add_argument("--text", type=Path, required=True, help="lines to learn from")
-    parser.add_argument("--val-text", type=Path, required=True, help="lines to be measured on")
+    parser.add_argument("--text", type=Path, required=True, help="lines for training")
+    parser.add_argument("--val-text", type=Path, required=True, help="lines for the perplexity")
     parser.add_argument("--size", choices=work.SIZES, default="S", help="default S")
     parser.add_argument("--epochs", type=int, default=8, help="default 8")
     parser.add_argument("--dropout", type=float, default=0.1, help="default 0.1")

@@ -22,7 +22,7 @@ def _status_mib(process_id, name):
     for line in lines(f"/proc/{process_id}/status"):
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) / 1024
-    raise OSError(f"/proc/{process_id}/status does not say {name}")
+    raise OSError(f"/proc/{process_id}/status has no {name}")
 
 
 def processor_seconds(process_id):

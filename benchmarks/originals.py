@@ -37,11 +37,11 @@ def parser():
     parser.add_argument("--source", type=Path, required=True, help="lines to translate")
     parser.add_argument("--python", default=sys.executable, help="with the original's packages")
     parser.add_argument("--beam-width", type=int, default=4, help="default 4; 1 is greedy")
-    parser.add_argument("--max-length", type=int, default=100, help="tokens at most; default 100")
+    parser.add_argument("--max-length", type=int, default=100, help="maximum tokens; default 100")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32], help="default 1 8 32")
     parser.add_argument("--sentences", type=int, default=96, help="default 96")
     parser.add_argument("--threads", type=int, default=2, help="of each; default 2")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     return parser
 
 
@@ -86,7 +86,7 @@ def _run(command, options):
         steps = (options.rounds + 1) * len(job["batches"]) * len(workers)
         answers = take_turns(workers, job["batches"], options.rounds, Progress(steps))
         if len(workers) < len(versions):
-            return command.fail("one of the two dropped out")
+            return command.fail("one of the two systems failed")
     except WorkerError as error:
         return command.fail(error)
     finally:

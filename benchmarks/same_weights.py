@@ -34,7 +34,7 @@ def parser():
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--source", type=Path, required=True, help="lines to translate")
     parser.add_argument("--batch", type=int, default=32, help="lines at a time; default 32")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N")
     return parser
 

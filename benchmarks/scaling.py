@@ -50,7 +50,7 @@ def parser():
             f"--{factor}", nargs="+", type=int, default=values, metavar="N",
             help=f"{NAMES[factor]}; default {' '.join(map(str, values))}",
         )  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--requests", type=int, default=3000, help="default 3000")
     parser.add_argument("--threads", type=int, help="default: TensorFlow's own choice")
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")

@@ -56,13 +56,15 @@ def parser():
     parser.add_argument(
         "--clients", nargs="+", type=int, default=[8, 64], metavar="N", help="default 8 64"
     )
-    parser.add_argument("--seconds", type=float, default=60, help="of each row; default 60")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="measured seconds of each row; default 60"
+    )
     parser.add_argument(
         "--batching", type=Path, metavar="FILE", help="with it too: a batching_parameters.txt"
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--grpc", action="store_true", help="ask by gRPC; the default")
-    how.add_argument("--rest", action="store_true", help="ask by REST")
+    how.add_argument("--grpc", action="store_true", help="use gRPC; the default")
+    how.add_argument("--rest", action="store_true", help="use REST")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the report, as JSON")
     return parser
 

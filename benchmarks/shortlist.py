@@ -49,7 +49,7 @@ def parser():
     parser.add_argument(
         "--frequent", type=int, default=FREQUENT, metavar="M", help=f"default {FREQUENT}"
     )
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--threads", type=int, help="default: TensorFlow's own choice")
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     parser.add_argument("--run", type=Path, help="a trained run of Multi30K; needs --data")

@@ -54,8 +54,8 @@ def parser():
     names = [system.name for system in SYSTEMS]
     parser = Parser("benchmarks.training", __doc__)
     parser.add_argument("--size", nargs="+", choices=work.SIZES, default=["S"], help="default S")
-    parser.add_argument("--batches", type=int, default=24, help="of a round; default 24")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--batches", type=int, default=24, help="batches in a round; default 24")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument(
         "--systems", nargs="+", choices=names, metavar="NAME",
         help=f"of {', '.join(names)}; default: all, those of bfloat16 where the processor has it",
@@ -113,7 +113,7 @@ def _run(command, options):
     print(f"\nThe input pipeline alone: {reading:,.0f} tokens/s.\n")
     print("\n".join(sorted({f"- {row['system']}: {row['version']}" for row in rows})))
     if any(row["foreign"] > FOREIGN for row in rows):
-        print("warning: others used the machine meanwhile: measure again", file=sys.stderr)
+        print("warning: other processes used the machine meanwhile: measure again", file=sys.stderr)
     return 0
 
 

@@ -26,10 +26,10 @@ OVERLAPS = {"blocks": 1, "windows, half": 2, "windows, three quarters": 4, "wind
 def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.windows", __doc__)
-    parser.add_argument("run", type=Path, help="of a language model")
+    parser.add_argument("run", type=Path, help="the run of a language model")
     parser.add_argument("--text", type=Path, required=True, help="long texts, one a line")
     parser.add_argument("--windows", type=int, default=4, help="rows of a text; default 4")
-    parser.add_argument("--texts", type=int, default=200, help="at most; default 200")
+    parser.add_argument("--texts", type=int, default=200, help="maximum number; default 200")
     return parser
 
 

@@ -107,7 +107,7 @@ def named(command, words, what):
     with a line unless all have names of their own."""
     found = dict(word.partition("=")[::2] for word in words)
     if len(found) < len(words) or not all(name and path for name, path in found.items()):
-        command.error(f"{what} must be names of their own, got {words}")
+        command.error(f"{what} must be different names, got {words}")
     return found
 
 

@@ -81,7 +81,7 @@ def train(folder, minutes):
         tokenizer.vocabulary_size(), LAYERS, HEADS, WIDTH, 4 * WIDTH, dropout=0.0
     )
     model = models.T5Seq2SeqLM(backbone, preprocessor=preprocessor)
-    # Its embedding begins with a deviation of 1, with which a small model learns for long.
+    # Its embedding begins with a deviation of 1, with which a small model learns slowly.
     table = backbone.token_embedding.embeddings
     table.assign(0.2 * table)
     model.compile(optimizer=keras.optimizers.Adam(2e-3, clipnorm=1.0), jit_compile=False)

@@ -82,7 +82,7 @@ def main():
     dataset = make_dataset(tokenizer, sentences).shuffle(999)
     model.fit(dataset, epochs=3, shuffle=False, verbose=2)
 
-    # Sentences of its own, after a beginning that it was given.
+    # The model continues given beginnings of sentences.
     begun = ["the old cats near the dog", "the bird behind the red horses", "the", "the dogs"] * 25
     prompts = tokenizer.encode_target(tf.constant(begun))[:, :-1]  # without eos
     prompts = tf.concat([tf.fill([len(begun), 1], BOS), prompts], axis=1)

@@ -81,7 +81,7 @@ def main(directory=None):
     model = Transformer(
         TransformerConfig(tokenizer.source_vocabulary_size, d_ff=128, dropout=0.0, **sizes)
     )
-    # The rate rises for 200 steps and falls to nothing at the end: 4 epochs of 125 steps.
+    # The rate rises for 200 steps and falls to zero at the end: 4 epochs of 125 steps.
     rate = WarmupSchedule(64, 200, scale=0.6, total_steps=500, cooldown_steps=300)
     optimizer = keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
     batches = make_dataset(tokenizer, train)
@@ -96,7 +96,7 @@ def main(directory=None):
     right = sum(text.decode() == str(n) for text, n in zip(texts, unseen, strict=True))
     print(f"unseen numbers: {right / len(unseen):.1%} right")
     if directory is not None:
-        # For tfformer translate DIRECTORY and tfformer export DIRECTORY ...
+        # For `tfformer translate DIRECTORY` and `tfformer export DIRECTORY ...`.
         tfformer.save(directory, model, tokenizer)
     return right / len(unseen)
 

@@ -59,7 +59,7 @@ def make_model(vocabulary_size):
     options = {"d_model": D_MODEL, "num_heads": 4, "d_ff": 128, "dropout": 0.0}
     memory = Encoder(num_layers=1, **options)(positions(embedding(text)))
     asked = Encoder(num_layers=1, **options)(positions(embedding(question)))
-    # The padding of both is known by their masks, which Keras hands on.
+    # Keras passes on the masks of both, which mark the padding.
     found = MultiHeadAttention(D_MODEL, num_heads=4)(asked, memory)
     answer = keras.layers.GlobalAveragePooling1D()(keras.layers.Add()([asked, found]))
     return keras.Model({"text": text, "question": question}, keras.layers.Dense(len(NAMES))(answer))

@@ -18,7 +18,7 @@ from pathlib import Path
 from tfformer.terminal.command import LARGEST, Number, Parser, count
 from training.evaluation.search_options import UTILITIES
 
-# Of another model, to the 1 of the search.
+# Weights of another model; the search has weight 1.
 WEIGHTS = (0.25, 0.5, 1.0, 2.0)
 BATCH = 32  # texts that are searched at once
 

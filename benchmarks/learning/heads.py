@@ -22,7 +22,7 @@ HEADS = 3
 def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.learning.heads", __doc__)
-    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="of translators")
+    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="runs of translators")
     parser.add_argument("--source", required=True, help="a text")
     parser.add_argument("--target", required=True, help="its translation")
     parser.add_argument("--picture", required=True, type=Path, metavar="PNG")

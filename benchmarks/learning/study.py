@@ -202,7 +202,7 @@ def main(arguments=None):
 def _run(command, options):
     work.require_at_least(command, options, seeds=0)
     if not hasattr(os, "sched_setaffinity"):
-        return command.fail("this system cannot give a process a core of its own, as Linux can")
+        return command.fail("this system cannot bind a process to one core, as Linux can")
     try:
         study = Study(options.study, options.out, options.data)
     except (ValueError, OSError) as error:
@@ -210,7 +210,7 @@ def _run(command, options):
     rows = list(dict.fromkeys(options.rows or study.rows))
     if unknown := sorted(set(rows) - set(study.rows)):
         command.error(f"--rows must be of {', '.join(study.rows)}; got {', '.join(unknown)}")
-    # A container is stopped by SIGTERM: as by Ctrl-C, the trainings save their states.
+    # A container is stopped by SIGTERM. As with Ctrl-C, the trainings then save their states.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     first, trainings = study.trainings(rows, dict.fromkeys(options.seeds))
     try:

@@ -43,7 +43,7 @@ def side_by_side(trainings):
 
     def finish(training):
         core = cores.get()
-        # Of this thread, and so of the processes that it starts.
+        # For this thread, and so for the processes that it starts.
         os.sched_setaffinity(0, {core})
         try:
             training.finish(call)

@@ -28,12 +28,12 @@ def keep(weights, packed, out):
     """Writes the run.
 
     Args:
-        weights: the file.
+        weights: the file of weights.
         packed: the run that was packed.
         out: the new run directory.
 
     Raises:
-        RunError: a file is damaged, or of another model; or there is a run already.
+        RunError: a file is damaged or belongs to another model, or `out` exists.
     """
     from tfformer import Transformer, run
     from tfformer.files import RunError, read_arrays

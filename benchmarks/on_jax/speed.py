@@ -53,7 +53,7 @@ def parser():
 
 
 def flops(tokens, layers):
-    """Of a step of so many tokens a side: three times the forward pass's."""
+    """The arithmetic of a step with so many source and target tokens: three forward passes."""
     attention = 4 * WIDTH * WIDTH + 2 * LENGTH * WIDTH  # projections; scores and their mean
     feed_forward = 2 * WIDTH * INNER
     encoder, decoder = attention + feed_forward, 2 * attention + feed_forward
@@ -68,13 +68,13 @@ def pairs(tokens):
 
 
 def with_keras(options):
-    """{tokens: a function of a number of steps that makes them}, and what it is."""
+    """{tokens: a function that makes a number of steps}, and a description."""
     import keras
 
     from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig, WarmupSchedule
 
     class Same(keras.utils.PyDataset):
-        """One batch, again and again."""
+        """One batch, repeated without end."""
 
         def __init__(self, batch, steps):
             super().__init__()

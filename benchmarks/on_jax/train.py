@@ -34,7 +34,7 @@ from pathlib import Path
 
 from tfformer.terminal.command import Number, Parser, count
 
-# Of a model: by name the default and its type.
+# The options of a model: {name: (default, type)}.
 OPTIONS = {
     "seed": (1, Number(int)),
     "reverse": (0, Number(int, 0, 1)),
@@ -95,7 +95,7 @@ def parser():
 
 
 def fault(options):
-    """What is wrong with the options together; None if nothing is."""
+    """The error in the combination of options, or None."""
     models = options.models
     if len({one["name"] for one in models}) < len(models):
         return "--models must have a name each"
@@ -114,17 +114,18 @@ def fault(options):
 
 
 def train(models, batches, recipe, minutes, validation, say, clock):
-    """Trains; the history, a dict an epoch, the last one of the mean of the last epochs' weights,
-    which `models.total` has afterwards.
+    """Trains the models. Returns the history, a dict for each epoch.
+
+    The last entry is for the mean of the last epochs' weights, which `models.total` then has.
 
     Args:
         models: `Models`.
         batches: `Batches`.
         recipe: the settings.
-        minutes: that it may take, if it has two epochs at least; 0: no limit.
-        validation: of `Models.validation`.
+        minutes: maximum time, after at least two epochs; 0: no limit.
+        validation: a function of `Models.validation`.
         say: called with a line.
-        clock: seconds since the beginning.
+        clock: returns the seconds since the beginning.
 
     Raises:
         ValueError: a loss is not finite.

@@ -26,7 +26,7 @@ from training.step.parallel import in_parts
 def load(job):
     options, size = job["options"], job["size"]
     plain = options.get("plain", False)
-    # Parts must have as many rows each.
+    # All parts must have the same number of rows.
     rows = {len(batch["source"]) for batch in job["batches"]["train"][0]["batches"]}
     cores = 1 if plain else math.gcd(min(machine.cores(), MOST), *rows)
     if cores > 1:
@@ -82,7 +82,7 @@ def dataset(batches):
 
     data = tf.data.Dataset.range(len(batches))
     data = data.map(lambda n: tf.numpy_function(get, [n], (tf.int32,) * 3)).map(element)
-    # See `training.data.batches`: with the tuning thread the end of a pass waits for it.
+    # See `training.data.batches`: with a tuning thread, the end of an epoch would wait for it.
     options = tf.data.Options()
     options.autotune.enabled = False
     return data.prefetch(4).with_options(options)
