@@ -292,7 +292,7 @@ def test_the_command(short, translator_served, tmp_path, capsys):
     assert sorted(path.name for path in output.iterdir()) == ["b.txt"]
     (output / "b.txt").write_text("mine")
     assert translate_files.main([*map(str, [short, output, *files])]) == 0
-    assert "1 of 3 files are there" in capsys.readouterr().err
+    assert "1 of 3 files exist already" in capsys.readouterr().err
     assert sorted(path.name for path in output.iterdir()) == ["a.txt", "b.txt", "c.txt"]
     translations = translator_served.translate(texts)
     assert (output / "a.txt").read_text() == "".join(f"{line}\n" for line in translations)
