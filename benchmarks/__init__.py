@@ -1,1 +1,1 @@
-"""How fast an export decodes, beside what others decode with; and how its cost grows."""
+"""Measures how fast exports decode, compared with other systems, and how the cost grows."""

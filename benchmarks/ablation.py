@@ -1,23 +1,23 @@
-"""What each means against a small corpus is worth: `python -m benchmarks.ablation RECIPE`.
+"""Measures what methods against overfitting gain: `python -m benchmarks.ablation RECIPE`.
 
-    python -m benchmarks.ablation multi30k --data data/multi30k --init runs/half \
+    python -m benchmarks.ablation multi30k --data data/multi30k --init runs/half \\
         --teacher runs/multi30k --out runs/ablation
     python -m benchmarks.ablation multi30k --data data/multi30k --out runs/sizes --anew
 
-Each row of the table is the recipe with one change, trained with several seeds. Most begin with
-one half-trained run (--init; `training.train multi30k --run runs/half`, stopped by Ctrl-C, is one),
-with the weights that it has published: a model that is still far from its corpus has nothing to
-gain by what keeps it from learning that by heart. Their rate rises in 100 steps to --learning-rate
-and falls to 0. Sizes, which no run can change, are compared --anew, by the recipe's rate with fewer
-steps of warm-up.
+Each row of the table is the recipe with one change, trained with several seeds. Most rows begin
+with the published weights of one half-trained run (--init; for example `training.train multi30k
+--run runs/half`, stopped by Ctrl-C), because a model that has learned little gains nothing from
+methods against overfitting. Their rate rises in 100 steps to --learning-rate and falls to 0. No run
+can change its sizes, so sizes are compared with --anew: by the recipe's rate, with fewer steps of
+warm-up.
 
-Trainings run side by side on the CPU, a core each. Each is a run directory in --out with its log
-beside it; its last weights are scored on the recipe's val by the search of the recipe. What was
-stopped goes on: give the same command. The training loss is of what a training saw: with its
-dropout and noise, of the row `R-Drop 1` with its divergence, and of the row `distillation` half is
-the teacher's.
+Trainings run in parallel on the CPU, a core each. Each is a run directory in --out with its log
+beside it. The recipe's search scores its last weights on the recipe's val. After an interruption,
+the same command continues. The training loss includes dropout and noise; for the row `R-Drop 1` it
+includes the divergence; in the row `distillation`, half of the targets are the teacher's.
 
-Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 the table is complete; 1 an error of a training or a run; 2 wrong usage; 130
+interrupted.
 """
 
 import dataclasses
@@ -38,8 +38,8 @@ from training.data.reader import Pair
 from training.recipe import load_recipe
 from training.report.history import read_history
 
-# With --init: the settings of the recipe that are another in each row. Unless it is asked for, a
-# row that says what the recipe says anyway is left out.
+# With --init: the settings that each row changes. A row equal to the recipe is left out, unless
+# --rows names it.
 FURTHER = {
     "the recipe": {},
     "dropout 0.2": {"model_changes": {"dropout": 0.2}},
@@ -67,10 +67,10 @@ COLUMNS = {
 
 
 def row_recipe(path):
-    """The recipe of a row, by its JSON file (see `write_row`).
+    """The recipe of a row, from its JSON file (see `write_row`).
 
-    With translations of the training sources, a line each, its corpus is that of the recipe, and
-    the sources once more with these for targets: sequence-level distillation (Kim and Rush 2016).
+    If there are translations of the training sources, the corpus has the recipe's pairs, and the
+    sources again with these translations: sequence-level distillation (Kim and Rush 2016).
     """
     row = read_json(path)
     recipe = dataclasses.replace(load_recipe(row["recipe"]), **row["settings"])
@@ -92,12 +92,12 @@ def write_row(path, row):
     """Writes a row's JSON file, and beside it the recipe file for `training.train`.
 
     Args:
-        path: of the JSON file.
+        path: the JSON file.
         row: {"recipe": its name or file, "settings": all of a `Recipe`, "translations": None or a
-            file, ...}; what else it holds is for the reader.
+            file, ...}; other entries are for the reader.
 
     Raises:
-        ValueError: there is one, and it says otherwise.
+        ValueError: the file exists and has other content.
     """
     if path.exists() and read_json(path) != row:
         raise ValueError(f"{path} was begun with other settings: choose another --out")
@@ -109,7 +109,7 @@ def write_row(path, row):
 
 
 def changed(recipe, changes):
-    """The settings of the recipe, some of them changed; `model_changes` are added to its own."""
+    """The recipe's settings with some changes. `model_changes` are added to the recipe's own."""
     sizes = recipe.model_changes | changes.get("model_changes", {})
     return recipe.settings() | changes | {"model_changes": sizes}
 
@@ -119,18 +119,18 @@ def settings(recipe, changes, epochs, init=None, peak=None):
 
     Args:
         recipe: the `Recipe`.
-        changes: its fields that are the row's, as in `changed`.
-        epochs: of a training.
-        init: the `config.json` of the run that it begins with, or None.
-        peak: of the learning rate, with `init`; without, it is the recipe's.
+        changes: the fields that the row changes, as in `changed`.
+        epochs: the number of epochs of a training.
+        init: the `config.json` of the initial run, or None.
+        peak: the peak of the learning rate with `init`; without it, the recipe's is used.
     """
     found = changed(recipe, changes)
     found |= {"epochs": epochs, "validate_every": epochs, "cores": 1}
-    # What the recipe counts in the epochs and minutes of a whole training. The mean of all weights
-    # since the beginning would be no better than the last, in one seed here and in another there.
+    # Settings for the epochs and minutes of a complete training do not apply here. The mean of all
+    # weights since the beginning was no better than the last weights.
     found |= {"both_ways": 0, "max_minutes": 0.0, "patience": 0, "average": 1}
     if init:
-        # Its first epochs are behind it.
+        # The initial run has already had the first epochs.
         found |= {"r_drop_from": 0, "subword_sampling_from": 0}
         width = init["model"]["d_model"]
         found |= {"warmup_steps": 100, "cooldown": 1.0}
@@ -144,14 +144,14 @@ def settings(recipe, changes, epochs, init=None, peak=None):
 
 
 class Training:
-    """The training of a row with one seed, in processes of its own.
+    """The training of a row with one seed, in separate processes.
 
     Args:
         file: the JSON file of the row; run directory, log and scores are beside it.
-        row: its name.
+        row: the name of the row.
         seed: the seed.
         data: the folder of the recipe's data, or None.
-        init: the run that it begins with, or None.
+        init: the initial run, or None.
     """
 
     def __init__(self, file, row, seed, data, init):
@@ -164,7 +164,7 @@ class Training:
         self.recipe = [str(recipe), *(["--data", str(data)] if data else [])]
 
     def finish(self, call):
-        """Trains and scores it, but for what was done before, by `call(arguments, log)`."""
+        """Trains and scores it by `call(arguments, log)`. Finished steps are skipped."""
         if not self.scores.exists():
             train = ["--run", str(self.run), "--resume", *self.seed]
             if self.init and not (self.run / "prepared").exists():
@@ -174,7 +174,7 @@ class Training:
             call(["training.evaluate", str(self.run), *evaluate], self.log)
 
     def figures(self):
-        """What it came to, by the names of `COLUMNS`; None if it is not finished."""
+        """The results by the names of `COLUMNS`, or None if it is not finished."""
         if not self.scores.exists():
             return None
         last = read_history(self.run)[-1]
@@ -186,7 +186,7 @@ class Training:
 
 
 def distil(recipe, data, teacher, path):
-    """Writes a translation of each training source by a run; nothing if they are there."""
+    """Writes a run's translations of the training sources, unless the file exists."""
     if path.exists():
         return
     sources = "".join(f"{pair.source}\n" for pair in recipe.read("train", data))
@@ -207,7 +207,7 @@ def parser():
     parser.add_argument("--out", required=True, type=Path, help="a folder for the runs")
     beginning = parser.add_mutually_exclusive_group(required=True)
     beginning.add_argument("--init", type=Path, metavar="RUN", help="the half-trained run")
-    beginning.add_argument("--anew", action="store_true", help="from the beginning")
+    beginning.add_argument("--anew", action="store_true", help="begin with random weights")
     parser.add_argument("--teacher", type=Path, metavar="RUN", help="for the row `distillation`")
     parser.add_argument("--rows", nargs="+", metavar="ROW", help="default: all")
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2], help="default 1 2")
@@ -229,7 +229,7 @@ def _run(command, options):
     if not options.learning_rate > 0:
         command.error(f"--learning-rate must be positive, got {options.learning_rate}")
     if not hasattr(os, "sched_setaffinity"):
-        return command.fail("this system cannot give a process a core of its own, as Linux can")
+        return command.fail("this system cannot bind a process to one core, as Linux can")
     known = SIZES if options.anew else FURTHER
     try:
         recipe = load_recipe(options.recipe)
@@ -242,7 +242,7 @@ def _run(command, options):
         command.error("the row distillation needs --teacher")
     if "distillation" in rows and options.epochs % 2:
         command.error(f"--epochs must be even with the row distillation, got {options.epochs}")
-    # A container is stopped by SIGTERM: as by Ctrl-C, the trainings save their states.
+    # A container is stopped by SIGTERM. As with Ctrl-C, the trainings then save their states.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         options.out.mkdir(parents=True, exist_ok=True)
@@ -263,10 +263,10 @@ def _run(command, options):
 
 
 def default_rows(recipe, known, teacher):
-    """The names of the rows that change something, and have what they need."""
+    """The names of the rows that change something and whose needs are given."""
     rows = []
     for row, changes in known.items():
-        # By its change, not its settings: the first row has none, nor has distillation.
+        # By its changes, not its settings: the first row and distillation have none.
         if not changes or changed(recipe, changes) != changed(recipe, {}):
             rows.append(row)
     if "distillation" in rows and not teacher:
@@ -287,7 +287,7 @@ def prepare(options, recipe, row, changes):
             "translations": str(translations.resolve()),
             "teacher": read_config(options.teacher)["weights"],
         }
-        # Twice the corpus, in as many steps.
+        # Twice the corpus in the same number of steps.
         epochs //= 2
     found["settings"] = settings(recipe, changes, epochs, init, options.learning_rate)
     write_row(path, found)

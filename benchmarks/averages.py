@@ -1,13 +1,13 @@
-"""What averaging the weights of a run's last epochs is worth: `python -m benchmarks.averages RUN`.
+"""Measures the gain of averaging the last epochs' weights: `python -m benchmarks.averages RUN`.
 
     python -m benchmarks.averages runs/multi30k --recipe multi30k --data data/multi30k
 
-The run's own search on the recipe's val, with the weights after the last epoch, with the mean of
-the last 2, 4, 8, ... that the run has kept (`training.train --average`), and with the exponential
-moving average of all of these, in which an epoch has half the share of the next (and the first as
-much as the second).
+It scores the run's own search on the recipe's val with different weights: those after the last
+epoch; the mean of the last 2, 4, 8, ... that the run has kept (`training.train --average`); and
+their exponential moving average, in which an epoch has half the share of the next (and the first
+as much as the second).
 
-Exit codes: 0 measured; 1 the run or the corpus is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of the run or the corpus; 2 wrong usage; 130 interrupted.
 """
 
 import sys
@@ -21,7 +21,9 @@ def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.averages", __doc__)
     parser.add_argument("run", type=Path, help="the run directory")
-    parser.add_argument("--recipe", required=True, help="whose val: its name, or a file")
+    parser.add_argument(
+        "--recipe", required=True, help="use the val of this recipe: a name, or a file"
+    )
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
     nothing = dict.fromkeys(("source", "target", "columns", "source_language", "language"))
     parser.set_defaults(split="val", **nothing)
@@ -56,8 +58,8 @@ def measure(run, pairs, language):
 
     Args:
         run: the run directory.
-        pairs: what it is measured on.
-        language: of the targets, or "".
+        pairs: the test set.
+        language: the target language, or "".
     """
     from tfformer.run import load_translator, set_weights
     from training.report.history import read_history
@@ -67,7 +69,7 @@ def measure(run, pairs, language):
     kept = EpochWeights(run / "checkpoints", len(history))
     epochs = kept.epochs(len(history))
     if not epochs:
-        raise ValueError(f"{run} has kept the weights of no epoch")
+        raise ValueError(f"{run} must have kept the weights of an epoch, got none")
     translator = load_translator(run)
     model = translator.model
 

@@ -1,10 +1,10 @@
-"""Requests that nobody should make, and the answers: `python -m benchmarks.bad_requests`.
+"""Makes malformed requests and shows the answers: `python -m benchmarks.bad_requests`.
 
     python -m benchmarks.bad_requests exported/dates
 
-Each is made through gRPC and through REST, to `export.local_server`, and after each of them a good
-one. The table goes to standard output, as Markdown: what was asked, the status by either, and the
-milliseconds. The one document of 8 MB may take minutes.
+Each request is made by gRPC and by REST to `export.local_server`, followed by a good one. Standard
+output gets a table in Markdown: the request, the status of both, and the milliseconds. The one
+document of 8 MB may take minutes.
 
 DIRECTORY is what `export.saved_model` wrote into; the limits are those of its newest report.
 
@@ -41,14 +41,14 @@ HUGE, NAN = 2**31 - 1, float("nan")
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A request and what is to be answered.
+    """A request and the expected answer.
 
     Attributes:
-        what: it is, in words.
+        what: its description.
         inputs: {name: bytes, a number, or nested lists of them}.
-        signature: its name.
+        signature: the name of the signature.
         status: the name of gRPC's status, and REST's number.
-        dtypes: of inputs that are not of the signature's types.
+        dtypes: dtypes of inputs that differ from the signature's types.
     """
 
     what: str
@@ -59,18 +59,18 @@ class Case:
 
 
 def cases(max_batch_size, max_source_length, max_target_length):
-    """All of them, for a model of these limits."""
+    """All requests, for a model with these limits."""
     text = {"text": [b"a"]}
     pair = {"source": [b"a"], "target": [b"b"]}
     beam = {**text, **BEAM_OPTIONS}
-    yield Case("a signature that there is not", text, "translate", ("FAILED_PRECONDITION", 400))
+    yield Case("a signature that does not exist", text, "translate", ("FAILED_PRECONDITION", 400))
     yield Case("no input", {})
     yield Case("an input missing", {"source": [b"a"]}, "score")
     yield Case(
-        "an input that there is not", {**text, "texts": [b"a"]}, status=("INVALID_ARGUMENT", 200)
+        "an input that does not exist", {**text, "texts": [b"a"]}, status=("INVALID_ARGUMENT", 200)
     )
     yield Case("an input of another name", {"texts": [b"a"]})
-    # REST makes of a number what the signature says; an integer for a string is refused there too.
+    # REST converts numbers to the signature's types. It refuses an integer for a string too.
     yield Case("int32 for text", {"text": [5]}, dtypes={"text": "int32"})
     yield Case("float32 for text", {"text": [0.5]}, dtypes={"text": "float32"})
     yield Case("complex64 for text", {"text": [7]}, dtypes={"text": "complex64"})
@@ -178,9 +178,9 @@ class Asker:
     """Makes requests to a model by gRPC and by REST.
 
     Args:
-        port, rest_port: of the server on this machine.
-        model: its name.
-        graph: its `export.verification.graph.Graph`, for the types of inputs.
+        port, rest_port: the ports of the server on this machine.
+        model: the model's name.
+        graph: the model's `export.verification.graph.Graph`, for the types of inputs.
     """
 
     def __init__(self, port, rest_port, model, graph):
@@ -237,7 +237,7 @@ GOOD = Case("a good request", {"text": [b"a"]}, status=OK)
 
 
 def measure(asker, case):
-    """What a case came to: {"what", "status", "seconds", "good"}, each by gRPC and by REST."""
+    """The result of a case: {"what", "status", "seconds", "good"}, each by gRPC and by REST."""
     status, seconds, good = [], [], []
     for ask in (asker.grpc, asker.rest):
         start = time.perf_counter()

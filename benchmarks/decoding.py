@@ -1,15 +1,15 @@
-"""Times decoding beside what others decode with: `python -m benchmarks.decoding`.
+"""Measures decoding, compared with other systems: `python -m benchmarks.decoding`.
 
     python -m benchmarks.decoding
     python -m benchmarks.decoding --size S B --data data/multi30k --out decoding.json \\
         --python opennmt=/envs/opennmt/bin/python marian=/envs/torch/bin/python
 
-Beam search over models of random weights: exactly so many tokens for every sentence, whoever
-decodes. Each system is a process of its own for each number of threads; they take turns, and
-medians over the rounds are compared. A system whose package its Python lacks is left out. How to
-install them, and how to read the table: benchmarks/README.md.
+Beam search with models of random weights: every system computes exactly the same number of tokens
+for every sentence. Each system has a separate process for each number of threads. The processes
+take turns, and medians over the rounds are compared. Systems that are not installed in their Python
+are left out. For installation, and how to read the table, see benchmarks/README.md.
 
-The table goes to standard output, every single time measured into the JSON file.
+The table goes to standard output, all measured times to the JSON file.
 
 Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrupted.
 """
@@ -34,9 +34,9 @@ class System(NamedTuple):
     """A row of the table.
 
     Attributes:
-        name: as in the table and in `--systems`.
+        name: its name in the table and in `--systems`.
         peer: the worker, `benchmarks.peers.with_PEER`.
-        options: of the worker; for tfformer of the `Translator`.
+        options: options of the worker; for tfformer, of the `Translator`.
     """
 
     name: str
@@ -45,7 +45,7 @@ class System(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A system with a number of threads; None: as many as it chooses itself."""
+    """A system with a number of threads. None: the system's default."""
 
     system: str
     threads: int | None
@@ -78,7 +78,7 @@ def parser():
     parser.add_argument("--size", nargs="+", choices=work.SIZES, default=["S"], help="default S")
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8, 32], metavar="N")
     parser.add_argument("--steps", type=int, default=32, help="target tokens; default 32")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument(
         "--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="default: 1 2"
     )
@@ -138,8 +138,8 @@ def _run(command, options):
     disturbed = sum(row["foreign"] > FOREIGN for row in rows)
     if disturbed:
         print(
-            f"warning: others used more than {FOREIGN} cores during {disturbed} of {len(rows)} "
-            "measurements: measure again on an idle machine",
+            f"warning: other processes used more than {FOREIGN} cores during {disturbed} of "
+            f"{len(rows)} measurements: measure again on an idle machine",
             file=sys.stderr,
         )
     return 0
@@ -148,9 +148,9 @@ def _run(command, options):
 def measure(size_name, text, pythons, beside, options):
     """The rows of one size: a dict for each system, number of threads and batch size.
 
-    `ms_per_sentence` is the median over the rounds, `minimum` and `largest` are of the same unit;
+    `ms_per_sentence` is the median over the rounds, `minimum` and `largest` are minimum and maximum;
     `foreign` is the number of cores that other processes used meanwhile; `best` marks the number
-    of threads with which the system is fastest at this batch size. `threads` None: its own choice.
+    of threads with which the system is fastest at this batch size. `threads` None: its default.
     """
     size = dict(work.SIZES[size_name])
     tokenizer = work.learn_vocabulary(text, size.pop("vocabulary"))
@@ -189,7 +189,7 @@ def measure(size_name, text, pythons, beside, options):
 
 
 def rows_of(size_name, workers, batches, answers):
-    """The rows that `measure` gives, of what the workers answered to these batches."""
+    """The rows of `measure`, from the workers' answers to these batches."""
     rows = []
     for (setting, batch), given in answers.items():
         sentences = sum(len(part["texts"]) for part in batches[batch])
@@ -215,7 +215,7 @@ def rows_of(size_name, workers, batches, answers):
 
 
 def start(workers, system, job, python, threads):
-    """Adds a worker of the system for each number of threads; ours also with its default."""
+    """Adds a worker of the system for each number of threads; for tfformer also the default."""
     for count in [*threads, None] if system.peer == "tfformer" else threads:
         setting = Setting(system.name, count)
         try:
@@ -229,16 +229,16 @@ def start(workers, system, job, python, threads):
 
 
 def fastest(rows, system, batch):
-    """The system's row of this batch size with the least time; None if it was not measured."""
+    """The system's fastest row for this batch size, or None if it was not measured."""
     own = [row for row in rows if (row["system"], row["batch"]) == (system, batch)]
     return min(own, key=lambda row: row["ms_per_sentence"], default=None)
 
 
 def markdown(rows):
-    """The rows of one size as a table: every system at its best, and ours also by default."""
+    """The rows of one size as a table: every system at its best, tfformer also by default."""
     systems = dict.fromkeys(row["system"] for row in rows)
     compared = [*COMPARED, *(name for name in systems if name.startswith(work.BESIDE))]
-    heads = ["batch", "system", "threads", "ms a sentence", "least to greatest"]
+    heads = ["batch", "system", "threads", "ms a sentence", "minimum to maximum"]
     heads += [f"/ {name}" for name in compared] + ["foreign"]
     lines = [heads, ["--:", "---", "---", "--:", "--:", *["--:"] * len(compared), "--:"]]
     for row in sorted(rows, key=lambda row: row["batch"]):

@@ -1,17 +1,17 @@
-"""Several exported translators on one test set: `python -m benchmarks.exports`.
+"""Compares several exported translators on one test set: `python -m benchmarks.exports`.
 
-    python -m benchmarks.exports beam=exported/teacher at-once=exported/student \
+    python -m benchmarks.exports beam=exported/teacher at-once=exported/student \\
         --source data/multi30k/val.en --target data/multi30k/val.de
 
-Each SavedModel runs as TensorFlow Serving runs it, through the C API without Python TensorFlow, in
-a process of its own, with one thread for an operation and `--threads` operations side by side. They
-take turns, round by round; after one round that only warms up, a figure is the median over the
-rounds. Milliseconds are of a sentence: in requests of one sentence each (the first `--singles` of
-the file), and in requests of `--batch` sentences of like length (all of them).
+Each SavedModel runs as in TensorFlow Serving, through the C API without Python TensorFlow, in a
+separate process, with one thread for an operation and `--threads` parallel operations. They take
+turns, round by round. After one warm-up round, a result is the median over the rounds. Milliseconds
+are per sentence: in requests of one sentence each (the first `--singles` of the file), and in
+requests of `--batch` sentences of similar length (all of them).
 
-Printed: BLEU, repeated words, milliseconds, and how many times as fast as the first.
+It prints BLEU, repeated words, milliseconds, and the speed relative to the first.
 
-Exit codes: 0 measured; 1 a SavedModel or a file is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of a SavedModel or a file; 2 wrong usage; 130 interrupted.
 """
 
 import statistics
@@ -29,9 +29,9 @@ def parser():
     parser.add_argument("exports", nargs="+", metavar="NAME=DIRECTORY", help="a SavedModel each")
     parser.add_argument("--source", type=Path, required=True, help="lines to translate")
     parser.add_argument("--target", type=Path, required=True, help="their references")
-    parser.add_argument("--batch", type=int, default=32, help="sentences of a request; default 32")
+    parser.add_argument("--batch", type=int, default=32, help="sentences in a request; default 32")
     parser.add_argument("--singles", type=int, default=200, help="requests of one; default 200")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--threads", type=int, default=2, help="operations at once; default 2")
     return parser
 
@@ -67,7 +67,7 @@ def _run(command, options):
 
 
 def measure(exports, sources, options):
-    """{name: translations} and {(name, sentences of a request): milliseconds of each round}."""
+    """{name: translations} and {(name, sentences in a request): milliseconds of each round}."""
     from export.serving.bulk import BulkTranslator
 
     models, found, times = {}, {}, {}
@@ -96,7 +96,7 @@ def measure(exports, sources, options):
 
 
 def table(found, times, references, batch):
-    """The rows of the table, Markdown."""
+    """The rows of the table, in Markdown."""
     from training.evaluate import repeated_words
     from training.metrics.bleu import bleu
 

@@ -1,15 +1,15 @@
-"""Exposure bias, made visible: `python -m benchmarks.exposure NAME=RUN ... --source F --target F`.
+"""Measures exposure bias: `python -m benchmarks.exposure NAME=RUN ... --source F --target F`.
 
-    python -m benchmarks.exposure forced=runs/forced sampled=runs/sampled \
+    python -m benchmarks.exposure forced=runs/forced sampled=runs/sampled \\
         --source data/multi30k/val.en --target data/multi30k/val.de --picture exposure.png
 
-In training a translator reads true words, in use its own. Two translations of each source are
-written greedily: one reads its own words, the other at each place the words of the reference before
-it. A token is right that the reference has, as often as it has it (as BLEU counts). If mistakes
-lead to mistakes, the first falls behind the second towards the end of a sentence. Printed: the
-share of right tokens in each fifth of the sentences, both ways; and a picture, if asked for.
+In training a translator reads true words, in use its own. Two greedy translations of each source
+are made: one reads its own words; the other reads, at each position, the reference's words before
+it. A token is right if the reference has it, at most as often as there (as for BLEU). If errors
+lead to errors, the first is worse than the second towards the end of a sentence. It prints the
+share of right tokens in each fifth of the sentences for both, and draws a picture on request.
 
-Exit codes: 0 measured; 1 a run or a file is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of a run or a file; 2 wrong usage; 130 interrupted.
 """
 
 import datetime
@@ -25,10 +25,10 @@ BATCH, PARTS = 64, 5
 def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.exposure", __doc__)
-    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="of translators")
+    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="runs of translators")
     parser.add_argument("--source", type=Path, required=True, help="texts")
     parser.add_argument("--target", type=Path, required=True, help="their translations")
-    parser.add_argument("--picture", type=Path, metavar="PNG", help="of the table")
+    parser.add_argument("--picture", type=Path, metavar="PNG", help="draw the table")
     return parser
 
 
@@ -65,8 +65,8 @@ def _run(command, options):
 
 
 def shares(translator, pairs):
-    """The shares of right tokens by fifths of the sentences: with words of its own before each, and
-    with true ones."""
+    """The shares of right tokens by fifths of the sentences: after the model's own words, and after
+    true words."""
     import tensorflow as tf
 
     counts = [[], []]
@@ -84,7 +84,7 @@ def shares(translator, pairs):
 
 
 def forced(translator, sources, labels):
-    """The likeliest token at each place behind the true ones, int32 [B, T]."""
+    """The most likely token at each position after the true ones, int32 [B, T]."""
     import tensorflow as tf
 
     from tfformer.config import PAD
@@ -98,7 +98,7 @@ def forced(translator, sources, labels):
 
 
 def right(ids, reference):
-    """Which of the tokens of a row the reference has, each as often as it has it: booleans."""
+    """Which tokens of a row the reference has, each at most as often as there: booleans."""
     left, found = {}, []
     for token in reference[reference > 3]:
         left[token] = left.get(token, 0) + 1
@@ -120,7 +120,8 @@ def by_parts(rows):
 
 
 def draw(path, rows):
-    """The shares as lines, of each run its own words drawn through and the true ones dashed."""
+    """Draws the shares as lines: for each run, a solid line for own words, a dashed one for true
+    words."""
     from training.report.picture import pyplot, write_picture
 
     figure, axes = pyplot().subplots(figsize=(7, 4), layout="constrained")

@@ -1,4 +1,4 @@
-"""SavedModel, LiteRT and ONNX files of Keras's `model.export`: `python -m benchmarks.formats`.
+"""Measures SavedModel, LiteRT and ONNX files of `model.export`: `python -m benchmarks.formats`.
 
 For a model of each family, each format, and any shape or a fixed one, it shows the maximum
 difference of the logits from the model's own, or the error. ONNX needs
@@ -16,10 +16,10 @@ import numpy as np
 
 from tfformer.terminal.command import Parser
 
-# A question and a text, so that the family `span` has something to find.
+# A question and a text, for the family `span`.
 IDS = np.array([[5, 6, 3, 7, 8, 3], [5, 3, 9, 3, 0, 0]], "int32")
 OTHER_IDS = np.array([[5, 3, 9, 10, 11, 12, 13, 3]] * 3, "int32")
-# {shape of the inputs: the batches that are run}
+# {shape of the inputs: the tested batches}
 SHAPES = {(None, None): [IDS, OTHER_IDS], IDS.shape: [IDS]}
 
 
@@ -56,7 +56,7 @@ def onnx(path, inputs):
     return session.run(None, dict(zip(names, tf.nest.flatten(inputs), strict=True)))
 
 
-# {format: (what reads it, what its name ends with)}
+# {format: (function that reads it, ending of its name)}
 FORMATS = {
     "tf_saved_model": (saved_model, ""),
     "litert": (litert, ".tflite"),

@@ -1,12 +1,12 @@
-"""Times how a language model goes on, beside KerasHub's: `python -m benchmarks.generation`.
+"""Measures generation by a language model and by KerasHub: `python -m benchmarks.generation`.
 
     python -m benchmarks.generation --data data/multi30k
 
-Two models of one size and of random weights: tfformer's, exported, which takes and gives text, and
-KerasHub's `GPT2CausalLM` by its `generate`, with and without XLA, which takes and gives ids. All
-write exactly so many tokens behind prompts of one length, the likeliest each time. Each system is a
-process of its own for each number of threads; they take turns, and medians over the rounds are
-compared, in tokens a second. How to read the table: benchmarks/README.md.
+It compares two models of the same size with random weights: tfformer's, exported, with text as
+input and output, and KerasHub's `GPT2CausalLM` by its `generate`, with and without XLA, with ids as
+input and output. Both continue prompts of one length greedily by exactly the same number of tokens.
+Each system has a separate process for each number of threads; they take turns. The medians over the
+rounds are compared, in tokens per second. How to read the table: benchmarks/README.md.
 
 Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrupted.
 """
@@ -35,8 +35,8 @@ def parser():
     parser.add_argument("--size", choices=work.SIZES, default="S", help="default S")
     parser.add_argument("--batch", nargs="+", type=int, default=[1, 8, 32], metavar="N")
     parser.add_argument("--prompt", type=int, default=6, help="tokens of a prompt; default 6")
-    parser.add_argument("--steps", type=int, default=64, help="that are written; default 64")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--steps", type=int, default=64, help="tokens to generate; default 64")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument(
         "--threads", nargs="+", type=int, default=[1, 2], metavar="N", help="default: 1 2"
     )
@@ -66,12 +66,12 @@ def _run(command, options):
         print(line)
     print("\n" + "\n".join(sorted({f"- {row['system']}: {row['version']}" for row in rows})))
     if any(row["foreign"] > FOREIGN for row in rows):
-        print("warning: others used the machine meanwhile: measure again", file=sys.stderr)
+        print("warning: other processes used the machine meanwhile: measure again", file=sys.stderr)
     return 0
 
 
 def measure(text, options):
-    """The rows, as those of `benchmarks.decoding.measure`."""
+    """The rows, in the form of `benchmarks.decoding.measure`."""
     size = dict(work.SIZES[options.size])
     tokenizer = work.learn_vocabulary(text, size.pop("vocabulary"))
     batches = {
@@ -103,7 +103,7 @@ def measure(text, options):
 
 
 def table(rows, steps):
-    """Markdown: every system with its best number of threads, in tokens a second."""
+    """A table in Markdown: every system with its best number of threads, in tokens per second."""
     yield "| batch | system | threads | tokens a second | × gpt2 | × gpt2-xla | foreign |"
     yield "|--:|---|--:|--:|--:|--:|--:|"
     for row in sorted(rows, key=lambda row: row["batch"]):

@@ -1,17 +1,18 @@
-"""Trains language models of one size, KerasHub's too: `python -m benchmarks.language_model`.
+"""Trains language models of one size, also KerasHub's: `python -m benchmarks.language_model`.
 
-    python -m benchmarks.language_model --text data/multi30k/train.en \
+    python -m benchmarks.language_model --text data/multi30k/train.en \\
         --val-text data/multi30k/val.en
 
-Three models learn from the same batches, in the same order, by the same loss, optimizer and rate,
+Three models learn from the same batches, in the same order, with the same loss, optimizer and rate,
 in float32, by a plain `fit`: tfformer's with its defaults, tfformer's with the choices of GPT-2
 (Radford et al. 2019: normalised before each sub-layer, GELU, learned positions), and KerasHub's
-`GPT2CausalLM`. A line is a text, alone in its row. They take turns, an epoch each.
+`GPT2CausalLM`. Each line is a text in its own row. The models take turns, an epoch each.
 
-Printed: parameters, the perplexity a token of the validation after each epoch, and the median of
-the tokens a second, padding not counted.
+It prints parameters, the validation perplexity per token after each epoch, and the median of the
+tokens per second without padding.
 
-Exit codes: 0 measured; 1 a file is at fault or KerasHub missing; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of a file, or KerasHub is missing; 2 wrong usage; 130
+interrupted.
 """
 
 import datetime
@@ -34,8 +35,8 @@ OPTIONS = {  # of the rows that are ours
 def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.language_model", __doc__)
-    parser.add_argument("--text", type=Path, required=True, help="lines to learn from")
-    parser.add_argument("--val-text", type=Path, required=True, help="lines to be measured on")
+    parser.add_argument("--text", type=Path, required=True, help="lines for training")
+    parser.add_argument("--val-text", type=Path, required=True, help="lines for the perplexity")
     parser.add_argument("--size", choices=work.SIZES, default="S", help="default S")
     parser.add_argument("--epochs", type=int, default=8, help="default 8")
     parser.add_argument("--dropout", type=float, default=0.1, help="default 0.1")
@@ -97,7 +98,7 @@ def measure(lines, validation, options):
 
 
 def models(vocabulary_size, size, options):
-    """(name, model) of each, compiled alike."""
+    """(name, model) of each model, compiled in the same way."""
     import keras
 
     from benchmarks.peers.with_gpt2 import make
@@ -135,12 +136,14 @@ def models(vocabulary_size, size, options):
 
 
 def batches(ids, order=None):
-    """Batches of `ROWS` rows of like length, padded to one of `work.EDGES`: pairs of what is read,
-    bos in front, and of what is to come, eos behind. Texts longer than the last edge are cut.
+    """Batches of `ROWS` rows of similar length, padded to one of `work.EDGES`.
+
+    A batch is a pair: the inputs, which begin with bos, and the labels, which end with eos. Texts
+    longer than the last edge are cut.
 
     Args:
         ids: the ids of each text, eos at the end.
-        order: a `random.Random`, by which rows and batches are drawn. Default: as they stand.
+        order: a `random.Random` that shuffles rows and batches. Default: the given order.
     """
     import numpy as np
 
@@ -160,7 +163,7 @@ def batches(ids, order=None):
 
 
 def data(given, name):
-    """The batches as this model takes them, a `tf.data.Dataset`."""
+    """The batches in the form of this model's inputs, a `tf.data.Dataset`."""
     import tensorflow as tf
 
     spec = tf.TensorSpec([None, None], tf.int32)
@@ -171,7 +174,7 @@ def data(given, name):
 
 
 def table(rows):
-    """Markdown, a row a model."""
+    """A table in Markdown, a row for each model."""
     yield "| | parameters | perplexity after each epoch | best | tokens a second |"
     yield "|---|--:|---|--:|--:|"
     for name, row in rows.items():

@@ -1,7 +1,7 @@
-"""Many clients on the local server: how long each request takes, and whether its answer is right.
+"""Many clients for the local server: measures the latency of requests and checks the answers.
 
-The server is a process of its own, and has another one for the model. The clients are threads of
-this process: what a request costs here is small beside a translation.
+The server has its own process, and another one for the model. The clients are threads of this
+process, where a request costs little compared with a translation.
 """
 
 import concurrent.futures
@@ -33,22 +33,22 @@ PATIENCE = 30  # seconds that a server has to end
 
 
 class LoadError(Exception):
-    """A server that does not start, or does not answer, and why, in one line."""
+    """The server does not start or does not answer. The message is one line."""
 
 
 @dataclass
 class Load:
-    """What clients met.
+    """The measurements of several clients.
 
     Attributes:
-        clients: how many.
-        seconds: that were measured.
-        milliseconds: of each request that was answered in that time.
-        answers: all of them, those while warming up included.
-        different: how many of these are not what they should be.
-        errors: what was answered in place of a translation, likewise.
+        clients: the number of clients.
+        seconds: the measured time.
+        milliseconds: the latency of each request answered in that time.
+        answers: the number of answers, warm-up included.
+        different: the number of wrong answers, warm-up included.
+        errors: the errors instead of translations, warm-up included.
         foreign: cores that other processes used in that time.
-        own, server: cores that this process used, with the clients, and the server's processes.
+        own, server: cores that this process with its clients used, and the server's processes.
     """
 
     clients: int
@@ -88,18 +88,18 @@ class Load:
 
 
 class Server:
-    """`export.local_server` in a process of its own; the constructor returns when it is ready.
+    """`export.local_server` in a separate process. The constructor returns when it is ready.
 
     Args:
-        base: a base directory; what it serves is called `MODEL`.
-        batching: the file of `--batching`. Default None: each request is a run of its own.
-        cores: operations side by side. One operation has one thread.
+        base: a base directory; the model's name is `MODEL`.
+        batching: the file of `--batching`. Default None: requests are not joined.
+        cores: the number of parallel operations. One operation has one thread.
 
     Attributes:
-        process_id: its number.
+        process_id: the id of the process.
 
     Raises:
-        LoadError: with the last thing that it said.
+        LoadError: it does not start; the message is its last line.
     """
 
     def __init__(self, base, batching=None, cores=1):
@@ -125,13 +125,13 @@ class Server:
         self._grpc, self._rest = ports.groups()
 
     def client(self, rest=False):
-        """A `Client` of its model, which does not try again."""
+        """A `Client` of its model that does not repeat requests."""
         if rest:
             return RestClient(MODEL, f"http://{self._rest}", retries=0)
         return GrpcClient(MODEL, self._grpc, retries=0)
 
     def close(self):
-        """Ends it. It is no error to do so twice."""
+        """Ends it. A second call does nothing."""
         self._process.send_signal(signal.SIGTERM)
         try:
             self._process.wait(PATIENCE)
@@ -153,8 +153,8 @@ class Server:
 def link_version(path, base, warm_up=True):
     """The SavedModel `path` as version 1 of the new base directory `base`, by links.
 
-    Without `warm_up` it has no recorded requests: some of them feed scalars, which a server that
-    joins requests refuses, and the version with them.
+    Without `warm_up`, it has no warm-up requests. Some of them contain scalars. A server that joins
+    requests refuses these, and with them the version.
     """
     version = Path(base, "1")
     version.mkdir(parents=True)
@@ -165,7 +165,7 @@ def link_version(path, base, warm_up=True):
 
 
 def translate_alone(path, texts):
-    """[(translation, score)] of texts that nobody shares anything with: one by one, one thread.
+    """[(translation, score)] of texts translated alone, one by one, by one thread.
 
     Raises:
         UsageError: the SavedModel has no `serving_default` of one text.
@@ -185,15 +185,15 @@ def translate_alone(path, texts):
 
 
 def measure(server, texts, expected, clients, seconds, warm_up, rest=False):
-    """The `Load` of so many clients, each of which sends one text after the other.
+    """The `Load` of several clients. Each sends one text after the other.
 
     Args:
         server: the `Server`.
-        texts: each client goes round all of them, from a place of its own.
+        texts: each client sends all of them repeatedly, from its own starting point.
         expected: (translation, score) of each.
-        clients: how many.
-        seconds, warm_up: that count, and before them.
-        rest: by REST. Default: by gRPC.
+        clients: the number of clients.
+        seconds, warm_up: the measured seconds, and the seconds before them.
+        rest: whether to use REST instead of gRPC.
     """
     asking = [server.client(rest) for _ in range(clients)]
     with contextlib.suppress(RequestError):  # the clients will meet it too, and count it
@@ -232,7 +232,7 @@ def measure(server, texts, expected, clients, seconds, warm_up, rest=False):
 
 
 def _ask(client, texts, expected, place, first, end, stop):
-    """The life of a client: the `Load` that it met."""
+    """Runs a client. Returns its `Load`."""
     own = Load(1, end - first)
     while (start := time.monotonic()) < end and not stop.is_set():
         number = place % len(texts)

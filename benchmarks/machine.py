@@ -1,4 +1,4 @@
-"""The machine that a figure belongs to, and what a process takes of it."""
+"""Describes the machine of a measurement, and what a process uses of it."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ def resident_mib(process_id):
 
 
 def anonymous_mib(process_id="self"):
-    """Of the resident set size, in MiB, what is not a page of a file."""
+    """The resident set size in MiB without pages of files."""
     return _status_mib(process_id, "RssAnon")
 
 
@@ -22,11 +22,11 @@ def _status_mib(process_id, name):
     for line in lines(f"/proc/{process_id}/status"):
         if line.startswith(f"{name}:"):
             return int(line.split()[1]) / 1024
-    raise OSError(f"/proc/{process_id}/status does not say {name}")
+    raise OSError(f"/proc/{process_id}/status has no {name}")
 
 
 def processor_seconds(process_id):
-    """Processor seconds of a process and of those that it has started and that still run."""
+    """Processor seconds of a process and of its children that still run."""
     stat = lines(f"/proc/{process_id}/stat")
     if not stat:  # it has ended, or no Linux
         return 0.0

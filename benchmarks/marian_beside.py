@@ -1,12 +1,12 @@
-"""A run beside the Marian model that it was imported from, on the same lines.
+"""Compares a run with the Marian model that it was imported from, on the same lines.
 
     PYTHON tests/support/marian_original.py answer FOLDER < lines.txt > answers.json
     python benchmarks/marian_beside.py RUN answers.json lines.txt
 
-Printed: how many lines have as many ids, the same greedy translations and the same beam
-translations, and how far the scores of the same translations are from each other. Of each line that
-differs: both translations, their scores, and whether the original's rules of beam search, over the
-log-probabilities of the run, find what the original found.
+It prints how many lines have the same number of ids, the same greedy translation and the same beam
+translation, and the differences of the scores of equal translations. For each line that differs, it
+prints both translations, their scores, and whether the original's rules of beam search, over the
+run's log-probabilities, find the original's result.
 """
 
 import argparse
@@ -67,9 +67,9 @@ def searched(translator, lines, batch_size=32):
 def by_their_rules(translator, line):
     """The translation by transformers' rules of beam search, and its score.
 
-    Finished hypotheses leave the beam, whose places others take; the W best of them are kept. It
-    ends when no open one has a better score than the worst of these, or at the limit, where eos
-    costs nothing.
+    Finished hypotheses leave the beam, and others take their places. The W best finished ones are
+    kept. The search ends when no open hypothesis has a better score than the worst of these, or at
+    the limit, where eos costs nothing.
     """
     model, width, limit = translator.model, translator.beam_width, translator.max_target_length
     memory = model.encode(translator.tokenizer.encode_source([line]).to_tensor())

@@ -1,13 +1,12 @@
-"""A run beside the OpenNMT-tf model that it was imported from, on the same lines.
+"""Compares a run with the OpenNMT-tf model that it was imported from, on the same lines.
 
     PYTHON tests/support/opennmt_original.py answer FOLDER < lines.txt > answers.json
     python benchmarks/opennmt_beside.py RUN answers.json lines.txt
 
-With another --length-penalty than 0, both get it. Printed: how many lines have as many ids, the
-same greedy translations and the same beam translations, and how far the scores of the same
-translations are from each other. Of each line that differs: both translations, their scores, and
-whether the original's rules of beam search, over the log-probabilities of the run, find what the
-original found.
+If --length-penalty is not 0, both use it. It prints how many lines have the same number of ids, the
+same greedy translation and the same beam translation, and the differences of the scores of equal
+translations. For each line that differs, it prints both translations, their scores, and whether the
+original's rules of beam search, over the run's log-probabilities, find the original's result.
 """
 
 import argparse
@@ -59,7 +58,7 @@ def main():
 
 
 def alike(one, other):
-    """Whether two texts are the same but for unknown words, which a run does not write."""
+    """Whether two texts are the same except unknown words, which a run does not write."""
     return one.split() == other.replace("⁇", " ").split()
 
 
@@ -74,12 +73,12 @@ def searched(translator, lines, batch_size=32):
 
 
 def by_their_rules(translator, line, penalty):
-    """The translation by OpenNMT-tf's rules of beam search, and the score that it has there.
+    """The translation by OpenNMT-tf's rules of beam search, and its score there.
 
-    Three of them are odd. The log-probability of a finished hypothesis stays at its place in the
-    beam, though the hypothesis itself may move to another place: there it gets the one of who stood
-    there before. A finished hypothesis of n tokens is compared as one of n + 1. And what is given
-    back as the score is not divided by the penalty by which it was chosen.
+    Three rules are unusual. A finished hypothesis may move in the beam, but its log-probability
+    does not move with it: it gets the one of the hypothesis that was there before. A finished
+    hypothesis of n tokens is compared with length n + 1. The returned score is not divided by the
+    penalty that decided the choice.
     """
     model, width = translator.model, translator.beam_width
     memory = model.encode(translator.tokenizer.encode_source([line]).to_tensor())

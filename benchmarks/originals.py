@@ -1,18 +1,18 @@
-"""Models from elsewhere beside their exports: `python -m benchmarks.originals`.
+"""Compares models of other systems with their exports: `python -m benchmarks.originals`.
 
     python -m benchmarks.originals marian=models/opus exported/opus --source val.en \\
         --python /envs/torch/bin/python --beam-width 4
     python -m benchmarks.originals opennmt=model_dir exported/onmt --source val.en --python PYTHON
     python -m benchmarks.originals keras_hub=presets/dates exported/dates --source dates.txt
 
-The same weights, twice: by the system that they are from (transformers, OpenNMT-tf, the `generate`
-of KerasHub), and by the SavedModel of an export, as TensorFlow Serving runs it. The export must
-have been written with the same --beam-width. Both translate the first `--sentences` lines of a
-file, in requests of 1, 8 and 32 in their order. They are processes that take turns; a figure is the
-median over the rounds, after one that warms up.
+The same weights run twice: in the original system (transformers, OpenNMT-tf, KerasHub's
+`generate`), and in the SavedModel of an export, as in TensorFlow Serving. The export must have the
+same --beam-width. Both translate the first `--sentences` lines of a file, in requests of 1, 8 and
+32 lines in their order. The two processes take turns. A result is the median over the rounds, after
+one warm-up round.
 
-Printed: milliseconds a sentence of both, their ratio, and how many translations are the same. A
-folder of OpenNMT-tf is one of `tests/support/opennmt_training.py`, a vocabulary beside it.
+It prints milliseconds per sentence of both, their ratio, and how many translations are the same. A
+folder of OpenNMT-tf is one made by `tests/support/opennmt_training.py`, with a vocabulary.
 
 Exit codes: 0 measured; 1 one of the two does not run; 2 wrong usage; 130 interrupted.
 """
@@ -37,11 +37,11 @@ def parser():
     parser.add_argument("--source", type=Path, required=True, help="lines to translate")
     parser.add_argument("--python", default=sys.executable, help="with the original's packages")
     parser.add_argument("--beam-width", type=int, default=4, help="default 4; 1 is greedy")
-    parser.add_argument("--max-length", type=int, default=100, help="tokens at most; default 100")
+    parser.add_argument("--max-length", type=int, default=100, help="maximum tokens; default 100")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32], help="default 1 8 32")
     parser.add_argument("--sentences", type=int, default=96, help="default 96")
     parser.add_argument("--threads", type=int, default=2, help="of each; default 2")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     return parser
 
 
@@ -86,7 +86,7 @@ def _run(command, options):
         steps = (options.rounds + 1) * len(job["batches"]) * len(workers)
         answers = take_turns(workers, job["batches"], options.rounds, Progress(steps))
         if len(workers) < len(versions):
-            return command.fail("one of the two dropped out")
+            return command.fail("one of the two systems failed")
     except WorkerError as error:
         return command.fail(error)
     finally:

@@ -1,16 +1,16 @@
-"""A trained run by its own SavedModel and by CTranslate2: `python -m benchmarks.same_weights`.
+"""Compares a run's SavedModel with CTranslate2: `python -m benchmarks.same_weights`.
 
     python -m benchmarks.same_weights runs/multi30k --source data/multi30k/test_2016_flickr.en
 
-Both get the same lines of text and give text, with the very same float32 weights, the run's beam
-width and no length penalty. tfformer is asked through the C API, in requests of `--batch` lines;
-CTranslate2 has SentencePiece around it, and makes its batches of as many itself. Both sort by
-length. Each is a process of its own for each number of threads, and they take turns.
+Both translate the same lines of text with the same float32 weights, the run's beam width and no
+length penalty. tfformer runs through the C API, in requests of `--batch` lines. CTranslate2 is used
+with SentencePiece and makes its own batches of the same size. Both sort by length. Each has a
+separate process for each number of threads, and they take turns.
 
-Printed: seconds for all lines, medians over the rounds; and every line that is not translated
-alike, with the log-probability that each system gives its own translation.
+It prints the seconds for all lines, medians over the rounds, and every line with different
+translations, with the log-probability that each system gives its own translation.
 
-Exit codes: 0 measured; 1 the run, the file or the installation is at fault; 2 wrong usage;
+Exit codes: 0 measured; 1 an error of the run, the file or the installation; 2 wrong usage;
 130 interrupted.
 """
 
@@ -34,7 +34,7 @@ def parser():
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("--source", type=Path, required=True, help="lines to translate")
     parser.add_argument("--batch", type=int, default=32, help="lines at a time; default 32")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], metavar="N")
     return parser
 

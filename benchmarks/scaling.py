@@ -1,15 +1,15 @@
-"""How the cost of the exported model grows with the work: `python -m benchmarks.scaling`.
+"""Measures how the cost of an exported model grows: `python -m benchmarks.scaling`.
 
     python -m benchmarks.scaling --data data/multi30k --out scaling.png
 
-Output length, beam width, batch size and vocabulary grow one at a time around batch 8, beam 4, 32
-tokens and the size's own vocabulary; the models of one factor take turns. Then the memory of the
-process that serves is read while it answers requests of many lengths and batch sizes: a process
-that leaks grows.
+Output length, beam width, batch size and vocabulary grow one at a time, from batch 8, beam 4, 32
+tokens and the size's own vocabulary. The models of one factor take turns. Then the memory of the
+serving process is measured while it answers requests of many lengths and batch sizes: if it leaks,
+its memory grows.
 
-The tables go to standard output, a picture to --out, and every figure beside it as JSON.
+The tables go to standard output, a picture to --out, and all numbers to a JSON file beside it.
 
-Exit codes: 0 measured; 1 the model or the machine is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of the model or the machine; 2 wrong usage; 130 interrupted.
 """
 
 import datetime
@@ -50,7 +50,7 @@ def parser():
             f"--{factor}", nargs="+", type=int, default=values, metavar="N",
             help=f"{NAMES[factor]}; default {' '.join(map(str, values))}",
         )  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--requests", type=int, default=3000, help="default 3000")
     parser.add_argument("--threads", type=int, help="default: TensorFlow's own choice")
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
@@ -212,7 +212,7 @@ def measure_memory(models, count):
 def markdown(rows):
     """The rows of one factor as a table; the last column is the growth from value to value."""
     lines = [
-        f"| {NAMES[rows[0]['factor']]} | ms a sentence | least to greatest | / the one before |",
+        f"| {NAMES[rows[0]['factor']]} | ms a sentence | minimum to maximum | / the one before |",
         "| --: | --: | --: | --: |",
     ]
     for before, row in zip([None, *rows], rows, strict=False):

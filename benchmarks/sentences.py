@@ -1,11 +1,11 @@
-"""How well a document is cut into sentences: `python -m benchmarks.sentences [FILE ...]`.
+"""Measures how documents are split into sentences: `python -m benchmarks.sentences [FILE ...]`.
 
     python -m benchmarks.sentences data/multi30k/train.en data/multi30k/train.de
 
-Of each file, 20 lines at a time are joined by a space, as a document; a line that holds several
-sentences, or none that ends with a full stop, is left out. Then how many of them
-`tfformer.text.document.split_sentences` finds again, whole. And the dates of the recipe `dates`,
-none of which should be cut.
+From each file, 20 lines at a time are joined by spaces to a document. Lines with several sentences,
+or without a full stop at the end, are left out. It counts the lines that
+`tfformer.text.document.split_sentences` finds as one sentence. Also the dates of the recipe
+`dates`, which should not be split.
 
 Exit codes: 0 measured; 1 a file cannot be read; 2 wrong usage; 130 interrupted.
 """

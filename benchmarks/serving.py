@@ -1,21 +1,22 @@
-"""Many clients on the local server: `python -m benchmarks.serving DIRECTORY`.
+"""Measures the local server with many clients: `python -m benchmarks.serving DIRECTORY`.
 
     python -m export.saved_model runs/multi30k exported/batched --batching
     python -m benchmarks.serving exported/multi30k --source data/multi30k/val.en \\
         --batching exported/batched/batching_parameters.txt
 
-`export.local_server` serves DIRECTORY in a process of its own, with one thread for an operation and
-as many operations side by side as there are cores. Each client is a thread that sends one text
-after the other, by gRPC or REST, and waits for each answer. With --batching the same is done again
-with a server that joins the requests of several clients, by the parameters of that file.
+`export.local_server` serves DIRECTORY in a separate process, with one thread for an operation and
+as many parallel operations as there are cores. Each client is a thread that sends texts one after
+the other, by gRPC or REST, and waits for each answer. With --batching, the same is repeated with a
+server that joins the requests of several clients, with the parameters of that file.
 
-Before that every text is translated alone, by one thread, and every answer is compared: the text
-must be the same, and the score to 1e-4. The table goes to standard output, every figure to --out as
-JSON. `foreign` is how many cores other processes used meanwhile; above 0.1 measure again.
+Before that, one thread translates every text alone. Every answer is compared: the text must be the
+same, and the score equal to 1e-4. The table goes to standard output, all numbers to --out as JSON.
+`foreign` is the number of cores that other processes used meanwhile; if it is above 0.1, measure
+again.
 
-It is not TensorFlow Serving, whose own work around a request is less than Python's.
+The local server is not TensorFlow Serving, whose own work for a request is less than Python's.
 
-Exit codes: 0 measured; 1 the model or the machine is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of the model or the machine; 2 wrong usage; 130 interrupted.
 """
 
 import dataclasses
@@ -55,13 +56,15 @@ def parser():
     parser.add_argument(
         "--clients", nargs="+", type=int, default=[8, 64], metavar="N", help="default 8 64"
     )
-    parser.add_argument("--seconds", type=float, default=60, help="of each row; default 60")
+    parser.add_argument(
+        "--seconds", type=float, default=60, help="measured seconds of each row; default 60"
+    )
     parser.add_argument(
         "--batching", type=Path, metavar="FILE", help="with it too: a batching_parameters.txt"
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--grpc", action="store_true", help="ask by gRPC; the default")
-    how.add_argument("--rest", action="store_true", help="ask by REST")
+    how.add_argument("--grpc", action="store_true", help="use gRPC; the default")
+    how.add_argument("--rest", action="store_true", help="use REST")
     parser.add_argument("--out", type=Path, metavar="FILE", help="the report, as JSON")
     return parser
 

@@ -1,15 +1,15 @@
-"""What shared parameters gain when a model decodes: `python -m benchmarks.sharing`.
+"""Measures the gain of shared parameters in decoding: `python -m benchmarks.sharing`.
 
     python -m benchmarks.sharing --size B --length 32 256 --batch 8 32
 
-Exports of random weights, one for each way of sharing and each length of the output, on the same
-sentences, in turns: milliseconds a sentence beside the model that shares its embeddings alone. What
-sharing costs in quality a training says: benchmarks/learning/methods/sharing.toml.
+Exports with random weights, one for each kind of sharing and each length of the output, decode the
+same sentences in turns. The results are milliseconds per sentence, compared with the model that
+shares only its embeddings. For the quality, see benchmarks/learning/methods/sharing.toml.
 
 `cache` is what a step reads besides weights: the keys and values of a sentence, of all its beams
-and of its source, by the sizes alone. Tables go to standard output.
+and of its source, computed from the sizes. Tables go to standard output.
 
-Exit codes: 0 measured; 1 the model or the machine is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of the model or the machine; 2 wrong usage; 130 interrupted.
 """
 
 import datetime
@@ -24,7 +24,7 @@ from tfformer.terminal.command import Parser
 
 BEAM = 4
 SOURCE = 16  # tokens, about as many as a caption has
-# What is shared, and the options of such a model.
+# {kind of sharing: the options of such a model}.
 ROWS = {
     "nothing but the embeddings": {},
     "one layer for all of a half": {"unique_layers": 1},
@@ -45,7 +45,7 @@ def parser():
     parser.add_argument(
         "--batch", nargs="+", type=int, default=[8, 32], metavar="N", help="sentences; default 8 32"
     )
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--threads", type=int, help="default: TensorFlow's own choice")
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     return parser
@@ -113,7 +113,7 @@ def measure(folder, size, tokenizer, batches, length, options):
 
 
 def cache_bytes(model, length):
-    """Of the keys and values of a sentence, float32: those of its beams and those of its source."""
+    """Bytes of the keys and values of a sentence, in float32: of its beams and of its source."""
     heads = model["changes"].get("num_key_value_heads", model["num_heads"])
     width = heads * model["d_model"] // model["num_heads"]
     return 2 * 4 * model["num_layers"] * width * (BEAM * length + SOURCE)

@@ -1,19 +1,19 @@
-"""What a lexical shortlist gains, and what it changes: `python -m benchmarks.shortlist`.
+"""Measures what a lexical shortlist gains and changes: `python -m benchmarks.shortlist`.
 
     python -m benchmarks.shortlist --data data/multi30k
     python -m benchmarks.shortlist --data data/multi30k --run runs/multi30k --vocabulary
 
-For each vocabulary, models of random weights are exported with and without a shortlist, which
-`training.shortlist` learns from the pairs that the vocabulary is learned from. Exactly 32 tokens
-are searched for every sentence, with 4 beams, by the two in turns, through the C API.
+For each vocabulary, models with random weights are exported with and without a shortlist.
+`training.shortlist` learns it from the same pairs as the vocabulary. Both search exactly 32 tokens
+for every sentence, with 4 beams, in turns, through the C API.
 
-With --run, the sentences of `val.en` are translated by a trained run with and without a shortlist
-learned from `train.en` and `train.de` with its tokenizer: how many translations differ, and the
-BLEU of both against `val.de`.
+With --run, a trained run translates the sentences of `val.en` with and without a shortlist learned
+from `train.en` and `train.de` with its tokenizer. The results are the number of different
+translations, and the BLEU of both against `val.de`.
 
-The tables go to standard output, every figure into the JSON file.
+The tables go to standard output, all numbers to the JSON file.
 
-Exit codes: 0 measured; 1 the run, the data or the machine is at fault; 2 wrong usage; 130
+Exit codes: 0 measured; 1 an error of the run, the data or the machine; 2 wrong usage; 130
 interrupted.
 """
 
@@ -49,7 +49,7 @@ def parser():
     parser.add_argument(
         "--frequent", type=int, default=FREQUENT, metavar="M", help=f"default {FREQUENT}"
     )
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument("--threads", type=int, help="default: TensorFlow's own choice")
     parser.add_argument("--data", type=Path, help="a folder with Multi30K; default: dates")
     parser.add_argument("--run", type=Path, help="a trained run of Multi30K; needs --data")

@@ -2,18 +2,18 @@
 
     python -m benchmarks.streaming --pairs 200000 2000000 20000000
 
-Random sentences are written to two files, prepared as `training.train` does (vocabulary, then the
-indexed corpus), and batches are taken from them, shuffled and tokenised, with nobody who learns
-from them: from the beginning of an epoch, and from its middle, as a training that goes on. Each
-phase has a process of its own.
+Random sentences are written to two files and prepared as in `training.train` (vocabulary, then the
+indexed corpus). Batches are taken from them, shuffled and tokenised, without training: from the
+beginning of an epoch, and from its middle, as in a resumed training. Each phase has a separate
+process.
 
-Memory is what the process holds for itself, RssAnon of Linux, at its most in each phase. Beside it
-the pages of the corpus, which is mapped, fill what memory the machine has to spare; the system
-drops them when it needs the room, so they say nothing of what is needed.
+Memory is the peak of the process's private memory, RssAnon of Linux, in each phase. The corpus is
+mapped, and its pages fill free memory of the machine. The system removes them if it needs the
+memory, so they are not counted.
 
-The table goes to standard output. The files go to --folder, and are removed at the end.
+The table goes to standard output. The files are in --folder, and are removed at the end.
 
-Exit codes: 0 measured; 1 the machine is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of the machine; 2 wrong usage; 130 interrupted.
 """
 
 import concurrent.futures

@@ -1,16 +1,16 @@
-"""Times training beside what others train with: `python -m benchmarks.training`.
+"""Measures training speed, compared with other systems: `python -m benchmarks.training`.
 
     python -m benchmarks.training --data data/multi30k
     python -m benchmarks.training --size S tiny B --data data/multi30k --out training.json \\
         --python opennmt=/envs/opennmt/bin/python torch=/envs/torch/bin/python
 
-Everybody gets the same batches of 64 pairs, padded to the same few lengths, and makes the same
-steps: forward, label-smoothed loss, backward, Adam. Each system is a process of its own; they take
-turns, and medians over the rounds are compared, in real tokens a second: source and target, padding
-not counted. A system whose package its Python lacks is left out. How to install them, and how to
-read the table: benchmarks/README.md.
+All systems get the same batches of 64 pairs, padded to the same few lengths, and make the same
+steps: forward, label-smoothed loss, backward, Adam. Each system has a separate process; they take
+turns. The medians over the rounds are compared, in tokens per second: source and target, without
+padding. Systems that are not installed in their Python are left out. For installation, and how to
+read the table, see benchmarks/README.md.
 
-The table goes to standard output, every single time measured into the JSON file.
+The table goes to standard output, all measured times to the JSON file.
 
 Exit codes: 0 measured; 1 nothing could be measured; 2 wrong usage; 130 interrupted.
 """
@@ -54,8 +54,8 @@ def parser():
     names = [system.name for system in SYSTEMS]
     parser = Parser("benchmarks.training", __doc__)
     parser.add_argument("--size", nargs="+", choices=work.SIZES, default=["S"], help="default S")
-    parser.add_argument("--batches", type=int, default=24, help="of a round; default 24")
-    parser.add_argument("--rounds", type=int, default=5, help="that count; default 5")
+    parser.add_argument("--batches", type=int, default=24, help="batches in a round; default 24")
+    parser.add_argument("--rounds", type=int, default=5, help="measured rounds; default 5")
     parser.add_argument(
         "--systems", nargs="+", choices=names, metavar="NAME",
         help=f"of {', '.join(names)}; default: all, those of bfloat16 where the processor has it",
@@ -113,7 +113,7 @@ def _run(command, options):
     print(f"\nThe input pipeline alone: {reading:,.0f} tokens/s.\n")
     print("\n".join(sorted({f"- {row['system']}: {row['version']}" for row in rows})))
     if any(row["foreign"] > FOREIGN for row in rows):
-        print("warning: others used the machine meanwhile: measure again", file=sys.stderr)
+        print("warning: other processes used the machine meanwhile: measure again", file=sys.stderr)
     return 0
 
 
@@ -210,7 +210,7 @@ def markdown(rows):
     beside = {name: speed for name, speed in speeds.items() if name.startswith(work.BESIDE)}
     own = ("tfformer", work.BESIDE)
     others = [speed for name, speed in speeds.items() if not name.startswith(own)]
-    heads = ["system", "tokens a second", "least to greatest", "/ best of others"]
+    heads = ["system", "tokens a second", "minimum to maximum", "/ best of others"]
     heads += [f"/ {name}" for name in beside] + ["foreign"]
     lines = [heads, ["---", *["--:"] * (len(heads) - 1)]]
     for row in rows:

@@ -1,13 +1,13 @@
-"""How a long text is best scored by a language model of short rows: `python -m benchmarks.windows`.
+"""Compares ways to score a long text with a language model: `python -m benchmarks.windows`.
 
     python -m benchmarks.windows runs/model --text long.txt
 
-Texts of at least `--windows` rows of the run, cut to so many, are scored three ways: in blocks that
-know nothing of each other; in windows that overlap, so that a token has part of a window before it;
-and with a carried context, where a block sees the keys and values of all before it, at places that
-no row of the training has. Printed: the perplexity a token by each, and the seconds it took.
+Texts of at least `--windows` rows of the run, cut to this length, are scored in three ways: in
+independent blocks; in overlapping windows, so that a token has part of a window before it; and with
+a carried context, where a block sees the keys and values of all earlier blocks, at positions that
+no training row has. It prints the perplexity per token and the seconds of each.
 
-Exit codes: 0 measured; 1 the run or the file is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 measured; 1 an error of the run or the file; 2 wrong usage; 130 interrupted.
 """
 
 import datetime
@@ -26,10 +26,10 @@ OVERLAPS = {"blocks": 1, "windows, half": 2, "windows, three quarters": 4, "wind
 def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.windows", __doc__)
-    parser.add_argument("run", type=Path, help="of a language model")
+    parser.add_argument("run", type=Path, help="the run of a language model")
     parser.add_argument("--text", type=Path, required=True, help="long texts, one a line")
     parser.add_argument("--windows", type=int, default=4, help="rows of a text; default 4")
-    parser.add_argument("--texts", type=int, default=200, help="at most; default 200")
+    parser.add_argument("--texts", type=int, default=200, help="maximum number; default 200")
     return parser
 
 

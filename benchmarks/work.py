@@ -1,4 +1,4 @@
-"""What is decoded: real sentences, a vocabulary of an exact size, and a model of random weights."""
+"""The work to decode: real sentences, a vocabulary of an exact size, a model of random weights."""
 
 import json
 import os
@@ -107,7 +107,7 @@ def named(command, words, what):
     with a line unless all have names of their own."""
     found = dict(word.partition("=")[::2] for word in words)
     if len(found) < len(words) or not all(name and path for name, path in found.items()):
-        command.error(f"{what} must be names of their own, got {words}")
+        command.error(f"{what} must be different names, got {words}")
     return found
 
 

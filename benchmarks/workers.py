@@ -1,4 +1,4 @@
-"""Processes that decode in turns, so that whatever else the machine does meets all alike."""
+"""Processes that decode in turns, so that other work on the machine affects all of them equally."""
 
 import json
 import os

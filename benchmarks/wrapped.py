@@ -1,16 +1,16 @@
-"""Do KerasHub's `generate` and its export say the same? `python -m benchmarks.wrapped FOLDER`.
+"""Compares KerasHub's `generate` with its export: `python -m benchmarks.wrapped FOLDER`.
 
     python -m benchmarks.wrapped presets/dates --minutes 5
 
-Trains a `T5Seq2SeqLM` of 2 + 2 layers of width 64 on the embedded corpus `dates`, with a vocabulary
-of its own, and saves it as a preset in FOLDER; a folder that is there already is taken as it is.
-Then `--texts` unseen dates are written by the model's own `generate`, greedily, and by
-`KerasHubTranslator`, whose functions `python -m export.keras_hub FOLDER DIRECTORY` exports: the
-same weights behind another search. Printed: how many texts both write the same, how many different
-ones there are, and how many are the date; and those that both do not write the same.
+It trains a `T5Seq2SeqLM` of 2 + 2 layers of width 64 on the embedded corpus `dates`, with its own
+vocabulary, and saves it as a preset in FOLDER. An existing folder is used unchanged. Then the
+model's own `generate` and `KerasHubTranslator` translate `--texts` unseen dates greedily, with the
+same weights. `python -m export.keras_hub FOLDER DIRECTORY` exports the functions of
+`KerasHubTranslator`. It prints how many texts are the same in both, how many of these are
+different from each other, how many are the right date, and all texts that differ.
 
-Exit codes: 0 measured, whatever was found; 1 the folder is at fault or keras-nlp missing; 2 wrong
-usage; 130 interrupted.
+Exit codes: 0 measured, whatever was found; 1 an error of the folder, or keras-nlp is missing; 2
+wrong usage; 130 interrupted.
 """
 
 import datetime
@@ -81,7 +81,7 @@ def train(folder, minutes):
         tokenizer.vocabulary_size(), LAYERS, HEADS, WIDTH, 4 * WIDTH, dropout=0.0
     )
     model = models.T5Seq2SeqLM(backbone, preprocessor=preprocessor)
-    # Its embedding begins with a deviation of 1, with which a small model learns for long.
+    # Its embedding begins with a deviation of 1, with which a small model learns slowly.
     table = backbone.token_embedding.embeddings
     table.assign(0.2 * table)
     model.compile(optimizer=keras.optimizers.Adam(2e-3, clipnorm=1.0), jit_compile=False)

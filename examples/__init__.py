@@ -1,1 +1,1 @@
-"""What people build with the layers. Each file is whole and says what its model has learned."""
+"""Programs with the layers. Each file is complete and prints what its model has learned."""

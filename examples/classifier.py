@@ -18,13 +18,13 @@ D_MODEL = 32
 
 
 def make_texts(count, seed):
-    """`count` texts, and of each the number of the name that is in it most often."""
+    """`count` texts, and for each the index of its most frequent name."""
     draw = random.Random(seed)
     texts, labels = [], []
     while len(texts) < count:
         words = draw.choices(NAMES, k=draw.randint(3, 15))
         (first, maximum), *others = collections.Counter(words).most_common()
-        if not others or others[0][1] < maximum:  # one name alone is the most frequent
+        if not others or others[0][1] < maximum:  # only one name is the most frequent
             texts.append(" ".join(words))
             labels.append(NAMES.index(first))
     return texts, labels
@@ -53,7 +53,7 @@ def make_model(vocabulary_size):
 
 
 def main():
-    """Trains; the share of unseen texts that it gets right."""
+    """Trains the model. Returns its accuracy on unseen texts."""
     keras.utils.set_random_seed(1)  # before the tokenizer is made
     texts, labels = make_texts(8000, seed=1)
     tokenizer = Tokenizer.train(texts, vocabulary_size=300)

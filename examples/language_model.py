@@ -1,6 +1,6 @@
-"""A language model: an encoder with a causal mask, trained to say the next token, then generation.
+"""A language model: an encoder with a causal mask predicts the next token and generates sentences.
 
-Its language is made of sentences whose verb agrees with a noun far away:
+Its language has sentences whose verb agrees with a distant noun:
 
     the cats near the tall dog sleep .        the cat near the tall dogs sleeps .
 
@@ -29,7 +29,7 @@ ADJECTIVES, PLACES = ["tall", "old", "red"], ["near", "behind", "under"]
 
 
 def make_sentence(draw):
-    """A sentence: a noun, places with nouns of their own, and the verb of the first noun."""
+    """A sentence: a noun, places with other nouns, and the verb of the first noun."""
 
     def noun_of(plural):
         noun = draw.choice(NOUNS) + ("s" if plural else "")
@@ -43,7 +43,7 @@ def make_sentence(draw):
 
 
 def agrees(sentence):
-    """Whether its last word before the full stop is a verb in the number of its first noun."""
+    """Whether the verb, the last word before the full stop, agrees with the first noun."""
     *words, verb, stop = ["", *sentence.split()]
     noun = next((word for word in words if word.removesuffix("s") in NOUNS), None)
     if noun is None or stop != ".":
@@ -63,7 +63,7 @@ def make_dataset(tokenizer, sentences):
 
 
 def make_model(vocabulary_size):
-    """Ids [B, T] -> logits [B, T, V] of the token after each."""
+    """A model from ids [B, T] to logits [B, T, V] of the next token at each position."""
     ids = keras.Input([None], dtype="int32")
     embedding = TokenEmbedding(vocabulary_size, D_MODEL)
     x = SinusoidalPositionalEncoding(D_MODEL)(embedding(ids))
@@ -72,7 +72,7 @@ def make_model(vocabulary_size):
 
 
 def main():
-    """Trains; the share of generated sentences whose verb agrees."""
+    """Trains the model. Returns the share of generated sentences whose verb agrees."""
     keras.utils.set_random_seed(1)  # before the tokenizer is made
     draw = random.Random(1)
     sentences = [make_sentence(draw) for _ in range(6000)]
@@ -82,7 +82,7 @@ def main():
     dataset = make_dataset(tokenizer, sentences).shuffle(999)
     model.fit(dataset, epochs=3, shuffle=False, verbose=2)
 
-    # Sentences of its own, after a beginning that it was given.
+    # The model continues given beginnings of sentences.
     begun = ["the old cats near the dog", "the bird behind the red horses", "the", "the dogs"] * 25
     prompts = tokenizer.encode_target(tf.constant(begun))[:, :-1]  # without eos
     prompts = tf.concat([tf.fill([len(begun), 1], BOS), prompts], axis=1)

@@ -1,4 +1,4 @@
-"""A Transformer trained by a loop of your own, from texts to a directory that `export` can serve.
+"""A custom training loop for a Transformer, from texts to a directory that `export` can serve.
 
 seven thousand two hundred and six  ->  7206
 
@@ -39,7 +39,7 @@ def make_dataset(tokenizer, numbers):
     """Batches of ({"source_ids": [B, S], "target_ids": [B, T]}, labels [B, T]), padded with 0.
 
     A source ends with eos. The decoder reads bos and the target (teacher forcing), and learns to
-    say the target and eos.
+    predict the target and eos.
     """
 
     def to_ids(sources, targets):
@@ -54,7 +54,7 @@ def make_dataset(tokenizer, numbers):
 
 
 def make_step(model, optimizer, loss, batches):
-    """One step of training as a graph: a function of one of the batches that gives its loss."""
+    """One training step as a graph: a function of a batch that returns its loss."""
     optimizer.build(model.trainable_variables)  # else a graph makes them, which is traced twice
 
     @tf.function(input_signature=batches.element_spec)  # one graph for all lengths
@@ -70,7 +70,7 @@ def make_step(model, optimizer, loss, batches):
 
 
 def main(directory=None):
-    """Trains; the share of unseen numbers that it reads right."""
+    """Trains the model. Returns its exact match on unseen numbers."""
     keras.utils.set_random_seed(1)  # before the tokenizer is made
     numbers = random.Random(1).sample(range(10_000), 10_000)
     train, unseen = numbers[:8000], numbers[-500:]
@@ -81,7 +81,7 @@ def main(directory=None):
     model = Transformer(
         TransformerConfig(tokenizer.source_vocabulary_size, d_ff=128, dropout=0.0, **sizes)
     )
-    # The rate rises for 200 steps and falls to nothing at the end: 4 epochs of 125 steps.
+    # The rate rises for 200 steps and falls to zero at the end: 4 epochs of 125 steps.
     rate = WarmupSchedule(64, 200, scale=0.6, total_steps=500, cooldown_steps=300)
     optimizer = keras.optimizers.Adam(rate, beta_2=0.98, epsilon=1e-9)
     batches = make_dataset(tokenizer, train)
@@ -96,7 +96,7 @@ def main(directory=None):
     right = sum(text.decode() == str(n) for text, n in zip(texts, unseen, strict=True))
     print(f"unseen numbers: {right / len(unseen):.1%} right")
     if directory is not None:
-        # For tfformer translate DIRECTORY and tfformer export DIRECTORY ...
+        # For `tfformer translate DIRECTORY` and `tfformer export DIRECTORY ...`.
         tfformer.save(directory, model, tokenizer)
     return right / len(unseen)
 

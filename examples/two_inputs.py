@@ -1,4 +1,4 @@
-"""A model of two inputs: a question looks for its answer in a text, by attention to it.
+"""A model with two inputs: a question finds its answer in a text by attention.
 
 text      Ann, Dan, Ben, Cleo
 question  Where is Dan?
@@ -25,7 +25,7 @@ D_MODEL = 64
 
 
 def make_questions(count, seed):
-    """`count` rows of names, a question about each, and the places that are asked for, from 0."""
+    """`count` rows of names, a question about each, and the answers: positions from 0."""
     draw = random.Random(seed)
     texts, questions, answers = [], [], []
     for _ in range(count):
@@ -59,14 +59,14 @@ def make_model(vocabulary_size):
     options = {"d_model": D_MODEL, "num_heads": 4, "d_ff": 128, "dropout": 0.0}
     memory = Encoder(num_layers=1, **options)(positions(embedding(text)))
     asked = Encoder(num_layers=1, **options)(positions(embedding(question)))
-    # The padding of both is known by their masks, which Keras hands on.
+    # Keras passes on the masks of both, which mark the padding.
     found = MultiHeadAttention(D_MODEL, num_heads=4)(asked, memory)
     answer = keras.layers.GlobalAveragePooling1D()(keras.layers.Add()([asked, found]))
     return keras.Model({"text": text, "question": question}, keras.layers.Dense(len(NAMES))(answer))
 
 
 def main():
-    """Trains; the share of unseen questions that it answers."""
+    """Trains the model. Returns its accuracy on unseen questions."""
     keras.utils.set_random_seed(1)  # before the tokenizer is made
     train = make_questions(8000, seed=1)
     tokenizer = Tokenizer.train([*train[0], *train[1]], vocabulary_size=300)

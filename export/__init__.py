@@ -1,4 +1,4 @@
-"""Turns trained weights into a service: the SavedModel and its verification."""
+"""Exports trained models: writes, verifies and serves SavedModels."""
 
 if __name__ == "export":  # in a checkout
     from tfformer import checkout

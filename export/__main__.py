@@ -1,4 +1,4 @@
-"""`python -m export` lists the commands that make a service."""
+"""`python -m export` lists the commands that export and serve models."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `export.translate_files` does as a step of a pipeline of Apache Beam, on a cluster.
+"""Translates texts in a pipeline of Apache Beam, as `export.translate_files` does with files.
 
     with apache_beam.Pipeline() as pipeline:
         (
@@ -8,9 +8,10 @@
             | apache_beam.io.WriteToText("translated")
         )
 
-A pipeline keeps no order, so a text has a key. Each worker machine needs the SavedModel under the
-same path, this checkout, and `pip install '.[tensorflow,beam]'` of it: an environment of its own,
-for Beam wants an older protobuf than the one that training is tested with.
+A pipeline does not keep the order of texts, so each text has a key. Each worker machine needs the
+SavedModel under the same path, this checkout, and `pip install '.[tensorflow,beam]'`. Use a
+separate environment, because Beam needs an older protobuf than the one that training is tested
+with.
 """
 
 import apache_beam
@@ -24,8 +25,8 @@ class Translate(apache_beam.PTransform):
 
     Args:
         directory: a SavedModel, or a base directory of numbered versions.
-        batch_size: texts of a request. Default 32.
-        document: a text may be many sentences. Default False.
+        batch_size: texts in a request. Default 32.
+        document: whether a text may contain many sentences. Default False.
     """
 
     def __init__(self, directory, batch_size=32, document=False):
@@ -41,7 +42,7 @@ class Translate(apache_beam.PTransform):
 
 
 class _TranslateBatch(apache_beam.DoFn):
-    """Lists of pairs to pairs, by one model a process of the pipeline."""
+    """Translates lists of pairs. Each process of the pipeline has one model."""
 
     def __init__(self, *model):
         self._model, self._shared = model, Shared()

@@ -1,23 +1,23 @@
-"""Asks a served model: `tfformer client --model NAME`, lines in, translations out.
+"""Translates lines of standard input with a server: `tfformer client --model NAME`.
 
     echo "A man walks." | tfformer client --model multi30k
     tfformer client --model multi30k --grpc localhost:8500 <test.en >test.de
     tfformer client --model multi30k --url https://mt.example --token-file token <test.en
 
-It speaks REST by Python's standard library alone, or gRPC where tensorflow-serving-api is
-installed, with a TensorFlow Serving of 2.14 or newer or with `export.local_server`. A line is a
-text, and its translation is the line of the same number; with --document it may be many sentences.
-A server on this machine is asked directly, whatever proxy the environment names.
+It uses REST, with Python's standard library only, or gRPC, if tensorflow-serving-api is installed.
+The server is TensorFlow Serving 2.14 or newer, or `tfformer serve`. Each line is a text, and its
+translation has the same line number. With --document, a line may contain many sentences. For a
+server on this machine, proxy settings of the environment are ignored.
 
-Behind a proxy with TLS give an https:// URL or a grpcs:// address, with --ca for an authority of
-your own. A token goes into the header `Authorization: Bearer`, over TLS alone.
+If the server is behind a proxy with TLS, give an https:// URL or a grpcs:// address, and --ca for
+your own authority. A token is sent in the header `Authorization: Bearer`, and only over TLS.
 
-A request that fails with UNAVAILABLE (nobody listens, the model is not loaded yet, a queue is full)
-is made again after 0.2, 0.4, 0.8, ... seconds; any other error is the answer. Progress is shown on
-standard error when it is a terminal.
+A request that fails with UNAVAILABLE is repeated after 0.2, 0.4, 0.8, ... seconds: no server
+listens, the model is not loaded yet, or a queue is full. Other errors are not repeated. A terminal
+shows the progress on standard error.
 
-Exit codes: 0 translated; 1 the server refused or did not answer, and what was translated before is
-on standard output; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 translated; 1 the server refused or did not answer, earlier translations are on
+standard output; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import functools
@@ -36,26 +36,26 @@ from .remote.answers import RequestError
 from .remote.lines import as_line, batches, read_lines
 
 FIRST_WAIT = 0.2
-LONGEST_TIMEOUT = 7 * 24 * 3600  # a socket takes no more than 24 days
+LONGEST_TIMEOUT = 7 * 24 * 3600  # a socket accepts at most 24 days
 LARGEST_VERSION = 2**63 - 1
 
 
 class Client:
-    """A model on a server; `RestClient` and `GrpcClient` say how it is asked.
+    """A model on a server. Use `RestClient` or `GrpcClient`.
 
     Args:
         model: its name.
         version: a number. Default: the newest.
-        label: of a version, in place of a number.
-        timeout: seconds that a request may take, from its first byte to the last one of the answer;
-            a week at most. Default 30.
-        retries: how often a request is made again that was UNAVAILABLE. Default 4.
-        ca: a PEM file of the authorities that the server's certificate is checked with. Default:
-            those of the system, for gRPC those that it brings along.
-        token: sent as `Authorization: Bearer`, over TLS alone. Default: none.
+        label: the label of a version, instead of a number.
+        timeout: maximum seconds of a request, from its first byte to the last byte of the answer;
+            at most a week. Default 30.
+        retries: how often a request that was UNAVAILABLE is repeated. Default 4.
+        ca: a PEM file of the authorities that may sign the server's certificate. Default: those of
+            the system, or for gRPC its own.
+        token: sent as `Authorization: Bearer`, only over TLS. Default: none.
 
     Raises:
-        ValueError: naming the argument, the rule and the value received, but for a token's.
+        ValueError: the message names argument, rule and value, but never the value of a token.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Client:
         self.ca, self._token = ca, None if token is None else credentials.check_token(token)
 
     def close(self):
-        """Ends the connection, where one stays between requests."""
+        """Closes the connection, if it stays open between requests."""
 
     def predict(self, inputs, signature="serving_default"):
         """The outputs of a signature.
@@ -93,14 +93,14 @@ class Client:
             {name: nested lists}; strings are str.
 
         Raises:
-            RequestError: the server's answer, or that there was none.
+            RequestError: the server's error, or there was no answer.
         """
         for attempt in range(self.retries + 1):
             try:
                 return self._predict(inputs, signature)
             except RequestError as error:
                 if error.code != "UNAVAILABLE" or attempt == self.retries:
-                    # A server may say the token again.
+                    # The server's message may contain the token.
                     said = answers.plain(error.message, self._token)
                     if said != error.message:
                         raise RequestError(error.code, said) from None
@@ -111,12 +111,13 @@ class Client:
         """The translations of texts, in order.
 
         Args:
-            texts: strings, in any number.
-            batch_size: how many go in a request. Default 32.
-            document: ask `translate_document`: a text is many sentences. Default False.
+            texts: any number of strings.
+            batch_size: texts in a request. Default 32.
+            document: whether to use `translate_document`, for texts of many sentences. Default
+                False.
 
         Returns:
-            A generator of strings; a request is made when its first translation is wanted.
+            A generator of strings. Each request is made when its first translation is needed.
         """
         signature = "translate_document" if document else "serving_default"
         for batch in batches(texts, batch_size):
@@ -125,11 +126,11 @@ class Client:
 
 
 class RestClient(Client):
-    """A model that is asked by REST, with the standard library alone.
+    """A client by REST. It needs only the standard library.
 
     Args:
         model: its name.
-        url: of the server. Default `"http://localhost:8501"`.
+        url: the server's URL. Default `"http://localhost:8501"`.
         options: see `Client`.
     """
 
@@ -145,7 +146,7 @@ class RestClient(Client):
         return self.signatures()
 
     def _predict(self, inputs, signature):
-        # The server fills in defaults for gRPC alone.
+        # The server fills in defaults only for gRPC.
         defaults, declared = self._signatures.get(signature, ({}, {}))
         body = {"signature_name": signature, "inputs": {**defaults, **inputs}}
         outputs = self._ask(":predict", json.dumps(body).encode(), "outputs")
@@ -156,8 +157,10 @@ class RestClient(Client):
         return outputs
 
     def signatures(self):
-        """{signature: (defaults, outputs)}: {input: value} of those that have one, and {output:
-        (type, shape)}, as the server says now.
+        """Requests the signatures: {signature: (defaults, outputs)}.
+
+        `defaults` is {input: value} of the inputs with a default, `outputs` is {output: (type,
+        shape)}.
 
         Raises:
             RequestError: as `predict`.
@@ -166,14 +169,14 @@ class RestClient(Client):
         return answers.signatures_of(found)
 
     def _ask(self, what, body, *keys):
-        """What stands under these keys in the JSON that a route of the model answers."""
+        """Makes a request. Returns the value under these keys in the JSON of the answer."""
         path = f"/v1/models/{urllib.parse.quote(self.model, safe='')}"
         if self.version is not None:
             path += f"/versions/{self.version}"
         elif self.label is not None:
             path += f"/labels/{urllib.parse.quote(self.label, safe='')}"
         request = urllib.request.Request(self.url + path + what, body)
-        if self._token:  # where a server sends us on to, it does not go
+        if self._token:  # not sent to the target of a redirect
             request.add_unredirected_header("Authorization", f"Bearer {self._token}")
         status, answer = self._answer(request)
         if not 200 <= status < 300:
@@ -182,17 +185,17 @@ class RestClient(Client):
         try:
             answer = json.loads(answer)
         except (ValueError, RecursionError) as error:
-            raise RequestError("UNKNOWN", f"{self.url} answered no JSON: {error}") from error
+            raise RequestError("UNKNOWN", f"{self.url} did not answer JSON: {error}") from error
         try:
             for key in keys:
                 answer = answer[key]
             return answer
         except (KeyError, TypeError) as error:
-            message = f"{self.url} is no server of models: its answer has no {'.'.join(keys)}"
+            message = f"{self.url} is not a model server: its answer has no {'.'.join(keys)}"
             raise RequestError("UNKNOWN", message) from error
 
     def _answer(self, request):
-        """The status and the body of what the server sends."""
+        """The status and the body of the server's answer."""
         try:
             return transport.ask(request, self.timeout, self._tls)
         except transport.TooLargeError as error:
@@ -208,15 +211,15 @@ class RestClient(Client):
                 raise _distrusted(self.url, why) from error
             raise RequestError("UNAVAILABLE", f"{self.url}: {reason}") from error
         except ValueError as error:
-            raise RequestError("UNKNOWN", f"{self.url} answered no HTTP: {error}") from error
+            raise RequestError("UNKNOWN", f"{self.url} did not answer HTTP: {error}") from error
 
 
 class GrpcClient(Client):
-    """A model that is asked by gRPC; needs tensorflow-serving-api, and with it TensorFlow.
+    """A client by gRPC. It needs tensorflow-serving-api, and with it TensorFlow.
 
     Args:
         model: its name.
-        address: of the server, with `grpcs://` before it for TLS. Default `"localhost:8500"`.
+        address: the server's address; for TLS, with `grpcs://`. Default `"localhost:8500"`.
         options: see `Client`.
     """
 
@@ -284,7 +287,7 @@ class GrpcClient(Client):
 
 
 def _distrusted(where, why):
-    """The answer in place of one: it is not asked again, for a certificate stays what it is."""
+    """The error for a certificate. It is not repeated: the certificate would be the same."""
     return RequestError("UNAUTHENTICATED", f"the certificate of {where} is not trusted: {why}")
 
 
@@ -296,23 +299,25 @@ def parser():
     where.add_argument("--url", default="http://localhost:8501", help="REST; default %(default)s")
     where.add_argument(
         "--grpc", metavar="ADDRESS",
-        help="gRPC, for instance localhost:8500, grpcs://mt.example:443",
+        help="gRPC, for example localhost:8500 or grpcs://mt.example:443",
     )  # fmt: skip
-    parser.add_argument("--ca", metavar="FILE", help="PEM; whom to trust in place of the system's")
+    parser.add_argument(
+        "--ca", metavar="FILE", help="PEM file of trusted authorities, instead of the system's"
+    )
     secret = parser.add_mutually_exclusive_group()
-    secret.add_argument("--token-env", metavar="NAME", help="a variable that holds a token")
-    secret.add_argument("--token-file", metavar="FILE", help="a file that holds a token")
+    secret.add_argument("--token-env", metavar="NAME", help="environment variable with a token")
+    secret.add_argument("--token-file", metavar="FILE", help="file with a token")
     which = parser.add_mutually_exclusive_group()
     version = Number(int, 0, LARGEST_VERSION)
     which.add_argument("--version", type=version, help="default: the newest")
-    which.add_argument("--label", help="of a version, for instance stable")
-    parser.add_argument("--document", action="store_true", help="a line is many sentences")
+    which.add_argument("--label", help="label of a version, for example stable")
+    parser.add_argument("--document", action="store_true", help="a line may contain many sentences")
     size = count()
     parser.add_argument("--batch-size", type=size, default=32, help="lines a request; default 32")
     seconds = Number(float, maximum=LONGEST_TIMEOUT, positive=True)
     parser.add_argument("--timeout", type=seconds, default=30.0, help="seconds; default 30")
     parser.add_argument(
-        "--retries", type=Number(int), default=4, help="when UNAVAILABLE; default 4"
+        "--retries", type=Number(int), default=4, help="after UNAVAILABLE; default 4"
     )
     return parser
 
@@ -329,7 +334,7 @@ def _run(command, options):
     try:
         how["token"] = credentials.read_token(options.token_env, options.token_file)
         if options.grpc is not None:
-            # Else its library says besides, in words of its own, what becomes our one line.
+            # Otherwise its library prints the error too.
             os.environ.setdefault("GRPC_VERBOSITY", "NONE")
             client = GrpcClient(options.model, options.grpc, **how)
         else:
@@ -352,7 +357,7 @@ def _run(command, options):
         sys.stdout.flush()
     except BrokenPipeError:
         close_stdout()
-    except OSError as error:  # a full disk, say
+    except OSError as error:  # for example a full disk
         close_stdout()
         return command.fail(error)
     finally:
@@ -361,7 +366,7 @@ def _run(command, options):
 
 
 def _write(translations, batch_size):
-    """Translations to standard output, line by line, and to a terminal how many there are."""
+    """Writes translations to standard output, line by line, and their number to a terminal."""
     start, shown = time.monotonic(), sys.stderr is not None and sys.stderr.isatty()
     try:
         for count, translation in enumerate(translations, 1):

@@ -2,46 +2,49 @@
 
     tfformer export-ctranslate2 runs/dates exported/dates-ctranslate2
 
-DIRECTORY then holds what `ctranslate2.Translator(DIRECTORY)` loads: the run's own weights in
-float32, the pieces in the order of their ids, and the SentencePiece models, `source.model` and,
-where the two sides differ, `target.model`. Neither TensorFlow nor this repository is needed there:
+`ctranslate2.Translator(DIRECTORY)` loads the result: the run's weights in float32, the pieces in
+the order of their ids, and the SentencePiece models `source.model` and, if it differs,
+`target.model`. It needs neither TensorFlow nor tfformer:
 
     pieces = sentencepiece.SentencePieceProcessor(model_file="DIRECTORY/source.model")
     translator = ctranslate2.Translator("DIRECTORY")
     [result] = translator.translate_batch([pieces.encode("4 July 2031", out_type=str)], ...)
     pieces.decode(result.hypotheses[0])
 
-The pieces are the server's, with any version of SentencePiece. Of a vocabulary that was imported,
-or learned before its scores were rounded, they are with versions before 0.2.2; the command says so.
+Every version of SentencePiece splits a text into the server's pieces. For a vocabulary that was
+imported, or learned before its scores were rounded, this is true only before version 0.2.2; the
+command prints a warning.
 
-A side that is a table of pieces has `source.pieces` or `target.pieces` in its place, one a line:
-its tokens are what stands between the spaces of a text.
+If source or target is a table of pieces, there is `source.pieces` or `target.pieces` instead, with
+one piece per line. Then the tokens of a text are its words between spaces.
 
-Bos before a target and eos after a source are added by CTranslate2. Its defaults are not those of
-a run; what corresponds, in a call of `translate_batch`:
+CTranslate2 adds bos before a target and eos after a source. Its defaults differ from those of a
+run. The arguments of `translate_batch` that correspond:
 
     beam_width W                          beam_size=W (its default is 2)
     length_penalty 0                      length_penalty=0 (its default is 1): a score is log P
-    length_penalty alpha, "power"         length_penalty=alpha: its length counts eos too
-    length_penalty alpha, "gnmt"          none: divide the scores of several hypotheses, asked for
-                                          with length_penalty=0, by ((5 + length) / 6)^alpha
+    length_penalty alpha, "power"         length_penalty=alpha: its length includes eos
+    length_penalty alpha, "gnmt"          none: request several hypotheses with length_penalty=0
+                                          and divide their scores by ((5 + length) / 6)^alpha
     max_source_length S                   max_input_length=S
-    max_target_length T                   max_decoding_length=T: there, what is cut has no eos
+    max_target_length T                   max_decoding_length=T: a text that is cut has no eos
     the first token may be eos            min_decoding_length=0 (its default is 1)
-    no answer holds pad or bos            suppress_sequences=[["<pad>"], ["<s>"]], which takes them
-                                          out of the softmax too
+    no answer contains pad or bos         suppress_sequences=[["<pad>"], ["<s>"]], which also
+                                          removes them from the softmax
 
-Greedy translations are the same. The two beam searches have their own rules: in tfformer, a
-finished hypothesis keeps its place in the beam and all are ranked by their penalised scores; in
-CTranslate2, the next best takes its place and open ones are ranked by log P. Without a length
-penalty they rarely differ. Sinusoids are written for 1,024 positions, or the run's limits if they
-are higher, learned positions as they are; after them CTranslate2 gives an error.
+Greedy translations are the same. The beam searches have different rules. In tfformer, a finished
+hypothesis keeps its place in the beam, and all hypotheses are ranked by their penalised scores. In
+CTranslate2, the next best hypothesis takes its place, and open hypotheses are ranked by log P.
+Without a length penalty the results rarely differ.
 
-Before DIRECTORY appears, CTranslate2 has loaded it, and has given the tokens of random sentences
-the log-probabilities that the model gives them.
+Sinusoids are written for 1,024 positions, or for the run's limits if they are higher; learned
+positions are written as they are. For a longer text CTranslate2 reports an error.
 
-Exit codes: 0 exported; 1 the run, the disk or the installation is at fault, or the two do not
-agree: nothing is written; 2 wrong usage; 130 or 143 interrupted.
+Before DIRECTORY appears, CTranslate2 loads the model. Its log-probabilities for the tokens of
+random sentences must be equal to those of the run's model.
+
+Exit codes: 0 exported; 1 an error of the run, the disk or the installation, or different results:
+nothing is written; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import sys
@@ -49,7 +52,7 @@ from pathlib import Path
 
 from tfformer.terminal.command import Parser
 
-SINUSOIDS = 1024  # CTranslate2 cuts a source at as many tokens unless told otherwise
+SINUSOIDS = 1024  # by default, CTranslate2 cuts a source at so many tokens
 SENTENCES = 5
 OLDER = (
     "the scores of source.model are not rounded: pip install 'sentencepiece<0.2.2', because later "
@@ -66,8 +69,8 @@ def parser():
 
 
 def save(spec, tokenizer, directory):
-    """Writes the model and the tokenizer's files into `directory`, which is there and empty."""
-    spec.optimize()  # a matrix that is used twice is written once
+    """Writes the model and the tokenizer's files into `directory`, which exists and is empty."""
+    spec.optimize()  # writes a matrix that is used twice only once
     spec.save(str(directory))
     for name, content in tokenizer.files.items():
         directory.joinpath(name).write_bytes(content)
@@ -89,8 +92,11 @@ def random_pairs(model, source_size, target_size):
 
 
 def largest_difference(directory, model, tokenizer):
-    """How far the log-probabilities of CTranslate2 are from the model's, relative where those are
-    beyond 1, over the tokens of random sentences; inf where it has another number of tokens."""
+    """The largest difference between the log-probabilities of CTranslate2 and of the model.
+
+    It is over the tokens of random sentences, relative if a log-probability is beyond 1. If the
+    numbers of tokens differ, it is inf.
+    """
     import ctranslate2
     import numpy as np
 
@@ -119,16 +125,16 @@ def largest_difference(directory, model, tokenizer):
 
 
 def export(run, directory, progress=print):
-    """Writes the model's folder, which must not exist; it is compared before it is there.
+    """Writes the model's folder, which must not exist. The model is compared before that.
 
     Returns:
-        Whether every version of SentencePiece finds the pieces of a source that the server finds.
+        Whether every version of SentencePiece splits a source into the server's pieces.
 
     Raises:
         ImportError: ctranslate2 is not installed.
-        ValueError: the run is none (`RunError`), or CTranslate2 cannot express its model, or
-            gives other probabilities. Nothing is written.
-        OSError, RuntimeError: likewise.
+        ValueError: the run is not valid (`RunError`), or CTranslate2 does not support its model, or
+            its probabilities differ. Nothing is written.
+        OSError, RuntimeError: nothing is written.
     """
     try:
         import ctranslate2
@@ -165,8 +171,8 @@ def export(run, directory, progress=print):
         difference = largest_difference(folder, model, tokenizer)
         if not difference <= TOLERANCE:
             raise ValueError(
-                f"not exported: log-probabilities by CTranslate2 {ctranslate2.__version__} must be "
-                f"the model's to {TOLERANCE:g}, got a difference of {difference:.2g}"
+                f"not exported: log-probabilities of CTranslate2 {ctranslate2.__version__} must be "
+                f"equal to the model's to {TOLERANCE:g}, got a difference of {difference:.2g}"
             )
         sync(*folder.iterdir(), folder)
         folder.rename(directory)

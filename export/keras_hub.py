@@ -2,25 +2,27 @@
 
     tfformer export-keras-hub presets/summaries exported/summaries --beam-width 5
 
-PRESET is the folder that `model.save_to_preset(...)` has written, or the name of a preset that
-KerasHub knows: of a `T5Seq2SeqLM`, a `T5GemmaSeq2SeqLM` or a `BartSeq2SeqLM`, whose export
-translates; or of a `GemmaCausalLM`, a `Gemma3CausalLM` without pictures, a `LlamaCausalLM` or a
-`MistralCausalLM` with a SentencePiece vocabulary, whose export writes on behind a prompt. The model
-is not converted: its own layers and their caches are searched by the searches of this project. What
-is written and proved is what `export.saved_model` writes and proves: the next version for a stock
-TensorFlow Serving in DIRECTORY, text in and text out, its report and what a deployment needs.
+PRESET is a folder written by `model.save_to_preset(...)`, or the name of a preset of KerasHub. An
+export of a `T5Seq2SeqLM`, a `T5GemmaSeq2SeqLM` or a `BartSeq2SeqLM` translates. An export of a
+`GemmaCausalLM`, a `Gemma3CausalLM` without images, a `LlamaCausalLM` or a `MistralCausalLM`
+continues a prompt; these need a SentencePiece vocabulary.
 
-The proof: each signature answers in a fresh process, through the C API, without Python TensorFlow
-and with XLA off, what the model answers here; what `beam_search_ids` finds is what a plain beam
-search in NumPy finds over the model's own uncached forward pass (of a decoder-only model: the
-log-probabilities of what is found are those of that pass); and texts have the ids that KerasHub's
-tokenizer gives them.
+The model is not converted: tfformer's searches use its layers and their caches. The result is that
+of `tfformer export`: the next version for a stock TensorFlow Serving in DIRECTORY, text in and text
+out, with its report and the files of a deployment.
 
-Its cached decoder gives no attention weights: `align`, `alignment` and the coverage penalty are
-left out. All is computed in float32. It needs keras-nlp: pip install 'tfformer[keras-nlp]'.
+Verification has three parts. Each signature answers in a fresh process, through the C API, without
+Python TensorFlow and with XLA off, and the answers are those of the model here. `beam_search_ids`
+finds what a plain beam search in NumPy finds over the model's uncached forward pass; for a
+decoder-only model, the log-probabilities of the results are compared with that pass. Texts have
+the ids of KerasHub's tokenizer.
 
-Exit codes: 0 exported; 1 the preset or the disk is at fault, keras-nlp is missing, or it did not
-verify: nothing is published; 2 wrong usage; 130 or 143 interrupted.
+The cached decoder of KerasHub returns no attention weights, so `align`, `alignment` and the
+coverage penalty are missing. Everything is computed in float32. It needs keras-nlp:
+pip install 'tfformer[keras-nlp]'.
+
+Exit codes: 0 exported; 1 an error of the preset or the disk, keras-nlp is missing, or verification
+failed: nothing is published; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import importlib.util
@@ -40,32 +42,32 @@ from .saved_model import (
     run_export,
 )
 
-SENTENCES = 32  # that are made up to measure with
+SENTENCES = 32  # number of random texts for measurements
 KNOWN = [option for option in OPTIONS.values() if option.name != "coverage_penalty"]
-# Of a decoder-only model.
+# For a decoder-only model.
 DRAWN = [*SAMPLING.values()]
 
 
 class PresetError(ValueError):
-    """A preset that cannot be exported, and why, in one line."""
+    """A preset cannot be exported. The message is one line."""
 
 
 def parser():
     """The command's arguments."""
     parser = Parser("export.keras_hub", __doc__)
-    parser.add_argument("preset", help="the folder of a preset, or a name that KerasHub knows")
+    parser.add_argument("preset", help="the folder of a preset, or the name of one in KerasHub")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
     for option in KNOWN:
         add_option(parser, option, option.default)
     for option in DRAWN:
-        add_option(parser, option, f"{option.default}. Of serving_default of a decoder-only model")
+        add_option(parser, option, f"{option.default}. For serving_default of decoder-only models")
     for name, what in (
         (
             "source-length",
-            "tokens of a source or a prompt at most; default: 256, if the model has the places",
+            "maximum tokens of a source or a prompt; default: 256, or the model's maximum",
         ),
-        ("target-length", "tokens at most; default: the same"),
-        ("batch-size", "rows of a request; default: 256"),
+        ("target-length", "maximum tokens of a target; default: the same"),
+        ("batch-size", "maximum rows of a request; default: 256"),
     ):
         parser.add_argument(f"--max-{name}", type=count(), metavar="INT", help=what)
     add_batching(parser)
@@ -74,10 +76,10 @@ def parser():
 
 
 def load(preset):
-    """The model of a preset, a `Seq2SeqLM` or a `CausalLM` of KerasHub, in float32.
+    """Loads the model of a preset, a `Seq2SeqLM` or a `CausalLM` of KerasHub, in float32.
 
     Raises:
-        PresetError: there is none, it does not load, or keras-nlp is not installed.
+        PresetError: it does not exist or does not load, or keras-nlp is not installed.
     """
     if importlib.util.find_spec("keras_nlp") is None:
         raise PresetError("keras-nlp is not installed: pip install 'tfformer[keras-nlp]'")
@@ -85,8 +87,7 @@ def load(preset):
 
     if keras.backend.backend() != "tensorflow":
         raise PresetError(
-            f"KERAS_BACKEND must be tensorflow, of which a SavedModel is, got "
-            f"{keras.backend.backend()}"
+            f"KERAS_BACKEND must be tensorflow to write a SavedModel, got {keras.backend.backend()}"
         )
     from keras_nlp import models
 
@@ -96,21 +97,21 @@ def load(preset):
     known = any(preset in getattr(models, name).presets for name in kinds)
     if not Path(preset).is_dir() and "://" not in preset and not known:
         raise PresetError(
-            f"PRESET must be a folder, or a preset that KerasHub has of {', '.join(kinds)}, got "
+            f"PRESET must be a folder, or a preset in KerasHub of {', '.join(kinds)}, got "
             f"{preset!r}"
         )
     faults = []
     for task in (models.Seq2SeqLM, models.CausalLM):
         try:
             return task.from_preset(preset, dtype="float32")
-        except Exception as error:  # of any type: that it does not load is the verdict
+        except Exception as error:  # any error means that it does not load
             faults.append(" ".join(str(error).split())[:200] or type(error).__name__)
             if mode := _quantization(task, preset):
                 raise PresetError(
-                    f"{preset} is quantized to {mode}, and a preset must have float weights: "
-                    "export the one that it was made from"
+                    f"{preset} must have float weights, got {mode}: export the preset that it was "
+                    "quantized from"
                 ) from error
-    # One of them was not the task of this preset, and says so.
+    # One of the errors only says that the preset has the other task.
     told = [said for said in faults if "find a subclass" not in said] or faults
     raise PresetError(f"{preset} does not load as a Seq2SeqLM or CausalLM of KerasHub: {told[0]}")
 
@@ -128,7 +129,7 @@ def service_of(model, **options):
             try:
                 return service(model, **options)
             except TypeError as error:
-                raise PresetError(f"of a {type(model).__name__} the {error}") from error
+                raise PresetError(f"for a {type(model).__name__}, {error}") from error
     kinds = ", ".join(name for kinds in services.values() for name in kinds)
     raise PresetError(f"PRESET must be of {kinds}, got one of {type(model).__name__}")
 
@@ -167,7 +168,7 @@ def export(preset, directory, progress=print, batching=False, quick=False, **opt
 
 
 def compare_ids(service, requests, report):
-    """Adds to the report whether texts have the ids that KerasHub's tokenizer gives them."""
+    """Adds to the report whether texts have the ids of KerasHub's tokenizer."""
     import tensorflow as tf
 
     texts = [text for asked in requests["serving_default"] for text in asked["text"]]
@@ -179,15 +180,15 @@ def compare_ids(service, requests, report):
         expected = tf.constant([int(one) for one in expected], tf.int32)
         expected = special.to_search(expected).numpy().tolist()
         if found[:-1] != expected:  # ours ends with eos
-            faults.append(f"{text!r} is {found[:-1]}, by KerasHub {expected}")
+            faults.append(f"{text!r} must be {expected}, as in KerasHub, got {found[:-1]}")
     report.add("KerasHub's tokenizer", faults, f"{len(texts)} texts")
 
 
 def _quantization(task, preset):
-    """How the layers of a preset are quantized, if it loads so; else None."""
+    """The quantization mode of a preset's layers, or None."""
     try:
         layers = task.from_preset(preset)._flatten_layers()
-    except Exception:  # not the task of this preset, or a damaged one: its first error is told
+    except Exception:  # another task, or damaged: the first error is reported
         return None
     return next((layer.quantization_mode for layer in layers if layer.quantization_mode), None)
 
@@ -201,10 +202,10 @@ def main(arguments=None):
 def _run(command, arguments):
     preset = arguments.preset
     if "/" in preset and "://" not in preset and not Path(preset).is_dir():
-        error = f"PRESET must be a folder, or a preset that KerasHub has, got {preset!r}"
+        error = f"PRESET must be a folder, or a preset in KerasHub, got {preset!r}"
         return command.fail(error)
     with warnings.catch_warnings():
-        # Of masks that its layers do not use, and of an attention to one position.
+        # Keras warns about masks that its layers do not use, and about attention to one position.
         warnings.filterwarnings("ignore", module="keras")
         return run_export(command, arguments, export)
 

@@ -3,22 +3,23 @@
     tfformer serve exported/dates
     tfformer serve --config exported/dates/models.config
 
-It speaks TensorFlow Serving's two languages, gRPC and REST, and runs the model as it does: by the
-C++ session, with XLA off, warm-up requests replayed, defaults of inputs filled in, versions loaded
-and unloaded as their folders come and go. But it is not TensorFlow Serving: it is for tests and for
-people without Docker, listens on the loopback address alone, and is not for production. (The
-server's own command is `model_servers/main.cc`; `export.serving` names the rest of its source.)
+It has TensorFlow Serving's gRPC and REST, and runs the model in the same way: in the C++ session,
+with XLA off. It replays warm-up requests, fills in defaults of inputs, and loads and unloads
+versions when their folders appear and disappear. But it is not TensorFlow Serving and not for
+production: it is for tests and for people without Docker, and listens only on the loopback address.
+(The server's own command is `model_servers/main.cc`; `export.serving` names the rest of its
+source.)
 
-DIRECTORY is what `export.saved_model` wrote into, a base directory of numbered versions; the model
-takes the directory's name. What it loads, and in how many seconds, is on standard error; when it is
-ready it prints a `curl` line that works. Metrics for Prometheus are at the REST port's
-/monitoring/prometheus/metrics, under the server's own names.
+DIRECTORY is the base directory of numbered versions that `tfformer export` wrote. The model has the
+directory's name. Standard error shows what is loaded, and in how many seconds. Once the server is
+ready, it prints a `curl` command that you can use. Metrics for Prometheus are at
+/monitoring/prometheus/metrics on the REST port, with TensorFlow Serving's names.
 
-Ctrl-C or SIGTERM ends it: running requests have 10 seconds to end, new connections are refused. A
-second one ends it at once.
+Ctrl-C or SIGTERM ends it: running requests have 10 seconds to finish, and new connections are
+refused. A second signal ends it at once.
 
-With --config, a base_path in `/models` that does not exist here stands for the same path in the
-parent of the folder that holds the file, as docker-compose.yml mounts it.
+With --config, a base_path below `/models` that does not exist here means the same path below the
+parent folder of the file's folder, where docker-compose.yml mounts it.
 
 Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 no version could be loaded, with the reason; 2 wrong
 usage; 130 or 143 ended at once by a second Ctrl-C or SIGTERM.
@@ -38,30 +39,38 @@ from .verification.paths import require_model
 
 LONGEST_TIMEOUT = 7 * 24 * 3600
 MAX_THREADS = 4096
-DRAIN = 10  # seconds in which the requests that run may end
+DRAIN = 10  # seconds for running requests to finish
 
 
 def parser():
     """The command's arguments."""
     parser = Parser("export.local_server", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, help="the base directory of a model")
-    parser.add_argument("--name", help="of the model; default: the directory's")
-    parser.add_argument("--config", type=Path, help="a models.config, in place of a directory")
+    parser.add_argument("--name", help="the model's name; default: the directory's")
+    parser.add_argument("--config", type=Path, help="a models.config, instead of a directory")
     port = Number(int, 0, 65535, rule="be in [0, 65535]")
-    parser.add_argument("--port", type=port, default=8500, help="gRPC; 0: a free one. Default 8500")
     parser.add_argument(
-        "--rest-port", type=port, default=8501, help="REST; 0: a free one. Default 8501"
+        "--port", type=port, default=8500, help="gRPC; 0: any free port. Default 8500"
+    )
+    parser.add_argument(
+        "--rest-port", type=port, default=8501, help="REST; 0: any free port. Default 8501"
     )
     seconds = Number(float, maximum=LONGEST_TIMEOUT, positive=True)
     parser.add_argument(
-        "--rest-timeout", type=seconds, default=30.0, help="seconds of a request. Default 30"
+        "--rest-timeout",
+        type=seconds,
+        default=30.0,
+        help="maximum seconds of a request. Default 30",
     )
     parser.add_argument(
-        "--batching", type=Path, metavar="FILE", help="batch requests; a batching_parameters.txt"
+        "--batching",
+        type=Path,
+        metavar="FILE",
+        help="join requests to batches, as this batching_parameters.txt says",
     )
     threads = count(MAX_THREADS)
-    parser.add_argument("--intra-op-threads", type=threads, help="threads that share one operation")
-    parser.add_argument("--inter-op-threads", type=threads, help="operations side by side")
+    parser.add_argument("--intra-op-threads", type=threads, help="threads for one operation")
+    parser.add_argument("--inter-op-threads", type=threads, help="operations in parallel")
     parser.add_argument(
         "--xla", action="store_true", help="leave XLA on, for an export made with --xla"
     )
@@ -73,13 +82,13 @@ class LocalServer(contextlib.AbstractContextManager):
 
     Args:
         config: a ModelServerConfig; see `export.serving.versions.one_model`.
-        port, rest_port: of gRPC and REST. Default 0: free ones.
-        rest_timeout: seconds of a prediction by REST. Default 30.
+        port, rest_port: the ports of gRPC and REST. Default 0: any free ports.
+        rest_timeout: maximum seconds of a prediction by REST. Default 30.
         say: called with a line when a version is loaded, unloaded or refused.
-        options: of `export.serving.model.Model`: batching, threads, XLA.
+        options: options of `export.serving.model.Model`: batching, threads, XLA.
 
     Raises:
-        UsageError: a port is taken, or the configuration names what there is not.
+        UsageError: a port is in use, or the configuration names a path that does not exist.
     """
 
     def __init__(
@@ -98,7 +107,7 @@ class LocalServer(contextlib.AbstractContextManager):
         self.versions.watch()
 
     def close(self):
-        """Stops listening, lets the requests that run end for `DRAIN` seconds, unloads all."""
+        """Stops listening, waits up to `DRAIN` seconds for running requests, unloads all models."""
         from .serving.deadline import Deadline
 
         deadline = Deadline(DRAIN)
@@ -115,12 +124,12 @@ class LocalServer(contextlib.AbstractContextManager):
 
 
 def curl_line(server, name):
-    """A command that asks the newest version of a model for a prediction."""
+    """A command that requests a prediction of a model's newest version."""
     from tensorflow_serving.apis.model_pb2 import ModelSpec
 
     from .artifacts.deployment import curl
 
-    # It may be exported elsewhere, or its report was taken away.
+    # The model may be from elsewhere, or its report was removed.
     text = server.versions.model(ModelSpec(name=name)).deployment.get("sample", "Hello.")
     return curl(name, {"instances": [text]}, f"127.0.0.1:{server.rest_port}")
 
@@ -136,10 +145,10 @@ class _Ended(BaseException):
 
 
 class Signals:
-    """Ctrl-C and SIGTERM: the first one ends the command in order, a second one at once.
+    """Handles Ctrl-C and SIGTERM: the first one ends the command in order, a second one at once.
 
     Attributes:
-        loading: whether a signal is to interrupt what the main thread does, by `_Ended`.
+        loading: whether a signal interrupts the main thread by `_Ended`.
         ended: the event of the first signal.
     """
 
@@ -176,18 +185,18 @@ class Signals:
 
 def _run(command, options):
     if (options.directory is None) == (options.config is None):
-        command.error("give a directory or --config, one of them")
+        command.error("give either a directory or --config")
     try:
         require_paths(options)
     except UsageError as error:
         return command.fail(error, 2)
     with Signals() as signals:
         return _serve(command, options, signals)
-    return 0  # it was ended before it was loaded
+    return 0  # ended before the model was loaded
 
 
 def require_paths(options):
-    """Raises a UsageError for a path that is not there."""
+    """Raises a UsageError if a path does not exist."""
     if options.config and (reason := unreadable(options.config)):
         raise UsageError(f"the models' configuration cannot be read: {options.config}: {reason}")
     if options.batching and (reason := unreadable(options.batching)):
@@ -226,14 +235,14 @@ def _serve(command, options, signals):
     with server:
         try:
             server.versions.require_all()
-            with contextlib.suppress(OSError):  # nobody reads: it serves all the same
+            with contextlib.suppress(OSError):  # it serves even if nobody reads this
                 for model in config.model_config_list.config:
                     print(curl_line(server, model.name), flush=True)
         except ServingError as error:
             return command.fail(error.message)
         warn(f"gRPC at 127.0.0.1:{server.port}, REST at 127.0.0.1:{server.rest_port}")
         signals.wait()
-        warn(f"ending, within {DRAIN} seconds; a second Ctrl-C ends it at once")
+        warn(f"ends within {DRAIN} seconds; a second Ctrl-C ends it at once")
     return 0
 
 

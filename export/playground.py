@@ -1,18 +1,18 @@
-"""A page to try an exported model: `tfformer playground DIRECTORY`.
+"""Opens a web page for an exported model: `tfformer playground DIRECTORY`.
 
     tfformer playground exported/dates
     tfformer playground --url http://mt.example:8501 --model multi30k
 
-It serves a page on this machine that asks the model what its signatures tell: of a translator,
-translations with alternatives, what each word attends to, a forced beginning, documents; of the
-other members of the family, what they write, how they label, what they answer. With an export that
-was written by `export.saved_model --explain` it also shows each layer and head, how sure the model
-was of each word, and the beam search step by step.
+The page is on this machine and shows the results of the model's signatures. For a translator:
+translations with alternatives, the attention of each word, a forced beginning, documents. For other
+families: their texts, labels or answers. If the model was exported with `tfformer export
+--explain`, the page also shows each layer and head, the probability of each word, and the beam
+search step by step.
 
-DIRECTORY is what `export.saved_model` wrote into; the model is then loaded as `export.local_server`
-loads it. With --url a server is asked by REST, a stock TensorFlow Serving too; this process
-forwards the requests, so it needs no CORS. The page is one file, needs no other network, listens on
-the loopback address alone, and is not for production. Ctrl-C ends it.
+DIRECTORY is the base directory that `tfformer export` wrote; the model is loaded as by
+`tfformer serve`. With --url, the page uses a server by REST, for example TensorFlow Serving. This
+process forwards the requests, so the server needs no CORS. The page is one file and needs no other
+network. It listens only on the loopback address and is not for production. Ctrl-C ends it.
 
 Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 no version could be loaded, or the server does not
 answer; 2 wrong usage.
@@ -34,7 +34,7 @@ from .verification.errors import UsageError
 from .verification.paths import require_model
 
 PAGE = Path(__file__).with_name("templates") / "playground.html"
-# A page forwards what a person types.
+# Enough for what a person types.
 MAX_BYTES = 2**20
 
 
@@ -42,12 +42,14 @@ def parser():
     """The command's arguments."""
     parser = Parser("export.playground", __doc__)
     parser.add_argument("directory", nargs="?", type=Path, help="the base directory of a model")
-    parser.add_argument("--url", help="of a server to ask, in place of a directory")
-    parser.add_argument("--model", help="its name there")
+    parser.add_argument("--url", help="the URL of a server, instead of a directory")
+    parser.add_argument("--model", help="the model's name on that server")
     port = Number(int, 0, 65535, rule="be in [0, 65535]")
-    parser.add_argument("--port", type=port, default=8080, help="0: a free one. Default 8080")
+    parser.add_argument("--port", type=port, default=8080, help="0: any free port. Default 8080")
     seconds = Number(float, maximum=3600, positive=True)
-    parser.add_argument("--timeout", type=seconds, default=60.0, help="seconds. Default 60")
+    parser.add_argument(
+        "--timeout", type=seconds, default=60.0, help="maximum seconds of a request. Default 60"
+    )
     return parser
 
 
@@ -59,9 +61,9 @@ def main(arguments=None):
 
 def _run(command, options):
     if (options.directory is None) == (options.url is None):
-        command.error("give a directory or --url, one of them")
+        command.error("give either a directory or --url")
     if (options.url is None) != (options.model is None):
-        command.error("--url and --model, the name of the model there, come together")
+        command.error("--url and --model, the model's name on that server, need each other")
     from .local_server import Signals
 
     if options.directory is not None:
@@ -72,7 +74,7 @@ def _run(command, options):
             return command.fail(error, 2)
     with Signals() as signals, contextlib.ExitStack() as open_ones:
         return _serve(command, options, signals, open_ones)
-    return 0  # it was ended before it was loaded
+    return 0  # ended before the model was loaded
 
 
 def _serve(command, options, signals, open_ones):
@@ -95,7 +97,7 @@ def _serve(command, options, signals, open_ones):
         return command.fail(error, 2)
     open_ones.callback(page.close)
     signals.loading = False
-    with contextlib.suppress(OSError):  # nobody reads: it serves all the same
+    with contextlib.suppress(OSError):  # it serves even if nobody reads this
         print(f"http://localhost:{page.port}", flush=True)
     warn("open it in a browser; Ctrl-C ends it")
     signals.wait()
@@ -103,7 +105,7 @@ def _serve(command, options, signals, open_ones):
 
 
 def _load(directory, open_ones):
-    """Loads the model of a directory; its name, and the URL where it is asked."""
+    """Loads the model of a directory. Returns its name and the URL of its server."""
     from tfformer.terminal.progress_bar import Bar
 
     from .local_server import LocalServer
@@ -119,11 +121,12 @@ def _load(directory, open_ones):
 
 
 class Playground(contextlib.AbstractContextManager):
-    """The page and what it asks a `RestClient`, on the loopback address at `port` (0: a free one).
+    """Serves the page on the loopback address at `port` (0: any free port), and makes its requests
+    with a `RestClient`.
 
     Raises:
-        RequestError: the server does not say what the model's signatures are.
-        ValueError: the port is taken.
+        RequestError: the server does not return the model's signatures.
+        ValueError: the port is in use.
     """
 
     def __init__(self, client, port=0):
@@ -154,7 +157,7 @@ class Playground(contextlib.AbstractContextManager):
 
 
 def _security_headers():
-    """The page runs its own script alone, talks to its own server alone, and is in no frame."""
+    """The page runs only its own script, uses only its own server, and is never in a frame."""
     page = PAGE.read_text(encoding="utf-8")
     own = {}
     for tag in ("script", "style"):
@@ -187,7 +190,7 @@ def _handler():
     headers = _security_headers()
 
     class Handler(Connection):
-        """`client` is whom it asks, `known` what the page is told of the model."""
+        """`client` makes the requests; `known` is what the page gets to know about the model."""
 
         seconds = 3600.0
 
@@ -208,7 +211,7 @@ def _handler():
                 self.fail(404, f"there is no {self.command} {self.path}")
 
         def _predict(self, body):
-            # A form of another site cannot send this type without asking first.
+            # A form of another site cannot send this type without a preflight request.
             if self.headers.get_content_type() != "application/json":
                 return self.fail(415, "Content-Type must be application/json")
             if len(body) > MAX_BYTES:

@@ -1,38 +1,38 @@
-"""Exports a run: `tfformer export RUN DIRECTORY`.
+"""Exports a run as a SavedModel: `tfformer export RUN DIRECTORY`.
 
     tfformer export runs/dates exported/dates
     tfformer export runs/one exported/three --ensemble runs/two runs/three
 
-It writes the next version into DIRECTORY, where TensorFlow Serving polls, but only after it has
-been verified as the server will run it: every signature answers in a fresh process, through the C
-API, without Python TensorFlow and with XLA off; the answers are those of the in-process
-translator; and what `beam_search_ids` finds for a few sentences is what a plain beam search in
-NumPy over the uncached model finds (in bfloat16, which is another model, the report says instead
-how many translations differ from float32's; with a shortlist, the plain search has the same
-candidates; what XLA compiles is compared with the stock operations). Then one rename makes it
-visible, and DIRECTORY/N.report.json says what was checked and measured.
+It writes the next version into DIRECTORY, where TensorFlow Serving looks for new versions. First it
+verifies the model in the way in which the server will run it. Every signature answers in a fresh
+process, through the C API, without Python TensorFlow and with XLA off. The answers must be those of
+the translator in this process. For a few sentences, `beam_search_ids` must find what a plain beam
+search in NumPy finds over the uncached model. With a shortlist, the plain search has the same
+candidates. With bfloat16, which changes the model, the report shows how many translations differ
+from those in float32. What XLA compiles is compared with the stock operations. At the end, one
+rename makes the version visible, and DIRECTORY/N.report.json lists all checks and measurements.
 
-Beside the versions it writes what a deployment needs: README.md of this model, with commands that
-work, docker-compose.yml, models.config and monitoring.config. What you change there stays.
+It also writes the files of a deployment: README.md for this model, with commands that work,
+docker-compose.yml, models.config and monitoring.config. Your changes to them are kept.
 
-With `--quick`, for a machine that exports again and again what was proved before, nothing is
-compared: the graph and the weights are read, every signature answers once as the server runs it,
-and so do the warm-up requests. The report and README.md say what was not compared.
+--quick is for a machine that repeatedly exports a model that was verified before. Nothing is
+compared: graph and weights are read, every signature answers once as on the server, and so do the
+warm-up requests. The report and README.md list what was not compared.
 
-With `--xla`, XLA compiles `serving_default` when it is served, and the export is verified with XLA
-on. A stock TensorFlow Serving refuses such a request unless it is started with
-`--xla_cpu_compilation_enabled`, on a GPU too: this is for a server of your own. The first request
-of each shape waits some seconds until it is compiled. The other signatures need no XLA.
+With --xla, the server compiles `serving_default` by XLA, and the export is verified with XLA on. A
+stock TensorFlow Serving refuses such requests, on a GPU too, unless it is started with
+`--xla_cpu_compilation_enabled`; so this is for your own server. The first request of each shape
+waits some seconds for the compilation. The other signatures need no XLA.
 
-With `--low-latency`, `serving_default` of a translator has a graph of its own for requests of one
-text: on processors where TensorFlow computes by oneDNN (those with AVX512_VNNI or AMX) these take
-less time, on a stock server too, most of all on one without flags of threads. The server needs more
-memory. With --batching, what the server joins are requests of several texts.
+With --low-latency, a translator's `serving_default` has a separate graph for requests of one text.
+They take less time on processors on which TensorFlow uses oneDNN (with AVX512_VNNI or AMX), also on
+a stock server, and most of all without thread flags. The server needs more memory. With --batching,
+the server joins requests, so they contain several texts and gain nothing.
 
-What either is worth depends on the processor: `--compare-forms` measures both beside what it
-exports, and says which is fastest here.
+The gain depends on the processor: --compare-forms measures both on this machine and prints which is
+fastest.
 
-Exit codes: 0 exported; 1 the run or the disk is at fault, or it did not verify: nothing is
+Exit codes: 0 exported; 1 an error of the run or the disk, or verification failed: nothing is
 published; 2 wrong usage; 130 or 143 interrupted.
 """
 
@@ -50,8 +50,8 @@ from .verification.errors import UsageError, one_line
 # What `--quick` leaves out here; `export.verify` names its own part.
 NOT_COMPARED = (
     "the served answers with those of the model in this process",
-    "the served results with the reference of their family; of a translator, with a plain beam "
-    "search in NumPy",
+    "the served results with the reference of their family (for a translator, a plain beam search "
+    "in NumPy)",
 )
 
 
@@ -61,31 +61,33 @@ def parser():
     parser.add_argument("run", type=Path, help="the run directory")
     parser.add_argument("directory", type=Path, help="the base directory of the versions")
     for option in search.KEPT.values():
-        add_option(parser, option, f"the run's own, else {option.default}")
+        add_option(parser, option, f"the run's own, or {option.default}")
     parser.add_argument(
         "--max-target-length", type=count(), metavar="INT",
-        help="tokens at most; default: the run's",
+        help="maximum tokens of a target; default: the run's",
     )  # fmt: skip
     parser.add_argument(
         "--dtype", choices=["float32", "bfloat16"],
-        help="of what is multiplied; bfloat16 is for batches on a processor with AMX, and changes "
-        "some translations. Default: float32",
+        help="dtype of matrix products; bfloat16 is for batches on a processor with AMX, and "
+        "changes some translations. Default: float32",
     )  # fmt: skip
-    parser.add_argument("--max-batch-size", type=count(), help="rows of a request; default: 256")
+    parser.add_argument(
+        "--max-batch-size", type=count(), help="maximum rows of a request; default: 256"
+    )
     add_batching(parser)
     parser.add_argument(
         "--shortlist", type=Path, metavar="FILE",
-        help="by training.shortlist: search among the candidates of a text alone, which is for "
-        "large vocabularies, and changes some translations. Default: among all pieces",
+        help="written by `tfformer shortlist`: search only among the candidates of a text, for "
+        "large vocabularies; changes some translations. Default: search among all pieces",
     )  # fmt: skip
     parser.add_argument(
         "--rerank", type=Path, metavar="RUN",
-        help="of a model that writes several lengths at once: this translator of the same "
-        "vocabulary chooses among them, and is written into the same SavedModel",
+        help="for a model that writes several lengths at once: this translator with the same "
+        "vocabulary chooses among them; it is written into the same SavedModel",
     )  # fmt: skip
     parser.add_argument(
         "--ensemble", type=Path, nargs="+", metavar="RUN",
-        help="more runs of the same vocabulary, searched with this one as one, and written into "
+        help="more runs with the same vocabulary, searched together with this one and written into "
         "the same SavedModel",
     )  # fmt: skip
     add_option(parser, search.ENSEMBLE_MEAN, search.ENSEMBLE_MEAN.default)
@@ -94,44 +96,44 @@ def parser():
 
 
 def _add_form(parser):
-    """The options of what is written, and of what is compared and measured then."""
+    """Adds the options for the form of the export, and for comparisons and measurements."""
     parser.add_argument(
         "--xla", action="store_true",
-        help="serving_default compiled by XLA: for a server with --xla_cpu_compilation_enabled; a "
+        help="compile serving_default by XLA, for a server with --xla_cpu_compilation_enabled; a "
         "stock server refuses it",
     )  # fmt: skip
     parser.add_argument(
         "--low-latency", action="store_true",
-        help="a graph of its own for requests of one text: faster where TensorFlow computes by "
-        "oneDNN, and needs more memory",
+        help="a separate graph for requests of one text: faster if TensorFlow uses oneDNN, and "
+        "needs more memory",
     )  # fmt: skip
     parser.add_argument(
         "--compare-forms", action="store_true",
-        help="measure too how long serving_default would take with --xla and with --low-latency, "
-        "and say which is fastest here",
+        help="also measure serving_default with --xla and with --low-latency, and print which is "
+        "fastest here",
     )  # fmt: skip
     parser.add_argument(
         "--explain", action="store_true",
-        help="one signature more, explain: attention of each layer and head, the steps of the "
+        help="add the signature explain: attention of each layer and head, the steps of the "
         "search, probabilities",
     )  # fmt: skip
     add_quick(parser)
 
 
 def add_batching(parser):
-    """The option --batching."""
+    """Adds the option --batching."""
     parser.add_argument(
         "--batching", action="store_true",
-        help="for a server that joins the requests of several clients: only signatures whose "
+        help="for a server that joins requests of several clients: write only signatures whose "
         "inputs are all texts, and a batching_parameters.txt",
     )  # fmt: skip
 
 
 def add_quick(parser):
-    """The option --quick."""
+    """Adds the option --quick."""
     parser.add_argument(
         "--quick", action="store_true",
-        help="compare no answers: only load it, and have each signature answer once",
+        help="compare no answers: only load the model and call each signature once",
     )  # fmt: skip
 
 
@@ -152,15 +154,15 @@ def export(
 
     Args:
         run: a run directory.
-        directory: the base directory of the versions; made if missing. Its name is the model's.
+        directory: the base directory of the versions; created if missing. Its name is the model's.
         progress: called with a line for each step.
-        batching: write only the signatures that a server can batch. Default False.
-        quick: compare no answers. Default False.
-        compare_forms: measure the other forms of `FORMS` too. Default False.
-        options: of the `Service`, in place of the run's own.
+        batching: whether to write only the signatures that a server can batch. Default False.
+        quick: whether to compare no answers. Default False.
+        compare_forms: whether to measure the other forms of `FORMS` too. Default False.
+        options: options of the `Service` that replace the run's own.
 
     Returns:
-        (the directory of the version or None, the report). None when it did not verify: then
+        (the directory of the version or None, the report). If verification fails, it is None and
         nothing is published.
 
     Raises:
@@ -197,12 +199,11 @@ def export(
 def export_service(
     service, directory, compare, texts, progress, batching=False, quick=False, others=None
 ):
-    """Writes and verifies the next version of a `Service`, wherever its model is from; see
-    `export`.
+    """Writes and verifies the next version of a `Service` with any model, see `export`.
 
     Args:
         compare: a function of the example requests and the `Report`, to which it adds checks.
-        texts: as from `typical_texts`.
+        texts: a result of `typical_texts`.
         others: a function of a folder, texts and `progress` that measures other forms. Default:
             none.
     """
@@ -220,7 +221,7 @@ def export_service(
         report = check(service, names, model, compare, progress, quick)
         if not report.passed:
             return None, report
-        progress("measuring how long it takes ...")
+        progress("measuring the latency ...")
         report.deployment = facts(service, model, *texts)
         if others:
             found = others(partial, texts[0], progress)
@@ -229,12 +230,12 @@ def export_service(
 
 
 def check_name(directory):
-    """Raises a UsageError unless the last part of the directory can be a model's name, and an
-    OSError for a file in its place."""
+    """Raises a UsageError if the last part of the directory cannot be a model's name, and an
+    OSError if it is a file."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", directory.resolve().name):
         raise UsageError(
-            f"directory must have a name of letters, digits, '.', '_' and '-', which the model "
-            f"takes, got {directory.resolve().name!r}"
+            f"directory must have a name of letters, digits, '.', '_' and '-', which becomes the "
+            f"model's name, got {directory.resolve().name!r}"
         )
     if directory.exists() and not directory.is_dir():
         raise NotADirectoryError(f"directory must be a folder, got the file {str(directory)!r}")
@@ -251,7 +252,7 @@ def write(service, names, model):
 
 
 def check(service, names, model, compare, progress, quick=False):
-    """The report of the SavedModel: that it serves, and unless `quick`, what its answers are."""
+    """Verifies the SavedModel and, unless `quick`, compares its answers. Returns the report."""
     from .artifacts.examples import sample_requests
     from .verification.compare import compare_in_process
     from .verify import verify
@@ -275,8 +276,8 @@ def check(service, names, model, compare, progress, quick=False):
 
 
 def typical_texts(run, service):
-    """Texts to measure with, and the reference of the first: of the run's validation, else made up,
-    with itself for a reference."""
+    """Texts for measurements, and the reference of the first. They are the run's validation texts,
+    or random texts without a reference of their own."""
     from tfformer.run import read_config
 
     training = read_config(run).get("training", {})
@@ -287,7 +288,7 @@ def typical_texts(run, service):
 
 
 def release(model, report, directory, batching, xla, progress):
-    """Publishes the SavedModel, and writes what its deployment needs; returns the version."""
+    """Publishes the SavedModel and writes the files of its deployment. Returns the version."""
     from tfformer.files import sync
 
     from .artifacts.deployment import write_deployment
@@ -298,8 +299,8 @@ def release(model, report, directory, batching, xla, progress):
     try:
         for line in write_deployment(directory, report.to_dict(), batching, xla, model.parent):
             progress(f"warning: {line}")
-    except OSError as error:  # the model is served by now
-        progress(f"warning: {version} is published, but not all that goes with it: {error}")
+    except OSError as error:  # the model is already served
+        progress(f"warning: {version} is published, but deployment files are missing: {error}")
     return version
 
 
@@ -312,12 +313,13 @@ def main(arguments=None):
 def _run(command, arguments):
     shortlist = arguments.shortlist
     if shortlist is not None and (reason := unreadable(shortlist)):
-        return command.fail(f"{shortlist} cannot be read: {reason}")
+        return command.fail(f"cannot read {shortlist}: {reason}")
     return run_export(command, arguments, lambda **options: export(**_loaded(options)))
 
 
 def run_export(command, arguments, work):
-    """Calls `work` with the given arguments and `progress`, prints its report; the exit code."""
+    """Calls `work` with the given arguments and `progress`, and prints its report. Returns the exit
+    code."""
     try:
         check_name(arguments.directory)
     except (UsageError, OSError) as error:
@@ -342,12 +344,12 @@ def run_export(command, arguments, work):
 
 
 def given(arguments):
-    """The arguments that were given. An option that is not there may be unknown to a family."""
+    """The arguments that were given. Not every family accepts every other option."""
     return {name: v for name, v in vars(arguments).items() if v is not None and v is not False}
 
 
 def _loaded(options):
-    """The arguments of `export`: files and runs are loaded."""
+    """The arguments of `export`, with files and runs loaded."""
     from tfformer.run import load_translator
     from tfformer.shortlist import Shortlist
 
@@ -365,7 +367,7 @@ def _loaded(options):
 
 
 def tell(command, version, report, xla):
-    """Prints how it went; returns the exit code."""
+    """Prints the result. Returns the exit code."""
     from .verification.report import show
 
     with command.remarks():
@@ -379,8 +381,8 @@ def tell(command, version, report, xla):
                 print(line)
         if version is not None and xla:
             print(
-                "A stock TensorFlow Serving refuses its serving_default: start a server of your "
-                "own with --xla_cpu_compilation_enabled."
+                "A stock TensorFlow Serving refuses its serving_default: start your server with "
+                "--xla_cpu_compilation_enabled."
             )
     if version is None:
         faults = [check for check in report.checks if not check.passed]

@@ -1,12 +1,12 @@
-"""Translates standard input with an exported SavedModel: `tfformer translate-export DIRECTORY`.
+"""Translates lines of standard input with a SavedModel: `tfformer translate-export DIRECTORY`.
 
     echo "4 July 2031" | tfformer translate-export exported/dates
 
-The text goes through the signature `serving_default`, in a process of its own that loads the model
-as the server does: through TensorFlow's C API, without Python TensorFlow and with XLA off. What
-comes out is what TensorFlow Serving will answer.
+The signature `serving_default` translates the texts. A separate process loads the model as the
+server does: through TensorFlow's C API, without Python TensorFlow and with XLA off. So the output
+is what TensorFlow Serving will answer.
 
-Exit codes: 0 translated; 1 the model is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 translated; 1 an error of the model; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import sys
@@ -29,10 +29,10 @@ def parser():
 
 
 def translate(directory, texts, batch_size=32):
-    """The translations of texts by `serving_default`, as a server would give them.
+    """The translations of texts by `serving_default`, the same as those of a server.
 
     Raises:
-        UsageError, BrokenModel, ServingError: there is no such model, or it cannot be served.
+        UsageError, BrokenModel, ServingError: the model does not exist or cannot be served.
     """
     from .serving.bulk import BulkTranslator
 

@@ -3,18 +3,19 @@
     tfformer translate-files exported/multi30k translated shards/*.txt
     tfformer translate-files exported/multi30k translated shards/*.txt --shard 2/8
 
-FILE, text or .gz, becomes OUTPUT/FILE (without .gz), line for line. No more than a few thousand
-lines are in memory. A file appears under its name when it is whole; until then it is FILE.partial,
-and FILE.progress.json says how far it has come: so no FILE may have a name that ends like these.
-Killed at any moment and started again with the same words, it goes on from there: no line is lost
-and none is there twice. If the source or the model has other content by then, it refuses. A file
-that is there already is left as it is.
+FILE, a text file or .gz, becomes OUTPUT/FILE (without .gz), line by line. At most a few thousand
+lines are in memory. A file gets its name when it is complete. Until then it is FILE.partial, and
+FILE.progress.json records the progress, so the name of a FILE must not end like these.
 
-On several machines give each its --shard, of as many as there are machines: it takes every so
-many-th file. The same transform in a pipeline of Apache Beam is `export.beam`.
+If the command is killed at any moment, the same command continues: no line is lost or repeated. If
+the source or the model has changed meanwhile, it refuses to continue. Existing files are not
+changed.
 
-Exit codes: 0 all files are translated; 1 a file or the model is at fault, and what was translated
-is kept; 2 wrong usage; 130 or 143 interrupted.
+On several machines, give each machine its --shard I/N, where N is the number of machines: it takes
+every Nth file. `export.beam` does the same in a pipeline of Apache Beam.
+
+Exit codes: 0 all files are translated; 1 an error of a file or the model, finished translations are
+kept; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import contextlib
@@ -43,31 +44,34 @@ def parser():
     """The command's arguments."""
     parser = Parser("export.translate_files", __doc__)
     parser.add_argument("directory", help="a SavedModel, or a base directory of numbered versions")
-    parser.add_argument("output", type=Path, help="the folder of the translations; made if missing")
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="text, or .gz of it")
+    parser.add_argument(
+        "output", type=Path, help="the folder of the translations; created if missing"
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a text file, or .gz")
     parser.add_argument(
         "--shard", default="1/1", metavar="I/N", help="every Nth file, from the Ith"
     )
-    parser.add_argument("--document", action="store_true", help="a line is many sentences")
+    parser.add_argument("--document", action="store_true", help="a line may contain many sentences")
     size = count()
     parser.add_argument("--batch-size", type=size, default=32, help="lines a request; default 32")
     return parser
 
 
 class ProgressError(Exception):
-    """What is in the output folder does not belong to this work, in one line."""
+    """A file in the output folder does not belong to this work. The message is one line."""
 
 
 def translate_file(source, target, translate, identity, say=lambda lines: None):
-    """Translates a file, or the rest of it; returns the number of its lines.
+    """Translates a file, or the rest of it. Returns the number of its lines.
 
-    The `target` appears when it is whole. `translate` is a function of a list of lines that gives
-    as many. `identity`, JSON, is what the translation depends on besides the source's content: work
-    that was begun with something else is refused. `say` is called with the number of lines so far.
+    `target` appears when it is complete. `translate` converts a list of lines to as many
+    translations. `identity`, JSON, is what the translation depends on besides the source's content;
+    work begun with another identity is refused. `say` is called with the number of lines so far.
 
     Raises:
-        ProgressError: another process is at it, or what was begun belongs to something else.
-        OSError: what was translated is kept.
+        ProgressError: another process translates the file, or the existing work has another
+            identity.
+        OSError: finished translations are kept.
     """
     from tfformer.files import sync, write_json
 
@@ -76,17 +80,17 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
     with contextlib.ExitStack() as stack:
         output = stack.enter_context(_locked(partial, target))
         raw = stack.enter_context(source.open("rb"))
-        # Not its size and time: a file put in its place may have the same.
+        # The content, because another file may have the same size and time.
         identity = {**identity, "source": hashlib.file_digest(raw, "sha256").hexdigest()}
         file = stack.enter_context(_unpacked(raw))
         size = os.fstat(output.fileno()).st_size
         done = _read_record(record, identity)
         if done is None and size:
-            raise ProgressError(f"{partial} is no work of this command: {record} is missing")
-        if done is None or size < done["written"]:  # somebody has removed it
+            raise ProgressError(f"{partial} is not from this command: {record} is missing")
+        if done is None or size < done["written"]:  # the partial file was removed
             done = {"lines": 0, "written": 0, "read": 0}
             write_json(record, {**done, "identity": identity}, checked=True)
-        # What was written after the record may be half a chunk.
+        # Text after the recorded position may be an incomplete chunk.
         output.truncate(done["written"])
         file.seek(done["read"])
         lines = read_lines(file)
@@ -108,13 +112,13 @@ def translate_file(source, target, translate, identity, say=lambda lines: None):
 
 
 def _forget(target):
-    """Removes the record of a finished file, and hidden files that kills have left of it."""
+    """Removes the record of a finished file, and its hidden files that killed processes left."""
     from tfformer.files import sweep
 
     record = target.with_name(f"{target.name}{RECORD_SUFFIX}")
     try:
         _parsed(record)
-    except (OSError, ValueError):  # there is none, or it is a file of the user
+    except (OSError, ValueError):  # it does not exist, or it is the user's file
         return
     record.unlink()
     sweep(record)
@@ -122,14 +126,14 @@ def _forget(target):
 
 @contextlib.contextmanager
 def _locked(partial, target):
-    """The partial file, to append to, for this process alone.
+    """Opens the partial file to append to it, and locks it for this process.
 
-    Between opening and locking it, another process may have finished it: then it is the target.
+    Another process may finish and rename the file between opening and locking.
     """
     from tfformer.files import open_own
 
     with open_own(partial, "ab") as output:
-        # The system's lock of an open file: a process that is killed gives it up.
+        # A lock of the system: it ends when the process is killed.
         if not lock_descriptor(output.fileno(), blocking=False):
             raise ProgressError(f"{partial} is being written by another process")
         if not partial.exists() or not os.path.samestat(partial.stat(), os.fstat(output.fileno())):
@@ -138,7 +142,7 @@ def _locked(partial, target):
 
 
 def model_identity(path, document):
-    """What a translation depends on: the model's files, and how it is asked."""
+    """What a translation depends on: the model's files and `document`."""
     digest = hashlib.sha256()
     for file in sorted(p for p in Path(path).rglob("*") if p.is_file()):
         if "assets.extra" not in file.parts:
@@ -148,7 +152,7 @@ def model_identity(path, document):
 
 
 def _unpacked(file):
-    """A binary file from its begin, unpacked if it is gzip."""
+    """A binary file from its beginning, unpacked if it is gzip."""
     file.seek(0)
     packed = file.read(2) == b"\x1f\x8b"
     file.seek(0)
@@ -156,7 +160,7 @@ def _unpacked(file):
 
 
 def _read_record(record, identity):
-    """How far a file has come; None if there is no record."""
+    """The recorded progress of a file, or None if there is no record."""
     partial = f"{record.name.removesuffix(RECORD_SUFFIX)}{PARTIAL_SUFFIX}"
     anew = f"to start again, remove it and {partial}"
     try:
@@ -164,14 +168,14 @@ def _read_record(record, identity):
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise ProgressError(f"{record} is damaged, or of another version; {anew}") from error
+        raise ProgressError(f"{record} is damaged, or from another version; {anew}") from error
     if done.pop("identity") != identity:
         raise ProgressError(f"{record} belongs to another model or another source; {anew}")
     return done
 
 
 def _parsed(record):
-    """The content of a record of this command. Raises a ValueError if it is none."""
+    """The content of a record. Raises a ValueError if it is not a record of this command."""
     from tfformer.files import CHECKSUM, checksum, open_own
 
     with open_own(record, "rb") as file:
@@ -182,7 +186,7 @@ def _parsed(record):
             raise ValueError("its checksum differs")
         return {name: found[name] for name in ("lines", "written", "read", "identity")}
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"it is no record: {error}") from error
+        raise ValueError(f"it is not a record: {error}") from error
 
 
 def main(arguments=None):
@@ -203,10 +207,10 @@ def _run(command, options):
         if not name or name.endswith((PARTIAL_SUFFIX, RECORD_SUFFIX)):
             command.error(
                 f"FILE must have a name that does not end in {PARTIAL_SUFFIX} or {RECORD_SUFFIX}, "
-                f"which are names of unfinished work, got {file}"
+                f"the names of unfinished files, got {file}"
             )
         if target in targets:
-            command.error(f"files must have names of their own, got {targets[target]} and {file}")
+            command.error(f"files must have different names, got {targets[target]} and {file}")
         if not file.is_file():
             command.error(f"FILE must be a file, got {file}")
         if target.exists() and target.samefile(file):
@@ -216,9 +220,9 @@ def _run(command, options):
         targets[target] = file
     mine = list(targets.items())[shard - 1 :: shards]
     open_ones = [(target, source) for target, source in mine if not target.exists()]
-    print(f"{len(mine) - len(open_ones)} of {len(mine)} files are there", file=sys.stderr)
+    print(f"{len(mine) - len(open_ones)} of {len(mine)} files exist already", file=sys.stderr)
     try:
-        for target, _ in mine:  # killed behind its rename, it has its record still
+        for target, _ in mine:  # if it was killed after the rename, the record still exists
             if target.exists() and not target.with_name(f"{target.name}{PARTIAL_SUFFIX}").exists():
                 _forget(target)
     except OSError as error:
@@ -232,13 +236,13 @@ def _run(command, options):
 
     try:
         find_saved_model(options.directory)
-        from .serving.bulk import BulkTranslator  # brings TensorFlow with it
+        from .serving.bulk import BulkTranslator  # imports TensorFlow
 
         options.output.mkdir(parents=True, exist_ok=True)
         with BulkTranslator(options.directory, options.batch_size, options.document) as model:
             identity = model_identity(model.path, options.document)
             for target, source in open_ones:
-                if target.exists():  # by now: another machine's shard was this one
+                if target.exists():  # another machine had the same shard
                     continue
                 with _progress(source) as say:
                     translate_file(source, target, model.translate, identity, say)
@@ -251,7 +255,7 @@ def _run(command, options):
 
 @contextlib.contextmanager
 def _progress(source):
-    """A function that is told how many lines there are, and says so on standard error."""
+    """A function that gets the number of lines so far and shows it on standard error."""
     from tfformer.terminal.progress_bar import Bar
 
     start, first, last = time.monotonic(), None, 0

@@ -1,21 +1,22 @@
-"""Does a SavedModel serve? Ask it as the server would, and compare with Python's answers.
-
-A SavedModel can load in Python and fail on the server: Keras variables that restore into the
-wrong copy, `tf.py_function`, `jit_compile=True`, a lost `variables/` folder. So `verify` reads the
-graph for what no stock server runs, reads every weight against its checksum, and then makes real
-requests to every signature twice, in a fresh process through the server's own loader
-(`export.capi`) and here through `tf.saved_model.load`. The two must agree: strings, integers
-and booleans exactly, floats to 1e-4. In the fresh process warm-up requests come first, as on a
-server; they need only be answered.
+"""Checks that a SavedModel serves: `tfformer verify DIRECTORY`.
 
     tfformer verify exported/1 --requests requests.json --report report.json
 
-`--xla` is for an export that XLA compiles (`export.saved_model --xla`), which a stock server
-refuses: such a one is served with XLA on, and XLA is no fault.
+A SavedModel can load in Python and fail on the server: Keras variables that restore into the wrong
+copy, `tf.py_function`, `jit_compile=True`, a lost `variables/` folder. So this command searches the
+graph for what a stock server cannot run, and compares every weight with its checksum. Then it makes
+real requests to every signature twice: in a fresh process through the server's own loader
+(`export.capi`), and here through `tf.saved_model.load`. Strings, integers and booleans must be
+equal, floats to 1e-4. As on a server, the fresh process answers the warm-up requests first; their
+answers are not compared.
 
-A request is keyed by input name, as in `{"serving_default": [{"text": ["a", "b"]}]}`; an input
-that it leaves out takes the default value that the signature declares, as on the server.
-Exit codes: 0 verified; 1 not verified, with the reasons, or the disk is at fault; 2 wrong usage;
+--xla is for an export that XLA compiles (`tfformer export --xla`), which a stock server refuses. It
+is served with XLA on, and XLA is not an error.
+
+A request has inputs by name, as in `{"serving_default": [{"text": ["a", "b"]}]}`. As on the server,
+a missing input gets the default value of the signature.
+
+Exit codes: 0 verified; 1 not verified, with the reasons, or an error of the disk; 2 wrong usage;
 130 or 143 interrupted.
 """
 
@@ -39,14 +40,14 @@ def verify(
     xla: bool = False,
     quick: bool = False,
 ) -> Report:
-    """Check the SavedModel in `directory` (or its newest version) from its bytes to its answers.
+    """Checks the SavedModel in `directory` (or its newest version) from its bytes to its answers.
 
-    A signature without `requests` of its own gets made-up ones. What is wrong with the model is in
-    the report; `UsageError` is for what is wrong with the call. With `xla`, what XLA compiles is no
-    fault, and is served by a process with XLA on. With `quick`, a signature gets its first request
-    alone, and the answers are compared with nothing.
+    A signature without `requests` gets random ones. Errors of the model are in the report; a
+    `UsageError` is an error of the call. With `xla`, the process serves with XLA on, and XLA is not
+    an error. With `quick`, each signature gets only its first request, and answers are not
+    compared.
     """
-    # Here, not above: they bring TensorFlow with them.
+    # Here, not above: they import TensorFlow.
     from .verification.compare import compare_python
     from .verification.graph import read_files, read_graph
     from .verification.requests import to_feeds
@@ -86,11 +87,11 @@ def verify(
 
 
 def _check_graph(graph, report: Report, xla: bool):
-    """Whether it holds signatures, and only ops that the server has."""
+    """Checks that the graph has signatures, and only ops of the server."""
     num_ops = sum(places.total() for places in graph.ops.values())
     report.add("graph", [], f"{num_ops} ops of {len(graph.ops)} kinds")
     report.add(
-        "signatures", [] if graph.signatures else ["none to serve"], ", ".join(graph.signatures)
+        "signatures", [] if graph.signatures else ["there is none"], ", ".join(graph.signatures)
     )
     report.add("no Python ops", graph.python_ops(), "none")
     if xla:
@@ -101,7 +102,7 @@ def _check_graph(graph, report: Report, xla: bool):
 
 
 def _check_weights(path: Path, graph, report: Report):
-    """Whether each weight reads back."""
+    """Checks that each weight can be read."""
     from .verification.graph import read_variables
 
     try:
@@ -113,7 +114,8 @@ def _check_weights(path: Path, graph, report: Report):
 
 
 def _warmup(path: Path, graph, report: Report) -> list | None:
-    """The calls of its warm-up requests; None if it has none, or if the report says why not."""
+    """The calls of the model's warm-up requests. None if it has none, or if they are damaged: then
+    the report has the error."""
     from .verification.serve import said
     from .verification.warmup import WARMUP_FILE
 
@@ -135,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--requests", metavar="FILE", help="JSON: {signature: [{input: value}]}")
     parser.add_argument("--report", metavar="FILE", help="write the whole report here, as JSON")
     parser.add_argument(
-        "--xla", action="store_true", help="serve with XLA on, as no stock server does"
+        "--xla", action="store_true", help="serve with XLA on, unlike a stock server"
     )
     return parser.run(lambda options: _run(parser, options), arguments)
 

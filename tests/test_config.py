@@ -125,7 +125,7 @@ def test_averages_of_a_norm_are_of_one_depth():
 
 
 def test_a_model_of_one_stack_attends_to_no_source():
-    with pytest.raises(ValueError, match="location_width must be 0 for a model of one stack"):
+    with pytest.raises(ValueError, match="location_width must be 0 for a model with one stack"):
         LanguageModelConfig(11, location_width=3)
 
 

@@ -13,10 +13,10 @@ from tfformer.terminal import command
 COMMANDS = {
     "Get a corpus": {
         "multi30k": ("training.multi30k", "download Multi30K: English and German captions"),
-        "dates": ("training.dates", "print the embedded corpus of dates in twelve languages"),
+        "dates": ("training.dates", "print the embedded corpus of dates in 16 languages"),
         "names": ("training.names", "print the embedded corpus of names, for copying"),
         "rooms": ("training.rooms", "print the embedded corpus of room descriptions"),
-        "facts": ("training.facts", "print the embedded corpus of facts, for pre-training"),
+        "facts": ("training.facts", "print the embedded corpus of questions about facts"),
         "inspect": ("training.inspect", "check a corpus before training on it"),
         "diversify": ("training.diversify", "make more training pairs with trained models"),
     },

@@ -1,4 +1,4 @@
-"""Produces weights: corpora, input pipeline, recipes, fit and evaluation."""
+"""Training: corpora, input pipeline, recipes, fit and evaluation."""
 
 if __name__ == "training":  # in a checkout
     from tfformer import checkout

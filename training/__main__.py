@@ -1,4 +1,4 @@
-"""`python -m training` lists the commands that make weights."""
+"""`python -m training` lists the commands for corpora, training and evaluation."""
 
 import sys
 from pathlib import Path

@@ -1,19 +1,20 @@
-"""The mean of the weights of several runs, as a run: `tfformer average RUN RUN...`.
+"""Averages the weights of several runs: `tfformer average RUN RUN...`.
 
     tfformer train --source train.en --target train.de --run runs/one
     tfformer train --source train.en --target train.de --run runs/two --init runs/one \\
         --r-drop 1 --epochs 6 --warmup-steps 100 --learning-rate-scale 0.09 --cooldown 1
     tfformer average runs/one runs/two --out runs/mean
 
-It is for runs that began with the same weights, by `--init`, and went on in different ways: each
-has learned something of its own, and their mean may be better than any, at the cost of one model
-(Wortsman et al. 2022, "Model soups"). Of runs that began with weights of their own the mean is
-nothing: the same thing is learned at different places. Evaluate it before you use it.
+Use it for runs that started from the same weights, with --init, and were then trained in different
+ways. Each has learned something different. Their mean costs as much as one model and may be better
+than each of them (Wortsman et al. 2022, "Model soups"). Evaluate it before you use it. The mean of
+runs with different initial weights is useless, since they learn the same thing at different
+positions.
 
-The runs have one vocabulary, and one model but for its dropout; the options of the search are those
-of the first. A run that is named twice counts twice.
+The runs must have the same vocabulary and the same model, except dropout. The mean has the search
+options of the first run. A run that is named twice counts twice.
 
-Exit codes: 0 written; 1 a run or the disk is at fault, nothing is written; 2 wrong usage; 130 or
+Exit codes: 0 written; 1 an error of a run or the disk, nothing is written; 2 wrong usage; 130 or
 143 interrupted.
 """
 
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from tfformer.terminal.command import Parser
 
-# Fields of a model that change nothing of what its weights are.
+# Fields of a configuration that do not affect the weights.
 DROPOUT = ("dropout", "attention_dropout", "activation_dropout")
 
 
@@ -47,16 +48,16 @@ def require_alike(runs):
         for name in sorted(expected.keys() - set(DROPOUT)):
             if found[name] != expected[name]:
                 raise RunError(
-                    f"{run} must have the model of {runs[0]}, of {name} {expected[name]!r}, "
+                    f"{run} must have the same model as {runs[0]}, {name}={expected[name]!r}, "
                     f"got {found[name]!r}"
                 )
         if _files(config) != _files(first):
-            raise RunError(f"{run} must have the vocabulary of {runs[0]}, got another")
+            raise RunError(f"{run} must have the same vocabulary as {runs[0]}, got another")
     return configs
 
 
 def _files(config):
-    """The checksums of a run's files, but for that of its weights."""
+    """The checksums of a run's files, except its weights."""
     return {name: value for name, value in config["sha256"].items() if name != config["weights"]}
 
 

@@ -3,19 +3,20 @@
     tfformer compare runs/a runs/b --recipe multi30k --data data/multi30k --split val
     tfformer compare runs/a runs/b --source test.en --target test.de --out compared
 
-Every run translates the test set. The table has their scores side by side, and for all but the
-first the p-value of its difference from the first, by paired bootstrap resampling (Koehn 2004): how
-often a difference at least this large, in either direction, would come by chance alone. Below 0.05
-a difference is usually called significant. (sacreBLEU's own value is one-sided: about half of it.)
-Runs that differ in their seed alone get a column of their mean and standard deviation besides:
+Every run translates the test set. The table shows their scores side by side. For each run but the
+first it shows a p-value: how often chance alone gives a difference from the first run that is at
+least this large, in either direction (paired bootstrap resampling, Koehn 2004). A difference is
+usually called significant if p is below 0.05. sacreBLEU's own p-value is one-sided, about half.
+
+If the runs differ only in their seed, the table also shows mean and standard deviation:
 
     for SEED in 1 2 3; do tfformer train dates --run runs/dates-$SEED --seed $SEED; done
     tfformer compare runs/dates-1 runs/dates-2 runs/dates-3 --recipe dates
 
---out gets compare.json and curves.png, the validation of all runs over the epochs and over the
-minutes; runs that were validated on different corpora are in rows of their own.
+--out writes compare.json and curves.png: the validation of all runs by epochs and by minutes. Runs
+with different validation corpora are in separate rows.
 
-Exit codes: 0 compared; 1 a run or the corpus is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 compared; 1 an error of a run or the corpus; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import functools
@@ -35,22 +36,23 @@ from .recipe import recipe_names
 from .report.history import read_history
 
 SAMPLES = 1000
-# Settings that change nothing of what is learned, but for rounding and what dropout draws.
+# Settings that change only rounding and what dropout draws.
 HOW_IT_IS_COMPUTED = ("strategy", "accumulate", "cores", "checkpoint_steps")
 # What is averaged over seeds.
 SCORES = ("bleu", "bleu_multi30k", "chrf", "exact_match", "perplexity")
 
 
 def significance(translations, references):
-    """The two-sided p-values of the differences from the first system, by paired bootstrap
-    resampling (Koehn 2004): the share of resampled differences that are as far from their mean as
-    the measured difference is from 0.
+    """The two-sided p-values of the differences from the first system.
+
+    By paired bootstrap resampling (Koehn 2004): the share of resampled differences that are at
+    least as far from their mean as the measured difference is from 0.
 
     `translations` is {name: list of strings}; the result is {name: p}, without the first.
     """
     size = len(references)
     drawn = np.random.default_rng(0).multinomial(size, [1 / size] * size, SAMPLES)
-    # How often each pair is drawn, [1 + SAMPLES, N]. In the first row it is once: as measured.
+    # How often each pair is drawn, [1 + SAMPLES, N]. In the first row, once: the measured score.
     drawn = np.concatenate([np.ones((1, size), "int32"), drawn.astype("int32")])
     counts = [_counts(texts, references) for texts in translations.values()]
     first, *others = (_scores(drawn @ one) for one in counts)
@@ -86,7 +88,7 @@ def _scores(sums):
 
 
 def names_of(runs):
-    """A name for each run: its folder's, with as many folders before it as tell them apart."""
+    """A name for each run: its folder, with as many parent folders as make the names different."""
     paths = [run.resolve() for run in runs]
     for depth in range(1, max(len(path.parts) for path in paths) + 1):
         names = ["/".join(path.parts[-depth:]) for path in paths]
@@ -99,8 +101,8 @@ def compare(runs, pairs, language=None, say=lambda line: None):
     """Scores of several runs on the same pairs, {name: scores}.
 
     The scores are those of `training.evaluate.evaluate` with "parameters", the sha256 of the
-    target's "vocabulary", "minutes" of training where the run has a log, and "p", for all but the
-    first. `say` is called with a line for each run.
+    target's "vocabulary", "minutes" of training if the run has a log, and "p" except for the first
+    run. `say` is called with a line for each run.
 
     Raises:
         ValueError, RunError: a run cannot be read.
@@ -125,10 +127,10 @@ def compare(runs, pairs, language=None, say=lambda line: None):
 
 
 def seeds(runs, found):
-    """Mean and standard deviation of runs that differ in nothing but their seed.
+    """Mean and standard deviation of runs that differ only in their seed.
 
-    These are runs whose models have the same sizes, trained on the same corpus from the same
-    beginning for as many epochs in the same dtypes, with the same settings at their end.
+    Their models have the same sizes. They were trained on the same corpus, from the same initial
+    run, for the same number of epochs, in the same dtypes, and have the same final settings.
 
     Returns:
         {names: {score: mean, score + "_deviation": of the sample}} of two or more seeds.
@@ -137,7 +139,7 @@ def seeds(runs, found):
     for name, run in zip(found, runs, strict=True):
         if (facts := _without_seed(run)) is not None:
             seed, rest = facts
-            # Of one seed twice, the second is no other sample.
+            # A second run with the same seed is not another sample.
             groups.setdefault(rest, {}).setdefault(seed, name)
     means = {}
     for group in (list(group.values()) for group in groups.values() if len(group) > 1):
@@ -152,7 +154,7 @@ def seeds(runs, found):
 
 
 def _without_seed(run):
-    """(the seed of a run, all else that makes it what it is), or None if that is not known."""
+    """(the seed of a run, all its other settings), or None if they are not known."""
     from tfformer.files import read_json
     from tfformer.run import read_config
 
@@ -163,7 +165,7 @@ def _without_seed(run):
     try:
         settings = read_json(prepared / SETTINGS)
         corpus = read_json(prepared / CORPUS)
-        corpus.pop("files", None)  # follows from the rest; older runs do not have it
+        corpus.pop("files", None)  # follows from the rest; older runs lack it
     except FileNotFoundError:
         return None
     seed = settings.pop("seed", None)
@@ -176,7 +178,7 @@ def _without_seed(run):
 
 
 def validated_on(run):
-    """What tells a run's validation corpus from others, or None if that is not known."""
+    """The checksum of a run's validation corpus, or None if it is not known."""
     from tfformer.files import read_json
 
     from .preparation.prepare import CORPUS, PREPARED
@@ -188,10 +190,10 @@ def validated_on(run):
 
 
 def panels(runs, corpora):
-    """The names of the runs whose curves may be in one panel: those of one validation corpus.
+    """Groups the names of the runs by validation corpus. Each group is drawn in one panel.
 
-    `runs` is {name: rows of `read_history`}, `corpora` {name: `validated_on`}. A run that does not
-    know its corpus has a panel of its own; runs that were never validated have none.
+    `runs` is {name: rows of `read_history`}, `corpora` {name: `validated_on`}. A run with an
+    unknown corpus has its own panel. Runs that were never validated have none.
     """
     found = {}
     for name, rows in runs.items():
@@ -201,16 +203,17 @@ def panels(runs, corpora):
 
 
 def write_curves(path, runs, corpora, say):
-    """Validation BLEU of several runs, over epochs and over minutes; a row for each corpus."""
+    """Draws validation BLEU of several runs over epochs and over minutes, a row for each corpus."""
     from .report.fonts import lettered
     from .report.picture import pyplot, write_picture
 
-    # Of no run that was validated there is an empty row.
+    # If no run was validated, there is an empty row.
     groups = panels(runs, corpora) or [[]]
     several = len(groups) > 1
     if several:
         say(
-            f"{path}: {len(groups)} validation corpora, a row each, for their BLEU does not compare"
+            f"{path}: a row for each of {len(groups)} validation corpora, as their BLEU is not "
+            "comparable"
         )
     with lettered(runs):
         figure, rows = pyplot().subplots(
@@ -234,7 +237,7 @@ def write_curves(path, runs, corpora, say):
 
 
 def show(found, means):
-    """The scores side by side on standard output, and after them those of `seeds`."""
+    """Prints the scores side by side, then the means of `seeds`."""
     from rich import print as show
     from rich.markup import escape
     from rich.table import Table
@@ -242,7 +245,7 @@ def show(found, means):
     rows = {
         "BLEU": ("bleu", "{:.2f}"),
         "BLEU (Multi30K)": ("bleu_multi30k", "{:.2f}"),
-        "p, against the first": ("p", "{:.3f}"),
+        "p, difference from the first": ("p", "{:.3f}"),
         "chrF2": ("chrf", "{:.2f}"),
         "exact match, %": ("exact_match", "{:.2f}"),
         "repeated words, %": ("repeated_words", "{:.2f}"),
@@ -266,7 +269,7 @@ def show(found, means):
     first = next(iter(found.values()))
     show(f"{first['pairs']:,} pairs, {first['bleu_signature']}")
     if len({scores["vocabulary"] for scores in found.values()}) > 1:
-        show("The vocabularies differ: perplexities of their tokens do not compare.")
+        show("The vocabularies differ, so their perplexities cannot be compared.")
 
 
 def parser():
@@ -275,13 +278,14 @@ def parser():
         "training.compare", __doc__, prints=True, reads=["runs"], files=["source", "target"]
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="two or more")
-    parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
+    recipes = ", ".join(recipe_names())
+    parser.add_argument("--recipe", help=f"use the test set of a recipe: {recipes}, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
     parser.add_argument(
-        "--split", default="val", choices=("test", "val"), help="of the recipe; default val"
+        "--split", default="val", choices=("test", "val"), help="the recipe's split; default val"
     )
     parser.add_argument("--source", type=Path, help="a text file, or a TSV without --target")
-    parser.add_argument("--target", type=Path, help="its reference, line by line")
+    parser.add_argument("--target", type=Path, help="the reference translations, line by line")
     add_columns(parser)
     add_languages(parser)
     parser.add_argument("--out", type=Path, help="a folder for compare.json and curves.png")

@@ -4,31 +4,31 @@
     4 de julio de 2031           ->  2031-07-04
     2031年7月4日金曜日           ->  2031-07-04
 
-Why this task: it is small enough for a CPU, it needs what a Transformer is for (the parts of a
-date come in another order in another language, and a month may be a word, an abbreviation or a
-number), and each answer is right or wrong, so that exact match says everything. Nothing is stored
-and nothing is downloaded: the pairs are made on the fly from a seed.
+The task is small enough for a CPU, and it needs a Transformer: the order of the parts depends on
+the language, and a month may be a word, an abbreviation or a number. Each answer is right or wrong,
+so exact match is enough as a score. The pairs are computed from a seed; nothing is stored or
+downloaded.
 
-Where the patterns come from: the Unicode Common Locale Data Repository (CLDR) records how dates
-are written in each language, and the library Babel carries a copy of it. A pattern such as
-`EEEE, d. MMMM y` is a row of date fields (a letter, repeated) and of literal text:
+The patterns are from the Unicode Common Locale Data Repository (CLDR), which records how each
+language writes dates. The library Babel contains a copy. A pattern such as `EEEE, d. MMMM y`
+consists of date fields (repeated letters) and literal text:
 
     field            meaning
     d, dd            day of the month; dd has two digits
     M, MM / L, LL    number of the month; MM and LL have two digits
-    MMM, MMMM        name of the month, short and full, as it stands within a date
-    LLL, LLLL        the same, as it stands alone (in many languages another case of the noun)
+    MMM, MMMM        name of the month, short and full, within a date
+    LLL, LLLL        the same on its own (in many languages another case of the noun)
     E, EEE, EEEE     name of the weekday, short, short and full
-    ccc, cccc        the same, as it stands alone
+    ccc, cccc        the same on its own
     y, yyyy          the full year
     'de'             literal text
 
 Sources: Unicode CLDR, https://cldr.unicode.org, and the table of date fields in UTS #35,
 https://unicode.org/reports/tr35/tr35-dates.html#Date_Field_Symbol_Table.
 
-A text that means two different days (1/2/2003 is 2 January in the United States and 1 February in
-Spain) has no right answer, so `pairs` never gives one: it keeps a text only if `readings`, which
-tries the patterns of all languages together, finds exactly one day in it.
+Some texts mean two different days: 1/2/2003 is 2 January in the United States and 1 February in
+Spain. `pairs` leaves them out. It keeps a text only if `readings`, which tries the patterns of all
+languages, finds exactly one day.
 """
 
 import datetime
@@ -47,14 +47,14 @@ from babel.dates import format_date, tokenize_pattern
 from .corpora import embedded
 from .corpora.embedded import SPLITS, require, require_split
 
-# Babel locale ids: every one writes Gregorian dates with ASCII digits. Together they have Latin,
-# Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year and
-# year-month-day, and languages that inflect the month's name.
+# Babel locale ids. Each language writes Gregorian dates with ASCII digits. Together they cover
+# Latin, Cyrillic, Japanese, Chinese and Korean script, the orders day-month-year, month-day-year
+# and year-month-day, and inflected names of months.
 LANGUAGES = (
     "en", "es", "fr", "de", "it", "pt", "nl", "sv", "fi", "pl", "ru", "tr", "hu", "ja", "zh", "ko",
 )  # fmt: skip
 
-FIRST_YEAR, LAST_YEAR = 1950, 2049  # a hundred years: every pair of last digits once
+FIRST_YEAR, LAST_YEAR = 1950, 2049  # a hundred years: each two last digits occur once
 
 
 class DatePair(NamedTuple):
@@ -67,11 +67,11 @@ class DatePair(NamedTuple):
 
 @cache
 def patterns(language: str) -> tuple[str, ...]:
-    """The CLDR patterns by which `language` writes a whole date, without repetitions.
+    """The CLDR patterns of complete dates in a language, without repetitions.
 
     They are the full, long and medium formats, then the skeleton patterns (CLDR's patterns for a
-    chosen set of fields) in the order of their names. Each has one day, one month, one full year,
-    perhaps a weekday, and no other field: no era, quarter or week, no two-digit year.
+    set of fields), sorted by name. Each has one day, one month, one full year, perhaps a weekday,
+    and no other field: no era, quarter or week, no two-digit year.
     """
     if language not in LANGUAGES:
         raise ValueError(f"language must be one of {', '.join(LANGUAGES)}, got {language!r}")
@@ -97,7 +97,7 @@ def _locale(language: str) -> Locale:
 
 
 def split_of(day: datetime.date) -> str:
-    """The split that `day` belongs to, whatever the seeds and the counts."""
+    """The split of `day`, which does not depend on seeds and counts."""
     return embedded.split_of(day.isoformat())
 
 
@@ -116,16 +116,16 @@ def _calendar() -> dict[str, tuple[datetime.date, ...]]:
 
 
 def pairs(split: str, count: int, seed: int = 0) -> Iterator[DatePair]:
-    """Yields `count` pairs of a split, all different, each with one meaning only.
+    """Yields `count` different pairs of a split, each with only one meaning.
 
-    The languages take turns. Each goes through the split's days in an order of its own and writes
-    each day once, by a pattern drawn uniformly; a text that is ambiguous, or that another language
-    has written already (7/7/2031), is drawn again. The same `split` and `seed` give the same pairs,
-    in every process and with every release of Babel that carries the same patterns and names; a
-    smaller `count` gives the first of them.
+    The languages take turns. Each writes every day of the split once, in its own order, with a
+    random pattern. A text that is ambiguous, or that another language has written already
+    (7/7/2031), is drawn again. The same `split` and `seed` give the same pairs, in every process
+    and with every release of Babel that has the same patterns and names. A smaller `count` gives
+    the first of them.
 
     Raises:
-        ValueError: an argument is wrong. It is raised by the call itself, before the first pair.
+        ValueError: an argument is wrong. The call itself raises it, before the first pair.
     """
     maximum = len(days(split)) * len(LANGUAGES)
     why = (
@@ -152,27 +152,27 @@ def _draw(day: datetime.date, language: str, chance: random.Random, written: set
         source = write(day, pattern, language)
         if source not in written and readings(source) == {day}:
             return source
-    raise RuntimeError(f"{language} has no text of its own for {day}")  # a test rules it out
+    raise RuntimeError(f"{language} has no text of its own for {day}")  # a test excludes this
 
 
 def write(day: datetime.date, pattern: str, language: str) -> str:
-    """`day` as `pattern` writes it in `language`, as plain text.
+    """`day` written with `pattern` in `language`, as plain text.
 
-    CLDR sets no-break spaces (U+00A0, and the narrow U+202F) where a line must not break, as in
-    the Russian `2031\\u202fг.`. A keyboard has none, so people type a plain space, and so does
-    this corpus. The text is in Unicode's composed form, NFC.
+    CLDR uses no-break spaces (U+00A0, and the narrow U+202F), as in the Russian `2031\\u202fг.`.
+    Keyboards have none, so people type a plain space; so does this corpus. The text is in Unicode's
+    composed form, NFC.
     """
     text = format_date(day, pattern, _locale(language))
     return unicodedata.normalize("NFC", text.replace("\u00a0", " ").replace("\u202f", " "))
 
 
 def readings(text: str) -> set[datetime.date]:
-    """Every day that `text`, as a whole, can mean under any pattern of any language.
+    """Every day that the whole `text` can mean, with any pattern of any language.
 
-    A day or a month in digits may have a leading zero or not, whatever its pattern says, because
-    people do not keep to that: both 1/2/2003 and 01/02/2003 are two days. A weekday must fit the
-    day. Texts that Unicode holds compatible (NFKC: full-width digits, no-break spaces) read alike,
-    as they do to the tokenizer; case matters.
+    A day or a month in digits may have a leading zero, whatever its pattern, because people write
+    both: 1/2/2003 and 01/02/2003 each mean two days. A weekday must fit the day. Texts that are
+    compatible in Unicode (NFKC: full-width digits, no-break spaces) are read alike, as by the
+    tokenizer. Case matters.
     """
     text = unicodedata.normalize("NFKC", text)
     found = {reader.read(text) for reader in _readers()}
@@ -180,9 +180,9 @@ def readings(text: str) -> set[datetime.date]:
 
 
 class _Reader(NamedTuple):
-    """A pattern turned round: a regular expression with a group for each field.
+    """Reads dates of a pattern: a regular expression with a group for each field.
 
-    `names` gives the numbers of the fields that are words: {"M": {"July": 7, ...}, "E": ...}.
+    `names` has the numbers of fields that are words: {"M": {"July": 7, ...}, "E": ...}.
     """
 
     regex: re.Pattern[str]
@@ -245,7 +245,7 @@ def _names(field: str, language: str) -> dict[str, int]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints pairs: source, target and language; see `training.corpora.embedded.main`."""
-    description = "Print date pairs, one a line: source, target, language"
+    description = "Prints dates, one per line: source, target, language"
     return embedded.main("training.dates", description, pairs, arguments)
 
 

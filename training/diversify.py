@@ -1,19 +1,20 @@
-"""More pairs from those that there are: `tfformer diversify`.
+"""Makes more training pairs with trained models: `tfformer diversify`.
 
     tfformer diversify --source train.en --target train.de \\
         --forward runs/one runs/two --backward runs/back-one runs/back-two --out data/diverse
     tfformer train --source data/diverse/source.txt --target data/diverse/target.txt \\
         --val-source val.en --val-target val.de --run runs/final
 
-Several models, trained on the same pairs from several seeds, translate the corpus: the forward ones
-its source, the backward ones, trained with the sides exchanged, its target. With each translation
-goes the sentence that people wrote, and a model that learns from all of these pairs learns what
-several know (Nguyen et al. 2020, "Data Diversification"). A pair that is there already, and a blank
-translation, is left out.
+Several models, trained on the same pairs with different seeds, translate the corpus. Forward models
+translate the source; backward models, trained with source and target exchanged, translate the
+target. Each translation is paired with the original sentence. A model trained on all of these pairs
+learns what several models know (Nguyen et al. 2020, "Data Diversification"). Repeated pairs and
+blank translations are left out.
 
-What was stopped goes on by the same command: each translation is kept in the folder as it is made.
+The folder keeps each translation as soon as it is made. After an interruption, the same command
+continues.
 
-Exit codes: 0 written; 1 a run, a file or the disk is at fault; 2 wrong usage; 130 or 143
+Exit codes: 0 written; 1 an error of a run, a file or the disk; 2 wrong usage; 130 or 143
 interrupted.
 """
 
@@ -41,20 +42,20 @@ def parser():
             f"--{name}", type=Path, nargs="+", default=[], metavar="RUN",
             help=f"runs that translate the {side}",
         )  # fmt: skip
-    parser.add_argument("--out", type=Path, required=True, help="the folder; made if missing")
+    parser.add_argument("--out", type=Path, required=True, help="the folder; created if missing")
     parser.add_argument("--batch-size", type=count(), default=64, help="texts at once; default 64")
     return parser
 
 
 def diversify(pairs, forward, backward, translate):
-    """The pairs (source, target), and after them those that the models make of them; none twice,
-    none blank. `translate` is a function of a model and texts that gives as many.
+    """The pairs (source, target), then those that the models make from them, without repetitions
+    and blank texts. `translate(model, texts)` returns the translations.
 
     Raises:
-        ValueError: there is no pair of two texts that are not blank.
+        ValueError: each pair has a blank text.
     """
     if not any(source.strip() and target.strip() for source, target in pairs):
-        raise ValueError("the corpus must have a pair of two texts that are not blank, got none")
+        raise ValueError("the corpus must have a pair without a blank text, got none")
     sources, targets = zip(*pairs, strict=True)
     found = dict.fromkeys(pairs)
     for model in forward:
@@ -65,9 +66,9 @@ def diversify(pairs, forward, backward, translate):
 
 
 def translated(run, texts, folder, batch_size):
-    """The translations of texts by a run, from the folder as far as they are there, and kept there.
+    """The translations of texts by a run. The folder keeps them, and they are not made twice.
 
-    The file is called after what it is made of, so that another run, or other texts, have another.
+    The file's name is a hash of run and texts, so another run, or other texts, use another file.
     """
     from tfformer.files import RunError, open_own
     from tfformer.models import TRANSLATING
@@ -81,7 +82,7 @@ def translated(run, texts, folder, batch_size):
     if not path.exists():
         service = load_service(run, max_batch_size=batch_size)
         if read_config(run) != config:
-            raise RunError(f"{run} has changed while it was read: is it in training?")
+            raise RunError(f"{run} changed while it was read: is it being trained?")
         with open_own(part, "ab+") as file:
             done = _whole_lines(file)
             with Bar(str(run), len(texts), done) as bar:
@@ -100,8 +101,8 @@ def translated(run, texts, folder, batch_size):
 
 
 def _whole_lines(file):
-    """How many lines of a file are whole; what is behind them, of a writer that was killed, is cut
-    off."""
+    """The number of complete lines of a file. A partial last line, of a writer that was killed, is
+    removed."""
     file.seek(0)
     content = file.read()
     whole = content.rfind(b"\n") + 1
@@ -126,7 +127,7 @@ def _run(command, options):
     written = [options.out / f"{side}.txt" for side in ("source", "target")]
     for path in (options.source, options.target):
         if path.resolve() in [one.resolve() for one in written]:
-            return command.fail(f"--out must be a folder without the corpus, got that of {path}", 2)
+            return command.fail(f"--out must not be the corpus's folder, got that of {path}", 2)
 
     def translate(run, texts):
         return translated(run, texts, options.out, options.batch_size)
@@ -140,7 +141,7 @@ def _run(command, options):
     except (ValueError, OSError) as error:
         return command.fail(error)
     with command.remarks():
-        print(f"{options.out}: {len(found):,} pairs, made of {len(pairs):,}")
+        print(f"{options.out}: {len(found):,} pairs, made from {len(pairs):,}")
     return 0
 
 

@@ -7,16 +7,17 @@
     tfformer evaluate runs/stories --text test.txt
     tfformer evaluate runs/topics --source test.txt --labels test.labels
 
-It prints a table and writes RUN/evaluation.json: BLEU (of a --language in the Multi30K literature's
-protocol too) and chrF with sacreBLEU's signatures, exact match, perplexity under teacher forcing,
-and the speed of the search. A third column of a TSV, or a recipe's own groups, gives a line to each
-group, if there are at most 100. Of a language model: perplexity a token and bits a byte. Of labels:
-macro F1, accuracy, and the figures of each label.
+It prints a table and writes RUN/evaluation.json. For translations: BLEU and chrF with sacreBLEU's
+signatures, exact match, perplexity with teacher forcing, and the speed of the search; with
+--language also BLEU by the protocol of the Multi30K literature. For a language model: perplexity
+per token and bits per byte. For labels: macro F1, accuracy, and the scores of each label.
 
-RUN/scores.json and the model card RUN/README.md have all test sets and searches that the model was
-scored with; the same ones again replace what was there.
+If a TSV has a third column, or a recipe has groups, each group gets a row, up to 100 groups.
 
-Exit codes: 0 scored; 1 the run, the corpus or the output is at fault; 2 wrong usage; 130 or
+RUN/scores.json and the model card RUN/README.md keep the scores of all test sets and searches. A
+repeated evaluation replaces its old scores.
+
+Exit codes: 0 scored; 1 an error of the run, the corpus or the output; 2 wrong usage; 130 or
 143 interrupted.
 """
 
@@ -39,7 +40,7 @@ from .evaluation.search_options import (
 )
 from .recipe import load_recipe, recipe_names, require_recipe
 
-# More groups are none: the third column is something else, such as Tatoeba's attribution.
+# With more groups, the third column is something else, such as Tatoeba's attribution.
 MAX_GROUPS = 100
 
 
@@ -48,25 +49,26 @@ def parser():
     runs, files = ["run", *SEARCHED_RUNS], ["source", "target", "labels", "text"]
     parser = Parser("training.evaluate", __doc__, prints=True, reads=runs, files=files)
     parser.add_argument("run", type=Path, help="the run directory")
-    parser.add_argument("--recipe", help=f"whose test set: {', '.join(recipe_names())}, or a file")
+    recipes = ", ".join(recipe_names())
+    parser.add_argument("--recipe", help=f"use the test set of a recipe: {recipes}, or a file")
     parser.add_argument("--data", type=Path, help="the folder of the recipe's data")
     parser.add_argument(
-        "--split", default="test", choices=("test", "val"), help="of the recipe; default test"
+        "--split", default="test", choices=("test", "val"), help="the recipe's split; default test"
     )
     parser.add_argument(
         "--source", type=Path,
         help="a text file; a TSV without --target; for a tagger also a CoNLL file",
     )  # fmt: skip
-    parser.add_argument("--target", type=Path, help="its reference, line by line")
+    parser.add_argument("--target", type=Path, help="the reference translations, line by line")
     add_columns(parser)
-    parser.add_argument("--labels", type=Path, help="in place of --target, for labelled texts")
+    parser.add_argument("--labels", type=Path, help="the labels, line by line, instead of --target")
     parser.add_argument("--text", type=Path, help="plain text, for a language model")
     parser.add_argument("--greedy", action="store_true", help="greedy instead of beam search")
     add_search(parser)
-    parser.add_argument("--batch-size", type=count(), default=64, help="default 64")
+    parser.add_argument("--batch-size", type=count(), default=64, help="texts at once; default 64")
     add_languages(parser)
     parser.add_argument(
-        "--picture", type=Path, metavar="PNG", help="of labels: which was predicted for which"
+        "--picture", type=Path, metavar="PNG", help="draw the confusion matrix of the labels"
     )
     parser.add_argument("--output", type=Path, help="default: RUN/evaluation.json")
     parser.add_argument("--translations", type=Path, help="write the translations into this file")
@@ -74,15 +76,15 @@ def parser():
 
 
 def add_languages(parser):
-    """The options of what the test set is in; by default what the run was trained in."""
-    parser.add_argument("--source-language", help="of the source, for a recipe that has several")
+    """Adds the options for the languages of the test set. Default: those of the training."""
+    parser.add_argument("--source-language", help="source language, if the recipe has several")
     parser.add_argument(
-        "--language", help="of the target: adds BLEU by the protocol of the Multi30K literature"
+        "--language", help="target language; adds BLEU by the protocol of the Multi30K literature"
     )
 
 
 def languages(arguments, run):
-    """Those that are given, or that a run was trained in, by the names of the recipe's fields."""
+    """The given languages, or those of the run's training: {field of the recipe: language}."""
     from tfformer.files import read_json
 
     from .preparation.prepare import PREPARED, SETTINGS
@@ -104,34 +106,34 @@ def read_texts(arguments):
     others += ("language", "picture")
     for name in others:
         if getattr(arguments, name):
-            raise ValueError(f"--text is for a language model, and --{name} is not: give one")
+            raise ValueError(f"--text is for a language model and cannot be given with --{name}")
     pairs = [Pair(line, "") for line in read_lines(arguments.text) if not is_blank(line)]
     if not pairs:
-        raise CorpusError(f"{arguments.text} has no text to be scored")
+        raise CorpusError(f"{arguments.text} must have a text to score, got none")
     return pairs
 
 
 def read_test_set(arguments, run):
-    """The pairs to be scored, checked, and the target's language or "".
+    """The pairs to score, checked, and the target language or "".
 
-    The test set is by default in the languages of `run`.
+    By default, the languages are those of `run`.
 
     Raises:
-        ValueError: the arguments make no sense.
+        ValueError: the arguments cannot be combined.
         CorpusError: the corpus cannot be read.
     """
     if bool(arguments.recipe) == bool(arguments.source):
         raise ValueError("give either --recipe or --source and --target")
     labels = getattr(arguments, "labels", None)  # a comparison has no such option
     if arguments.target and labels:
-        raise ValueError("--target is for translations and --labels for labelled texts: give one")
+        raise ValueError("--target is for translations, --labels for labelled texts: give only one")
     for side, given in (("target", arguments.target), ("labels", labels)):
         if arguments.recipe and given:
-            raise ValueError(f"--{side} is for --source, and a recipe has its own")
+            raise ValueError(f"--{side} needs --source: a recipe has its own")
     if arguments.columns and not arguments.source:
-        raise ValueError("--columns is for --source, and a recipe has its own")
+        raise ValueError("--columns needs --source: a recipe has its own")
     if arguments.source and (arguments.data or arguments.source_language):
-        raise ValueError("--data and --source-language are for --recipe, got --source")
+        raise ValueError("--data and --source-language need --recipe, got --source")
     if arguments.recipe:
         require_recipe(arguments.recipe)
 
@@ -149,16 +151,16 @@ def read_test_set(arguments, run):
     else:
         target, columns = arguments.target or labels, arguments.columns
         if columns and target:
-            raise ValueError("--columns is of a --source without --target or --labels")
+            raise ValueError("--columns needs a --source without --target or --labels")
         tagged = read_config(run).get("family") == TAGGER
         pairs = list(pairs_of(arguments.source, target, columns=columns, tagged=tagged))
     if not pairs:
-        raise CorpusError(f"{arguments.source or arguments.recipe} has no pair to be scored")
+        raise CorpusError(f"{arguments.source or arguments.recipe} must have a pair, got none")
     return pairs, language
 
 
 def name_of(arguments):
-    """The test set by its name: a recipe and a split, or files without their folders."""
+    """The name of the test set: a recipe and a split, or files without their folders."""
     if arguments.recipe:
         return f"{Path(arguments.recipe).name} {arguments.split}"
     paths = (arguments.text, arguments.source, arguments.target, arguments.labels)
@@ -166,21 +168,21 @@ def name_of(arguments):
 
 
 def exact_match(translations, references):
-    """The share, in percent, of translations that are their reference to the letter."""
+    """The share, in percent, of translations that are equal to their reference."""
     hits = sum(a == b for a, b in zip(translations, references, strict=True))
     return 100 * hits / len(references)
 
 
 def repeated_words(translations):
-    """The share, in percent, of words that are the word before: what writes all words at once says
-    some of them twice (Gu et al. 2018, "the multimodality problem")."""
+    """The share, in percent, of words that repeat the word before. A model that predicts all words
+    at once repeats some (Gu et al. 2018, "the multimodality problem")."""
     words = [text.split() for text in translations]
     twice = sum(a == b for row in words for a, b in zip(row, row[1:], strict=False))
     return 100 * twice / max(sum(map(len, words)), 1)
 
 
 def forced_perplexity(translator, pairs, batch_size):
-    """exp(total -log P(target | source) / total tokens), each target under teacher forcing."""
+    """exp(total -log P(target | source) / total tokens), with teacher forcing."""
     from .evaluation.perplexity import scored
 
     rows = [(pair.source, pair.target) for pair in pairs]
@@ -193,12 +195,12 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
     Args:
         translator: a `Translator`, or a `ParallelTranslator`, which has no perplexity.
         pairs: a list of `Pair`, at least one.
-        greedy: greedy search in place of the translator's own. Default False.
+        greedy: greedy search instead of the translator's own. Default False.
         batch_size: sentences at once; changes no score. Default 64.
-        language: of the target; adds BLEU by the protocol of the Multi30K literature.
+        language: the target language; adds BLEU by the protocol of the Multi30K literature.
 
     Returns:
-        (scores, translations): a dict that JSON can hold, and a list of strings.
+        (scores, translations): a dict for JSON, and a list of strings.
     """
     import tensorflow as tf
 
@@ -247,7 +249,7 @@ def evaluate(translator, pairs, *, greedy=False, batch_size=64, language=None):
 
 
 def print_scores(scores, name):
-    """The scores as tables on standard output."""
+    """Prints the scores as tables."""
     from rich import print as show
     from rich.table import Table
     from rich.text import Text
@@ -259,18 +261,18 @@ def print_scores(scores, name):
     for key, title in names.items():
         if key in scores:
             table.add_row(title, f"{scores[key]:.2f}", scores[f"{key}_signature"])
-    table.add_row("exact match", f"{scores['exact_match']:.2f} %", "to the letter")
+    table.add_row("exact match", f"{scores['exact_match']:.2f} %", "equal to the reference")
     repeated = f"{scores['repeated_words']:.2f} %"
-    table.add_row("repeated words", repeated, "words that are the word before")
+    table.add_row("repeated words", repeated, "words equal to the word before")
     if "perplexity" in scores:
         perplexity = f"{scores['perplexity']:.3f}"
-        table.add_row("perplexity", perplexity, "a target token, teacher forcing")
+        table.add_row("perplexity", perplexity, "per target token, teacher forcing")
     speed = f"{scores['tokens_per_second']:,.0f} tokens/s"
     table.add_row("speed", speed, f"{scores['sentences_per_second']:.1f} sentences/s, warm")
     show(table)
     if "groups_left_out" in scores:
         left_out = f"{scores['groups_left_out']:,} groups, more than {MAX_GROUPS}"
-        show(f"The third column has {left_out}: their scores are left out.")
+        show(f"Scores by group are left out: the third column has {left_out}.")
     if "groups" in scores:
         table = Table(title="by group")
         for column in ("group", "pairs", "exact match", "BLEU"):
@@ -291,7 +293,7 @@ def _run(command, arguments):
     for name in ("output", "translations", "picture"):
         path = getattr(arguments, name)
         if path and not os.access(path.parent, os.W_OK):
-            return command.fail(f"--{name}: {path.parent} is no folder that can be written")
+            return command.fail(f"--{name}: {path.parent} is not a writable folder")
     try:
         options = search_options(arguments)
         if arguments.text:
@@ -310,7 +312,7 @@ def _run(command, arguments):
 
     say = functools.partial(print, file=sys.stderr)
     try:
-        # Read first: a training that publishes right now leaves scores of what was there before.
+        # Read first: a training may replace the weights meanwhile. The scores are of these.
         weights = read_config(arguments.run)["weights"]
         scores, answers = _scored(arguments, pairs, language, options, say)
         writable = os.access(arguments.run, os.W_OK)
@@ -322,14 +324,14 @@ def _run(command, arguments):
             add_scores(arguments.run, scores, name_of(arguments), pairs, weights)
             update_card(arguments.run, say)
         else:
-            say(f"{arguments.run} is read-only: its scores and its card are as they were")
+            say(f"{arguments.run} is read-only: its scores and model card are not updated")
     except (ValueError, OSError) as error:
         return command.fail(error, 1)
     return 0
 
 
 def _scored(arguments, pairs, language, options, say):
-    """The scores of the run, which are printed, and its answers; none to plain text."""
+    """Prints and returns the scores of the run, and returns its answers (none for plain text)."""
     from tfformer.models import LANGUAGE_MODEL, MASKED_LANGUAGE_MODEL, TRANSLATING
     from tfformer.run import read_config, read_family, require_family
 
@@ -355,9 +357,9 @@ def _scored(arguments, pairs, language, options, say):
     if task is None or arguments.target:
         require_family(run, config, *TRANSLATING)
         if arguments.picture:
-            raise ValueError(f"--picture is of labels, and {run} has none")
+            raise ValueError(f"--picture needs a model with labels, got {run} of {family!r}")
         if arguments.labels:
-            raise ValueError(f"--labels is for labelled texts, and {run} is of {family!r}")
+            raise ValueError(f"--labels needs a model with labels, got {run} of {family!r}")
         service = load_searched(arguments, options)
         say(f"translating {len(pairs):,} sources ...")
         scores, answers = evaluate(
@@ -370,7 +372,7 @@ def _scored(arguments, pairs, language, options, say):
     for name in ("greedy", "language", "source_language"):
         if getattr(arguments, name):
             raise ValueError(
-                f"--{name.replace('_', '-')} is for translations, and {run} makes none"
+                f"--{name.replace('_', '-')} needs a translator, got {run} of {family!r}"
             )
     service = load_searched(arguments, options)
     say(f"reading {len(pairs):,} texts ...")

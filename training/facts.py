@@ -1,11 +1,11 @@
-"""The embedded corpus `facts`: where somebody lives, what they do and what they like; a question
-about one of it, and the answer as it stands in the text.
+"""The embedded corpus `facts`: texts about people, and questions whose answer is in the text.
 
     Where does Jorvik live?    Velda likes figs. Jorvik lives in Tarn.    ->  Tarn
 
-Why this task: each answer is a word of its text, names and places are made of syllables, and those
-of validation and test are in no text of training. So a model must find the answer, and cannot know
-it. Nothing is stored and nothing is downloaded: the texts are made on the fly from a seed.
+The texts say where somebody lives, what they do and what they like. Each answer is a word of its
+text. Names and places are made of syllables. Those of validation and test are in no training text,
+so a model must find the answer and cannot know it. The texts are computed from a seed;
+nothing is stored or downloaded.
 """
 
 import itertools

@@ -1,20 +1,20 @@
-"""Makes a run of a Marian model of Hugging Face: `tfformer import-marian FOLDER RUN`.
+"""Converts a Marian model of Hugging Face to a run: `tfformer import-marian FOLDER RUN`.
 
     tfformer import-marian opus-mt-en-de runs/en-de
     tfformer import-marian Helsinki-NLP/opus-mt-en-de runs/en-de
     echo "A man walks." | tfformer translate runs/en-de
 
-FOLDER has config.json, model.safetensors or pytorch_model.bin, source.spm, target.spm, vocab.json
-and, where there are, target_vocab.json and generation_config.json, as OPUS-MT has them. What is no
-folder is fetched by that name from Hugging Face's hub, if the package huggingface_hub is installed;
-NAME@REVISION pins what is fetched. RUN must not exist yet.
+FOLDER contains the files of an OPUS-MT model: config.json, model.safetensors or pytorch_model.bin,
+source.spm, target.spm, vocab.json and, if they exist, target_vocab.json and generation_config.json.
+If FOLDER does not exist, a model of that name is downloaded from the Hugging Face hub; this needs
+the package huggingface_hub. NAME@REVISION downloads one revision. RUN must not exist yet.
 
-The run gives the log-probabilities that the original gives. It is evaluated, fine-tuned (`--init`),
-exported and served like any other. Nothing of FOLDER is executed: of pytorch_model.bin, which is a
-pickle, tensors are read alone. PyTorch is not needed.
+The run gives the same log-probabilities as the original. You can evaluate, fine-tune (--init),
+export and serve it like any other run. Nothing in FOLDER is executed: pytorch_model.bin is a
+pickle, but only its tensors are read. PyTorch is not needed.
 
-Exit codes: 0 imported; 1 FOLDER or the disk is at fault, or the model has an option that has no
-counterpart here, which is named: nothing is written; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 imported; 1 an error of FOLDER or the disk, or an option of the model that tfformer
+lacks, which is named: nothing is written; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import sys
@@ -29,7 +29,7 @@ def parser():
     """The command's arguments."""
     parser = Parser("training.import_marian", __doc__, new={"run": "RUN"})
     parser.add_argument("folder", metavar="FOLDER", help="the model; or its name on the hub")
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run directory to make")
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run directory to create")
     return parser
 
 

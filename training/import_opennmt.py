@@ -1,4 +1,4 @@
-"""Makes a run of a model of OpenNMT-tf 2: `tfformer import-opennmt FOLDER RUN`.
+"""Converts a model of OpenNMT-tf 2 to a run: `tfformer import-opennmt FOLDER RUN`.
 
     tfformer import-opennmt wmt/ runs/en-de --vocabulary wmt/wmtende.vocab \\
         --sentencepiece wmt/wmtende.model
@@ -6,18 +6,19 @@
         --target-vocabulary tgt.vocab --source-eos
     echo "A man walks." | tfformer translate runs/en-de
 
-FOLDER is a model directory, whose newest checkpoint is read, or a checkpoint, whose path may end
-with .index. OpenNMT-tf is not needed. Its model_description.py, beside the checkpoint or a folder
-above, is read and not run; where it does not say so much, --num-heads and --activation do.
-Vocabularies and SentencePiece models are those that its data configuration names; one for both
-sides, or one for each. Without a SentencePiece model, texts are cut already, as they were there,
-with a blank between two words. RUN must not exist yet.
+FOLDER is a model directory, whose newest checkpoint is read, or one checkpoint, with or without
+.index. OpenNMT-tf is not needed. Its model_description.py, in the checkpoint's folder or one above,
+is read but not executed. If it does not define them, give --num-heads and --activation.
 
-The run gives the log-probabilities that the original gives. It is evaluated, fine-tuned (`--init`),
-exported and served like any other.
+Give the vocabularies and SentencePiece models that OpenNMT-tf's data configuration names: one for
+both languages, or one for each. Without a SentencePiece model, the run expects texts that are
+already split, with a space between two words. RUN must not exist yet.
 
-Exit codes: 0 imported; 1 FOLDER, a file or the disk is at fault, or the model has what has no
-counterpart here, which is named: nothing is written; 2 wrong usage; 130 or 143 interrupted.
+The run gives the same log-probabilities as the original. You can evaluate, fine-tune (--init),
+export and serve it like any other run.
+
+Exit codes: 0 imported; 1 an error of FOLDER, a file or the disk, or a part of the model that
+tfformer lacks, which is named: nothing is written; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from pathlib import Path
 
 from tfformer.terminal.command import Parser, count
 
-# Of both sides, and of each.
+# For both languages, and for each.
 WHAT = ("vocabulary", "sentencepiece")
 VOCABULARIES = [f"{side}{what}" for what in WHAT for side in ("", "source_", "target_")]
 
@@ -35,28 +36,32 @@ VOCABULARIES = [f"{side}{what}" for what in WHAT for side in ("", "source_", "ta
 def parser():
     """The command's arguments."""
     parser = Parser("training.import_opennmt", __doc__, files=VOCABULARIES, new={"run": "RUN"})
-    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the model, or a checkpoint")
-    parser.add_argument("run", metavar="RUN", type=Path, help="the run directory to make")
+    parser.add_argument(
+        "folder", metavar="FOLDER", type=Path, help="a model directory, or a checkpoint"
+    )
+    parser.add_argument("run", metavar="RUN", type=Path, help="the run directory to create")
     for what, metavar, help in (
         ("vocabulary", "FILE", "vocabulary file"),
         ("sentencepiece", "MODEL", "SentencePiece model"),
     ):
-        parser.add_argument(f"--{what}", type=Path, metavar=metavar, help=f"{help} of both sides")
+        parser.add_argument(
+            f"--{what}", type=Path, metavar=metavar, help=f"{help} of source and target"
+        )
         for side in ("source", "target"):
             parser.add_argument(
-                f"--{side}-{what}", type=Path, metavar=metavar, help=f"that of the {side}"
+                f"--{side}-{what}", type=Path, metavar=metavar, help=f"{help} of the {side}"
             )
     parser.add_argument(
         "--source-eos", action=argparse.BooleanOptionalAction,
-        help="</s> ends a source, as source_sequence_controls: end: true has it; default: as the "
-        "automatic configuration of a model of the catalog has it, of ScalingNmtEnDe say",
+        help="a source ends with </s>, as with `source_sequence_controls: end: true`; default: as "
+        "in the automatic configuration of a catalog model, such as ScalingNmtEnDe",
     )  # fmt: skip
     parser.add_argument(
-        "--num-heads", type=count(), metavar="INT", help="default: as model_description.py says"
+        "--num-heads", type=count(), metavar="INT", help="default: that of model_description.py"
     )
     parser.add_argument(
         "--activation", choices=["relu", "gelu", "silu"],
-        help="of the feed-forward layers; default: as model_description.py says",
+        help="of the feed-forward layers; default: that of model_description.py",
     )  # fmt: skip
     return parser
 
@@ -70,9 +75,9 @@ def main(arguments=None):
 def _run(command, options):
     vocabularies, models = (_both(command, options, what) for what in WHAT)
     if None in vocabularies:
-        command.error("--vocabulary, or one for each side, must be given")
+        command.error("--vocabulary, or --source-vocabulary and --target-vocabulary, must be given")
     if (models[0] is None) != (models[1] is None):
-        command.error("--sentencepiece must be given for both sides or for none")
+        command.error("--sentencepiece must be given for both source and target, or for neither")
     folder = options.folder
     if not (folder.exists() or [*folder.parent.glob(f"{glob.escape(folder.name)}.*")]):
         return command.fail(f"{folder} must be a model directory or a checkpoint, got neither")
@@ -91,7 +96,7 @@ def _both(command, options, what):
     sides = [getattr(options, f"{side}_{what}") for side in ("source", "target")]
     both = getattr(options, what)
     if both is not None and sides != [None, None]:
-        command.error(f"--{what} is for both sides: give it alone")
+        command.error(f"--{what} is for source and target: give it alone")
     return sides if both is None else [both, both]
 
 

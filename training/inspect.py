@@ -1,21 +1,20 @@
-"""Looks a corpus over before anybody trains on it: `tfformer inspect SOURCE TARGET`.
+"""Checks a corpus before training: `tfformer inspect SOURCE TARGET`.
 
     tfformer inspect train.en train.de --val val.en val.de --test test.en test.de
     tfformer inspect train.tsv --run runs/mine --out runs/mine/inspect
     tfformer inspect train.en train.de --val val.en val.de --clean clean
 
-It counts what training drops by its default limits of characters and of the ratio of lengths, and
-what should not be there: pairs that occur twice, sources that are their own translation, faults of
-encoding, placeholders that differ, lines that look like the other language, texts of the validation
-or test corpus that stand in the training corpus too; and, with the vocabulary of --run or one
-learned here, how long the texts are in tokens, how much of a batch would be padding, and how many
-tokens are single bytes.
-What to do about it stands at the end, and the command that trains on these files.
+It counts the pairs that training drops by its default limits (characters, ratio of lengths). It
+also counts what should not be in a corpus: repeated pairs, sources equal to their translation,
+encoding errors, different placeholders, lines that look like the other language, and texts of the validation or test corpus
+that are also in the training corpus. With the vocabulary of --run, or one learned here, it reports
+lengths in tokens, the share of padding in a batch, and the share of tokens that are single bytes.
+The report ends with advice, and with the command that trains on these files.
 
---out gets inspect.json (every figure), lengths.png, and suspects.tsv: up to 1,000 lines for each
-reason, but for repetitions and what is in validation and test too, which are counted only. A line
-looks like the other language if its letters do: three characters in a row are likelier there than
-on its own side, by the corpus's own counts, over the whole line.
+--out writes inspect.json (all numbers), lengths.png, and suspects.tsv: up to 1,000 lines for each
+reason. Repetitions and overlap with validation and test are only counted. A line looks like the
+other language if its sequences of three characters are more likely in the other file than in its
+own, over the whole line and by counts from this corpus.
 
 --clean writes the corpus again, into a new or empty folder, under the same file names. It drops:
 
@@ -29,8 +28,8 @@ on its own side, by the corpus's own counts, over the whole line.
 --keep keeps the kinds that it names. A gzip file stays one if its name ends in .gz. A TSV gets the
 columns source, target and group, without a header.
 
-Memory: about 60 bytes a pair, with --clean 160. Exit codes: 0 looked at, whatever was found; 1 the
-corpus or the disk is at fault; 2 wrong usage; 130 or 143 interrupted.
+Memory: about 60 bytes a pair, with --clean 160. Exit codes: 0 checked, whatever was found; 1 an
+error of the corpus or the disk; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import os
@@ -73,7 +72,7 @@ def drawn(pairs):
 
 
 def draw_lengths(path, findings):
-    """The distributions of the lengths in tokens, and of their ratio."""
+    """Draws the distributions of the lengths in tokens, and of their ratio."""
     from .report.picture import pyplot, write_picture
 
     figure, (left, right) = pyplot().subplots(1, 2, figsize=(10, 4), layout="constrained")
@@ -92,7 +91,7 @@ def draw_lengths(path, findings):
 
 
 def to_dict(findings):
-    """Every figure, as JSON has it."""
+    """All numbers, as a dict for JSON."""
     from .data.corpus_checks import suggestions
 
     return {
@@ -117,12 +116,15 @@ def parser():
             f"--{name}", type=Path, nargs="+", metavar="FILE", help="two files, or a TSV"
         )
     vocabulary = parser.add_mutually_exclusive_group()
-    vocabulary.add_argument("--run", type=Path, help="whose vocabulary is used")
+    vocabulary.add_argument("--run", type=Path, help="use the vocabulary of this run")
     size = Number(int, 1, 1_000_000)
     vocabulary.add_argument(
-        "--vocabulary", type=size, default=VOCABULARY, help="of the one learned here; default 8000"
+        "--vocabulary",
+        type=size,
+        default=VOCABULARY,
+        help="size of the vocabulary that is learned here; default 8000",
     )
-    parser.add_argument("--out", type=Path, help="a folder for figures, suspects and the picture")
+    parser.add_argument("--out", type=Path, help="a folder for numbers, suspects and the picture")
     parser.add_argument(
         "--clean", type=Path, metavar="FOLDER", help="a new folder for the corpus without faults"
     )
@@ -206,7 +208,7 @@ def _inspect(options):
             texts = map(bar.over, sides)
             tokenizer = Tokenizer.train(*texts, vocabulary_size=options.vocabulary)
     pairs = read_pairs(*paths, report=report)
-    with Bar("looking the pairs over", total) as bar:
+    with Bar("checking the pairs", total) as bar:
         letters = Letters(usable)
         findings = inspect(pairs, tokenizer, letters, others, bar.to)
     findings.counts["lines that are no UTF-8"] = report.invalid_utf8
@@ -245,7 +247,7 @@ def write_clean(options, letters, others, bar):
 
 
 def training_command(options):
-    """The command that trains on what was looked at, or on the clean corpus."""
+    """The command that trains on this corpus, or on the clean corpus."""
     paths = corpus_files(options)
     if options.clean:
         paths = [options.clean / path.name for path in paths]
@@ -274,7 +276,7 @@ def show_clean(counts):
 
 
 def show(findings):
-    """The findings as tables on standard output."""
+    """Prints the findings as tables."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

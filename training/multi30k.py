@@ -1,20 +1,20 @@
-"""The corpus Multi30K: 31,014 image descriptions in three splits, in English and German, and for
-who wants them in French and Czech.
+"""Downloads Multi30K: 31,014 image descriptions in English, German, French and Czech.
 
     A group of men are loading cotton onto a truck
     Eine Gruppe von Männern lädt Baumwolle auf einen Lastwagen
 
-Small, and of simple sentences, so a Transformer learns it in minutes, and many papers report a
-score on it: the usual first test on a real language pair. The text is raw: cased, not tokenised.
+The corpus is small and its sentences are simple, so a Transformer learns it in minutes. Many papers
+report scores on it: it is the usual first test on a real language pair. The text is raw: cased, not
+tokenised.
 
     split              pairs   use
     train              29,000  training, and the vocabulary
     val                1,014   choosing checkpoints and settings
     test_2016_flickr   1,000   reporting only
 
-The data is for research and education, NOT for commercial use, so it is no part of this project:
-`fetch` loads it from its public home. English and German with another checksum than here are
-refused; of French and Czech the project knows none, and counts their lines.
+The data is for research and education, NOT for commercial use. So it is not part of this project:
+`fetch` downloads it from its public home. Checksums of English and German are compared. Those of
+French and Czech are unknown here, so their lines are counted instead.
 
     tfformer multi30k data/multi30k
     tfformer multi30k data/multi30k --languages en fr
@@ -45,7 +45,7 @@ LANGUAGES = ("en", "de", "fr", "cs")
 
 SPLITS = {"train": 29_000, "val": 1_014, "test_2016_flickr": 1_000}  # pairs
 
-# Of the unpacked files; a gzip file also holds a date, and differs when it is packed anew.
+# Of the unpacked files: a gzip file contains a date, so it differs after each compression.
 SHA256 = {
     "train.en": "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6",
     "train.de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
@@ -57,13 +57,13 @@ SHA256 = {
 
 CHUNK_SIZE = 1 << 14  # bytes
 
-LARGEST = 1 << 24  # bytes of a file, packed or not: eight times the largest
+LARGEST = 1 << 24  # maximum bytes of a file, packed or not: eight times the largest file
 
 TIMEOUT = 30.0  # seconds without a byte, not for the whole download
 
 
 def files(languages: Iterable[str]) -> dict[str, str | None]:
-    """Name of each file of some of `LANGUAGES` -> its SHA-256, None where it is not known."""
+    """{name of a file: its SHA-256, or None if it is not known}, for some of `LANGUAGES`."""
     names = [f"{split}.{language}" for split in SPLITS for language in languages]
     return {name: SHA256.get(name) for name in names}
 
@@ -75,15 +75,16 @@ def fetch(
     checksums: Mapping[str, str | None] = SHA256,
     timeout: float = TIMEOUT,
 ) -> list[Path]:
-    """Downloads and unpacks the files that `folder` lacks; returns their paths.
+    """Downloads and unpacks the files that `folder` lacks. Returns their paths.
 
-    A file gets its name only when it is whole and its checksum is right, so that an interrupted
-    download leaves none; call again to go on. Files that are there are never touched. `checksums`
-    are as from `files`; after `timeout` seconds without a byte the download is given up.
+    A file gets its name only when it is complete and its checksum is right, so an interrupted
+    download leaves no partial file; call again to continue. Existing files are never changed.
+    `checksums` are the result of `files`. After `timeout` seconds without a byte, the download
+    fails.
 
     Raises:
-        CorpusError: the folder cannot be written, a download fails, or a file, be it downloaded
-            or there before, has another checksum or number of lines.
+        CorpusError: the folder cannot be written, a download fails, or a file, new or existing, has
+            another checksum or number of lines.
     """
     folder = Path(folder)
     try:
@@ -96,8 +97,8 @@ def fetch(
             url = f"{base_url.rstrip('/')}/{name}.gz"
             content = _content(url, timeout)
             if fault := _fault(name, content, checksums[name]):
-                raise CorpusError(f"{url} is refused, and nothing of it is kept: unpacked, {fault}")
-            # The name never stands for half a file.
+                raise CorpusError(f"{url} is refused and not kept: after unpacking, {fault}")
+            # A file with this name is always complete.
             write_atomically(folder / name, content)
     except _DownloadFailed as error:
         still_missing = [f"{name}.gz" for name in checksums if not (folder / name).exists()]
@@ -113,7 +114,7 @@ def fetch(
 def paths(
     folder: str | os.PathLike, split: str, source_language: str = "en", language: str = "de"
 ) -> tuple[Path, Path]:
-    """The source and the target file of a split, compared with their checksums or numbers of lines.
+    """The source and the target file of a split, whose checksums or numbers of lines are compared.
 
     Raises:
         ValueError: there is no such split or language, or the two are the same.
@@ -131,7 +132,7 @@ def paths(
     for path in found:
         if not path.is_file():
             raise CorpusError(
-                f"{path} is missing: fetch it with `tfformer multi30k {folder} "
+                f"{path} is missing: download it with `tfformer multi30k {folder} "
                 f"--languages {source_language} {language}`"
             )
         _verify(path, SHA256.get(path.name))
@@ -143,9 +144,9 @@ class _DownloadFailed(Exception):
 
 
 def _fault(name: str, content: bytes, checksum: str | None) -> str | None:
-    """What is wrong with the unpacked bytes of a file, if anything."""
+    """What is wrong with the unpacked bytes of a file, or None."""
     if checksum is None:
-        # As `training.data.reader` counts: a last line without a newline is one.
+        # As in `training.data.reader`, a last line without a newline counts.
         lines = content.count(b"\n") + (not content.endswith(b"\n") and bool(content))
         expected = SPLITS[name.rpartition(".")[0]]
         return f"it has {lines:,} lines, expected {expected:,}" if lines != expected else None
@@ -154,24 +155,23 @@ def _fault(name: str, content: bytes, checksum: str | None) -> str | None:
 
 
 def _verify(path: Path, checksum: str | None) -> None:
-    """Refuses a file with another content: it may be the user's own, so it is not overwritten."""
+    """Raises a CorpusError if a file has other content. It may be the user's, so it is kept."""
     try:
         fault = _fault(path.name, path.read_bytes(), checksum)
     except OSError as error:
         raise CorpusError(f"cannot read {path}: {error.strerror or error}") from error
     if fault:
         raise CorpusError(
-            f"{path} is another file than that of Multi30K: {fault}. Move it away, or choose "
-            "another folder"
+            f"{path} is not the file of Multi30K: {fault}. Move it away, or choose another folder"
         )
 
 
 def _content(url: str, timeout: float) -> bytes:
-    """The unpacked bytes of the gzip file at `url`; one that ends too soon is an error."""
+    """The unpacked bytes of the gzip file at `url`. A truncated file is an error."""
     import requests
     import urllib3
 
-    # The bytes of the file: a server may say that its text is packed for the way.
+    # Requests the bytes of the file: a server may add a compression for the transfer.
     as_it_is = {"Accept-Encoding": "identity"}
     try:
         with (
@@ -183,26 +183,26 @@ def _content(url: str, timeout: float) -> bytes:
             for part in answer.raw.stream(CHUNK_SIZE, decode_content=False):
                 packed += part
                 if len(packed) > LARGEST:
-                    raise ValueError(f"it must have at most {LARGEST:,} bytes")
+                    raise ValueError(f"the file must have at most {LARGEST:,} bytes")
         with gzip.open(io.BytesIO(packed)) as file:
             content = file.read(LARGEST + 1)
         if len(content) > LARGEST:
-            raise ValueError(f"unpacked, it must have at most {LARGEST:,} bytes")
+            raise ValueError(f"the unpacked file must have at most {LARGEST:,} bytes")
         return content
-    # ValueError: `url` is none, or the file too large. OSError: no network, HTTP errors, no gzip.
+    # ValueError: no URL, or the file is too large. OSError: no network, HTTP errors, no gzip.
     except (ValueError, OSError, EOFError, zlib.error, urllib3.exceptions.HTTPError) as error:
         raise _DownloadFailed(f"{url}: {error}") from error
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command, which fetches the corpus into a folder; returns its exit code."""
+    """The command, which downloads the corpus into a folder; returns its exit code."""
     parser = Parser(
         "training.multi30k",
-        "Fetch the corpus Multi30K (2 MB a language). It is for research and education, not for\n"
-        "commercial use. What is there already is verified and not fetched again.\n\n"
+        "Downloads the corpus Multi30K (2 MB a language). It is for research and education, not\n"
+        "for commercial use. Existing files are verified and not downloaded again.\n\n"
         "    tfformer multi30k data/multi30k\n\n"
-        "Exit codes: 0 all there; 1 the network, the disk or a file is at fault; 2 wrong usage;\n"
-        "130 or 143 interrupted: run it again to go on.",
+        "Exit codes: 0 all files exist; 1 an error of the network, the disk or a file; 2 wrong\n"
+        "usage; 130 or 143 interrupted: run it again to continue.",
     )
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="where the files go")
     parser.add_argument(
@@ -224,8 +224,8 @@ def _run(parser: Parser, options: argparse.Namespace) -> int:
     known = sum(checksum is not None for checksum in wanted.values())
     with parser.remarks():
         print(
-            f"{options.folder}: {len(wanted)} files, of which {len(fetched)} fetched now; "
-            f"{known} verified by checksum, {len(wanted) - known} by their number of lines"
+            f"{options.folder}: {len(wanted)} files, {len(fetched)} of them downloaded now; "
+            f"{known} verified by checksum, {len(wanted) - known} by number of lines"
         )
         print("Multi30K is for research and education, not for commercial use.")
     return 0

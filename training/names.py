@@ -1,15 +1,14 @@
-"""The embedded corpus `names`: small dialogues about people whom nobody has heard of.
+"""The embedded corpus `names`: small dialogues about people with unknown names.
 
     Hello, I'm Jorvik.             ->  Hello, Jorvik, nice to meet you.
     Is Thalen older than Brumo?    ->  No, Brumo is older than Thalen.
     Is that Ilvask or Woreni?      ->  That is Woreni.
 
-Why this task: what is said about a name does not depend on the name, so whoever answers can only
-take it over from the question, piece by piece. The names are made of syllables from a seed, and
-the three splits have none in common: a name of the test was never seen in training. An answer
-is right to the letter or wrong. It is what a pointer-generator is for (See et al. 2017; Gu et al.
-2016, "Incorporating Copying Mechanism in Sequence-to-Sequence Learning", whose first example is
-such a dialogue).
+The task is to copy: the answer does not depend on the name, so a model can only copy the name from
+the question, piece by piece. Names are made of syllables from a seed, and the three splits share
+none: a name of the test was never seen in training. An answer is an exact match or wrong. This is
+the task of a pointer-generator (See et al. 2017; Gu et al. 2016, "Incorporating Copying Mechanism
+in Sequence-to-Sequence Learning", whose first example is such a dialogue).
 """
 
 import itertools

@@ -3,22 +3,23 @@
     tfformer picture runs/dates "4 July 2031" --out pictures
     tfformer picture runs/mine "A house." --target "Ein Haus." --out pictures --format svg
 
-What is drawn, of the text and its translation (the run's own, or --target):
+It draws for the text and its translation (the run's own, or --target):
 
-    heads-encoder, heads-decoder, heads-cross   what each head of each layer attends to
+    heads-encoder, heads-decoder, heads-cross   the attention of each head in each layer
     lines-encoder, lines-decoder, lines-cross   the same as lines between pieces
-    beams            the beam search as a tree, with scores and the beams that were cut
+    beams            the beam search as a tree, with scores and pruned hypotheses
     tokens           the probability of each piece
-    distributions    what the model says at each place, beside the smoothed target
-    masks            who may see whom; with two places of padding, which a batch may have
-    positions        how places are numbered, and how alike two of them are, of a model that adds
+    distributions    the model's distribution at each position, beside the smoothed target
+    masks            which positions each position can see; with two padding positions, as in a
+                     batch
+    positions        the position encodings, and how similar each two are, for a model that adds
                      something to the embeddings
     curves           learning rate, loss and BLEU of the training, if the run has its log
 
-A row of a heat-map, and a piece on the left of lines, is what looks; a column, and a piece on the
-right, is what it looks at. The tree is of the run's own search, whatever --target is.
+In heat-maps, rows are queries and columns are keys. In line pictures, queries are on the left and
+keys on the right. The tree shows the run's own search, even with --target.
 
-Exit codes: 0 drawn; 1 the run, a text or the folder is at fault; 2 wrong usage; 130 or 143
+Exit codes: 0 drawn; 1 an error of the run, a text or the folder; 2 wrong usage; 130 or 143
 interrupted.
 """
 
@@ -28,7 +29,7 @@ from pathlib import Path
 from tfformer.terminal.command import Parser, close_stdout
 
 FORMATS = ("png", "svg")
-# Pieces a side: of more, no picture can be read.
+# The maximum of source and of target pieces: with more, the pictures are unreadable.
 MAXIMUM = 64
 PADDING = "<pad>"
 
@@ -37,8 +38,8 @@ def parser():
     """The command's arguments."""
     parser = Parser("training.picture", __doc__, prints=True, reads=["run"])
     parser.add_argument("run", type=Path, help="the run directory of a translator")
-    parser.add_argument("text", help="what is translated")
-    parser.add_argument("--target", help="a translation; default: what the run says")
+    parser.add_argument("text", help="the text to translate")
+    parser.add_argument("--target", help="a translation; default: the run's own")
     parser.add_argument("--out", required=True, type=Path, help="a folder for the pictures")
     parser.add_argument(
         "--format", nargs="+", choices=FORMATS, default=list(FORMATS), help="default: both"
@@ -81,7 +82,7 @@ def _run(command, options):
 
 
 def require_short(translator, name, text):
-    """Raises a ValueError for a text, of this name, of which no picture can be read."""
+    """Raises a ValueError if a text is too long for a picture. `name` is its name in the error."""
     tokenizer = translator.tokenizer
     encode, longest = tokenizer.encode_target, translator.max_target_length
     if name == "text":
@@ -92,7 +93,7 @@ def require_short(translator, name, text):
 
 
 def drawn(run, translator, source, target):
-    """The labels of all pictures, and functions by name that draw one each."""
+    """The labels of all pictures, and {name of a picture: a function that draws it}."""
     import numpy as np
 
     from .pictures import attention, beams, curves, inside, masks, positions, probabilities
@@ -118,7 +119,7 @@ def drawn(run, translator, source, target):
         figures[f"lines-{kind}"] = lambda k=known, w=words: attention.lines_figure(*k, **w)
     padded = [[*pieces, PADDING, PADDING] for pieces in (seen.source, seen.read)]
     real = [np.arange(len(pieces)) < len(pieces) - 2 for pieces in padded]
-    # A model that was imported has neither settings nor a log.
+    # An imported model has neither settings nor a log.
     settings = read_settings(run, Recipe()) if (run / PREPARED).exists() else None
     smoothing = settings.smoothing if settings else 0.0
     history, task = read_history(run), TASKS["translation"]

@@ -1,4 +1,4 @@
-"""The import path that recipes have of pairs; they live in `training.data.reader`."""
+"""The import path of pairs for recipes. The code is in `training.data.reader`."""
 
 from .data.reader import Pair, read_pairs
 

@@ -1,13 +1,13 @@
-"""The embedded corpus `rooms`: long stories of a house, and the room that the key is in at the end.
+"""The embedded corpus `rooms`: long stories of a house, and the room where the key is at the end.
 
     ... Mia took the key to the kitchen. ... Tom went to the attic with the key. ...  ->  attic
 
-Why this task: the key is carried several times, anywhere in the story, and the last time alone
-counts. The beginning does not tell, nor does the end; and who knows which rooms the key was in, but
-not in what order, can only guess. Other things are carried by the same words, so the key's own
-sentences must be found. The task is that of Weston et al. 2015 ("Towards AI-Complete Question
-Answering", task 2), made long. Nothing is stored and nothing is downloaded: the stories are made on
-the fly from a seed.
+The key is carried several times, anywhere in the story, and only the last time counts. So neither
+the beginning nor the end of the story is enough, and a model that knows the rooms but not their
+order can only guess. Other things are carried with the same words, so the model must find the
+sentences about the key. The task is that of Weston et al. 2015 ("Towards AI-Complete Question
+Answering", task 2), made long. The stories are computed from a seed; nothing is stored or
+downloaded.
 """
 
 import itertools

@@ -3,18 +3,18 @@
     tfformer shortlist runs/mine --source train.en --target train.de --out mine.npz
     tfformer export runs/mine exported/mine --shortlist mine.npz
 
-A model that is exported with it computes at each step only the candidates of the pieces of a
-source, and the frequent ones: faster where the vocabulary is large. The probabilities
+With a shortlist, an exported model computes at each step only the logits of the source's
+candidates and of frequent pieces. This is faster if the vocabulary is large. The probabilities
 t(target piece | source piece) are those of IBM model 1 (Brown et al. 1993), with the pieces of the
-run's own tokenizer. Each source piece keeps the likeliest, and the same piece if the target has
-it. Every 50th pair is left out, and it is said how many of their target tokens are among the
-candidates of their source.
+run's tokenizer. Each source piece keeps its most likely target pieces, and itself if the target
+vocabulary has it. Every 50th pair is held out; the command prints how many of the target tokens in
+these pairs are candidates of their source.
 
-Memory: 4 bytes for each source token with each target token of a pair, and about 60 for each two
-pieces that ever meet; 0.3 GiB beside TensorFlow's for Multi30K's 29,000 pairs, in 12 seconds. The
-first 1,000,000 pairs are used.
+Memory: 4 bytes for each combination of a source and a target token in a pair, and about 60 bytes
+for each two pieces that occur together. Multi30K's 29,000 pairs need 0.3 GiB more than TensorFlow
+alone, and 12 seconds. The first 1,000,000 pairs are used.
 
-Exit codes: 0 written; 1 the run, the corpus or the disk is at fault: nothing is written; 2 wrong
+Exit codes: 0 written; 1 an error of the run, the corpus or the disk: nothing is written; 2 wrong
 usage; 130 or 143 interrupted.
 """
 
@@ -44,11 +44,11 @@ def parser():
     pieces = Number(int, 1, 10_000, rule="be in [1, 10000]")
     parser.add_argument(
         "--candidates", type=pieces, default=CANDIDATES, metavar="N",
-        help=f"target pieces of each source piece at most; default {CANDIDATES}",
+        help=f"maximum target pieces for each source piece; default {CANDIDATES}",
     )  # fmt: skip
     parser.add_argument(
         "--frequent", type=pieces, default=FREQUENT, metavar="M",
-        help=f"most frequent target pieces that every sentence may have; default {FREQUENT}",
+        help=f"number of most frequent target pieces, allowed for every source; default {FREQUENT}",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, required=True, help="the .npz file")
     return parser
@@ -62,8 +62,8 @@ class Tokens(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How well a shortlist fits some pairs: the share of their target tokens that are among the
-    candidates of their source, the number of these tokens, and the mean number of candidates."""
+    """How well a shortlist fits some pairs: the share of target tokens that are candidates of their
+    source, the number of target tokens, and the mean number of candidates."""
 
     covered: float
     tokens: int
@@ -87,11 +87,11 @@ def tokenise(pairs, tokenizer):
 def translation_probabilities(tokens, iterations=ITERATIONS):
     """IBM model 1, by expectation and maximisation (Brown et al. 1993, section 4.1).
 
-    P(y | x) is proportional to prod_j sum_i t(y_j | x_i), where x_0 is the null word, of id 0. All
-    t begin alike; no other beginning has a better end.
+    P(y | x) is proportional to prod_j sum_i t(y_j | x_i), where x_0 is the null word, with id 0.
+    All t have the same initial value; no other initial values lead to a better result.
 
     Returns:
-        source, target, t: int32, int32 and float64 [U], the pieces that ever meet in a pair,
+        source, target, t: int32, int32 and float64 [U], the pieces that occur together in a pair,
         ascending by source and then by target, and t(target | source).
     """
     size = 1 + max((int(ids.max()) for ids in tokens.target if len(ids)), default=0)
@@ -102,7 +102,7 @@ def translation_probabilities(tokens, iterations=ITERATIONS):
         keys, own = np.unique(keys, return_inverse=True)
         chunks.append((keys, own.astype("int32")))
         lengths.append(counts)
-    # Each link as the number of its two pieces among all that ever meet.
+    # Each link as the index of its two pieces among all that occur together.
     met = np.unique(np.concatenate([np.zeros(0, "int64"), *(keys for keys, _ in chunks)]))
     chunks = [np.searchsorted(met, keys).astype("int32")[own] for keys, own in chunks]
     source, target = (part.astype("int32") for part in np.divmod(met, size))
@@ -118,9 +118,11 @@ def translation_probabilities(tokens, iterations=ITERATIONS):
 
 
 def _links(sources, targets, size):
-    """Each target token with each source token of its pair, as source * size + target: int64
-    [links], that to the null word first; and how many each target token has, int64 [target
-    tokens]."""
+    """Links each target token with each source token of its pair, the null word first.
+
+    Returns source * size + target, int64 [links], and the number of links of each target token,
+    int64 [target tokens].
+    """
     keys, counts = [np.zeros(0, "int64")], [np.zeros(0, "int64")]
     for source, target in zip(sources, targets, strict=True):
         source = np.concatenate([[0], source]).astype("int64")
@@ -130,12 +132,12 @@ def _links(sources, targets, size):
 
 
 def learn(tokens, tokenizer, candidates=CANDIDATES, frequent=FREQUENT):
-    """The `Shortlist` of a corpus of `Tokens`.
+    """Learns the `Shortlist` from `Tokens`.
 
-    Each source piece has the likeliest target pieces, at most `candidates`, and among them in any
-    case the same piece, where the target has it: names and numbers are copied. Every sentence may
-    have the `frequent` most frequent target pieces, and the special pieces and the bytes too, so
-    that every text can still be written.
+    Each source piece has at most `candidates` target pieces: the most likely ones, and always the
+    same piece if the target vocabulary has it, since names and numbers are copied. Every sentence
+    may use the `frequent` most frequent target pieces, the special pieces and the bytes. So every
+    text can still be written.
     """
     from tfformer.shortlist import Shortlist
 
@@ -161,8 +163,8 @@ def learn(tokens, tokenizer, candidates=CANDIDATES, frequent=FREQUENT):
 
 
 def _same_pieces(tokenizer):
-    """The id of the same target piece for each source piece, 0 for none; the target's special
-    pieces and bytes."""
+    """(for each source piece, the id of the same target piece or 0; the ids of the target's special
+    pieces and bytes)."""
     from tfformer.config import EOS
 
     pieces = tokenizer.target.pieces
@@ -175,7 +177,7 @@ def _same_pieces(tokenizer):
 
 
 def coverage(shortlist, tokens):
-    """The `Coverage` of the pairs of `Tokens`; the sources end with eos."""
+    """The `Coverage` of the pairs of `Tokens`. The sources end with eos."""
     from tfformer.config import EOS
 
     covered = total = size = 0
@@ -188,7 +190,8 @@ def coverage(shortlist, tokens):
 
 
 def split(tokens):
-    """The `Tokens` to learn from, and those of every 50th pair, held out; all if they are fewer."""
+    """(the `Tokens` to learn from, those of every 50th pair, held out). If there are fewer pairs,
+    all are in both."""
     learned = Tokens(*([ids for n, ids in enumerate(s) if (n + 1) % HELD_OUT] for s in tokens))
     held_out = Tokens(*(side[HELD_OUT - 1 :: HELD_OUT] for side in tokens))
     return learned, held_out if held_out.source else learned
@@ -232,8 +235,8 @@ def _learn(command, arguments):
         print(
             f"{arguments.out}: {shortlist.describe()}\n"
             f"{len(held_out.source):,} pairs held out: {found.covered:.2%} of {found.tokens:,} "
-            "target tokens are candidates of their source, which has "
-            f"{found.size:,.0f} on average"
+            "target tokens are candidates of their source; a source has "
+            f"{found.size:,.0f} candidates on average"
         )
     return 0
 

@@ -1,9 +1,5 @@
 """Trains a model: `tfformer train`.
 
-With a recipe, with two text files (or one TSV) and options, or with a recipe's settings for files.
-Without a recipe, size, batches, optimizer, warm-up and rate are chosen from the corpus where no
-option gives them:
-
     tfformer train dates --run runs/dates
     tfformer train --source train.en --target train.de --run runs/mine
     tfformer train small --source train.en --target train.de --run runs/well
@@ -13,16 +9,21 @@ option gives them:
     tfformer train --run runs/mine --resume
     tfformer train --config mine.toml --epochs 7
 
---config takes options from a file, a key each (`source = ["train.en"]`, `d-model = 256`); those of
-the command line win. --print-config writes such a file of all that holds, and trains nothing.
+It trains with a recipe, with your files (two text files or a TSV) and options, or with a recipe's
+settings for your files. Without a recipe, the corpus decides size, batches, optimizer, warm-up and
+learning rate, unless an option sets them.
 
-A CPU computes a batch in parts, a core each (--cores). --strategy spreads it over several devices
-or machines, --accumulate computes it in parts one after the other, in less memory. But for what
-dropout draws, none of them changes what is learned (training/step/strategy.py says how workers are
-started).
+--config reads options from a TOML file, one key for each (`source = ["train.en"]`,
+`d-model = 256`). Options on the command line override them. --print-config writes such a file with
+all effective options, and trains nothing.
 
-Exit codes: 0 trained; 1 the corpus, the run directory or the disk is at fault; 2 wrong usage;
-3 the training diverged (NaN); 130 or 143 stopped by Ctrl-C or SIGTERM, the state saved.
+A CPU computes a batch in parallel parts, one on each core (--cores). --strategy distributes it over
+several devices or machines; training/step/strategy.py describes how to start workers. --accumulate
+computes its parts one after the other, to need less memory. Apart from what dropout draws, none of
+these options changes what the model learns.
+
+Exit codes: 0 trained; 1 an error of the corpus, the run directory or the disk; 2 wrong usage;
+3 the training diverged (NaN); 130 or 143 stopped by Ctrl-C or SIGTERM, the state is saved.
 """
 
 import contextlib
@@ -44,11 +45,11 @@ from .step.allocator import take_huge_pages
 from .step.worker import WorkerError, is_chief
 from .trainer.lock import alone
 
-# oneDNN's products of matrices, which TensorFlow has but uses by itself only on processors with
-# AVX-512. It asks once, when it is loaded.
+# Matrix products by oneDNN. By default, TensorFlow uses them only on processors with AVX-512. It
+# reads the variable once, when it is loaded.
 ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "1"}
-# What the prepared corpus, the order of the data, the shapes of the weights and what the state of
-# the optimizer means depend on.
+# These settings determine the prepared corpus, the order of the data, the shapes of the weights and
+# the meaning of the optimizer's state.
 PREPARED_SETTINGS = (
     "preset vocabulary_size vocabulary_kind shared_vocabulary split_digits max_characters "
     "max_tokens max_length_ratio batch_tokens source_language language optimizer seed new_pieces "
@@ -57,7 +58,7 @@ PREPARED_SETTINGS = (
 
 
 def parser():
-    """The command's arguments; every setting of a recipe is an option."""
+    """The command's arguments. Every setting of a recipe is an option."""
     return parser_of(__doc__)
 
 
@@ -76,7 +77,7 @@ def _run(command, arguments):
         return command.fail(error, 2)
     if arguments.print_config:
         return _print_config(command, arguments)
-    # Of several workers the first one checks the paths, and tells the others what is wrong.
+    # With several workers, the first one checks the paths and reports errors to the others.
     if "TF_CONFIG" not in os.environ:
         if arguments.run.exists() and not arguments.run.is_dir():
             return command.fail(f"--run must be a folder, got the file {arguments.run}")
@@ -89,27 +90,27 @@ def _run(command, arguments):
 
 
 def _begin(command, arguments):
-    # Here, not above: it brings Keras with it.
+    # Here, not above: it imports Keras.
     from tfformer.files import RunError
 
     prepared = arguments.run / "prepared"
     begun = prepared.exists()
     if begun and arguments.batch_tokens == AUTO:
-        # Found when the run was begun, or to be found now: both are in its settings.
+        # The number was found when the run began, or is found now: the run's settings have it.
         arguments.batch_tokens = None
     others = [name for name in RUNS if getattr(arguments, name)]
     if arguments.init and ("init_encoder" in others or "init_decoder" in others):
-        return command.fail("--init is for a whole run, --init-encoder for a half: give one", 2)
+        return command.fail("--init loads a whole run, --init-encoder a half: give only one", 2)
     inherited = (prepared / "init.npz").exists()
     if others or inherited:
         given = {**changed_settings(arguments), **given_sizes(arguments)}
         for name in sorted(set(given) & options.settled(arguments, inherited)):
             by = flag(others[0] if others else "init")
-            return command.fail(f"{flag(name)} cannot be given with {by}, whose run settles it", 2)
+            return command.fail(f"{flag(name)} cannot be given with {by}: that run decides it", 2)
     try:
         recipe = read_recipe(arguments)
         if begun and not arguments.strategy:
-            # The command that a run is resumed with need not repeat it.
+            # The resuming command need not repeat it.
             from .preparation.prepare import read_settings
 
             strategy = read_settings(arguments.run, recipe).strategy
@@ -120,14 +121,14 @@ def _begin(command, arguments):
     except (ValueError, OSError) as error:
         return command.fail(error, 2)
     if recipe.new_pieces and not arguments.init and not begun:
-        return command.fail("--new-pieces needs --init, whose vocabulary it extends", 2)
+        return command.fail("--new-pieces needs --init: it extends the vocabulary of that run", 2)
     if "teacher_weight" in changed_settings(arguments) and not (arguments.teachers or begun):
         return command.fail("--teacher-weight needs --teachers: it is their share of the loss", 2)
     if recipe.reward != "none" and not arguments.init and not begun:
-        return command.fail("--reward needs --init, a trained run that it goes on with", 2)
+        return command.fail("--reward needs --init: it continues a trained run", 2)
     if not chief:
         return _train(command, arguments, recipe, begun)
-    # Of several workers the others wait for this one, and find what it has begun just now.
+    # With several workers, the others wait for this one and find the run that it has begun.
     if begun and others:
         from .preparation.prepare import read_facts
 
@@ -136,11 +137,14 @@ def _begin(command, arguments):
         except (ValueError, OSError) as error:
             return _refuse(command, recipe, error, 1)
         if not same:
-            error = f"{flag(others[0])} is for a run that begins; {arguments.run} began otherwise"
+            error = (
+                f"{flag(others[0])} must be as when {arguments.run} was begun, got other runs: "
+                "choose another --run"
+            )
             return _refuse(command, recipe, error, 2)
     if not begun:
         try:
-            # What is missing of its corpus is said now, before any work.
+            # Missing files of the corpus are reported before any work.
             options.require_corpus(arguments, recipe.task)
             recipe.read("val", arguments.data)
         except (ValueError, OSError) as error:
@@ -159,7 +163,7 @@ def _begin(command, arguments):
 
 def _print_config(command, arguments):
     if arguments.resume:
-        return command.fail("--print-config is for a training that begins, not --resume", 2)
+        return command.fail("--print-config cannot be given with --resume", 2)
     try:
         lines = options.as_file(read_recipe(arguments), arguments)
     except (ValueError, OSError) as error:
@@ -171,7 +175,7 @@ def _print_config(command, arguments):
 
 
 def _refuse(command, recipe, error, code):
-    """One line, and the exit code; the other workers, if there are any, end with a line too."""
+    """Prints the error in one line and returns the code. Other workers print a line and end too."""
     command.fail(error)
     if recipe.strategy == "multiworker":
         from .step.strategy import Strategy
@@ -181,18 +185,18 @@ def _refuse(command, recipe, error, code):
 
 
 def _runs(arguments):
-    """The other runs that are given, as `Runs`."""
+    """The given other runs, as `Runs`."""
     from .preparation.initialisation import Runs
 
     return Runs(*[getattr(arguments, name) for name in RUNS])
 
 
 class _Fixed(ValueError):
-    """What a run that was begun cannot become."""
+    """A setting that an existing run cannot change."""
 
 
 def _goes_on_with(arguments, recipe):
-    """The recipe of a run that was begun, and the settings that are given anew.
+    """The recipe of an existing run with the given settings, and these settings.
 
     Raises a `_Fixed` if the run was prepared with something else.
     """
@@ -201,15 +205,15 @@ def _goes_on_with(arguments, recipe):
     changes, stored = changed_settings(arguments), read_settings(arguments.run, recipe)
     if arguments.family and recipe.task != stored.task:
         raise _Fixed(
-            f"--family of {arguments.run} is that of the task {stored.task}, got "
+            f"--family must be that of {arguments.run}, whose task is {stored.task}, got "
             f"{arguments.family}: choose another --run"
         )
     origin, _ = read_facts(arguments.run)
     own = arguments.recipe or arguments.source or arguments.text
     if own and origin not in (recipe.origin, None):
         raise _Fixed(
-            f"{arguments.run} was begun with {origin} and goes on with it, not with "
-            f"{recipe.origin}: choose another --run"
+            f"{arguments.run} was begun with {origin} and cannot continue with {recipe.origin}: "
+            "choose another --run"
         )
     given = {name: changes[name] for name in changes if name in PREPARED_SETTINGS}
     fixed = {name: getattr(stored, name) for name in given}
@@ -228,7 +232,7 @@ def _goes_on_with(arguments, recipe):
 
 
 def _train(command, arguments, recipe, begun):
-    # Here, not above: TensorFlow begins its work only for a command line that makes sense.
+    # Here, not above: TensorFlow is imported only for a valid command line.
     import tensorflow as tf
 
     from tfformer.files import RunError, read_json
@@ -246,7 +250,7 @@ def _train(command, arguments, recipe, begun):
             tokens = training.largest_batch()
             recipe = dataclasses.replace(training.recipe, batch_tokens=tokens)
             write_settings(arguments.run, recipe)
-            # Its model takes room on the device.
+            # Its model occupies memory of the device.
             del training
             gc.collect()
             training = fit.Training(arguments.run, recipe)
@@ -260,7 +264,7 @@ def _train(command, arguments, recipe, begun):
     try:
         training.run()
     except Interrupted as stop:
-        training.say(f"{stop}; saved: go on with --run {arguments.run} --resume")
+        training.say(f"{stop}; saved: continue with --run {arguments.run} --resume")
         return 128 + stop.number
     except Diverged as error:
         return command.fail(f"training diverged: {error}; the last good checkpoint is kept", 3)
@@ -278,7 +282,7 @@ def _train(command, arguments, recipe, begun):
 
 
 def prepare_process(program):
-    """Makes the settings that a process needs before it imports TensorFlow.
+    """Sets what a process needs before it imports TensorFlow.
 
     Args:
         program: the name of the program in the process's command line.

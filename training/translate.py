@@ -1,13 +1,13 @@
-"""Asks a run, a line of standard input at a time: `tfformer translate RUN`.
+"""Translates, completes or labels lines of standard input: `tfformer translate RUN`.
 
-An encoder-decoder translates each line, a language model writes how it goes on.
+An encoder-decoder translates each line. A language model continues it. Other families label it.
 
     echo "4 July 2031" | tfformer translate runs/dates
     tfformer translate runs/mine < text.en > text.de
     tfformer translate runs/one --ensemble runs/two runs/three < text.en > text.de
     tfformer translate runs/dates --picture attention.png <<< "4 July 2031"
 
-Exit codes: 0 translated; 1 the run or the output is at fault; 2 wrong usage; 130 or 143
+Exit codes: 0 translated; 1 an error of the run or the output; 2 wrong usage; 130 or 143
 interrupted.
 """
 
@@ -34,7 +34,7 @@ def parser():
     parser.add_argument("--batch-size", type=count(), default=32, help="lines at once; default 32")
     parser.add_argument(
         "--picture", type=Path, metavar="PNG",
-        help="draw the attention of the first line, and what is copied",
+        help="draw the attention for the first line, and which pieces are copied",
     )  # fmt: skip
     return parser
 
@@ -61,13 +61,13 @@ def _run(command, arguments):
         if arguments.picture:
             require_family(arguments.run, read_config(arguments.run), ENCODER_DECODER)
         service = load_searched(arguments, options)
-        # Whoever types wants an answer to each line.
+        # At a terminal, each line is answered at once.
         batch_size = 1 if sys.stdin.isatty() else arguments.batch_size
         lines = stdin_lines()
         picture = arguments.picture
         while chunk := list(itertools.islice(lines, batch_size)):
             answers = service.answer(chunk, batch_size, arguments.greedy)
-            # A byte that a model writes may be the end of a line.
+            # A model may write a newline as a byte.
             print(*(" ".join(one.splitlines()) for one in answers), sep="\n", flush=True)
             if picture:
                 draw_attention(service, chunk[0], answers[0], picture)
@@ -81,15 +81,15 @@ def _run(command, arguments):
 
 
 def stdin_lines():
-    """The lines of standard input, which end at the byte newline alone."""
+    """The lines of standard input. Only the byte newline ends a line."""
     for line in sys.stdin.buffer:
         line = line.removesuffix(b"\n").removesuffix(b"\r")
         yield line.decode(errors="replace")
 
 
 def draw_attention(translator, source, target, path):
-    """A picture of which source pieces each target piece attended to, written as PNG; of a model
-    that copies, also of whether it was copied."""
+    """Draws as PNG which source pieces each target piece attends to. For a model that copies, also
+    whether the piece was copied."""
     import tensorflow as tf
 
     from .report.attention import attention_figure
@@ -113,7 +113,7 @@ def draw_attention(translator, source, target, path):
 
 
 def mixture_of(translator, source, target):
-    """What a model that copies mixes for each piece of a translation: see `Transformer.mixture`."""
+    """What a model that copies mixes for each target piece, see `Transformer.mixture`."""
     import tensorflow as tf
 
     from tfformer.config import BOS

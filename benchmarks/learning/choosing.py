@@ -1,13 +1,13 @@
-"""Which choice among several translations pays: `python -m benchmarks.learning.choosing`.
+"""Compares choices among several translations: `python -m benchmarks.learning.choosing`.
 
     python -m benchmarks.learning.choosing runs/one --backward runs/back --source val.en \\
         --target val.de --language de
 
-Candidates are found once, by the beam and by draws, and each row of the table is another choice
-among them, by `training.evaluation.reranking`. The last row is no choice, but the best that
-any choice could come to: of each text the candidate of the greatest BLEU.
+The candidates are found once, by beam search and by sampling. Each row of the table is another
+choice among them, by `training.evaluation.reranking`. The last row is the upper limit of all
+choices: for each text the candidate with the highest BLEU.
 
-Exit codes: 0 printed; 1 a run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 printed; 1 an error of a run or a file; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import functools
@@ -18,7 +18,7 @@ from pathlib import Path
 from tfformer.terminal.command import LARGEST, Number, Parser, count
 from training.evaluation.search_options import UTILITIES
 
-# Of another model, to the 1 of the search.
+# Weights of another model; the search has weight 1.
 WEIGHTS = (0.25, 0.5, 1.0, 2.0)
 BATCH = 32  # texts that are searched at once
 
@@ -47,7 +47,7 @@ def parser():
 
 
 def choices(options, backward, right_to_left):
-    """The rows: {name: (a `Choice`, whether what was drawn counts)}."""
+    """The rows: {name: (a `Choice`, whether the samples are candidates too)}."""
     from training.evaluation.reranking import Choice
 
     rows = {"the score of the search": (Choice(), False)}
@@ -100,7 +100,7 @@ def _run(command, options):
     asked = choosing.Choice(backward=backward, right_to_left=right_to_left)
 
     def of_search(one):
-        """The candidates that the search found, and nothing of what was drawn."""
+        """The candidates of the search, without the samples."""
         there = np.isfinite(one.scores)
         few = [text for text, kept in zip(one.texts, there, strict=True) if kept]
         return choosing.Candidates(few, one.scores[there], one.log_probs[there], np.zeros(len(few)))

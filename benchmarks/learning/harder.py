@@ -1,18 +1,18 @@
-"""A harder test set out of a corpus: `python -m benchmarks.learning.harder`.
+"""Makes a harder test set from a corpus: `python -m benchmarks.learning.harder`.
 
     python -m benchmarks.learning.harder --source data/multi30k/train.en \\
         --target data/multi30k/train.de --out data/harder
 
-Sentences of another source have words that training has not seen. So have these: each source has a
-word that stands nowhere else in the corpus. They are drawn by their checksum, which no length
-favours; what is left is to be trained on:
+Texts from elsewhere have words that are not in the training data. So has this test set: each source
+has a word that occurs nowhere else in the corpus. Such pairs are chosen by their checksum, so no
+length is preferred. The rest of the pairs is for training:
 
     python -m training.train multi30k --source data/harder/train.en --target data/harder/train.de \\
         --val-source data/multi30k/val.en --val-target data/multi30k/val.de --run runs/harder
     python -m training.evaluate runs/harder --source data/harder/hard.en \\
         --target data/harder/hard.de
 
-Exit codes: 0 written; 1 a file is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 written; 1 an error of a file; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import re
@@ -39,13 +39,13 @@ def parser():
 
 
 def words(text):
-    """The words of a text, each once, without regard to case."""
+    """The different words of a text, ignoring case."""
     return set(re.findall(r"\w+", text.lower()))
 
 
 def harder(pairs, size):
-    """The numbers, in order, of at most `size` pairs whose sources each have a word that stands in
-    no other pair's."""
+    """The numbers, in order, of at most `size` pairs. Each source has a word that occurs in no
+    other source."""
     found = Counter(word for pair in pairs for word in words(pair.source))
     rare = [n for n, pair in enumerate(pairs) if any(found[w] == 1 for w in words(pair.source))]
     drawn = sorted(rare, key=lambda n: (zlib.crc32(pairs[n].source.encode()), n))

@@ -1,13 +1,13 @@
-"""What heads attend to in several translators: `python -m benchmarks.learning.heads NAME=RUN ...`.
+"""Draws the attention of heads in several translators: `python -m benchmarks.learning.heads`.
 
-    python -m benchmarks.learning.heads "as it is=runs/guided/as-it-is-0" \
-        "one head guided=runs/guided/one-head-guided-0" \
+    python -m benchmarks.learning.heads "as it is=runs/guided/as-it-is-0" \\
+        "one head guided=runs/guided/one-head-guided-0" \\
         --source "25. Dezember 1987" --target 1987-12-25 --picture heads.png
 
-A row of heat-maps for each run: the cross-attention of the first heads of its last decoder layer,
-while it reads the target. Guided attention guides the first.
+Each run has a row of heat-maps: the cross-attention of the first heads of its last decoder layer,
+while it reads the target. Guided attention guides the first head.
 
-Exit codes: 0 drawn; 1 a run or the file is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 drawn; 1 an error of a run or the file; 2 wrong usage; 130 interrupted.
 """
 
 import sys
@@ -22,7 +22,7 @@ HEADS = 3
 def parser():
     """The command's arguments."""
     parser = Parser("benchmarks.learning.heads", __doc__)
-    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="of translators")
+    parser.add_argument("runs", nargs="+", metavar="NAME=RUN", help="runs of translators")
     parser.add_argument("--source", required=True, help="a text")
     parser.add_argument("--target", required=True, help="its translation")
     parser.add_argument("--picture", required=True, type=Path, metavar="PNG")
@@ -51,7 +51,7 @@ def _run(command, options):
 
 
 def attention(translator, source, target):
-    """The cross-attention of the last layer's heads, [H, T, S], and the labels of both sides."""
+    """The cross-attention of the last layer's heads, [H, T, S], and labels of source and target."""
     from training.pictures.inside import look_inside
 
     seen = look_inside(translator.model, translator.tokenizer, source, target)

@@ -1,15 +1,15 @@
-"""What a run would say, as near to what people wrote as it comes: a corpus to go on with.
+"""Makes a corpus of a run's hypotheses nearest to the references.
 
     python -m benchmarks.learning.nearest runs/one --source train.en --target train.de \\
         --out data/nearest
     python -m training.train --source data/nearest/source.txt --target data/nearest/target.txt \\
         --val-source val.en --val-target val.de --run runs/final --init runs/one
 
-Sequence-level interpolation (Kim and Rush 2016, section 3.3): of the hypotheses of a source, that
-which has the best BLEU against its reference. The corpus has it beside the reference, once where
-the two are the same.
+This is sequence-level interpolation (Kim and Rush 2016, section 3.3): from the hypotheses of a
+source, it takes the one with the highest BLEU against the reference. The corpus has it besides the
+reference, only once if the two are equal.
 
-Exit codes: 0 written; 1 a run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 written; 1 an error of a run or a file; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import functools
@@ -33,13 +33,13 @@ def parser():
 
 
 def nearest(translator, texts, references, batch_size=None):
-    """Of the hypotheses of each text that which has the best BLEU against its reference; of equal
-    ones the likeliest.
+    """For each text, the hypothesis with the highest BLEU against its reference. If several are
+    equal, it is the most likely one.
 
     Args:
-        translator: a `Translator`; it has as many hypotheses as its beam is wide.
-        texts, references: strings, as many of both.
-        batch_size: texts at once; as `Translator.translate` has it.
+        translator: a `Translator`, whose beam width is the number of hypotheses.
+        texts, references: strings, the same number of both.
+        batch_size: texts at once, as for `Translator.translate`.
 
     Returns:
         A list of strings, each in one line.
@@ -50,7 +50,7 @@ def nearest(translator, texts, references, batch_size=None):
     from training.methods.reward import sentence_bleu
 
     def hypotheses(texts):
-        """Those of each text of a batch, string [B] both, a line each, best first."""
+        """The hypotheses of each text in a batch, best first, each in one line."""
         found = candidates_of(translator, [text.decode() for text in texts.numpy()])
         return tf.constant(["\n".join(" ".join(x.split()) for x in one.texts) for one in found])
 

@@ -1,4 +1,4 @@
-"""A study as a picture: how its rows learn, epoch by epoch, and what they come to."""
+"""Draws a study: how its rows learn, epoch by epoch, and their results."""
 
 from training.report.history import read_history
 from training.report.picture import pyplot, write_picture
@@ -8,15 +8,15 @@ CURVES = {"loss": "training loss, nats a token", "val_bleu": "greedy BLEU on val
 
 
 def draw(path, trainings, curve, figure, title):
-    """Writes the picture of those trainings that are finished.
+    """Draws the finished trainings.
 
     Args:
-        path: of the PNG.
+        path: the PNG file.
         trainings: each has `row`, its name, `run`, its directory, and `figures()`, numbers by name,
-            or None where it is not finished.
-        curve: a column of `log.csv`, drawn by epoch: a line a seed.
-        figure: the name of a figure: a dot a seed.
-        title: of that figure.
+            or None if it is not finished.
+        curve: a column of `log.csv`, drawn by epoch, a line for each seed.
+        figure: the name of a number, drawn as a dot for each seed.
+        title: the title of that number.
     """
     done = [(one, found) for one in trainings if (found := one.figures())]
     rows = list(dict.fromkeys(one.row for one, _ in done))

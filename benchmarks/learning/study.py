@@ -1,31 +1,33 @@
-"""A question, and the trainings that answer it: `python -m benchmarks.learning.study STUDY.toml`.
+"""Compares trainings with several seeds: `python -m benchmarks.learning.study STUDY.toml`.
 
     python -m benchmarks.learning.study benchmarks/learning/rooms.toml --out runs/rooms-study
     python -m benchmarks.learning.study benchmarks/learning/halves.toml --data data/multi30k \
         --out runs/halves-study --seeds 0 1
 
-A study is a file. Its rows are runs of `training.train`, which differ in the options that each row
-names, and are trained with several seeds and scored by `training.evaluate`:
+A study is a TOML file. Each row has its own options of `training.train`. It is trained with several
+seeds and scored by `training.evaluate`:
 
     train = ["rooms", "--epochs", "8"]       # arguments of the training of every row
-    evaluate = ["--recipe", "rooms"]         # and of its evaluation
-    picture = ["val_loss", "accuracy"]       # what --picture draws: a column of log.csv, a figure
-    [figures]                                # of what that writes: title and format
+    evaluate = ["--recipe", "rooms"]         # arguments of its evaluation
+    picture = ["val_loss", "accuracy"]       # for --picture: a column of log.csv, a score
+    [figures]                                # scores of the evaluation: title and format
     accuracy = ["accuracy", "{:.3f}"]
     [rows]
-    "an encoder that has read" = ["--init-encoder", "{reads}"]
-    [before]                                 # trained once, by these arguments alone
+    "a pre-trained encoder" = ["--init-encoder", "{reads}"]
+    [before]                                 # trained once, with only these arguments
     reads = ["--family", "masked-language-model", "--text", "{data}/train.en"]
 
-{data} is the folder of --data, {here} that of the study. Where an option comes twice, that of the
-row counts. Besides the scores there are `minutes`, `parameters` (millions), `epochs_to_99` (greedy
-BLEU on val), `last_...` of the last row of log.csv, and `groups.NAME.bleu` of a recipe's groups.
+{data} is the folder of --data, {here} the folder of the study. If an option is given twice, that of
+the row is used. Besides the scores there are `minutes`, `parameters` (millions), `epochs_to_99`
+(greedy BLEU on val), `last_...` from the last row of log.csv, and `groups.NAME.bleu` for a recipe's
+groups.
 
-Trainings run side by side on the CPU, a core each, one seed of every row before the second of
-any. Each is a run directory in --out, its log beside it. What was stopped goes on: give the same
-command.
+Trainings run in parallel on the CPU, a core each. The first seed of every row comes before any
+second seed. Each is a run directory in --out with its log beside it. After an interruption, the
+same command continues.
 
-Exit codes: 0 the table is whole; 1 a training or a run is at fault; 2 wrong usage; 130 interrupted.
+Exit codes: 0 the table is complete; 1 an error of a training or a run; 2 wrong usage; 130
+interrupted.
 """
 
 import math
@@ -47,7 +49,7 @@ MINUTES = {"minutes": ("minutes", "{:.0f}")}
 
 
 class Study:
-    """What the file of a study says.
+    """The content of a study's file.
 
     Args:
         path: the file.
@@ -56,14 +58,14 @@ class Study:
 
     Attributes:
         rows: {name: arguments of `training.train`}
-        before: the same, of what is trained once.
+        before: the same for the trainings that are made once.
         evaluate: arguments of `training.evaluate`.
         figures: {name: (title, format)}
         picture: (a column of `log.csv`, the name of a figure). Default: the loss, the last figure.
 
     Raises:
-        ValueError: naming the file and what is wrong with it.
-        OSError: it cannot be read.
+        ValueError: the file has an error; the message names both.
+        OSError: the file cannot be read.
     """
 
     def __init__(self, path, out, data=None):
@@ -99,7 +101,7 @@ class Study:
             )
 
     def _filled(self, where, words):
-        """Arguments, each {name} in them replaced."""
+        """Replaces each {name} in arguments."""
         try:
             return [word.format_map(self.names) for word in words]
         except KeyError as error:
@@ -110,19 +112,19 @@ class Study:
             raise ValueError(f"{self.path}: {where} must be a list of words: {error}") from error
 
     def trainings(self, rows, seeds):
-        """What is trained first, and the trainings of the rows, one seed after the other."""
+        """The trainings of `before`, then those of the rows, one seed after the other."""
         first = [Training(self, name, words, None) for name, words in self.before.items()]
         return first, [Training(self, row, self.rows[row], seed) for seed in seeds for row in rows]
 
 
 class Training:
-    """A training of a study, in processes of its own.
+    """A training of a study, in separate processes.
 
     Args:
         study: a `Study`.
-        row: its name.
+        row: the name of the row.
         words: arguments of `training.train`.
-        seed: the seed; None: the recipe's, and it is not scored.
+        seed: the seed. None: the recipe's, and the training is not scored.
     """
 
     def __init__(self, study, row, words, seed):
@@ -133,7 +135,7 @@ class Training:
         self.words = [*words, "--cores", "1", *(["--seed", str(seed)] if self.scores else [])]
 
     def begin(self):
-        """Writes what it is asked to do. Raises ValueError: it was begun with something else."""
+        """Writes the arguments. Raises a ValueError if the training was begun with others."""
         path = self.run.with_suffix(".words.json")
         asked = {"train": self.words, "evaluate": self.study.evaluate if self.scores else []}
         if path.exists() and read_json(path) != asked:
@@ -141,7 +143,7 @@ class Training:
         write_json(path, asked)
 
     def finish(self, call):
-        """Trains and scores it, but for what was done before, by `call(arguments, log)`."""
+        """Trains and scores it by `call(arguments, log)`. Finished steps are skipped."""
         if self.scores is None or not self.scores.exists():
             call(["training.train", *self.words, "--run", str(self.run), "--resume"], self.log)
         if self.scores and not self.scores.exists():
@@ -149,7 +151,7 @@ class Training:
             call(["training.evaluate", str(self.run), *self.study.evaluate, *output], self.log)
 
     def figures(self):
-        """What it came to, by name; None if it is not finished."""
+        """The results by name, or None if it is not finished."""
         if not self.scores.exists():
             return None
         history, scores = read_history(self.run), flat(read_json(self.scores))
@@ -164,7 +166,7 @@ class Training:
 
 
 def flat(scores):
-    """The scores by name; those of a group by the names `groups.NAME.SCORE`."""
+    """The scores by name; the scores of groups have the names `groups.NAME.SCORE`."""
     found = {}
     for name, value in scores.items():
         inner = flat(value) if isinstance(value, dict) else {}
@@ -173,7 +175,8 @@ def flat(scores):
 
 
 def reached(history, name, minimum):
-    """The first epoch in which a figure was at least so much; one more than all, if in none."""
+    """The first epoch in which a figure reached a value; the number of epochs plus one if none
+    did."""
     epochs = [row["epoch"] for row in history if row.get(name, -math.inf) >= minimum]
     return min(epochs, default=history[-1]["epoch"] + 1)
 
@@ -199,7 +202,7 @@ def main(arguments=None):
 def _run(command, options):
     work.require_at_least(command, options, seeds=0)
     if not hasattr(os, "sched_setaffinity"):
-        return command.fail("this system cannot give a process a core of its own, as Linux can")
+        return command.fail("this system cannot bind a process to one core, as Linux can")
     try:
         study = Study(options.study, options.out, options.data)
     except (ValueError, OSError) as error:
@@ -207,7 +210,7 @@ def _run(command, options):
     rows = list(dict.fromkeys(options.rows or study.rows))
     if unknown := sorted(set(rows) - set(study.rows)):
         command.error(f"--rows must be of {', '.join(study.rows)}; got {', '.join(unknown)}")
-    # A container is stopped by SIGTERM: as by Ctrl-C, the trainings save their states.
+    # A container is stopped by SIGTERM. As with Ctrl-C, the trainings then save their states.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     first, trainings = study.trainings(rows, dict.fromkeys(options.seeds))
     try:

@@ -1,4 +1,4 @@
-"""Trainings side by side, a core each, and the table of what they came to."""
+"""Runs trainings in parallel, a core each, and makes the table of their results."""
 
 import os
 import queue
@@ -12,18 +12,18 @@ from benchmarks.workers import ENVIRONMENT
 
 
 def file_name(row):
-    """A row's name without what a file system may not like."""
+    """A row's name without characters that a file system may refuse."""
     return re.sub(r"\W+", "-", row)
 
 
 def side_by_side(trainings):
-    """Finishes trainings, as many at once as there are cores, a core each; says what fails.
+    """Finishes trainings in parallel, a core each, and reports failures.
 
-    If this process is interrupted, so are they: each saves its state.
+    If this process is interrupted, the trainings are too: each saves its state.
 
     Args:
-        trainings: each has `run`, its directory, `log`, a file, and `finish(call)`, which asks
-            `call(arguments, log)` for each command that it needs, the words behind `python -m`.
+        trainings: each has `run`, its directory, `log`, a file, and `finish(call)`, which calls
+            `call(arguments, log)` for each command, with the words after `python -m`.
     """
     cores, running = queue.SimpleQueue(), set()
     for core in os.sched_getaffinity(0):
@@ -43,7 +43,7 @@ def side_by_side(trainings):
 
     def finish(training):
         core = cores.get()
-        # Of this thread, and so of the processes that it starts.
+        # For this thread, and so for the processes that it starts.
         os.sched_setaffinity(0, {core})
         try:
             training.finish(call)
@@ -72,8 +72,8 @@ def table(trainings, columns):
     """Mean and standard deviation over the finished seeds of each row, as Markdown.
 
     Args:
-        trainings: each has `row`, its name, and `figures()`, numbers by name, or None where it is
-            not finished.
+        trainings: each has `row`, its name, and `figures()`, numbers by name, or None if it is not
+            finished.
         columns: {the name of a figure: (title, format)}; minutes have no deviation.
     """
     rows = {}

@@ -1,1 +1,1 @@
-"""Trainings on the JAX backend, several models at once: where there is a GPU and no TensorFlow."""
+"""Trains several models at once on the JAX backend, for a GPU without TensorFlow."""

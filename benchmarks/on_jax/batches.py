@@ -1,5 +1,6 @@
-"""The batches of several models that learn in step: of each step one shape, of each model its own
-pairs."""
+"""Batches for several models that are trained in one step: all have the same shape, but each model
+has its own pairs.
+"""
 
 import numpy as np
 
@@ -7,20 +8,21 @@ EDGES = np.array([12, 16, 20, 24, 32, 64])
 
 
 class Batches:
-    """A corpus in the orders of several models.
+    """A corpus in a different order for each of several models.
 
-    As in `training.data.batches` a pair is in the first bucket that holds both its sides, in their
-    usual segmentation, a batch is of one bucket, and the last of a bucket is filled up: so all
-    models have as many batches of each bucket, and each sees every pair once an epoch.
+    As in `training.data.batches`, a pair is in the first bucket that fits source and target in
+    their usual segmentation, and a batch belongs to one bucket. The last batch of a bucket is
+    filled up. So all models have the same number of batches in each bucket, and each model sees
+    every pair once per epoch.
 
     Args:
-        lengths: integers [2, 1 + drawn, N], the tokens of each segmentation of each side, the usual
-            one first; at most EDGES[-1].
-        batch_tokens: tokens a side in a batch, padding counted.
-        seeds: of each model integers of at least 0 that its order is drawn by.
+        lengths: integers [2, 1 + drawn, N], the numbers of tokens of source and target in each
+            segmentation, the usual one first; at most EDGES[-1].
+        batch_tokens: source or target tokens in a batch, padding included.
+        seeds: for each model, integers of at least 0 for its order.
 
     Attributes:
-        rows: {bucket: rows of its batches}, of the buckets that have pairs.
+        rows: {bucket: rows of its batches}, for the buckets that have pairs.
     """
 
     def __init__(self, lengths, batch_tokens, seeds):
@@ -40,13 +42,15 @@ class Batches:
         return len(self.order)
 
     def epoch(self, number, drawn):
-        """Yields (bucket, int32 [models, rows, 3]) for each batch of an epoch: of each row its pair
-        and the segmentations of its source and of its target; a row of padding is of pair -1.
+        """Yields (bucket, int32 [models, rows, 3]) for each batch of an epoch.
+
+        A row has the number of its pair and of the segmentations of source and target. In a row of
+        padding, the pair is -1.
 
         Args:
-            number: of the epoch, from 0.
-            drawn: whether segmentations are. One that the bucket does not hold gives way to the
-                usual one.
+            number: the number of the epoch, from 0.
+            drawn: whether segmentations are random. If one does not fit into the bucket, the usual
+                one is used.
         """
         models = [self._batches(seed, number, drawn) for seed in self.seeds]
         taken = dict.fromkeys(self.rows, 0)

@@ -1,4 +1,4 @@
-"""A corpus of `benchmarks.on_jax.pack` as ids."""
+"""Reads a corpus of `benchmarks.on_jax.pack` as ids."""
 
 import functools
 import json
@@ -22,7 +22,7 @@ NAMES = {
 
 
 class Corpus:
-    """What `pack` has written.
+    """A file of `pack`.
 
     Args:
         path: the file.
@@ -31,8 +31,8 @@ class Corpus:
         settings: the configuration of the model, "model", and the recipe's settings, "recipe".
 
     Raises:
-        RunError: the file is damaged, or of something else.
-        OSError: it cannot be read.
+        RunError: the file is damaged, or is not a file of `pack`.
+        OSError: the file cannot be read.
     """
 
     def __init__(self, path):
@@ -49,14 +49,16 @@ class Corpus:
         self.texts = {name: lines.split(b"\n") for name, lines in content.items()}
 
     def ids(self, split, drawn, longest):
-        """int16 [2, 1 + drawn, N, longest]: source and target, with eos, padded; pairs of which a
-        side is longer are left out.
+        """int16 [2, 1 + drawn, N, longest]: source and target, with eos, padded.
+
+        Pairs with a longer source or target are left out.
 
         Args:
             split: "train" or "val".
-            drawn: segmentations beside the usual one, drawn as `subword_sampling` says; a run
-                without it has none. One that is too long gives way to the usual one.
-            longest: tokens.
+            drawn: number of random segmentations besides the usual one, by the run's
+                `subword_sampling`; without it there are none. If one is too long, the usual one
+                replaces it.
+            longest: maximum number of tokens.
 
         Raises:
             RunError: no pair is left.
@@ -79,7 +81,7 @@ class Corpus:
 
 
 def _processes():
-    """A process for each core. Ctrl-C is for this one alone, which ends them."""
+    """A process for each core. They ignore Ctrl-C; this process ends them."""
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)  # what they inherit
     try:
         return multiprocessing.get_context("spawn").Pool(cores())
@@ -88,8 +90,8 @@ def _processes():
 
 
 def _segmented(part, model, alpha, drawn, longest):
-    """int16 [1 + drawn, texts, longest] of (the number of the first, texts), by which they are
-    drawn; zeros where the usual segmentation of a text is too long."""
+    """Segmentations int16 [1 + drawn, texts, longest] of (the number of the first, texts). The
+    number is the seed. If the usual segmentation of a text is too long, its rows are zero."""
     first, texts = part
     sampler = SubwordSampler(model, alpha or 1.0)
     usual = [sampler.encoded(text) for text in texts]

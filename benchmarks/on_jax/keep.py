@@ -1,11 +1,11 @@
-"""Makes a run of weights that were trained on JAX: `python -m benchmarks.on_jax.keep`.
+"""Converts weights trained on JAX to a run: `python -m benchmarks.on_jax.keep`.
 
     python -m benchmarks.on_jax.keep trained/one.npz --of runs/multi30k --out runs/one
 
-Vocabulary, sizes and options of the search are those of the run that was packed. What is written is
-a run directory like any other. Of a model with `reverse` it translates the other way.
+Vocabulary, sizes and search options are those of the run that was packed. The result is a run
+directory like any other. A model with `reverse` translates in the other direction.
 
-Exit codes: 0 written; 1 a file or a run is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 written; 1 an error of a file or a run; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import sys
@@ -28,12 +28,12 @@ def keep(weights, packed, out):
     """Writes the run.
 
     Args:
-        weights: the file.
+        weights: the file of weights.
         packed: the run that was packed.
         out: the new run directory.
 
     Raises:
-        RunError: a file is damaged, or of another model; or there is a run already.
+        RunError: a file is damaged or belongs to another model, or `out` exists.
     """
     from tfformer import Transformer, run
     from tfformer.files import RunError, read_arrays

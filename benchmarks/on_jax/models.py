@@ -1,4 +1,4 @@
-"""Models of one configuration that learn in step, on JAX."""
+"""Models of one configuration that are trained in one step, on JAX."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,26 +19,26 @@ VALIDATED = 256  # pairs at once
 
 
 class Models:
-    """Models that differ in their weights, their dropout, their batches and their options.
+    """Models that differ in their weights, dropout, batches and options.
 
-    What is of all of them is stacked: [models, ...].
+    Their arrays are stacked: [models, ...].
 
     Args:
-        settings: of `pack`, the configuration of the model and the recipe's settings.
-        options: of each model a dict: its `seed`; whether source and target change places,
-            `reverse`; the weight of R-Drop, `r_drop`; that of the teachers, `teacher_weight`.
+        settings: the settings of `pack`: the model's configuration and the recipe's settings.
+        options: a dict for each model: its `seed`; `reverse`, whether source and target are
+            exchanged; `r_drop`, the weight of R-Drop; `teacher_weight`, that of the teachers.
         ids: the training corpus of `pack`.
-        passes: 2 for R-Drop: a batch holds its rows twice.
-        teachers: {file: weights by name}, of models of these sizes; there may be none.
+        passes: 2 for R-Drop, where a batch has its rows twice.
+        teachers: {file: weights by name}, for models of these sizes; may be empty.
         dtype: a Keras dtype policy.
 
     Attributes:
-        names: of the weights, in their order.
-        state: weights, seeds of dropout, what the optimizer remembers, and the sum of the losses.
-        total: the sum of the weights that are to be averaged.
+        names: the names of the weights, in their order.
+        state: weights, seeds of dropout, the optimizer's state, and the sum of the losses.
+        total: the sum of the weights for the average.
 
     Raises:
-        RunError: the weights of a teacher are not those of such a model.
+        RunError: the weights of a teacher do not fit such a model.
     """
 
     def __init__(self, settings, options, ids, passes, teachers, dtype):
@@ -75,7 +75,7 @@ class Models:
         self.ids = jnp.asarray(ids)
 
     def compile(self, rows):
-        """Compiles the step of each bucket of {bucket: rows}, all at once, on as many cores."""
+        """Compiles the step of each bucket of {bucket: rows} in parallel."""
         number = jnp.float32(0)
 
         def lower(bucket):
@@ -92,13 +92,13 @@ class Models:
             self.steps = dict(zip(rows, compiled, strict=True))
 
     def step(self, bucket, index, number, rate, add):
-        """A step of all models.
+        """Makes a step of all models.
 
         Args:
-            bucket, index: of `Batches.epoch`.
-            number: of the step, from 0.
+            bucket, index: a batch of `Batches.epoch`.
+            number: the number of the step, from 0.
             rate: the learning rate.
-            add: 1 to add the new weights to those that are averaged, else 0.
+            add: 1 to add the new weights to the average, otherwise 0.
         """
         numbers = jnp.float32(number), jnp.float32(rate), jnp.float32(add)
         rest = self.ids, self._constants(), jnp.asarray(index), *numbers
@@ -109,8 +109,8 @@ class Models:
         return np.asarray(self.state[3])
 
     def validation(self, ids):
-        """A function that gives the perplexity of each model on int16 [2, 1, M, S], or of others
-        with these weights."""
+        """A function that returns the perplexity of each model on int16 [2, 1, M, S], with its own
+        weights or with others."""
 
         def part(weights, seeds, pairs, reverse):
             source, labels = sides(pairs, reverse)
@@ -197,12 +197,12 @@ def values(variables):
 
 
 def stacked(trees):
-    """Trees of arrays of one shape -> a tree of arrays [trees, ...]."""
+    """Stacks trees of arrays of one shape to a tree of arrays [trees, ...]."""
     return jax.tree.map(lambda *arrays: jnp.stack(arrays), *trees)
 
 
 def sides(pairs, reverse):
-    """Source and target of both sides, which change places with `reverse`."""
+    """Source and target, exchanged with `reverse`."""
     return [jnp.where(reverse, pairs[1 - n], pairs[n]) for n in (0, 1)]
 
 

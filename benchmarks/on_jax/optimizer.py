@@ -1,14 +1,14 @@
-"""The training step's optimizer as pure functions of arrays, for JAX: `training.step.muon`'s.
+"""The optimizer of `training.step.muon` as pure functions of arrays, for JAX.
 
 Matrices of the layers learn by Muon, everything else by Adam, both with the clipping and the weight
-decay of `training.train`; tests compare the two.
+decay of `training.train`. Tests compare the two implementations.
 """
 
 import jax.numpy as jnp
 
 from training.step.muon_matrices import PASSES, A, B, C, matrices_of
 
-# Those of `training.step.model`.
+# The values of `training.step.model`.
 MOMENTUM, BETA_1, BETA_2, EPSILON = 0.95, 0.9, 0.98, 1e-9
 
 
@@ -16,10 +16,10 @@ class Muon:
     """Muon for a model's matrices, Adam for the rest.
 
     Args:
-        model: whose `trainable_variables` are learned.
-        weight_decay: of matrices and embeddings.
-        clip_norm: of the gradient at most; 0 does not clip.
-        compute_dtype: of the products that make a step orthogonal.
+        model: the model, whose `trainable_variables` are learned.
+        weight_decay: the weight decay of matrices and embeddings.
+        clip_norm: the maximum norm of the gradient; 0: no clipping.
+        compute_dtype: the dtype of the products that make a step orthogonal.
     """
 
     def __init__(self, model, weight_decay, clip_norm, compute_dtype):
@@ -31,7 +31,7 @@ class Muon:
         self.compute_dtype = compute_dtype
 
     def start(self, weights):
-        """The state before the first step: of each weight two moments (of a matrix, one)."""
+        """The state before the first step: two moments for each weight, one for a matrix."""
         first = [jnp.zeros_like(weight) for weight in weights]
         second = [
             jnp.zeros(()) if cut else jnp.zeros_like(weight)

@@ -1,14 +1,14 @@
-"""Makes a corpus ready for a machine without TensorFlow: `python -m benchmarks.on_jax.pack`.
+"""Prepares a corpus for a machine without TensorFlow: `python -m benchmarks.on_jax.pack`.
 
     python -m benchmarks.on_jax.pack runs/multi30k --out multi30k.npz
     python -m benchmarks.on_jax.pack runs/multi30k --source data/diverse/source.txt \\
         --target data/diverse/target.txt --out diverse.npz
 
-The run is a translator's that was begun; it need not be trained. The file gets its vocabulary, the
-sizes of its model, the settings of its recipe, and the texts of its corpora. Other texts to learn
-from may take the place of its own.
+The run is a translator that was begun; it need not be trained. The file gets its vocabulary, the
+sizes of its model, the settings of its recipe, and the texts of its corpora. Other training texts
+may replace its own.
 
-Exit codes: 0 written; 1 the run or a file is at fault; 2 wrong usage; 130 or 143 interrupted.
+Exit codes: 0 written; 1 an error of the run or a file; 2 wrong usage; 130 or 143 interrupted.
 """
 
 import io
@@ -21,7 +21,7 @@ import numpy as np
 from tfformer.terminal.command import Parser
 from training.recipe.families import TRANSLATION
 
-# What `benchmarks.on_jax.train` has one way for.
+# Settings of which `benchmarks.on_jax.train` supports only one value.
 ONE_WAY = {
     "task": TRANSLATION,
     "optimizer": "muon",
@@ -50,17 +50,17 @@ def parser():
 
 
 def pack(run, files=None):
-    """The arrays of the file, bytes each: "settings" and "tokenizer"; of "train" and "val" the
-    "-source" and the "-target", lines.
+    """The arrays of the file, as bytes: "settings" and "tokenizer"; for "train" and "val", the
+    lines of "-source" and "-target".
 
     Args:
         run: the run directory.
-        files: of source and target, in place of the run's own training corpus.
+        files: source and target files that replace the run's training corpus.
 
     Raises:
-        RunError: what is wrong with the run.
-        CorpusError, OSError: what is wrong with the files.
-        ValueError: the run asks for what `train` does not do.
+        RunError: an error of the run.
+        CorpusError, OSError: an error of the files.
+        ValueError: the run needs something that `train` does not support.
     """
     from tfformer.text.vocabularies import clean
     from training.data.corpus import Corpus
@@ -100,7 +100,8 @@ def read_begun(run):
 
 
 def require_known(recipe, begun, tokenizer):
-    """A ValueError if a run asks for what `benchmarks.on_jax.train` does not do."""
+    """Raises a ValueError if a run needs something that `benchmarks.on_jax.train` does not
+    support."""
     for name, known in ONE_WAY.items():
         known = known if isinstance(known, tuple) else (known,)
         if (value := getattr(recipe, name)) not in known:

@@ -1,22 +1,21 @@
-"""Times training on an H100 or H200, a system a call: `python -m benchmarks.on_jax.speed keras`.
+"""Measures training on an H100 or H200, one system per call: `python -m benchmarks.on_jax.speed`.
 
     python -m benchmarks.on_jax.speed keras --tokens 4096 16384 --out keras.json
     python -m benchmarks.on_jax.speed torch --tokens 4096 16384 --out torch.json
 
 The paper's base model (6 + 6 layers of width 512), 32,000 ids, dropout 0.1, label smoothing 0.1,
-Adam, in bfloat16 with float32 weights: `keras` is this package's `Transformer` in `model.fit`,
-`torch` PyTorch's `nn.Transformer` under `torch.compile`, autocast and fused Adam, its batch on the
-GPU already, where `fit` gets one from the host at each step. Rows are of 64 tokens a side, all of
-them real. `torch-unmasked` has no mask of padding, since PyTorch's fastest attention takes none;
-the others mask what is padding, as a real batch needs.
+Adam, in bfloat16 with float32 weights. `keras` is tfformer's `Transformer` in `model.fit`. `torch`
+is PyTorch's `nn.Transformer` with `torch.compile`, autocast and fused Adam; its batch is already on
+the GPU, while `fit` gets one from the host at each step. A row has 64 source and 64 target tokens,
+without padding. `torch-unmasked` has no padding mask, because PyTorch's fastest attention accepts
+none; the others have the mask that a real batch needs.
 
-Tokens a second are source and target together, the median of the rounds. The share of peak is of
-the arithmetic that the model needs, three times its forward pass, and not of what a system does
-beside it.
+Tokens per second include source and target; the result is the median of the rounds. The share of
+peak counts only the arithmetic that the model needs, three times its forward pass.
 
-Compiling is not measured. With --go it compiles, and waits for that file: so that two systems can
-compile side by side and be measured one after the other (with XLA_PYTHON_CLIENT_PREALLOCATE=false,
-for JAX takes most of the memory otherwise).
+Compilation is not measured. With --go, the program compiles and waits for that file. So two systems
+can compile in parallel and be measured one after the other (with
+XLA_PYTHON_CLIENT_PREALLOCATE=false, because JAX takes most of the memory otherwise).
 
 Exit codes: 0 measured; 1 a package is missing, or --out cannot be written; 2 wrong usage; 130 or
 143 interrupted.
@@ -54,7 +53,7 @@ def parser():
 
 
 def flops(tokens, layers):
-    """Of a step of so many tokens a side: three times the forward pass's."""
+    """The arithmetic of a step with so many source and target tokens: three forward passes."""
     attention = 4 * WIDTH * WIDTH + 2 * LENGTH * WIDTH  # projections; scores and their mean
     feed_forward = 2 * WIDTH * INNER
     encoder, decoder = attention + feed_forward, 2 * attention + feed_forward
@@ -69,13 +68,13 @@ def pairs(tokens):
 
 
 def with_keras(options):
-    """{tokens: a function of a number of steps that makes them}, and what it is."""
+    """{tokens: a function that makes a number of steps}, and a description."""
     import keras
 
     from tfformer import SmoothedCrossEntropy, Transformer, TransformerConfig, WarmupSchedule
 
     class Same(keras.utils.PyDataset):
-        """One batch, again and again."""
+        """One batch, repeated without end."""
 
         def __init__(self, batch, steps):
             super().__init__()

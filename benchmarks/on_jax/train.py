@@ -5,23 +5,23 @@
     python -m benchmarks.on_jax.train diverse.npz --out students --passes 2 \\
         --models taught:r_drop=2,teacher_weight=0.5 --teachers trained/one.npz trained/two.npz
 
-A small model is too little work for a large GPU, which spends its time between kernels. Here each
-step is of all models, which differ in their weights, their dropout and their batches: their
-products become one batched product (`jax.vmap`).
+A small model is too little work for a large GPU, which then waits between kernels. Here each step
+trains all models. They differ in weights, dropout and batches, and their products become one
+batched product (`jax.vmap`).
 
-Layers, loss, optimizer, schedule, dropout and batches are those of `training.train`, by the recipe
-of the corpus, a file of `benchmarks.on_jax.pack`. It differs in this: a model computes in bfloat16;
-batches have fewer shapes, and pairs of more than 64 tokens a side are left out; a segmentation is
-one of --drawn that were drawn at the beginning; all models have batches of one shape at a time; and
-the mean of the last epochs is written, whether it is better or not.
+Layers, loss, optimizer, schedule, dropout and batches are those of `training.train`, with the
+recipe of the corpus, a file of `benchmarks.on_jax.pack`. The differences: a model computes in
+bfloat16; batches have fewer shapes, and pairs with more than 64 source or target tokens are left
+out; each segmentation is one of --drawn that were drawn at the beginning; all models have batches
+of the same shape at a time; the mean of the last epochs is always written, even if it is worse.
 
-Options of a model, as NAME:seed=2,r_drop=1: seed (1); reverse (0), 1 where source and target change
-places; r_drop (0), the weight of R-Drop; teacher_weight (0), the teachers' share of the loss.
+Options of a model, as NAME:seed=2,r_drop=1: seed (1); reverse (0), 1 to exchange source and target;
+r_drop (0), the weight of R-Drop; teacher_weight (0), the teachers' share of the loss.
 
-Into --out go NAME.npz, weights of which `benchmarks.on_jax.keep` makes a run, log.txt and
+--out gets NAME.npz, weights that `benchmarks.on_jax.keep` converts to a run, log.txt, and
 history.json: losses, perplexities and seconds.
 
-Exit codes: 0 trained; 1 a file is at fault, or a loss is not finite; 2 wrong usage; 130 or 143
+Exit codes: 0 trained; 1 an error of a file, or a loss is not finite; 2 wrong usage; 130 or 143
 interrupted.
 """
 
@@ -34,7 +34,7 @@ from pathlib import Path
 
 from tfformer.terminal.command import Number, Parser, count
 
-# Of a model: by name the default and its type.
+# The options of a model: {name: (default, type)}.
 OPTIONS = {
     "seed": (1, Number(int)),
     "reverse": (0, Number(int, 0, 1)),
@@ -95,7 +95,7 @@ def parser():
 
 
 def fault(options):
-    """What is wrong with the options together; None if nothing is."""
+    """The error in the combination of options, or None."""
     models = options.models
     if len({one["name"] for one in models}) < len(models):
         return "--models must have a name each"
@@ -114,17 +114,18 @@ def fault(options):
 
 
 def train(models, batches, recipe, minutes, validation, say, clock):
-    """Trains; the history, a dict an epoch, the last one of the mean of the last epochs' weights,
-    which `models.total` has afterwards.
+    """Trains the models. Returns the history, a dict for each epoch.
+
+    The last entry is for the mean of the last epochs' weights, which `models.total` then has.
 
     Args:
         models: `Models`.
         batches: `Batches`.
         recipe: the settings.
-        minutes: that it may take, if it has two epochs at least; 0: no limit.
-        validation: of `Models.validation`.
+        minutes: maximum time, after at least two epochs; 0: no limit.
+        validation: a function of `Models.validation`.
         say: called with a line.
-        clock: seconds since the beginning.
+        clock: returns the seconds since the beginning.
 
     Raises:
         ValueError: a loss is not finite.

@@ -1,1 +1,1 @@
-"""A worker for each system that is measured, with a Python of its own, 3.10 or newer."""
+"""Workers, one for each measured system, each with its own Python, 3.10 or newer."""

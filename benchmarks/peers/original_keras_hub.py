@@ -15,7 +15,7 @@ def load(job):
     model = keras_hub.models.Seq2SeqLM.from_preset(job["folder"], dtype="float32")
     width = job["beam_width"]
     sampler = "greedy" if width == 1 else keras_hub.samplers.BeamSampler(num_beams=width)
-    # By XLA, which its `compile` does not choose by itself here: four times as fast.
+    # With XLA, which its `compile` does not choose here: four times as fast.
     model.compile(sampler=sampler, jit_compile=True)
 
     def translate(texts):

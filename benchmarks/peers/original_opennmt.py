@@ -1,7 +1,7 @@
 """A model directory of OpenNMT-tf 2 by OpenNMT-tf; see `benchmarks.originals`.
 
-The texts are cut into pieces by its own tokenizer, the model runs as the graph that its exports
-have, and the pieces are joined again.
+Its own tokenizer splits the texts into pieces, the model runs as the graph of its exports, and the
+pieces are joined again.
 """
 
 from pathlib import Path

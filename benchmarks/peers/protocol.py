@@ -1,35 +1,35 @@
-"""What a benchmark and a worker say to each other, a line of JSON at a time.
+"""The messages between a benchmark and a worker, one line of JSON each.
 
     worker      {"version": "CTranslate2 4.8.0 float32", "python": "3.12.3"}  once it has loaded
-    benchmark   {"decode": "8"}                 decode all the batches of this name, one by one
+    benchmark   {"decode": "8"}                 decode all batches of this name, one by one
     worker      {"seconds": 1.25, "foreign": 0.01}
-    benchmark   {"say": "8"}                    what a worker that gives texts finds for them
+    benchmark   {"say": "8"}                    return the texts for them, if the worker has texts
     worker      {"texts": ["..."]}
-    worker      {"error": "..."}                in place of an answer; then the worker ends
+    worker      {"error": "..."}                instead of an answer; then the worker ends
 
 `seconds` is wall-clock time; `foreign` is the processor time, in seconds, that other processes used
-meanwhile (0 where there is no /proc/stat). A worker ends when its standard input does.
+meanwhile (0 without /proc/stat). A worker ends when its standard input ends.
 
-The job, a JSON file that the worker is started with, says what to decode:
+The worker is started with a job, a JSON file with the work to decode:
 
     size         num_layers (of encoder and decoder each), d_model, num_heads, d_ff
     vocabulary   the pieces by id; 0 to 3 are pad, unk, bos, eos
     beam_width, steps    steps: exactly so many target tokens for every sentence
     threads      how many; null leaves the system's own default
     batches      {name: [{"texts": [a text], "ids": [its source ids, eos at the end]}]}
-    options      of this system alone
+    options      for this system only
 
-To train is to be asked the same way, of a job whose only batch is the whole work:
+For training, the requests are the same. The only batch of the job is the whole work:
 
     size, vocabulary, options    as above
     dropout, smoothing           rates
     batches      {"train": [{"batches": [{"source": [ids and eos], "target": [ids and eos],
-                 "length": that both sides are padded to}]}]}
+                 "length": the length to which both are padded}]}]}
 
-A model that is there already, with its weights, is asked the same way, of a job without `size`:
+For an existing model with its own weights, the requests are the same, and the job has no `size`:
 
     folder       of the model
-    beam_width, max_length, threads    as above; tokens at most
+    beam_width, max_length, threads    as above; maximum number of tokens
     batches      {name: [{"texts": [a text]}]}
 """
 
@@ -46,12 +46,12 @@ class Peer(NamedTuple):
     """A loaded system.
 
     Attributes:
-        version: its name and version, and whatever else it chose.
-        prepare: a batch of the job -> what `decode` takes; not measured.
-        decode: what is measured; it returns only when the whole result is there.
-        lengths: likewise, but gives the number of target tokens of each hypothesis found. None in
-            a training, whose `decode` makes a step for each batch and gives the last loss.
-        texts: of a model that is there already: what `decode` takes -> its translations.
+        version: its name and version, and its choices.
+        prepare: converts a batch of the job to the input of `decode`; not measured.
+        decode: the measured function; it returns only when the whole result is available.
+        lengths: likewise, but returns the number of target tokens of each hypothesis. None in a
+            training, where `decode` makes a step for each batch and returns the last loss.
+        texts: for an existing model: converts the input of `decode` to its translations.
     """
 
     version: str
@@ -62,7 +62,7 @@ class Peer(NamedTuple):
 
 
 def serve(load):
-    """A worker's whole life: `load(job)` gives its `Peer`, then it answers until input ends."""
+    """Runs a worker: `load(job)` returns its `Peer`, then it answers until the input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
 
@@ -110,7 +110,7 @@ def measure(decode, batches):
 
 
 def machine_seconds():
-    """Processor seconds that all cores together have worked since the machine started."""
+    """Processor seconds of all cores together since the machine started."""
     try:
         with open("/proc/stat") as file:
             ticks = [int(number) for number in file.readline().split()[1:9]]
@@ -128,6 +128,6 @@ def training_ids(batch):
 
 
 def padded(rows, multiple=1):
-    """Rows of ids -> lists of one length, a multiple of `multiple`, padded with 0."""
+    """Pads rows of ids with 0 to one length, a multiple of `multiple`."""
     length = -(-max(map(len, rows)) // multiple) * multiple
     return [row + [0] * (length - len(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""KerasHub's Transformer layers in `fit`; of the job's `options`, `jit_compile` and `dtype`."""
+"""KerasHub's Transformer layers in `fit`. Options of the job: `jit_compile` and `dtype`."""
 
 import keras
 import keras_hub
@@ -12,7 +12,7 @@ def load(job):
     options, size = job["options"], job["size"]
     keras.config.set_dtype_policy(options.get("dtype", "float32"))
     model = make(len(job["vocabulary"]), size, job["dropout"])
-    # It has no smoothed loss on integer labels: this one does less than the others'.
+    # KerasHub has no smoothed loss for integer labels, so this loss computes less than the others.
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
     optimizer = keras.optimizers.Adam(5e-4, beta_2=0.98, epsilon=1e-9)
     model.compile(optimizer, loss, jit_compile=options["jit_compile"])
@@ -51,7 +51,7 @@ def make(vocabulary_size, size, dropout):
         y = layer(y, x, encoder_padding_mask=mask)
     model = keras.Model([source, target], embedding(y, reverse=True))
     for layer in model.layers:
-        # On sub-layers and embeddings alone, as in the paper: it would be here as well.
+        # Dropout only on sub-layers and embeddings, as in the paper; the default has more here.
         for name in ("_self_attention_layer", "_cross_attention_layer"):
             if (attention := getattr(layer, name, None)) is not None:
                 attention._dropout_layer.rate = 0.0

@@ -23,7 +23,7 @@ def load(job):
             num_heads=size["num_heads"],
             ffn_inner_dim=size["d_ff"],
             dropout=job["dropout"],
-            # On sub-layers and embeddings alone, as in the paper and in everybody else's model.
+            # Dropout only on sub-layers and embeddings, as in the paper and in the other models.
             attention_dropout=0.0,
             ffn_dropout=0.0,
             share_embeddings=opennmt.models.EmbeddingsSharingLevel.ALL,
@@ -49,8 +49,8 @@ def load(job):
         return [features(*training_ids(batch)) for batch in work["batches"]]
 
     def features(source, target, labels):
-        # Ids of its own: pad 0, bos 1, eos 2, the pieces from 3 on, unk last. A permutation: the
-        # work is the same.
+        # OpenNMT-tf has its own ids: pad 0, bos 1, eos 2, the pieces from 3 on, unk last. This is a
+        # permutation, so the work is the same.
         own = [0, count - 1, 1, 2, *range(3, count - 1)]
         source, target, labels = (
             tf.constant([[own[i] for i in row] for row in ids], tf.int32)

@@ -1,11 +1,11 @@
-"""tfformer's training step in `fit`, with what `training` does to be fast, or plain.
+"""tfformer's training step in `fit`, with the optimizations of `training`, or plain.
 
-That is: a part of the batch for each core, padding left out, Adam in one operation, freed memory
-kept, no product fused with its bias; and huge pages and oneDNN's products of matrices, for which
-the environment asks. Metrics and clipping, which the others do not compute, are left out too.
+The optimizations: a part of the batch for each core, no padding, Adam in one operation, freed
+memory is kept, no product fused with its bias, huge pages and oneDNN's matrix products, which the
+environment turns on. Metrics and clipping are left out, because the others do not compute them.
 
-Of the job's `options` it takes `plain`, whether a plain `compile` and `fit` of the padded batches
-with Keras's own Adam is measured, and `dtype`, a Keras dtype policy.
+Options of the job: `plain`, whether to measure a plain `compile` and `fit` of the padded batches
+with Keras's own Adam; `dtype`, a Keras dtype policy.
 """
 
 import math
@@ -26,7 +26,7 @@ from training.step.parallel import in_parts
 def load(job):
     options, size = job["options"], job["size"]
     plain = options.get("plain", False)
-    # Parts must have as many rows each.
+    # All parts must have the same number of rows.
     rows = {len(batch["source"]) for batch in job["batches"]["train"][0]["batches"]}
     cores = 1 if plain else math.gcd(min(machine.cores(), MAXIMUM), *rows)
     if cores > 1:
@@ -82,7 +82,7 @@ def dataset(batches):
 
     data = tf.data.Dataset.range(len(batches))
     data = data.map(lambda n: tf.numpy_function(get, [n], (tf.int32,) * 3)).map(element)
-    # See `training.data.batches`: with the tuning thread the end of a pass waits for it.
+    # See `training.data.batches`: with a tuning thread, the end of an epoch would wait for it.
     options = tf.data.Options()
     options.autotune.enabled = False
     return data.prefetch(4).with_options(options)

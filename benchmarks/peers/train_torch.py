@@ -24,7 +24,7 @@ class Model(nn.Module):
         )
         self.transformer.encoder.norm = self.transformer.decoder.norm = None
         for layer in [*self.transformer.encoder.layers, *self.transformer.decoder.layers]:
-            # On sub-layers and embeddings alone, as in the paper: it would be here as well.
+            # Dropout only on sub-layers and embeddings, as in the paper; the default has more here.
             layer.dropout.p = layer.self_attn.dropout = 0.0
             if isinstance(layer, nn.TransformerDecoderLayer):
                 layer.multihead_attn.dropout = 0.0

@@ -1,6 +1,6 @@
 """CTranslate2 with random weights of the job's size, written by its own converter's specs.
 
-Of the job's `options` it takes `compute_type`; the version tells which one CTranslate2 then uses.
+Option of the job: `compute_type`. The version shows which one CTranslate2 really uses.
 """
 
 import tempfile

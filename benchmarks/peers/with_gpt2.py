@@ -1,7 +1,7 @@
 """KerasHub's `GPT2CausalLM` with random weights, by its own `generate`.
 
-Of the job's `options` it takes `jit_compile`: with XLA, which compiles for each shape. Its prompts
-are ids, all of one length; it writes `steps` more, the likeliest each time.
+Option of the job: `jit_compile`, whether to use XLA, which compiles for each shape. The prompts are
+ids of one length; it continues them greedily by `steps` tokens.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""KerasHub's layers and `BeamSampler` with random weights, one `tf.function` for all of it.
+"""KerasHub's layers and `BeamSampler` with random weights, in one `tf.function`.
 
-Its own sequence-to-sequence models (T5, T5Gemma, BART) are of other layers than what is measured
-here: its layers, their caches and its sampler are put together as in `BartSeq2SeqLM`. Of the job's
-`options` it takes `jit_compile`: with XLA, which compiles for each shape, sources are padded to a
+KerasHub's own sequence-to-sequence models (T5, T5Gemma, BART) have other layers than those measured
+here. So its layers, their caches and its sampler are combined as in `BartSeq2SeqLM`. Option of the
+job: `jit_compile`, whether to use XLA. It compiles for each shape, so sources are padded to a
 multiple of 8.
 """
 

@@ -1,11 +1,11 @@
 """tfformer's own SavedModel, as TensorFlow Serving loads it: the C API, no Python TensorFlow.
 
-Of the job's `options` it takes `directory`, the SavedModel, and `signatures`, as
-`export.verification.graph` gives them, and `xla`, whether XLA is on. The work is the signature
-`serving_default`, from strings to strings. `threads` are inter-op threads beside one intra-op
-thread (`--tensorflow_intra_op_parallelism=1` of a server): to search parts of a batch side by side
-gains more than to share an operation. XLA searches no parts and shares its operations: with `xla`
-there are as many intra-op threads.
+Options of the job: `directory`, the SavedModel; `signatures`, as from
+`export.verification.graph`; `xla`, whether XLA is on. The work is the signature `serving_default`,
+from strings to strings. `threads` are inter-op threads with one intra-op thread
+(`--tensorflow_intra_op_parallelism=1` of a server), because searching parts of a batch in parallel
+gains more than sharing an operation. XLA searches no parts and shares its operations, so `xla` uses
+as many intra-op threads.
 """
 
 import importlib.metadata

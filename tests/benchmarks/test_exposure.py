@@ -64,5 +64,5 @@ def test_the_command_prints_both_ways_and_draws(run, capsys):
     assert (run / "picture.png").read_bytes().startswith(b"\x89PNG")
     with pytest.raises(SystemExit):
         exposure.main([str(run / "run"), *files])
-    assert "NAME=RUN must be names of their own" in capsys.readouterr().err
+    assert "NAME=RUN must be different names" in capsys.readouterr().err
     assert exposure.main([f"it={run / 'none'}", *files]) == 1

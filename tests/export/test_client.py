@@ -179,10 +179,10 @@ def test_any_other_error_is_asked_once(status, code, waits):
 @pytest.mark.parametrize(
     ("answer", "match"),
     [
-        ((200, b"<html>"), "UNKNOWN: .* answered no JSON"),
-        ((200, b"\xff"), "UNKNOWN: .* answered no JSON"),
-        ((200, {"predictions": []}), "UNKNOWN: .* is no server of models: .* has no outputs"),
-        ((200, [1]), "UNKNOWN: .* is no server of models"),
+        ((200, b"<html>"), "UNKNOWN: .* did not answer JSON"),
+        ((200, b"\xff"), "UNKNOWN: .* did not answer JSON"),
+        ((200, {"predictions": []}), "UNKNOWN: .* is not a model server: .* has no outputs"),
+        ((200, [1]), "UNKNOWN: .* is not a model server"),
         ((500, b"<html>"), "UNKNOWN: HTTP 500: <html>"),
         ((400, {"detail": "x"}), "INVALID_ARGUMENT: HTTP 400: "),
     ],

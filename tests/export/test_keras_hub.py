@@ -124,8 +124,8 @@ def test_a_foreign_or_missing_preset_is_one_line(tmp_path, capsys):
     empty = tmp_path / "empty"
     empty.mkdir()
     refused(empty, tmp_path, capsys, "does not load as a Seq2SeqLM or CausalLM of KerasHub")
-    refused(tmp_path / "none", tmp_path, capsys, "PRESET must be a folder, or a preset that")
-    refused("gpt2_base_en", tmp_path, capsys, "PRESET must be a folder, or a preset that")
+    refused(tmp_path / "none", tmp_path, capsys, "PRESET must be a folder, or a preset in Kera")
+    refused("gpt2_base_en", tmp_path, capsys, "PRESET must be a folder, or a preset in Kera")
     other = tmp_path / "other"
     backbone = models.GPT2Backbone(31, 1, 2, 14, 19, max_sequence_length=7)
     backbone.save_to_preset(str(other))

@@ -307,10 +307,10 @@ def test_the_rest_of_the_family(seen):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give a directory or --url, one of them"),
-        (["x", "--url", "http://localhost:1", "--model", "m"], "give a directory or --url"),
-        (["--url", "http://localhost:1"], "--url and --model, the name of the model there"),
-        (["x", "--model", "m"], "--url and --model, the name of the model there"),
+        ([], "give either a directory or --url"),
+        (["x", "--url", "http://localhost:1", "--model", "m"], "give either a directory or --url"),
+        (["--url", "http://localhost:1"], "--url and --model, "),
+        (["x", "--model", "m"], "--url and --model, "),
         (["--url", "ftp://localhost", "--model", "m"], "url must begin with http://"),
     ],
 )

@@ -168,7 +168,7 @@ def test_a_damaged_number_of_a_record_is_one_line(source, target, begun, name, v
     record.write_text(re.sub(rf'"{name}": [^,\n]+', f'"{name}": {value}', text))
     assert record.read_text() != text
     before = partial.read_bytes()
-    with pytest.raises(ProgressError, match="progress.json is damaged, or of another"):
+    with pytest.raises(ProgressError, match="progress.json is damaged, or from another"):
         translate_file(source, target, upper, IDENTITY)
     assert partial.read_bytes() == before
 
@@ -186,7 +186,7 @@ def test_a_link_in_place_of_unfinished_work_is_not_followed(source, target, tmp_
 
 def test_a_file_of_somebody_else_with_the_name_of_a_partial_one_is_kept(source, target, tmp_path):
     (tmp_path / "target.txt.partial").write_bytes(b"notes\n")
-    with pytest.raises(ProgressError, match="is no work of this command"):
+    with pytest.raises(ProgressError, match="is not from this command"):
         translate_file(source, target, upper, IDENTITY)
     assert (tmp_path / "target.txt.partial").read_bytes() == b"notes\n"
 
@@ -292,7 +292,7 @@ def test_the_command(short, translator_served, tmp_path, capsys):
     assert sorted(path.name for path in output.iterdir()) == ["b.txt"]
     (output / "b.txt").write_text("mine")
     assert translate_files.main([*map(str, [short, output, *files])]) == 0
-    assert "1 of 3 files are there" in capsys.readouterr().err
+    assert "1 of 3 files exist already" in capsys.readouterr().err
     assert sorted(path.name for path in output.iterdir()) == ["a.txt", "b.txt", "c.txt"]
     translations = translator_served.translate(texts)
     assert (output / "a.txt").read_text() == "".join(f"{line}\n" for line in translations)
@@ -306,7 +306,7 @@ def test_the_command(short, translator_served, tmp_path, capsys):
         (["model", "out", "in.txt", "--batch-size", "0"], "--batch-size must be at least 1, got 0"),
         (["model", "out", "in.txt", "--shard", "3/2"], "--shard must be I/N"),
         (["model", "out", "none.txt"], "FILE must be a file, got none.txt"),
-        (["model", "out", "in.txt", "in.txt"], "files must have names of their own"),
+        (["model", "out", "in.txt", "in.txt"], "files must have different names"),
         (["model", ".", "in.txt"], "OUTPUT must not be the folder of FILE"),
         (["model", "out", "in.txt", "in.txt.partial"], "FILE must have a name that does not end"),
         (["model", "out", "in.txt.partial.gz"], "FILE must have a name that does not end"),

@@ -227,7 +227,7 @@ def test_a_model_that_copies_needs_the_ids_of_the_source(inputs):
     memory = model.encode(inputs["source_ids"])
     with pytest.raises(ValueError, match="source_ids must be given to a model with copy=True, got"):
         model.decode(inputs["target_ids"], memory)
-    with pytest.raises(ValueError, match="copy=True needs one vocabulary for both sides, got"):
+    with pytest.raises(ValueError, match="copy=True needs one vocabulary for source and target"):
         make("silu", tie_embeddings="none", target_vocabulary_size=V + 2)
 
 

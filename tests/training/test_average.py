@@ -105,9 +105,9 @@ def test_what_has_no_mean_is_refused_in_one_line_and_nothing_is_written(runs, tm
     there = {path.name for path in tmp_path.iterdir()}
     for others, code, message in (
         ([], 2, "RUN must be given at least twice, got 1"),
-        ([wider], 1, f"must have the model of {runs[0]}, of num_heads {heads}, got 1"),
+        ([wider], 1, f"must have the same model as {runs[0]}, num_heads={heads}, got 1"),
         ([family], 1, "must be a run of the family 'encoder-decoder', got 'recurrent'"),
-        ([words], 1, f"must have the vocabulary of {runs[0]}, got another"),
+        ([words], 1, f"must have the same vocabulary as {runs[0]}, got another"),
         ([damaged], 1, "is damaged or belongs to another run"),
         ([tmp_path / "nowhere"], 1, "nowhere is no directory"),
     ):

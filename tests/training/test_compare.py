@@ -163,7 +163,7 @@ def test_the_command(runs, pairs, tmp_path, capsys):
     files = ["--source", str(source), "--target", str(target), "--out", str(out)]
     assert compare.main([*map(str, runs), *files]) == 0
     printed = capsys.readouterr().out
-    assert "p, against the first" in printed and "61 pairs" in printed
+    assert "p, difference from the first" in printed and "61 pairs" in printed
     assert set(json.loads((out / "compare.json").read_text())) == {"a", "b"}
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
 

@@ -153,11 +153,11 @@ def test_pairs_are_the_same_in_every_process():
     ("arguments", "message"),
     [
         (("dev", 1), "split must be one of train, val, test, got 'dev'"),
-        (("test", -1), "count must be a whole number from 0 to .*, got -1"),
-        (("test", 2.0), "count must be a whole number .*, got 2.0"),
-        (("test", True), "count must be a whole number .*, got True"),
+        (("test", -1), "count must be an integer from 0 to .*, got -1"),
+        (("test", 2.0), "count must be an integer .*, got 2.0"),
+        (("test", True), "count must be an integer .*, got True"),
         (("test", 10**9), "count must be .*days, each written once.*, got 1000000000"),
-        (("test", 1, "0"), "seed must be a whole number, got '0'"),
+        (("test", 1, "0"), "seed must be an integer, got '0'"),
     ],
 )
 def test_bad_arguments_are_refused_before_the_first_pair(arguments, message):

@@ -61,7 +61,7 @@ def test_the_command_writes_what_the_run_says(run, corpus, tmp_path, monkeypatch
     ]
     assert [*zip(*found, strict=True)] == expected
     assert len(expected) > 20
-    assert f"{len(expected)} pairs, made of 13" in capsys.readouterr().out
+    assert f"{len(expected)} pairs, made from 13" in capsys.readouterr().out
 
 
 def test_what_was_stopped_goes_on(run, corpus, tmp_path, monkeypatch, loaded_once):
@@ -107,7 +107,7 @@ def test_a_mistake_is_one_line(run, corpus, tmp_path, capsys):
     for words, code, message in (
         ([f"--target={tmp_path}/train.de"], 2, "give --forward, --backward or both"),
         ([f"--target={tmp_path}/train.fr", "--forward", str(run)], 1, "lines"),
-        ([f"--target={tmp_path}/blank.de", "--forward", str(run)], 1, "not blank"),
+        ([f"--target={tmp_path}/blank.de", "--forward", str(run)], 1, "a blank text"),
         ([f"--target={tmp_path}/train.de", "--forward", "nowhere"], 1, "nowhere is no directory"),
     ):
         assert diversify.main([*files, *words]) == code
@@ -139,7 +139,7 @@ def test_a_run_that_changes_meanwhile_is_refused(run, tmp_path, monkeypatch):
 
     other = changed(run, tmp_path, training={"bleu": 1.0})
     monkeypatch.setattr("tfformer.run.load_service", publish)
-    with pytest.raises(RunError, match="has changed while it was read"):
+    with pytest.raises(RunError, match="changed while it was read"):
         diversify.translated(copy, ["a"], tmp_path, 7)
     assert not [*tmp_path.glob("*.part")]
 
@@ -160,7 +160,7 @@ def test_the_corpus_is_never_written_over(run, corpus, tmp_path, capsys):
     before = (out / "source.txt").read_bytes()
     files = [f"--source={out}/source.txt", f"--target={out}/target.txt", f"--out={out}"]
     assert diversify.main([*files, "--forward", str(run)]) == 2
-    assert "--out must be a folder without the corpus" in capsys.readouterr().err
+    assert "--out must not be the corpus's folder" in capsys.readouterr().err
     assert (out / "source.txt").read_bytes() == before
 
 

@@ -187,7 +187,7 @@ def test_mistakes_are_one_line(first, tmp_path, capsys):
         (
             ["--init", str(first), "--new-pieces", "3", "--freeze", "embeddings"],
             2,
-            "new_pieces must be 0 with freeze='embeddings', where none would learn, got 3",
+            "new_pieces must be 0 with freeze='embeddings', as they would not be learned, got 3",
         ),
         (["--init", str(tmp_path)], 1, "is no run directory"),
         (["--init", str(first), "--preset", "tiny"], 2, "--preset cannot be given with --init"),

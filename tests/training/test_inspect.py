@@ -150,7 +150,7 @@ def test_the_command_writes_what_it_found(tmp_path, capsys):
     assert command.main(arguments) == 0
     printed = capsys.readouterr().out
     assert "5 of 5 sources of val" in printed.replace("\n", " ")
-    # The line at the end is a command: what it says of the corpus is what was looked at.
+    # The last line is the command that trains on this corpus.
     line = shlex.split(printed.splitlines()[-1])
     assert line[:4] == ["to", "train:", "tfformer", "train"]
     given = trains.parser().parse_args(line[4:])

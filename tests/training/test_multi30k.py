@@ -124,10 +124,10 @@ FAILURES = {
     "ended before": {"files": PACKED[:-9]},
     "Not a gzipped file": {"files": b"<html>Please log in</html>"},
     "decompressing": {"files": PACKED[:10] + b"\xff\xff" + PACKED[12:]},
-    "unpacked, it must have at most 16,777,216 bytes": {
+    "the unpacked file must have at most 16,777,216 bytes": {
         "files": gzip.compress(bytes(multi30k.LARGEST + 1))
     },
-    ": it must have at most 16,777,216 bytes": {"files": bytes(multi30k.LARGEST + 1)},
+    ": the file must have at most 16,777,216 bytes": {"files": bytes(multi30k.LARGEST + 1)},
 }
 
 
@@ -177,7 +177,7 @@ def test_a_folder_that_cannot_be_written_is_named(home, tmp_path, monkeypatch):
 
 
 def test_paths_are_source_and_target_of_the_right_content(two_lines, tmp_path):
-    with pytest.raises(CorpusError, match="train.en is missing: fetch it with `tfformer "):
+    with pytest.raises(CorpusError, match="train.en is missing: download it with `tfformer "):
         paths(tmp_path, "train")
     for name, text in TEXTS.items():
         (tmp_path / name).write_bytes(text)
@@ -203,7 +203,7 @@ def test_the_languages_of_a_pair_may_be_named(two_lines, tmp_path):
     assert paths(tmp_path, "train", language="fr")[1] == tmp_path / "train.fr"
     assert paths(tmp_path, "train", "de", "en") == (tmp_path / "train.de", tmp_path / "train.en")
     with pytest.raises(
-        CorpusError, match="train.cs is missing: fetch it with .* --languages fr cs"
+        CorpusError, match="train.cs is missing: download it with .* --languages fr cs"
     ):
         paths(tmp_path, "train", "fr", "cs")
     with pytest.raises(ValueError, match="language must be one of en, de, fr, cs, got 'xx'"):
@@ -222,10 +222,10 @@ def test_without_a_checksum_the_lines_are_counted(two_lines, home, tmp_path, cap
     home.files["train.fr.gz"] = gzip.compress(b"un\ndeux")
     assert main(command) == 0
     said = capsys.readouterr().out
-    assert "2 files, of which 1 fetched" in said
-    assert "1 verified by checksum, 1 by their number of lines" in said
+    assert "2 files, 1 of them downloaded" in said
+    assert "1 verified by checksum, 1 by number of lines" in said
     (tmp_path / "train.fr").write_bytes(b"un\ndeux\ntrois\n")
-    with pytest.raises(CorpusError, match="another file .* 3 lines, expected 2"):
+    with pytest.raises(CorpusError, match="not the file .* 3 lines, expected 2"):
         paths(tmp_path, "train", language="fr")
 
 
@@ -233,7 +233,7 @@ def test_the_command_fetches(two_lines, home, tmp_path, capsys):
     assert main([str(tmp_path), "--base-url", home.url]) == 0
     assert contents(tmp_path) == TEXTS
     said = capsys.readouterr()
-    assert "2 fetched" in said.out and "not for commercial use" in said.out
+    assert "2 of them downloaded" in said.out and "not for commercial use" in said.out
 
     (tmp_path / "train.en").write_bytes(b"damaged")
     assert main([str(tmp_path), "--base-url", home.url]) == 1

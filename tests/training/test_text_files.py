@@ -116,8 +116,8 @@ def test_held_out_sources_are_on_one_side_alone(tmp_path):
         (["multi30k", "--val-source", "a.en"], "--source"),
         (["multi30k", "--source", "a.en", "--data", "folder"], "--data"),
         (["multi30k"], "needs --data"),
-        (["multi30k", "--columns", "2,1"], "--columns is of a --source"),
-        (["--source", "a", "--target", "b", "--columns", "2,1"], "--columns is of a --source"),
+        (["multi30k", "--columns", "2,1"], "--columns needs a --source"),
+        (["--source", "a", "--target", "b", "--columns", "2,1"], "--columns needs a --source"),
         (["multi30k", "--data", "folder", "--language", "xx"], "language must be one of"),
     ],
 )

@@ -33,8 +33,8 @@ class TwoSidedOptions(NumberedOptions):
     _: dataclasses.KW_ONLY
     num_encoder_layers: int = option(6, "layers of the encoder", minimum=1)
     num_decoder_layers: int = option(6, "layers of the decoder", minimum=1)
-    tie_embeddings: str = option("none", "matrices that are one", choices=TIED)
-    share_halves: bool = option(False, "encoder and decoder share what both have")
+    tie_embeddings: str = option("none", "embedding matrices that are shared", choices=TIED)
+    share_halves: bool = option(False, "encoder and decoder share the layers that both have")
 
     def __post_init__(self):
         if self.target_vocabulary_size is None:
@@ -42,7 +42,7 @@ class TwoSidedOptions(NumberedOptions):
         super().__post_init__()
         if self.one_vocabulary and self.source_vocabulary_size != self.target_vocabulary_size:
             raise ValueError(
-                f"{self.one_vocabulary} needs one vocabulary for both sides, got "
+                f"{self.one_vocabulary} needs one vocabulary for source and target, got "
                 f"source_vocabulary_size={self.source_vocabulary_size} and "
                 f"target_vocabulary_size={self.target_vocabulary_size}"
             )
@@ -105,9 +105,9 @@ class TransformerConfig(TwoSidedOptions):
     """
 
     _: dataclasses.KW_ONLY
-    copy: bool = option(False, "words of the source can be copied (See et al. 2017)")
+    copy: bool = option(False, "the model can copy words of the source (See et al. 2017)")
     output_bias: bool = option(False, "the output layer has a bias")
-    source_eos: bool = option(True, "the encoder sees the eos that ends a source")
+    source_eos: bool = option(True, "the encoder sees the eos at the end of a source")
 
     @property
     def one_vocabulary(self) -> str | None:
@@ -142,10 +142,12 @@ class NonAutoregressiveConfig(TwoSidedOptions):
     """
 
     _: dataclasses.KW_ONLY
-    decoding: str = option(DECODINGS[0], "how a whole target is written at once", choices=DECODINGS)
-    upsampling: int = option(3, "places for each source token, of ctc and eos", minimum=1)
+    decoding: str = option(
+        DECODINGS[0], "how all tokens of a target are predicted at once", choices=DECODINGS
+    )
+    upsampling: int = option(3, "for ctc and eos: positions for each source token", minimum=1)
     max_length_difference: int = option(
-        32, "tokens that a target has more or less than its source, of mask-predict", minimum=1
+        32, "for mask-predict: maximum difference of target and source length in tokens", minimum=1
     )
 
     def __post_init__(self):

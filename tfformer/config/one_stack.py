@@ -22,7 +22,7 @@ class OneStackOptions(NumberedOptions):
 
     vocabulary_size: int = option(dataclasses.MISSING, "ids", minimum=5)
     _: dataclasses.KW_ONLY
-    num_layers: int = option(6, "layers of a model of one stack", minimum=1)
+    num_layers: int = option(6, "layers of a model with one stack", minimum=1)
 
     # Which half of an encoder-decoder its stack is.
     HALF = "encoder"
@@ -31,7 +31,7 @@ class OneStackOptions(NumberedOptions):
         super().__post_init__()
         if self.location_width:
             raise ValueError(
-                "location_width must be 0 for a model of one stack, which attends to no source, "
+                "location_width must be 0 for a model with one stack, which attends to no source, "
                 f"got {self.location_width}"
             )
 
@@ -69,7 +69,7 @@ class LanguageModelConfig(OneStackOptions):
     """
 
     _: dataclasses.KW_ONLY
-    tie_embeddings: str = option("all", "matrices that are one", choices=TIED_OR_NOT)
+    tie_embeddings: str = option("all", "embedding matrices that are shared", choices=TIED_OR_NOT)
 
     HALF = "decoder"
 
@@ -146,11 +146,15 @@ class ClassifierConfig(TaggerConfig):
     """
 
     _: dataclasses.KW_ONLY
-    pooling: str = option("mean", "the vector of a text", choices=POOLINGS)
-    multi_label: bool = option(False, "a text has any number of labels, split at commas")
-    piece_length: int = option(0, "tokens of a piece of a long text; 0 reads it at once", minimum=0)
-    piece_overlap: int = option(0, "tokens that two neighbouring pieces share", minimum=0)
-    pieces: str = option("mean", "what makes one vector of those of the pieces", choices=COMBINED)
+    pooling: str = option("mean", "how the vector of a text is made", choices=POOLINGS)
+    multi_label: bool = option(
+        False, "a text may have several labels, with commas between, or none"
+    )
+    piece_length: int = option(0, "tokens of a piece of a long text; 0: no pieces", minimum=0)
+    piece_overlap: int = option(0, "tokens that neighbouring pieces share", minimum=0)
+    pieces: str = option(
+        "mean", "how the vectors of the pieces become one vector", choices=COMBINED
+    )
 
     def __post_init__(self):
         super().__post_init__()

@@ -73,28 +73,35 @@ class StackOptions:
     """
 
     d_model: int = option(512, "width of every layer's input and output", minimum=2)
-    num_heads: int = option(8, "heads of an attention; d_model is a multiple of it", minimum=1)
+    num_heads: int = option(8, "attention heads; d_model is a multiple of it", minimum=1)
     d_ff: int = option(2048, "width inside the feed-forward layer", minimum=1)
-    dropout: float = option(0.1, "P_drop, of each sub-layer's output", minimum=0, below=1)
-    activation: str = option("relu", "of the feed-forward layer", choices=ACTIVATIONS)
-    norm: str = option("post", "LayerNorm after the sum, or before the layer", choices=NORMS)
-    last_norm: bool | None = option(None, "LayerNorm after the last layer; default as norm has it")
-    epsilon: float = option(1e-6, "what LayerNorm adds to the variance", minimum=0, below=1)
+    dropout: float = option(0.1, "P_drop of each sub-layer's output", minimum=0, below=1)
+    activation: str = option("relu", "activation of the feed-forward layer", choices=ACTIVATIONS)
+    norm: str = option(
+        "post", "LayerNorm after the residual sum, or before the layer", choices=NORMS
+    )
+    last_norm: bool | None = option(
+        None, "LayerNorm after the last layer; by default only with pre-norm"
+    )
+    epsilon: float = option(1e-6, "number that LayerNorm adds to the variance", minimum=0, below=1)
     attention_dropout: float = option(0.0, "P_drop of the attention weights", minimum=0, below=1)
     activation_dropout: float = option(0.0, "P_drop after the activation", minimum=0, below=1)
-    normalization: str = option("layer", "which norm", choices=NORMALIZATIONS)
-    residual: bool = option(True, "what a sub-layer gives is added to its input")
+    normalization: str = option("layer", "kind of normalization", choices=NORMALIZATIONS)
+    residual: bool = option(True, "the output of a sub-layer is added to its input")
     attention_positions: str = option(
-        "none", "how an attention of a text to itself knows places", choices=ATTENTION_POSITIONS
+        "none", "positions inside self-attention", choices=ATTENTION_POSITIONS
     )
     num_key_value_heads: int | None = option(
         None, "heads of keys and values; 1 is multi-query attention; default num_heads", minimum=1
     )
     unique_layers: int | None = option(
-        None, "layers of a stack that have weights of their own, and repeat; default all", minimum=1
+        None, "layers of a stack with their own weights, which are repeated; default all", minimum=1
     )
     location_width: int = option(
-        0, "places of the layer below's attention that an attention sees; 0: none", minimum=0
+        0,
+        "source positions around which cross-attention sees the weights of the layer below, odd; "
+        "0: none",
+        minimum=0,
     )
 
     # Whether the model has attention heads.
@@ -115,8 +122,8 @@ class StackOptions:
             )
         if self.normalization == "batch" and self.unique_layers is not None:
             raise ValueError(
-                "unique_layers must be None with normalization='batch', whose averages are of one "
-                f"depth, got {self.unique_layers}"
+                "unique_layers must be None with normalization='batch', whose averages belong to "
+                f"one layer, got {self.unique_layers}"
             )
         if self.location_width and self.location_width % 2 == 0:
             raise ValueError(f"location_width must be 0 or odd, got {self.location_width}")
@@ -214,8 +221,12 @@ class NumberedOptions(StackOptions):
         ValueError: a value breaks its rule; the message names argument, rule and value.
     """
 
-    positions: str = option("sinusoidal", "what numbers places", choices=POSITIONS)
-    max_positions: int = option(512, "places that learned positions can number", minimum=1)
+    positions: str = option(
+        "sinusoidal", "positions that are added to the embeddings", choices=POSITIONS
+    )
+    max_positions: int = option(
+        512, "maximum length of a sequence with learned positions", minimum=1
+    )
 
     def __post_init__(self):
         super().__post_init__()

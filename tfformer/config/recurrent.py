@@ -33,7 +33,7 @@ class RecurrentConfig(TwoSidedOptions):
     """
 
     _: dataclasses.KW_ONLY
-    attention: bool = option(True, "of a recurrent decoder, to the source at each step")
+    attention: bool = option(True, "a recurrent decoder attends to the source at each step")
 
     # As in every encoder-decoder by default: no copying, and the encoder reads eos.
     copy, source_eos = False, True
@@ -56,5 +56,5 @@ class RecurrentConfig(TwoSidedOptions):
         ):
             if getattr(self, name) != only:
                 raise ValueError(
-                    f"{name} says nothing to a recurrent model, got {getattr(self, name)!r}"
+                    f"{name} must be {only!r} for a recurrent model, got {getattr(self, name)!r}"
                 )

@@ -80,28 +80,29 @@ OPTIONS = {
             second_names=("alpha",),
         ),
         Option(
-            "length_penalty_form", "gnmt", help="of the length n: gnmt, ((5 + n) / 6)^alpha, or "
-            "power, n^alpha", choices=PENALTY_FORMS, second_names=("penalty_form",), asked=False,
+            "length_penalty_form", "gnmt", help="penalty of the length n: gnmt, "
+            "((5 + n) / 6)^alpha, or power, n^alpha", choices=PENALTY_FORMS,
+            second_names=("penalty_form",), asked=False,
         ),
         Option(
-            "min_length", 0, help="target tokens at least, eos counted",
+            "min_length", 0, help="minimum target tokens, eos included",
             second_names=("min_target_length",),
         ),
         Option(
-            "max_length_factor", 0.0, 0, 100, "target tokens for each source token at most; 0 is "
-            "no such limit",
+            "max_length_factor", 0.0, 0, 100, "maximum target tokens for each source token; 0 is "
+            "no limit",
         ),
         Option(
             "coverage_penalty", 0.0, 0, 10, "beta of the coverage penalty; 0 is none", off=0.0,
             second_names=("coverage",),
         ),
         Option(
-            "repetition_penalty", 1.0, 1, 100, "a token that came before is so much less likely; "
-            "1 is none", off=1.0,
+            "repetition_penalty", 1.0, 1, 100, "factor that makes repeated tokens less likely; 1 "
+            "is none", off=1.0,
         ),
         Option(
-            "no_repeat_ngram", 0, 0, LARGEST_NGRAM, "no n tokens in a row come twice; 0 is no rule",
-            off=0,
+            "no_repeat_ngram", 0, 0, LARGEST_NGRAM, "n: no n tokens in a row may repeat; 0 is no "
+            "rule", off=0,
         ),
         Option(
             "attention_window", 0, 0, 1024, "source tokens that a step may attend to, in a window "
@@ -113,22 +114,40 @@ OPTIONS = {
 SAMPLING = {
     option.name: option
     for option in (
-        Option("temperature", 1.0, 1e-3, 1e3, "below 1 likelier tokens are likelier still"),
-        Option("top_k", 0, help="the likeliest tokens that may be drawn; 0 is all"),
-        Option("top_p", 1.0, 1e-6, 1, "the probability that those which may be drawn share"),
+        Option("temperature", 1.0, 1e-3, 1e3, "below 1, likely tokens become more likely"),
+        Option("top_k", 0, help="sample only from so many most likely tokens; 0 is all"),
+        Option(
+            "top_p",
+            1.0,
+            1e-6,
+            1,
+            "sample only from the most likely tokens with this total probability",
+        ),
     )
 }
 # The options of decoding all tokens at once.
 PARALLEL = {
     option.name: option
     for option in (
-        Option("passes", 4, 1, 64, "of mask-predict: each later one writes the least sure again"),
-        Option("lengths", 3, 1, 16, "of mask-predict: likeliest lengths of a target, all tried"),
+        Option(
+            "passes",
+            4,
+            1,
+            64,
+            "for mask-predict: passes; each later one predicts the least certain tokens again",
+        ),
+        Option(
+            "lengths",
+            3,
+            1,
+            16,
+            "for mask-predict: number of target lengths to try, the most likely ones",
+        ),
     )
 }
 # The option of an ensemble.
 ENSEMBLE_MEAN = Option(
-    "ensemble_mean", ENSEMBLE_MEANS[0], help="of what the models say comes next, the mean of these",
+    "ensemble_mean", ENSEMBLE_MEANS[0], help="what is averaged over the models at each step",
     choices=ENSEMBLE_MEANS, asked=False,
 )  # fmt: skip
 # The options that a run stores.

@@ -25,5 +25,5 @@ def run(folder, arguments=None):
             print(f"  {name + '.' + command:26} {purpose}")
         return 0
 
-    text = "Lists the commands; each says more by --help."
+    text = "Lists the commands. --help of a command describes it."
     return Parser(name, text, prints=True).run(show, arguments)

@@ -43,11 +43,13 @@ def parser(text):
         "--print-config", action="store_true", help="write all options in TOML; train nothing"
     )
     parser.add_argument(
-        "--resume", action="store_true", help="go on where the run was stopped, if it was begun"
+        "--resume", action="store_true", help="continue a stopped run; begin it if it is new"
     )
     _add_runs(parser)
     parser.add_argument(
-        "--family", choices=FAMILY_TASKS, help="of the model; default the recipe's, or transformer"
+        "--family",
+        choices=FAMILY_TASKS,
+        help="the model's family; default the recipe's, or transformer",
     )
     _add_files(parser.add_argument_group("corpus"))
     _add_tables(parser)
@@ -59,13 +61,13 @@ def _add_runs(parser):
     of_run = functools.partial(parser.add_argument, type=Path, metavar="RUN")
     text = "fine-tuning: begin with the sizes, the vocabulary and the weights of this run"
     of_run("--init", help=text)
-    text = "begin with the {} of this run, also of one of another family, and with its vocabulary"
+    text = "begin with the {} and the vocabulary of this run, whose family may differ"
     for half in ("encoder", "decoder"):
         of_run(f"--init-{half}", help=text.format(half))
-    text = "learn this translator's vocabulary, and what it says of the sources in place of the "
-    of_run("--distill", help=f"{text}targets")
-    text = "learn the vocabulary of these translators and, beside the targets, the mean of what "
-    text += "they expect of each next token, see --teacher-weight"
+    text = "use this translator's vocabulary, and learn its translations instead of the targets"
+    of_run("--distill", help=text)
+    text = "use the vocabulary of these translators; besides the targets, learn the mean of their "
+    text += "distributions of each next token, see --teacher-weight"
     of_run("--teachers", nargs="+", help=text)
 
 
@@ -73,20 +75,20 @@ def _add_files(corpus):
     """Adds the options that name the files of a corpus."""
     corpus.add_argument("--data", type=Path, help="the folder of the recipe's data")
     of_files = functools.partial(corpus.add_argument, type=Path, nargs="+", metavar="FILE")
-    text = "a text file; a TSV without --target; for a tagger also a CoNLL file; or several, one "
-    of_files("--source", help=f"{text}after the other")
+    text = "one or more text files; TSV files without --target; for a tagger also CoNLL files"
+    of_files("--source", help=text)
     add_columns(corpus)
-    of_files("--target", help="its translation, line by line")
-    text = "which words of each pair belong together, in Pharaoh format (0-0 1-2), for "
+    of_files("--target", help="the translations, line by line")
+    text = "links between the words of each pair, in Pharaoh format (0-0 1-2), for "
     of_files("--alignments", help=f"{text}--guided-attention")
     corpus.add_argument(
         "--val-source", type=Path, help="for validation; default: 1 pair in 20 is held out"
     )
-    corpus.add_argument("--val-target", type=Path)
-    text = "the labels of each line of --source, for a classifier or a tagger; or a TSV has them"
+    corpus.add_argument("--val-target", type=Path, help="the translations of --val-source")
+    text = "the labels of each line of --source, for a classifier or a tagger without a TSV"
     of_files("--labels", help=text)
-    corpus.add_argument("--val-labels", type=Path)
-    text = "plain text, for a language model: a line is a text, however long; or several files"
+    corpus.add_argument("--val-labels", type=Path, help="the labels of --val-source")
+    text = "one or more plain text files, for a language model: each line is a text of any length"
     of_files("--text", help=text)
     corpus.add_argument(
         "--val-text", type=Path, help="for validation; default: 1 line in 20 is held out"
@@ -97,10 +99,9 @@ def add_columns(parser):
     """Adds the option for the columns of a TSV or CoNLL file."""
     parser.add_argument(
         "--columns", type=_columns, metavar="A,B",
-        help="of a TSV the columns of source (or text) and target (or label), by number or by the "
-        "name that the first line has: 2,1 or review,stars; a third is the group. Of a CoNLL file "
-        "the numbers of word and tag. Default: the first and second; CoNLL-U 2,4, other CoNLL the "
-        "first and the last",
+        help="TSV: the columns of source (or text) and target (or label), by number or by their "
+        "names in the first line: 2,1 or review,stars; a third is the group; default 1,2. CoNLL: "
+        "the numbers of word and tag; default for CoNLL-U 2,4, otherwise the first and the last",
     )  # fmt: skip
 
 
@@ -121,18 +122,18 @@ def _columns(text):
 def _add_tables(parser):
     """Adds the options of the model, the search and the recipe from their tables."""
     model = parser.add_argument_group(
-        "model", "Each replaces the preset's value, and the recipe's own. A run keeps its own."
+        "model", "Each replaces the value of the preset or recipe. A resumed run keeps its own."
     )
     for name, kind, help in model_options():
         _add_option(model, name, kind, f"{help}; default the preset's")
-    search = parser.add_argument_group(SEARCH, "What the model is served with.")
+    search = parser.add_argument_group(SEARCH, "Defaults of the search when the model is served.")
     for name, kind, help in search_options():
         _add_option(search, name, kind, help)
     shown, titles = {SEARCH: search}, groups()
     for name, kind, help, default in options():
         title = titles[name]
         if title not in shown:
-            text = "Settings: each replaces the recipe's own value."
+            text = "Each replaces the recipe's value."
             shown[title] = parser.add_argument_group(title, text)
         default = "none" if default == "" else default
         if name in CHOSEN:
@@ -194,7 +195,7 @@ class _Parser(Parser):
         found = super().parse_args(words, namespace)
         if recipe and recipe.endswith(".py") and found.recipe is None:
             self.error(
-                f"--config {path} names the recipe {recipe}, which is a program: to run it, give "
+                f"--config {path} names the recipe {recipe}, which is a program: to run it, name "
                 "it on the command line too"
             )
         found.recipe = found.recipe or recipe

@@ -33,7 +33,8 @@ NEEDS = (
 
 
 def as_file(recipe, arguments):
-    """The text of a file for `--config` with all effective options that nothing else decides."""
+    """The text of a file for `--config`. It has all effective options, except those that other runs
+    or the corpus decide."""
     left_out = {*recipe.choose, *settled(arguments)}
     if not arguments.teachers:
         left_out.add("teacher_weight")
@@ -58,13 +59,13 @@ def require_usage(arguments):
         if getattr(arguments, name) and not getattr(arguments, needed):
             raise ValueError(f"--{name} needs --{needed}".replace("_", "-"))
     if arguments.columns and (arguments.target or arguments.labels or not arguments.source):
-        raise ValueError("--columns is of a --source that has both, without --target or --labels")
+        raise ValueError("--columns needs a --source without --target or --labels")
     own = [name for name in ("source", "text") if getattr(arguments, name)]
     if len(own) > 1:
-        raise ValueError("--text is for plain text and --source for pairs: give one")
+        raise ValueError("--text is for plain text, --source for pairs: give only one")
     if own and arguments.data:
         raise ValueError(
-            f"--data is for a recipe's own corpus and --{own[0]} for another: give one"
+            f"--data is for a recipe's own corpus, --{own[0]} for your files: give only one"
         )
     if not (own or arguments.recipe or _goes_on(arguments)):
         raise ValueError(f"give a recipe ({', '.join(recipe_names())}) or --source and --target")
@@ -78,7 +79,7 @@ def require_usage(arguments):
     require_files(corpus_files(arguments))
     side, targets, val_target = _second_side(arguments)
     if val_files and bool(val_target) != bool(targets):
-        raise ValueError(f"--val-source needs --val-{side} where --source has --{side}")
+        raise ValueError(f"--val-source needs --val-{side} if --source has --{side}")
 
 
 def _require_files_of(task, arguments):
@@ -184,7 +185,7 @@ def read_recipe(arguments):
 def _require_use_of_links(recipe, arguments):
     """Raises a ValueError if the training cannot use links between the words of its pairs."""
     if not recipe.guided_attention:
-        raise ValueError("--alignments needs --guided-attention, the weight of what they ask for")
+        raise ValueError("--alignments needs --guided-attention, the weight of their loss")
     others = {
         "--distill": arguments.distill,
         "--reward": recipe.reward != "none",
@@ -193,7 +194,7 @@ def _require_use_of_links(recipe, arguments):
     }
     for option, given in others.items():
         if given:
-            raise ValueError(f"--alignments is of the pairs as they are, without {option}")
+            raise ValueError(f"--alignments cannot be given with {option}, which changes the pairs")
 
 
 def _own_corpus(arguments, task):

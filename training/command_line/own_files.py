@@ -29,9 +29,7 @@ def _held_out_once(pairs, options, plain=False):
             yield pair
     if pair and not taken:
         what = "lines" if plain else "pairs"
-        raise CorpusError(
-            f"none of the {what} could be held out for validation, as 1 in 20 is: give {options}"
-        )
+        raise CorpusError(f"no {what} could be held out for validation (1 in 20): give {options}")
 
 
 def _split(read, files, val_file, options, split, report, plain=False):
@@ -110,4 +108,4 @@ def origin_of(files, val_files, unit="pairs"):
     corpus = ", ".join(map(names, files))
     if val_files:
         return f"{corpus}, for validation {names(val_files)}"
-    return f"{corpus}, of which up to {HELD_OUT:,} {unit} are held out for validation"
+    return f"{corpus}; up to {HELD_OUT:,} {unit} are held out for validation"

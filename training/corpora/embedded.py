@@ -1,4 +1,4 @@
-"""What the embedded corpora share: pairs made from a seed, in three splits, and their command."""
+"""Common code of the embedded corpora: pairs made from a seed, in three splits, and a command."""
 
 import argparse
 import hashlib
@@ -11,9 +11,9 @@ SPLITS = ("train", "val", "test")
 
 
 def split_of(key: str) -> str:
-    """The split that a text belongs to: of ten about eight are "train", one "val", one "test".
+    """The split of a text: about eight in ten are "train", one is "val", one is "test".
 
-    It depends on the text alone, so whatever the seeds and the counts, none is in two splits.
+    It depends only on the text, so no text is in two splits, with any seeds and counts.
     """
     digest = hashlib.sha256(key.encode()).digest()  # hash() differs between processes
     return {0: "test", 1: "val"}.get(int.from_bytes(digest[:8], "big") % 10, "train")
@@ -29,9 +29,9 @@ def require(split: str, count: int, maximum: int, why: str, seed: int) -> None:
     """Raises a ValueError unless a split has `count` pairs; `why` says why it has `maximum`."""
     require_split(split)
     if type(count) is not int or not 0 <= count <= maximum:
-        raise ValueError(f"count must be a whole number from 0 to {maximum} ({why}), got {count!r}")
+        raise ValueError(f"count must be an integer from 0 to {maximum} ({why}), got {count!r}")
     if type(seed) is not int:
-        raise ValueError(f"seed must be a whole number, got {seed!r}")
+        raise ValueError(f"seed must be an integer, got {seed!r}")
 
 
 def main(
@@ -46,8 +46,8 @@ def main(
     """
     text = (
         f"{description}, with tabs between.\n\n"
-        f"example: python -m {name} --split test --count 5 --seed 1\n\n"
-        "Exit codes: 0 printed; 1 the output is at fault; 2 wrong usage; 130 or 143 interrupted."
+        f"    tfformer {name.rpartition('.')[2]} --split test --count 5 --seed 1\n\n"
+        "Exit codes: 0 printed; 1 an error of the output; 2 wrong usage; 130 or 143 interrupted."
     )
     parser = Parser(name, text, prints=True)
     parser.add_argument("--count", type=Number(int), default=20, help="pairs to print (default 20)")

@@ -1,14 +1,16 @@
-"""Reads files of taggers in CoNLL style: a word and its tag a line, an empty line after a sentence.
+"""Reads files for taggers in CoNLL style.
 
-Two kinds, known by their content:
+Each line has a word and its tag, and an empty line ends a sentence.
 
-    CoNLL-U     ten columns with tabs between, the first a number: the word is column 2, the tag
+The content decides between two kinds:
+
+    CoNLL-U     ten columns separated by tabs, the first a number: the word is column 2, the tag
                 column 4 (UPOS). Ranges (`1-2`) and empty nodes (`1.1`) are skipped.
-    all others  such as CoNLL-2003, with tabs or with spaces between: the word is the first column,
-                the tag the last.
+    all others  such as CoNLL-2003, separated by tabs or spaces: the word is the first column, the
+                tag the last.
 
-`--columns WORD,TAG` names other columns by their numbers. Lines that begin with `-DOCSTART-` are
-skipped, and so are comments: lines that begin with `#` and have other columns than a word has.
+`--columns WORD,TAG` names other columns by number. Lines that begin with `-DOCSTART-` are skipped,
+and so are comments: lines that begin with `#` and have another number of columns than a word.
 """
 
 import os
@@ -16,8 +18,8 @@ import re
 
 from .reader import CorpusError, Pair, column_numbers, is_blank, read_lines
 
-UNIVERSAL = 10  # columns of CoNLL-U
-WORD, UPOS = 2, 4  # of them
+UNIVERSAL = 10  # the number of columns in CoNLL-U
+WORD, UPOS = 2, 4  # two of them
 # Comments that may have as many columns as a word: "# sent_id = 3", "# id 5".
 COMMENT = r"#\s*(\w+\s*=|id\s)"
 
@@ -25,9 +27,9 @@ COMMENT = r"#\s*(\w+\s*=|id\s)"
 def is_conll(lines, columns=None):
     """Whether the lines of a file are in CoNLL style. If not, it is a TSV of texts and labels.
 
-    They are if a line without a tab or an empty line comes before a text of several words; or if no
-    text has several words, as in a CoNLL file without its empty lines. Lines are read as far as
-    needed.
+    A line without a tab, or an empty line, before any text of several words means CoNLL. So does a
+    file without texts of several words, which is a CoNLL file without its empty lines. Lines are
+    only read as far as needed.
     """
     numbers = column_numbers(columns)
     if columns and len(numbers) != 2:
@@ -47,15 +49,15 @@ def is_conll(lines, columns=None):
 
 
 def read_conll(path, report=None, columns=None, lines=None):
-    """Yields the sentences of a file as pairs: its words, and as many tags, with spaces between.
+    """Yields the sentences of a file as pairs: the words and the tags, separated by spaces.
 
     Args:
-        lines: its lines, if they are read already.
+        lines: the lines of the file, if they were already read.
         columns: the numbers of the columns of word and tag, such as "1,3".
 
     Raises:
-        CorpusError: the file cannot be read, a line has another number of columns than the first
-            or no word or tag, or there is no empty line.
+        CorpusError: the file cannot be read; a line has no word, no tag or another number of
+            columns than the first line; or there is no empty line.
     """
     words, tags, first, ended = [], [], None, False
     for number, line in _words(read_lines(path, report=report) if lines is None else lines):
@@ -73,15 +75,15 @@ def read_conll(path, report=None, columns=None, lines=None):
                 report.read_as = f"CoNLL, words in column {word + 1} and tags in column {tag + 1}"
         if len(cells) != len(first):
             raise CorpusError(
-                f"{where}: must have {len(first)} columns, as the line of the first word has, got "
-                f"{len(cells)}: {line[:60]!r}; texts need their labels, --labels or a TSV"
+                f"{where}: must have {len(first)} columns, like the line of the first word, got "
+                f"{len(cells)}: {line[:60]!r}; for texts with labels, give --labels or a TSV"
             )
         if _is_universal(first) and not cells[0].isdecimal():
             continue
         pair = cells[word].strip(" "), cells[tag].strip(" ")
         if not all(pair) or " " in pair[1]:
             raise CorpusError(f"{where}: must have a word and a tag of one word, got {pair}")
-        # (A word of CoNLL-U may have a space, and stays one word.)
+        # A word of CoNLL-U may contain a space and stays one word.
         words.append(pair[0].replace(" ", "\u00a0"))
         tags.append(pair[1])
     if first and not ended:
@@ -95,10 +97,10 @@ def read_conll(path, report=None, columns=None, lines=None):
 
 
 def _words(lines):
-    """Yields (number, line) of the lines of words; an empty line is None.
+    """Yields (number, line) for the lines of words. An empty line is None.
 
-    A line that begins with `#` is a word if it has as many columns as the first line that does not
-    begin so, and does not look like a comment of a known kind.
+    A line that begins with `#` is a word if it is no known kind of comment and has as many columns
+    as the first line that does not begin with `#`.
     """
     width, waiting = None, []
     for number, line in enumerate(lines, start=1):
@@ -125,7 +127,7 @@ def _width(line):
 
 
 def _places(where, first, columns):
-    """The places of word and tag in a line whose cells are `first`."""
+    """The indices of word and tag in a line with the cells `first`."""
     word, tag = column_numbers(columns) or (1, len(first))
     if not columns and _is_universal(first):
         word, tag = WORD, UPOS

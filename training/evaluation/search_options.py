@@ -11,8 +11,8 @@ SEARCHED = ("beam_width", "length_penalty", "passes", "lengths")
 # The names in `training.evaluation.reranking.UTILITIES`, given here to avoid its imports.
 UTILITIES = ("bleu", "chrf")
 RERANKERS = {
-    "backward": "that translates the other way",
-    "right_to_left": "whose targets have their words in reverse order",
+    "backward": "that translates in the other direction",
+    "right_to_left": "that was trained on targets with their words in reverse order",
 }
 # The arguments of `add_search` that name runs.
 SEARCHED_RUNS = ("ensemble", "backward", "right_to_left")
@@ -27,7 +27,7 @@ def add_search(parser):
         parser.add_argument(option.flag, type=option_number(option), help=text)
     parser.add_argument(
         "--ensemble", type=Path, nargs="+", default=[], metavar="RUN",
-        help="more runs of the same vocabulary, searched with this one as one",
+        help="more runs with the same vocabulary, searched together with this one",
     )  # fmt: skip
     mean = known.ENSEMBLE_MEAN
     parser.add_argument(
@@ -35,12 +35,12 @@ def add_search(parser):
     )
     parser.add_argument(
         "--utility", choices=UTILITIES,
-        help="minimum Bayes risk: of the hypotheses of the beam that which is most like all of "
-        "them, by this",
+        help="minimum Bayes risk: choose the hypothesis of the beam that is most similar to all of "
+        "them by this score",
     )  # fmt: skip
     parser.add_argument(
         "--samples", type=count(), metavar="INT",
-        help="with --utility: like so many translations that are drawn; default: none is",
+        help="with --utility: compare with so many sampled translations; default: with the beam",
     )  # fmt: skip
     for option, what in RERANKERS.items():
         name = option.replace("_", "-")
@@ -49,7 +49,7 @@ def add_search(parser):
         )
         parser.add_argument(
             f"--{name}-weight", type=Number(float, 0, LARGEST), metavar="FLOAT",
-            help=f"of what it says, to the 1 of the search; default {WEIGHT}",
+            help=f"weight of its score; the search has weight 1; default {WEIGHT}",
         )  # fmt: skip
 
 
@@ -59,22 +59,22 @@ def search_options(arguments):
     given = {name: getattr(arguments, name) for name in SEARCHED}
     given = {name: value for name, value in given.items() if value is not None}
     if arguments.greedy and {"beam_width", "length_penalty"} & set(given):
-        raise ValueError("--beam-width and --length-penalty are of beam search, got --greedy")
+        raise ValueError("--beam-width and --length-penalty need beam search, got --greedy")
     if arguments.ensemble_mean and not arguments.ensemble:
         raise ValueError("--ensemble-mean needs --ensemble")
     rerankers = [name for name in RERANKERS if getattr(arguments, name)]
     if rerankers and arguments.utility:
         shown = rerankers[0].replace("_", "-")
-        raise ValueError(f"--utility and --{shown} both choose: give one")
+        raise ValueError(f"--utility and --{shown} cannot be combined: give only one")
     if arguments.samples and not arguments.utility:
         raise ValueError("--samples needs --utility")
     for name in RERANKERS:
         if getattr(arguments, f"{name}_weight") is not None and name not in rerankers:
             raise ValueError(f"--{name}-weight needs --{name}".replace("_", "-"))
     if chooses(arguments) and arguments.greedy:
-        raise ValueError("--greedy finds one translation, and there is nothing to choose from")
+        raise ValueError("--greedy finds only one translation, so there is no choice")
     if chooses(arguments) and getattr(arguments, "picture", None):
-        raise ValueError("--picture is of the run alone, not of what is chosen")
+        raise ValueError("--picture cannot be given with --utility or a reranker")
     return given
 
 

@@ -78,102 +78,114 @@ class Recipe:
     task: str = TRANSLATION
     choose: tuple = ()
     preset: str = training("base", "the model's size: tiny, base or big")
-    vocabulary_size: int = corpus(8000, "ids a SentencePiece model has at most")
+    vocabulary_size: int = corpus(8000, "maximum number of ids of a SentencePiece model")
     vocabulary_kind: str = corpus("unigram", "unigram, bpe or char")
-    shared_vocabulary: bool = corpus(True, "one SentencePiece model for both sides")
-    split_digits: bool = corpus(False, "every digit is a piece of its own")
-    max_characters: int = corpus(1000, "a pair with a longer side is dropped")
-    max_tokens: int = corpus(128, "a pair with a longer side is dropped")
-    max_length_ratio: float = corpus(9.0, "a pair with a larger ratio is dropped; inf: none")
-    batch_tokens: int | str = training(
-        4096, "tokens of one side in a batch, padding counted; auto: as many as a GPU holds", tokens
+    shared_vocabulary: bool = corpus(True, "one SentencePiece model for source and target")
+    split_digits: bool = corpus(False, "each digit is a separate piece")
+    max_characters: int = corpus(1000, "pairs with a longer source or target are dropped")
+    max_tokens: int = corpus(128, "pairs with a longer source or target are dropped")
+    max_length_ratio: float = corpus(
+        9.0, "pairs with a larger ratio of lengths are dropped; inf: none"
     )
-    accumulate: int = device(1, "parts that a device computes its rows in, to need less memory")
+    batch_tokens: int | str = training(
+        4096,
+        "source or target tokens in a batch, padding included; auto: as many as fit on a GPU",
+        tokens,
+    )
+    accumulate: int = device(
+        1, "a device computes its rows in so many parts, one after the other, to need less memory"
+    )
     cores: int = device(
         0,
-        "parts that a CPU computes a batch in, side by side; 0: one for each core, up to 8, "
-        "that gets 512 tokens, and one with a strategy",
+        "a CPU computes a batch in so many parallel parts; 0: one for each core, up to 8, with at "
+        "least 512 tokens each, or one part with a strategy",
     )
-    strategy: str = device("none", "of the devices: none, mirrored, multiworker or tpu")
-    epochs: int = training(20, "passes over the corpus at most")
+    strategy: str = device("none", "distribution over devices: none, mirrored, multiworker or tpu")
+    epochs: int = training(20, "maximum passes over the corpus")
     max_minutes: float = training(
         0.0, "stop after the epoch that passes this time, earlier sessions included; 0 is no limit"
     )
-    optimizer: str = training("adam", "adam, the paper's, or muon, which learns in fewer steps")
+    optimizer: str = training("adam", "adam (the paper's), or muon, which needs fewer steps")
     warmup_steps: int = training(4000, "steps in which the learning rate rises")
     warmup: bool = training(
-        True, "the learning rate rises; without, it is at its peak from the first step"
+        True, "the learning rate rises from zero; with --no-warmup, it begins at its peak"
     )
     learning_rate_scale: float = training(1.0, "factor of the paper's learning rate")
-    cooldown: float = training(0.0, "share of the steps, at the end, in which it falls to zero")
-    source_language: str = corpus("", "of the source: en, de, ...")
-    language: str = corpus("", "of the target, for BLEU as the Multi30K literature counts it")
+    cooldown: float = training(
+        0.0, "share of the steps, at the end, in which the learning rate falls to zero"
+    )
+    source_language: str = corpus("", "source language: en, de, ...")
+    language: str = corpus(
+        "", "target language, for BLEU by the protocol of the Multi30K literature"
+    )
     smoothing: float = regular(0.1, "label smoothing")
     class_weights: str = regular(
-        "none", "of a classifier's labels: none, or balanced: rare ones weigh more"
+        "none", "weights of a classifier's labels: none, or balanced: rare labels weigh more"
     )
-    r_drop: float = regular(0.0, "weight of R-Drop, which passes each pair twice; 0 passes it once")
-    r_drop_from: int = regular(0, "epochs, the first, without R-Drop")
-    both_ways: int = regular(0, "epochs, the first, in which half of the pairs are turned round")
+    r_drop: float = regular(0.0, "weight of R-Drop, which computes each pair twice; 0: no R-Drop")
+    r_drop_from: int = regular(0, "number of first epochs without R-Drop")
+    both_ways: int = regular(
+        0, "number of first epochs in which half of the pairs have source and target exchanged"
+    )
     subword_sampling: float = regular(
-        0.0, "draw segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0 draws none"
+        0.0, "random segmentations: alpha of a unigram, dropout of a bpe vocabulary; 0: none"
     )
-    subword_sampling_from: int = regular(0, "epochs, the first, without subword sampling")
-    word_dropout: float = regular(0.0, "share of the pieces that both sides see as unk")
+    subword_sampling_from: int = regular(0, "number of first epochs without subword sampling")
+    word_dropout: float = regular(0.0, "share of source and target pieces replaced by unk")
     glancing: float = method(
         0.0,
-        "of mask-predict: what a first pass gets wrong, this share of it is shown to the second; "
-        "0: any number of tokens is shown, in one pass",
+        "for mask-predict: a second pass sees this share of the tokens that a first pass got "
+        "wrong; 0: one pass, which sees a random number of tokens",
     )
     objective: str = method(
         "cross-entropy",
-        "to the smoothed target: cross-entropy, kl (the same gradient) or squared distance",
+        "distance to the smoothed target: cross-entropy, kl (the same gradient) or squared",
     )
     scheduled_sampling: float = method(
         0.0,
-        "share of the target's tokens, at the end, that the decoder reads from a first pass of its "
-        "own; 0: none, teacher forcing",
+        "final share of target tokens that the decoder reads from its own first pass; 0: none, "
+        "teacher forcing",
     )
     scheduled_sampling_decay: str = method(
         "linear", "how the share rises: linear, exponential or inverse-sigmoid"
     )
     scheduled_sampling_by: str = method(
-        "argmax", "what is read: argmax, sampled, or mixed embeddings of the likeliest"
+        "argmax", "the tokens of the first pass: argmax, sampled, or mixed embeddings of the best"
     )
-    scheduled_sampling_passes: int = method(2, "passes over a batch, the last learns")
+    scheduled_sampling_passes: int = method(2, "passes over a batch; the model learns in the last")
     guided_attention: float = method(
         0.0,
         "weight of a penalty that pulls heads of the cross-attention to the diagonal, or to "
         "--alignments",
     )
-    guided_heads: int = method(1, "heads of each decoder layer that are guided, the first; 0: all")
+    guided_heads: int = method(1, "number of first heads of each decoder layer to guide; 0: all")
     reward: str = method(
         "none",
-        "BLEU of drawn translations as a reward, with --init, and without smoothing: minimum-risk "
-        "or self-critical",
+        "BLEU of sampled translations as a reward, with --init, and without smoothing: "
+        "minimum-risk or self-critical",
     )
-    reward_samples: int = method(8, "translations that are drawn for each source")
+    reward_samples: int = method(8, "translations that are sampled for each source")
     teacher_weight: float = method(
-        0.5, "of --teachers: share of the loss that is theirs; the targets have the rest"
+        0.5, "share of the loss for --teachers; the rest is for the targets"
     )
     weight_decay: float = regular(
-        0.0, "share of a matrix that a step takes away, as a multiple of the learning rate"
+        0.0, "share of a matrix that a step subtracts, as a multiple of the learning rate"
     )
-    clip_norm: float = training(1.0, "global norm of the gradient at most; 0 does not clip")
+    clip_norm: float = training(1.0, "maximum global norm of the gradient; 0: no clipping")
     dtype: str = device(
         "float32",
-        "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16; auto: mixed_bfloat16 where "
+        "a Keras dtype policy: float32, mixed_bfloat16, mixed_float16; auto: mixed_bfloat16 if "
         "the machine has it",
     )
-    seed: int = training(0, "of the weights, the dropout and the order of the data")
+    seed: int = training(0, "seed of the weights, the dropout and the order of the data")
     validate_every: int = training(1, "epochs from one validation to the next")
-    patience: int = training(0, "stop after so many validations without a better model; 0 never")
-    average: int = training(5, "checkpoints of the last epochs whose average is tried at the end")
-    checkpoint_steps: int = training(500, "steps from one checkpoint to the next inside an epoch")
+    patience: int = training(0, "stop after so many validations without a better model; 0: never")
+    average: int = training(5, "try the average of so many last checkpoints at the end")
+    checkpoint_steps: int = training(500, "steps from one checkpoint to the next within an epoch")
     freeze: str = training("", "parts that do not learn: encoder, decoder, embeddings; with commas")
-    new_pieces: int = training(0, "with --init: pieces that the vocabulary is extended by at most")
-    beam_width: int = served(4, "of the search that the model is served with")
-    length_penalty: float = served(0.6, "of the search that the model is served with")
+    new_pieces: int = training(0, "with --init: maximum number of pieces added to the vocabulary")
+    beam_width: int = served(4, "beam width")
+    length_penalty: float = served(0.6, "exponent of the length penalty")
 
     def __post_init__(self):
         check(self)
@@ -181,9 +193,7 @@ class Recipe:
     def read(self, split, data, report=None):
         """The pairs of a split. `pairs` gets languages and report if it has such parameters."""
         if self.pairs is None:
-            raise ValueError(
-                "the recipe has no corpus of its own: give --source and --target beside it"
-            )
+            raise ValueError("the recipe has no corpus: give --source and --target too")
         known = {
             "source_language": self.source_language,
             "language": self.language,
@@ -233,7 +243,7 @@ def require_recipe(name):
     """Raises a ValueError if `name` is neither a recipe of this project nor a Python file."""
     if name.endswith(".py"):
         if not Path(name).is_file():
-            raise ValueError(f"recipe must be a Python file or a name, got {name}: no such file")
+            raise ValueError(f"recipe must be an existing Python file or a name, got {name}")
     elif name not in recipe_names():
         raise ValueError(f"recipe must be one of {recipe_names()} or a path, got {name!r}")
 

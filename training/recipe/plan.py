@@ -54,8 +54,8 @@ def lines(recipe, what, steps, parameters):
         yield f"the learning rate rises until step {rises:,}"
     else:
         yield (
-            f"the learning rate would rise until step {rises:,}, after the end: nothing much will "
-            f"be learned; give --warmup-steps {_warmup(every)}, or more epochs"
+            f"the learning rate rises until step {rises:,}, after the end, so the model will learn "
+            f"little: give --warmup-steps {_warmup(every)}, or more epochs"
         )
 
 

@@ -52,7 +52,7 @@ def check(recipe):
     parts(recipe, task.parts)
     if recipe.subword_sampling and recipe.vocabulary_kind == "char":
         raise ValueError(
-            "subword_sampling must be 0 with vocabulary_kind='char', where a text has one "
+            "subword_sampling must be 0 with vocabulary_kind='char', where a text has only one "
             f"segmentation, got {recipe.subword_sampling}"
         )
     require_vocabulary(recipe, recipe.shared_vocabulary)
@@ -108,7 +108,7 @@ def parts(recipe, parts):
         raise ValueError(f"freeze must be some of {parts} but not all, got {recipe.freeze!r}")
     if recipe.new_pieces and "embeddings" in recipe.frozen():
         raise ValueError(
-            "new_pieces must be 0 with freeze='embeddings', where none would learn, got "
+            "new_pieces must be 0 with freeze='embeddings', as they would not be learned, got "
             f"{recipe.new_pieces}"
         )
 
@@ -120,13 +120,13 @@ def search(recipe, task):
     for name, value in recipe.search.items():
         if not task.searched:
             raise ValueError(
-                f"search must be empty for the family {task.family}, where nothing is "
-                f"searched, got {name!r}"
+                f"search must be empty for the family {task.family}, which has no search, got "
+                f"{name!r}"
             )
         if name not in task.searched:
             raise ValueError(
-                f"search of the family {task.family} must be of {sorted(task.searched)}, got "
-                f"{name!r}"
+                f"search options of the family {task.family} must be of {sorted(task.searched)}, "
+                f"got {name!r}"
             )
         KEPT[name].checked(value)
     if recipe.search.get("min_length", 0) > recipe.max_tokens:
@@ -141,12 +141,12 @@ def batches(recipe):
     if recipe.batch_tokens == AUTO:
         if recipe.accumulate > 1 or recipe.cores > 1 or recipe.strategy != "none":
             raise ValueError(
-                "batch_tokens must be a number where several devices or parts share a batch, "
-                f"got {AUTO!r}"
+                "batch_tokens must be a number if several devices or parts share a batch, got "
+                f"{AUTO!r}"
             )
     elif not recipe.max_tokens <= recipe.batch_tokens < math.inf:
         raise ValueError(
-            "batch_tokens must be at least max_tokens, or a pair would fit into no batch, "
+            "batch_tokens must be at least max_tokens, so that each pair fits into a batch, "
             f"got batch_tokens={recipe.batch_tokens} and max_tokens={recipe.max_tokens}"
         )
 
@@ -192,8 +192,8 @@ def require_vocabulary(recipe, is_shared):
     """Raises a ValueError if the vocabulary, perhaps that of `--init`, rules out `both_ways`."""
     if recipe.both_ways and not is_shared:
         raise ValueError(
-            "both_ways must be 0 without a shared vocabulary, for either language is source "
-            f"and target then, got {recipe.both_ways}"
+            "both_ways must be 0 without a shared vocabulary, as each language becomes source "
+            f"and target, got {recipe.both_ways}"
         )
 
 

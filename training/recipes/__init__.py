@@ -1,1 +1,1 @@
-"""The recipes: a Python file each, whose docstring says how to run it and what to expect."""
+"""The recipes, one Python file each. Its docstring shows how to run it and what to expect."""

@@ -1,4 +1,4 @@
-"""Stories of a house, each longer than the pieces that are read of it: where is the key at the end?
+"""Stories of a house, read in overlapping pieces: where is the key at the end?
 
 tfformer train rooms --run runs/rooms
 tfformer evaluate runs/rooms --recipe rooms

@@ -49,7 +49,7 @@ class Translation(Task):
         config = self.preset(recipe, source_size, target_vocabulary_size=target_size, **changes)
         if config.one_vocabulary and not shared:
             raise ValueError(
-                f"{config.one_vocabulary} needs one vocabulary for both sides, got two"
+                f"{config.one_vocabulary} needs one vocabulary for source and target, got two"
             )
         return config
 

@@ -1,1 +1,1 @@
-"""What a course teaches beyond the paper: a study a question, see `benchmarks.learning.study`."""
+"""Studies of methods that courses teach beyond the paper, see `benchmarks.learning.study`."""

@@ -1,8 +1,9 @@
-"""`short.py` with one pair of five in training: for methods that translate as they train, by which
-a pair costs twenty-five times as much.
+"""`short.py` with one training pair in five, for methods that translate during training.
 
-Not the first pairs: parts of the corpus differ. An epoch more of cross-entropy on the first 6,000
-took 2.4 BLEU away.
+A pair costs twenty-five times as much with them.
+
+It does not use the first pairs, because parts of the corpus differ. One more epoch of cross-entropy
+on the first 6,000 pairs lost 2.4 BLEU.
 """
 
 import dataclasses

@@ -1,8 +1,7 @@
-"""The recipe multi30k, made short: what methods are compared by. About 11 minutes of one core
-(AMD EPYC with AVX512_BF16, beside another on the other core).
+"""The recipe multi30k, made short, to compare methods. About 11 minutes on one core (AMD EPYC with
+AVX512_BF16, with another training on the other core).
 
-The sentences of `val` are in groups by their length, for methods that change what becomes of long
-ones.
+The sentences of `val` are grouped by length, for methods that affect long ones.
 """
 
 import dataclasses
@@ -15,7 +14,7 @@ SHORT, LONG = 9, 17
 
 
 def group(source):
-    """How long a source is, in a word."""
+    """The group of a source by its length."""
     words = len(source.split())
     return "short" if words <= SHORT else "long" if words >= LONG else "middle"
 

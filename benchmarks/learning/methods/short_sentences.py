@@ -1,5 +1,4 @@
-"""`short.py` without the long sentences in training: how does a model number places that it has
-never seen?"""
+"""`short.py` without the long sentences in training, to test positions unseen in training."""
 
 import dataclasses
 

@@ -118,8 +118,8 @@ def test_a_taken_port_is_one_line(option, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ([], "give a directory or --config, one of them"),
-        (["x", "--config", "y"], "give a directory or --config, one of them"),
+        ([], "give either a directory or --config"),
+        (["x", "--config", "y"], "give either a directory or --config"),
         (["x", "--port", "65536"], "--port must be in [0, 65535], got 65536"),
         (["x", "--rest-port", "-1"], "--rest-port must be in [0, 65535], got -1"),
         (["x", "--rest-timeout", "0"], "--rest-timeout must be positive, got 0"),

@@ -104,9 +104,9 @@ def test_an_option_replaces_the_preset_s_and_the_recipe_s_own(tmp_path, name):
         (["--positions", "learned", "--max-positions", "15"], "max_positions=15, got 16"),
         (
             ["--tie-embeddings", "all", *APART],
-            "tie_embeddings='all' needs one vocabulary for both sides, got two",
+            "tie_embeddings='all' needs one vocabulary for source and target, got two",
         ),
-        (["--copy", *APART], "copy=True needs one vocabulary for both sides, got two"),
+        (["--copy", *APART], "copy=True needs one vocabulary for source and target, got two"),
     ],
 )
 def test_a_value_that_cannot_be_is_one_line(tmp_path, capsys, given, named):
@@ -146,7 +146,7 @@ def test_a_run_has_what_was_chosen_and_goes_on_with_it(tmp_path, capsys):
 def test_the_run_of_init_settles_the_sizes(finished, tmp_path, capsys, given):
     command = [RECIPE, "--run", str(tmp_path / "run"), "--init", str(finished)]
     said = fails([*command, *given], capsys, 2)
-    assert f"{given[0]} cannot be given with --init, whose run settles it" in said
+    assert f"{given[0]} cannot be given with --init: that run decides it" in said
     assert not (tmp_path / "run").exists()
 
 

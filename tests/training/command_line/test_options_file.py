@@ -115,7 +115,7 @@ def test_with_another_run_to_begin_with_its_own_is_left_out(tmp_path, capsys):
     printed = capsys.readouterr().out
     assert "epochs = 3" in printed and f'init = "{tmp_path}"' in printed
     assert "preset" not in printed and "vocabulary-size" not in printed
-    assert "--print-config is for a training that begins" in fails(
+    assert "--print-config cannot be given with --resume" in fails(
         [RECIPE, "--run", str(tmp_path), "--resume", "--print-config"], capsys, 2
     )
 

@@ -111,9 +111,12 @@ def test_the_scores_of_a_run_say_how_it_was_asked(runs, test_set, tmp_path):
         ("--samples 3", "--samples needs --utility"),
         ("--backward RUN --samples 3", "--samples needs --utility"),
         ("--backward-weight 1", "--backward-weight needs --backward"),
-        ("--utility bleu --backward RUN", "--utility and --backward both choose: give one"),
-        ("--utility bleu --greedy", "--greedy finds one translation"),
-        ("--utility bleu --picture p.png", "--picture is of the run alone"),
+        (
+            "--utility bleu --backward RUN",
+            "--utility and --backward cannot be combined",
+        ),
+        ("--utility bleu --greedy", "--greedy finds only one translation"),
+        ("--utility bleu --picture p.png", "--picture cannot be given with --utility"),
     ],
 )
 def test_options_that_do_not_go_together_are_one_line(words, message, tmp_path, capsys):

@@ -141,10 +141,10 @@ def test_a_sentencepiece_model_that_is_none_is_named(tmp_path, refused):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--vocabulary", __file__], "--vocabulary is for both sides: give it alone"),
+        (["--vocabulary", __file__], "--vocabulary is for source and target: give it alone"),
         (
             ["--source-sentencepiece", __file__],
-            "--sentencepiece must be given for both sides or for none",
+            "--sentencepiece must be given for both source and target, or for neither",
         ),
         (["--num-heads", "0"], "--num-heads"),
     ],

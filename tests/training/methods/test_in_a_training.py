@@ -161,7 +161,7 @@ def test_links_pull_the_guided_head_to_them(rng, randomise):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--reward", "minimum-risk"], "--reward needs --init, a trained run that it goes on with"),
+        (["--reward", "minimum-risk"], "--reward needs --init: it continues a trained run"),
         (["--reward", "bleu"], "reward must be one of .* got 'bleu'"),
         (["--scheduled-sampling", "1"], r"scheduled_sampling must be in \[0, 0.99\], got 1.0"),
         (["--scheduled-sampling", "0.5", "--r-drop", "1"],
@@ -176,11 +176,11 @@ def test_links_pull_the_guided_head_to_them(rng, randomise):
         (["--alignments", "x", "y", "--guided-attention", "1"],
          "--alignments must name as many files as --source, got 2 and 1"),
         (["--alignments", "x", "--guided-attention", "1", "--both-ways", "2"],
-         "--alignments is of the pairs as they are, without --both-ways"),
+         "--alignments cannot be given with --both-ways"),
         (["--alignments", "x", "--guided-attention", "1", "--family", "recurrent"],
          "guided_attention must be 0.0 for the family recurrent, got 1.0"),
         (["--alignments", "x", "--guided-attention", "1", "--strategy", "tpu"],
-         "--alignments is of the pairs as they are, without --strategy tpu"),
+         "--alignments cannot be given with --strategy tpu"),
         (["--guided-attention", "-1"], "guided_attention must be at least 0, got -1.0"),
         (["--family", "classifier", "--objective", "kl"],
          "objective must be cross-entropy for the family classifier, got kl"),

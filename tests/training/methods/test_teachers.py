@@ -165,7 +165,7 @@ def test_with_teachers_it_goes_on_bit_for_bit(folder, tmp_path, capsys):
     capsys.readouterr()
     again = words(folder, tmp_path / "run", "two", "one")
     assert train.main([*again, "--resume"]) == 2
-    assert "--teachers is for a run that begins" in capsys.readouterr().err
+    assert "--teachers must be as when" in capsys.readouterr().err
     for name in ("one", "two"):
         shutil.rmtree(folder / name)
     resumed = ["--run", str(tmp_path / "run"), "--resume", "--epochs"]

@@ -188,7 +188,7 @@ def test_halves_of_one_run_are_all_of_it(folder, runs):
     [
         (["--init-decoder", "writes otherwise", "--init-encoder", "both",
           "--tie-embeddings", "all"],
-         "tie_embeddings='all' needs one vocabulary for both sides, got two"),
+         "tie_embeddings='all' needs one vocabulary for source and target, got two"),
         (["--init-decoder", "writes", "--init-encoder", "both", "--tie-embeddings", "all"],
          "tie_embeddings must be 'target' or 'none' with halves of two runs"),
         (["--init-decoder", "writes wider", "--init-encoder", "both"],
@@ -196,13 +196,13 @@ def test_halves_of_one_run_are_all_of_it(folder, runs):
         (["--init-encoder", "writes"],
          "is a run of the family 'language-model': it has no encoder"),
         (["--init-encoder", "both", "--d-model", "14"],
-         "--d-model cannot be given with --init-encoder, whose run settles it"),
-        (["--init-encoder", "both", "--init", "both"], "--init is for a whole run"),
+         "--d-model cannot be given with --init-encoder: that run decides it"),
+        (["--init-encoder", "both", "--init", "both"], "--init loads a whole run"),
         (["--init-encoder", "nothing"], "is no directory"),
         (["--init-decoder", "both", "--family", "classifier"],
          "--init-decoder is for a model that has one, got the family 'classifier'"),
         (["--init-encoder", "both", "--num-layers", "2", "--family", "classifier"],
-         "--num-layers cannot be given with --init-encoder, whose run settles it"),
+         "--num-layers cannot be given with --init-encoder: that run decides it"),
         (["--init-encoder", "both", "--distill", "two", "--vocabulary-size", "300"],
          "--vocabulary-size cannot be given with --init-encoder"),
     ],
@@ -227,4 +227,4 @@ def test_a_run_that_began_with_a_half_goes_on(folder, runs, capsys):
     for other in (["--init-encoder", str(folder / "two")], ["--init-decoder", half[1]]):
         assert train.main([*again, *other]) == 2
         said = capsys.readouterr().err
-        assert f"{other[0]} is for a run that begins; {folder / 'goes on'} began otherwise" in said
+        assert f"{other[0]} must be as when {folder / 'goes on'} was begun" in said

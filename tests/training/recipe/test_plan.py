@@ -95,7 +95,7 @@ def test_the_plan_says_what_there_is_to_do(command):
     late = list(plan.lines(dataclasses.replace(recipe, warmup_steps=4000), "27,612 pairs", 134, 1))[
         1
     ]
-    assert "rise until step 4,000, after the end" in late and "--warmup-steps 268" in late
+    assert "rises until step 4,000, after the end" in late and "--warmup-steps 268" in late
 
 
 def test_after_fifty_steps_it_says_once_how_long_it_will_take(monkeypatch):

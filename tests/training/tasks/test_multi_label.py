@@ -81,7 +81,7 @@ def test_resumed_it_is_the_same_task(folder, tmp_path, capsys):
     assert train.main(words(folder, folder / "run", "--resume")) == 0
     other = labelled.command(folder, "classifier", folder / "run", "--resume")
     assert train.main(other) == 2
-    assert "is that of the task multi-label-classifier" in capsys.readouterr().err
+    assert "whose task is multi-label-classifier" in capsys.readouterr().err
     more = labelled.command(folder, "classifier", tmp_path / "run", "--init", str(folder / "run"))
     sizes = ("--preset", "--num-layers", "--vocabulary-size", "--vocabulary-kind")
     more = [w for n, w in enumerate(more) if w not in sizes and more[n - 1] not in sizes]

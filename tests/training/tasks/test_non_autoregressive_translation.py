@@ -245,11 +245,11 @@ def test_repeated_words_by_hand():
         (["--glancing", "0.5", "--r-drop", "1"], "r_drop must be 0 with glancing, got 1.0"),
         (["--family", "transformer", "--glancing", "0.5"],
          "glancing must be 0.0 for the family encoder-decoder, got 0.5"),
-        (["--coverage-penalty", "1"], "search of the family non-autoregressive must be of"),
+        (["--coverage-penalty", "1"], "search options of the family non-autoregressive must be of"),
         (["--distill", "FILE"], "is no directory"),
         (["--distill", "ctc"], "must be a run of the family 'encoder-decoder'"),
         (["--distill", "teacher", "--vocabulary-size", "300"],
-         "--vocabulary-size cannot be given with --distill, whose run settles it"),
+         "--vocabulary-size cannot be given with --distill: that run decides it"),
     ],
 )  # fmt: skip
 def test_what_does_not_go_together_is_said_in_a_line(folder, tmp_path, capsys, given, message):
