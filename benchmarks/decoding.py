@@ -148,7 +148,7 @@ def _run(command, options):
 def measure(size_name, text, pythons, beside, options):
     """The rows of one size: a dict for each system, number of threads and batch size.
 
-    `ms_per_sentence` is the median over the rounds, `minimum` and `largest` are minimum and maximum;
+    `ms_per_sentence` is the median over the rounds, `least` the minimum, `greatest` the maximum;
     `foreign` is the number of cores that other processes used meanwhile; `best` marks the number
     of threads with which the system is fastest at this batch size. `threads` None: its default.
     """

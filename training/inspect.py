@@ -6,9 +6,10 @@
 
 It counts the pairs that training drops by its default limits (characters, ratio of lengths). It
 also counts what should not be in a corpus: repeated pairs, sources equal to their translation,
-encoding errors, different placeholders, lines that look like the other language, and texts of the validation or test corpus
-that are also in the training corpus. With the vocabulary of --run, or one learned here, it reports
-lengths in tokens, the share of padding in a batch, and the share of tokens that are single bytes.
+encoding errors, different placeholders, lines that look like the other language, and texts of the
+validation or test corpus that are also in the training corpus. With the vocabulary of --run, or one
+learned here, it reports lengths in tokens, the share of padding in a batch, and the share of tokens
+that are single bytes.
 The report ends with advice, and with the command that trains on these files.
 
 --out writes inspect.json (all numbers), lengths.png, and suspects.tsv: up to 1,000 lines for each
