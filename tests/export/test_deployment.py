@@ -149,7 +149,7 @@ def test_a_server_with_xla_is_started_with_it_and_the_page_says_so(tmp_path, rep
     assert write_deployment(tmp_path, report, xla=True) == []
     assert "- --xla_cpu_compilation_enabled=true" in (tmp_path / "docker-compose.yml").read_text()
     page = (tmp_path / "README.md").read_text()
-    assert "export.local_server DIRECTORY --xla" in page and "a stock" not in page
+    assert "tfformer serve DIRECTORY --xla" in page and "a stock" not in page
 
 
 @pytest.mark.parametrize(("reference", "prefix"), [("2031-07-04", "2031-"), ("Ein Haus", "Ein")])
@@ -232,7 +232,7 @@ def test_the_lines_ask_what_validation_had(deployed, batched):
 def test_the_client_line_of_the_page_works(deployed, batched):
     page = (deployed / "README.md").read_text()
     [line] = [line for line in page.splitlines() if line.startswith("echo ")]
-    line = line.replace("python", sys.executable)
+    line = line.replace("tfformer", f"{sys.executable} -m tfformer")
     url = f"--url http://127.0.0.1:{batched.server.rest_port}"
     done = subprocess.run(f"{line} {url}", shell=True, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.count("\n") == 1, done.stderr

@@ -8,7 +8,7 @@ from ..report.picture_style import COLOURS
 KEPT, CUT, BEST = COLOURS[0], "0.65", COLOURS[3]
 
 
-def beams_figure(tree):
+def beams_figure(tree, title="beam search"):
     """Draws the `training.pictures.inside.Tree` of a search: one column per step, the best on top.
 
     Lines go from each hypothesis to its continuations. A hypothesis without one was pruned. The
@@ -37,7 +37,7 @@ def beams_figure(tree):
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.5},
             )  # fmt: skip
     ax.text(0, 0, "begin", ha="center", va="center", fontsize=8)
-    ax.set(xlim=(-0.5, steps + 0.6), ylim=(width - 0.4, -0.6), title="beam search")
+    ax.set(xlim=(-0.5, steps + 0.6), ylim=(width - 0.4, -0.6), title=title)
     ax.set(xlabel="step", ylabel="beam, the best first", xticks=range(1, steps + 1))
     ax.set_yticks(range(width), range(1, width + 1))
     handles = [

@@ -9,7 +9,7 @@ from ..report.picture_style import SIGNED, colour
 FROM = (0.0, 0.25, 0.5, 0.75)
 
 
-def positions_figure(table):
+def positions_figure(table, title="positions"):
     """Left: the vector of each position. Right: dot products of positions by their distance.
 
     For sinusoids, the dot product depends only on the distance (section 3.5 of the paper: the
@@ -30,5 +30,5 @@ def positions_figure(table):
     right.set(xlabel="distance", ylabel="dot product", title="how alike two places are")
     right.grid(alpha=0.3)
     right.legend(fontsize=8)
-    figure.suptitle("positions")
+    figure.suptitle(title)
     return figure
